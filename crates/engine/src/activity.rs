@@ -1,0 +1,460 @@
+//! Activities: from the command that schedules one to the event that ends it.
+//!
+//! The started event is written together with the event that ends the activity, because attempts before the last one
+//! leave no trace in history. Until then the activity lives in the run's state.
+
+use prost::Message;
+use segno_proto::{
+    Nanos,
+    common::{Payload, Payloads, WorkerVersionStamp},
+    enums::{RetryState, TimeoutType},
+    events::{
+        ActivityTaskCanceledEventAttributes, ActivityTaskCompletedEventAttributes, ActivityTaskFailedEventAttributes,
+        ActivityTaskStartedEventAttributes, ActivityTaskTimedOutEventAttributes, history_event::Attributes,
+    },
+    failure::{Failure, failure::FailureInfo},
+};
+
+use crate::{
+    draft::{Draft, event},
+    error::Rejection,
+    limits::{ACTIVITY_FAILURE_BYTES_MAX, BLOB_BYTES_MAX},
+    machine::activity as machine,
+    retry,
+    run::{Applied, Context, Effect, Run},
+    state::Activity,
+    workflow_task,
+};
+
+/// Which activity a call is about.
+#[derive(Clone, Debug)]
+pub enum ActivityRef {
+    /// The attempt a token names.
+    Token {
+        /// Its scheduled event.
+        scheduled_event_id: i64,
+        /// The attempt.
+        attempt: i32,
+        /// When that attempt started; 0 accepts any.
+        started_time: Nanos,
+    },
+    /// Whatever attempt runs under the user's id.
+    Id(String),
+}
+
+/// Where the machine of one activity stands.
+pub fn state_of(activity: &Activity, now: Nanos) -> machine::State {
+    if activity.started_time != 0 {
+        machine::State::Running
+    } else if activity.scheduled_time > now {
+        machine::State::BackingOff
+    } else {
+        machine::State::Waiting
+    }
+}
+
+fn step(activity: &Activity, now: Nanos, on: machine::Event) {
+    let result = machine::next(state_of(activity, now), on);
+    debug_assert!(result.is_ok(), "{result:?}");
+}
+
+/// A worker takes an activity. Replies with the activity as it is now.
+pub fn start(
+    run: &Run,
+    context: Context,
+    scheduled_event_id: i64,
+    stamp: u32,
+    identity: String,
+    request_id: String,
+    worker_version: Option<WorkerVersionStamp>,
+) -> Result<Applied<Activity>, Rejection> {
+    let known = run.state.activities.get(&scheduled_event_id);
+    let current = known.is_some_and(|activity| activity.stamp == stamp && activity.started_time == 0);
+    if !run.is_running() || !current {
+        return Err(Rejection::TaskObsolete);
+    }
+    let mut draft = Draft::new(run, context);
+    let activity = begin(&mut draft, scheduled_event_id, identity, request_id, worker_version);
+    match activity {
+        Some(activity) => Ok(draft.finish(activity)),
+        None => Err(Rejection::TaskObsolete),
+    }
+}
+
+/// Marks an activity as started, within a larger transition.
+pub fn begin(
+    draft: &mut Draft,
+    scheduled_event_id: i64,
+    identity: String,
+    request_id: String,
+    worker_version: Option<WorkerVersionStamp>,
+) -> Option<Activity> {
+    let now = draft.now();
+    let activity = draft.run.state.activities.get_mut(&scheduled_event_id)?;
+    step(activity, now, machine::Event::Start);
+    activity.started_time = now;
+    activity.last_heartbeat_time = 0;
+    activity.started_identity.clone_from(&identity);
+    activity.last_identity = identity;
+    activity.request_id = request_id;
+    activity.worker_version = worker_version;
+    let activity = activity.clone();
+    draft.touch();
+    Some(activity)
+}
+
+/// A worker that was handed an activity never got it: it waits again, and nothing counts as an attempt.
+pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> Result<Applied<()>, Rejection> {
+    let mut draft = Draft::new(run, context);
+    let Some(activity) = draft.run.state.activities.get_mut(&id) else { return Err(Rejection::ActivityNotFound) };
+    if activity.started_time != started_time || started_time == 0 {
+        return Err(Rejection::ActivityNotFound);
+    }
+    step(activity, context.now, machine::Event::GiveBack);
+    activity.started_time = 0;
+    activity.started_identity.clear();
+    activity.stamp += 1;
+    draft.touch();
+    draft.effect(Effect::OfferActivity(id));
+    Ok(draft.finish(()))
+}
+
+/// Finds the activity a call is about. By token it must be the attempt that runs; by id it need not have started.
+fn find(run: &Run, reference: &ActivityRef) -> Result<i64, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
+    match reference {
+        ActivityRef::Token { scheduled_event_id, attempt, started_time } => {
+            let activity = run.state.activities.get(scheduled_event_id).ok_or(Rejection::ActivityNotFound)?;
+            let same_start = *started_time == 0 || activity.started_time == *started_time;
+            if activity.started_time == 0 || activity.attempt != *attempt || !same_start {
+                return Err(Rejection::ActivityNotFound);
+            }
+            Ok(*scheduled_event_id)
+        }
+        ActivityRef::Id(id) => run
+            .state
+            .activities
+            .values()
+            .find(|activity| activity.activity_id == *id)
+            .map(|activity| activity.scheduled_event_id)
+            .ok_or_else(|| Rejection::ActivityIdNotFound(id.clone())),
+    }
+}
+
+/// Like [`find`] for calls that only make sense while an attempt runs.
+fn find_started(run: &Run, reference: &ActivityRef) -> Result<i64, Rejection> {
+    let id = find(run, reference)?;
+    if run.state.activities.get(&id).is_none_or(|activity| activity.started_time == 0) {
+        return Err(Rejection::ActivityNotFound);
+    }
+    Ok(id)
+}
+
+/// What a worker hears in answer to a heartbeat.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeartbeatReply {
+    /// Whether it should stop.
+    pub cancel_requested: bool,
+}
+
+/// A worker says that it is still at work.
+pub fn heartbeat(
+    run: &Run,
+    context: Context,
+    reference: &ActivityRef,
+    details: Option<Payloads>,
+    identity: String,
+) -> Result<Applied<HeartbeatReply>, Rejection> {
+    let id = find_started(run, reference)?;
+    let size = details.as_ref().map_or(0, Message::encoded_len);
+    if size > BLOB_BYTES_MAX {
+        let failure = retry::server_failure("Heartbeat details exceed size limit.", true);
+        let failed = fail_found(run, context, id, failure, identity, None, None)?;
+        return Ok(Applied {
+            run: failed.run,
+            transition: failed.transition,
+            reply: HeartbeatReply { cancel_requested: true },
+        });
+    }
+    let mut draft = Draft::new(run, context);
+    let mut reply = HeartbeatReply::default();
+    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
+        step(activity, context.now, machine::Event::Heartbeat);
+        activity.last_heartbeat_time = context.now;
+        if details.is_some() {
+            activity.heartbeat_details = details;
+        }
+        reply.cancel_requested = activity.cancel_requested;
+    }
+    draft.touch();
+    Ok(draft.finish(reply))
+}
+
+/// An activity succeeded.
+pub fn complete(
+    run: &Run,
+    context: Context,
+    reference: &ActivityRef,
+    result: Option<Payloads>,
+    identity: String,
+    worker_version: Option<WorkerVersionStamp>,
+) -> Result<Applied<()>, Rejection> {
+    let id = find(run, reference)?;
+    if result.as_ref().map_or(0, Message::encoded_len) > BLOB_BYTES_MAX {
+        let failure = retry::server_failure("Complete result exceeds size limit.", true);
+        return fail_found(run, context, id, failure, identity, None, worker_version);
+    }
+    let mut draft = Draft::new(run, context);
+    end(&mut draft, id, &identity, |activity, started_event_id| {
+        Attributes::ActivityTaskCompletedEventAttributes(ActivityTaskCompletedEventAttributes {
+            result,
+            scheduled_event_id: activity.scheduled_event_id,
+            started_event_id,
+            identity: identity.clone(),
+            worker_version,
+        })
+    });
+    workflow_task::schedule_if_none(&mut draft);
+    Ok(draft.finish(()))
+}
+
+/// An activity failed: it is tried again, or the workflow learns of it.
+pub fn fail(
+    run: &Run,
+    context: Context,
+    reference: &ActivityRef,
+    failure: Failure,
+    identity: String,
+    heartbeat_details: Option<Payloads>,
+    worker_version: Option<WorkerVersionStamp>,
+) -> Result<Applied<()>, Rejection> {
+    let id = find(run, reference)?;
+    let failure = if failure.encoded_len() > BLOB_BYTES_MAX {
+        retry::truncate(
+            Failure {
+                failure_info: Some(FailureInfo::ServerFailureInfo(Default::default())),
+                cause: Some(Box::new(retry::truncate(failure, BLOB_BYTES_MAX / 1024))),
+                ..retry::server_failure("Failure exceeds size limit.", true)
+            },
+            BLOB_BYTES_MAX,
+        )
+    } else {
+        failure
+    };
+    fail_found(run, context, id, failure, identity, heartbeat_details, worker_version)
+}
+
+fn fail_found(
+    run: &Run,
+    context: Context,
+    id: i64,
+    failure: Failure,
+    identity: String,
+    heartbeat_details: Option<Payloads>,
+    worker_version: Option<WorkerVersionStamp>,
+) -> Result<Applied<()>, Rejection> {
+    let mut draft = Draft::new(run, context);
+    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
+        activity.last_attempt_end = context.now;
+        if heartbeat_details.is_some() {
+            activity.heartbeat_details = heartbeat_details;
+        }
+    }
+    let retry_state = retry_or_end(&mut draft, id, &failure);
+    if retry_state != RetryState::InProgress {
+        end(&mut draft, id, &identity, |activity, started_event_id| {
+            Attributes::ActivityTaskFailedEventAttributes(ActivityTaskFailedEventAttributes {
+                failure: Some(failure),
+                scheduled_event_id: activity.scheduled_event_id,
+                started_event_id,
+                identity: identity.clone(),
+                retry_state: retry_state as i32,
+                worker_version,
+                ..Default::default()
+            })
+        });
+        workflow_task::schedule_if_none(&mut draft);
+    }
+    Ok(draft.finish(()))
+}
+
+/// A worker obeyed a cancellation.
+pub fn cancel(
+    run: &Run,
+    context: Context,
+    reference: &ActivityRef,
+    details: Option<Payloads>,
+    identity: String,
+    worker_version: Option<WorkerVersionStamp>,
+) -> Result<Applied<()>, Rejection> {
+    let id = find(run, reference)?;
+    let requested = run.state.activities.get(&id).is_some_and(|activity| activity.cancel_requested);
+    if !requested {
+        return Err(Rejection::ActivityCancelNotRequested);
+    }
+    if details.as_ref().map_or(0, Message::encoded_len) > BLOB_BYTES_MAX {
+        let failure = retry::server_failure("Cancel details exceed size limit.", true);
+        return fail_found(run, context, id, failure, identity, None, worker_version);
+    }
+    let mut draft = Draft::new(run, context);
+    end_canceled(&mut draft, id, details, &identity, worker_version);
+    workflow_task::schedule_if_none(&mut draft);
+    Ok(draft.finish(()))
+}
+
+/// Writes the canceled event and forgets the activity.
+pub fn end_canceled(
+    draft: &mut Draft,
+    id: i64,
+    details: Option<Payloads>,
+    identity: &str,
+    worker_version: Option<WorkerVersionStamp>,
+) {
+    end(draft, id, identity, |activity, started_event_id| {
+        Attributes::ActivityTaskCanceledEventAttributes(ActivityTaskCanceledEventAttributes {
+            details,
+            latest_cancel_requested_event_id: activity.cancel_requested_event_id,
+            scheduled_event_id: activity.scheduled_event_id,
+            started_event_id,
+            identity: identity.to_owned(),
+            worker_version,
+        })
+    });
+}
+
+/// Puts a failed activity back to wait for its next attempt, if its policy allows one.
+fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
+    let now = draft.now();
+    let Some(activity) = draft.run.state.activities.get_mut(&id) else { return RetryState::InternalServerError };
+    let Some(policy) = activity.retry_policy.clone() else { return RetryState::RetryPolicyNotSet };
+    if activity.cancel_requested {
+        return RetryState::CancelRequested;
+    }
+    if let Some(FailureInfo::TimeoutFailureInfo(info)) = &failure.failure_info
+        && matches!(info.timeout_type(), TimeoutType::ScheduleToStart | TimeoutType::ScheduleToClose)
+    {
+        return RetryState::Timeout;
+    }
+    if !retry::is_retryable(failure, &policy.non_retryable_error_types) {
+        return RetryState::NonRetryableFailure;
+    }
+    let deadline = match activity.schedule_to_close {
+        0 => 0,
+        timeout => activity.first_scheduled_time.saturating_add(timeout),
+    };
+    let requested = retry::requested_delay(failure);
+    match retry::next_backoff(now, activity.attempt, &policy, deadline, requested) {
+        Err(state) => state,
+        Ok(backoff) => {
+            step(activity, now, machine::Event::Retry);
+            activity.attempt += 1;
+            activity.scheduled_time = now.saturating_add(backoff);
+            activity.started_time = 0;
+            activity.started_identity.clear();
+            activity.request_id.clear();
+            activity.last_failure = Some(retry::truncate(failure.clone(), ACTIVITY_FAILURE_BYTES_MAX));
+            activity.stamp += 1;
+            let due_now = activity.scheduled_time <= now;
+            draft.touch();
+            if due_now {
+                draft.effect(Effect::OfferActivity(id));
+            }
+            RetryState::InProgress
+        }
+    }
+}
+
+/// Writes the started event, if an attempt was running, and the event that ends the activity.
+fn end(draft: &mut Draft, id: i64, identity: &str, ending: impl FnOnce(&Activity, i64) -> Attributes) {
+    let Some(activity) = draft.run.state.activities.remove(&id) else { return };
+    step(&activity, draft.now(), machine::Event::End);
+    let mut started_event_id = 0;
+    if activity.started_time != 0 {
+        let mut started = event(
+            activity.started_time,
+            Attributes::ActivityTaskStartedEventAttributes(ActivityTaskStartedEventAttributes {
+                scheduled_event_id: id,
+                identity: activity.started_identity.clone(),
+                request_id: activity.request_id.clone(),
+                attempt: activity.attempt,
+                last_failure: activity.last_failure.clone(),
+                worker_version: activity.worker_version.clone(),
+                build_id_redirect_counter: 0,
+            }),
+        );
+        started.worker_may_ignore = false;
+        started_event_id = draft.add_external_event(started);
+    } else if !identity.is_empty() && activity.attempt == 0 {
+        // Attempts count from one; nothing to write for one that never began.
+    }
+    let attributes = ending(&activity, started_event_id);
+    draft.add_external(attributes);
+}
+
+/// What can run out for an activity, earliest first.
+pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
+    let mut found: Option<(Nanos, TimeoutType)> = None;
+    let mut consider = |timeout: Nanos, since: Nanos, kind: TimeoutType| {
+        if timeout > 0 {
+            let at = since.saturating_add(timeout);
+            if found.is_none_or(|(earliest, _)| at < earliest) {
+                found = Some((at, kind));
+            }
+        }
+    };
+    consider(activity.schedule_to_close, activity.first_scheduled_time, TimeoutType::ScheduleToClose);
+    if activity.started_time == 0 {
+        consider(activity.schedule_to_start, activity.scheduled_time, TimeoutType::ScheduleToStart);
+    } else {
+        consider(activity.start_to_close, activity.started_time, TimeoutType::StartToClose);
+        let heard = activity.last_heartbeat_time.max(activity.started_time);
+        consider(activity.heartbeat, heard, TimeoutType::Heartbeat);
+    }
+    found
+}
+
+/// When an activity wants attention next: a timeout, or the end of its back-off.
+pub fn wake_at(activity: &Activity, now: Nanos) -> Option<Nanos> {
+    let timeout = earliest_timeout(activity).map(|(at, _)| at);
+    let due = (activity.started_time == 0 && activity.scheduled_time > now).then_some(activity.scheduled_time);
+    [timeout, due].into_iter().flatten().min()
+}
+
+/// Ends or retries an activity whose time is up. Returns whether the workflow has something new to see.
+pub fn time_out(draft: &mut Draft, id: i64, kind: TimeoutType) -> bool {
+    let mut failure = retry::timeout_failure(format!("activity {} timeout", retry::timeout_name(kind)), kind);
+    let Some(before) = draft.run.state.activities.get(&id).cloned() else { return false };
+    let retry_state = retry_or_end(draft, id, &failure);
+    if retry_state == RetryState::InProgress {
+        return false;
+    }
+    if retry_state == RetryState::Timeout && kind != TimeoutType::ScheduleToStart {
+        failure = retry::timeout_failure(
+            "Not enough time to schedule next retry before activity ScheduleToClose timeout, giving up retrying"
+                .to_owned(),
+            TimeoutType::ScheduleToClose,
+        );
+    }
+    if let Some(FailureInfo::TimeoutFailureInfo(info)) = &mut failure.failure_info {
+        info.last_heartbeat_details = before.heartbeat_details;
+    }
+    failure.cause = before.last_failure.map(Box::new);
+    end(draft, id, "", |activity, started_event_id| {
+        Attributes::ActivityTaskTimedOutEventAttributes(ActivityTaskTimedOutEventAttributes {
+            failure: Some(failure),
+            scheduled_event_id: activity.scheduled_event_id,
+            started_event_id,
+            retry_state: retry_state as i32,
+        })
+    });
+    true
+}
+
+/// Details recorded when an activity is canceled before any worker took it.
+pub fn not_started_details() -> Payloads {
+    let metadata = [("encoding".to_owned(), "json/plain".into())].into();
+    let data = "\"ACTIVITY_ID_NOT_STARTED\"".into();
+    Payloads { payloads: vec![Payload { metadata, data, ..Default::default() }] }
+}

@@ -1,0 +1,58 @@
+//! Somebody asks a workflow to cancel itself.
+
+use segno_proto::{
+    common::{Link, WorkflowExecution},
+    events::{WorkflowExecutionCancelRequestedEventAttributes, history_event::Attributes},
+};
+
+use crate::{
+    draft::{Draft, event},
+    error::Rejection,
+    run::{Applied, Context, Run},
+    workflow_task,
+};
+
+/// A cancellation request, checked.
+#[derive(Clone, Debug, Default)]
+pub struct CancelRequest {
+    /// Why.
+    pub reason: String,
+    /// Who asks.
+    pub identity: String,
+    /// Recognises a repeated call.
+    pub request_id: String,
+    /// Carried.
+    pub links: Vec<Link>,
+    /// The workflow that asks and its event, if it is one.
+    pub sender: Option<(WorkflowExecution, i64)>,
+}
+
+/// Records the request. Asking twice is the same as asking once.
+pub fn request_cancel(run: &Run, context: Context, call: CancelRequest) -> Result<Applied<()>, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
+    let mut draft = Draft::new(run, context);
+    if run.state.cancel_requested {
+        return Ok(draft.finish(()));
+    }
+    draft.run.state.cancel_requested = true;
+    draft.run.state.cancel_request_id = call.request_id;
+    let (external_workflow_execution, external_initiated_event_id) = match call.sender {
+        Some((execution, id)) => (Some(execution), id),
+        None => (None, 0),
+    };
+    let mut requested = event(
+        draft.now(),
+        Attributes::WorkflowExecutionCancelRequestedEventAttributes(WorkflowExecutionCancelRequestedEventAttributes {
+            cause: call.reason,
+            external_initiated_event_id,
+            external_workflow_execution,
+            identity: call.identity,
+        }),
+    );
+    requested.links = call.links;
+    draft.add_external_event(requested);
+    workflow_task::schedule_if_none(&mut draft);
+    Ok(draft.finish(()))
+}

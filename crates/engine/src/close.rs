@@ -1,0 +1,99 @@
+//! The end of a run: the closing event, and whom to tell.
+
+use segno_proto::{
+    common::{Link, Payloads, WorkflowExecution},
+    enums::{ParentClosePolicy, WorkflowExecutionStatus, WorkflowTaskFailedCause},
+    events::{WorkflowExecutionTerminatedEventAttributes, history_event::Attributes},
+};
+
+use crate::{
+    draft::{Draft, event},
+    machine::run as machine,
+    outbox::{ChildClosed, Content, ParentClosed},
+    workflow_task,
+};
+
+/// Adds the closing event, ends everything pending and tells parent and children. A successor, if there is one, must
+/// have been named before ([`Draft::succeed_by`]): the parent then hears of the chain's last run only.
+pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
+    use WorkflowExecutionStatus as Status;
+    let (status, on) = match &attributes {
+        Attributes::WorkflowExecutionCompletedEventAttributes(_) => (Status::Completed, machine::Event::Complete),
+        Attributes::WorkflowExecutionFailedEventAttributes(_) => (Status::Failed, machine::Event::Fail),
+        Attributes::WorkflowExecutionCanceledEventAttributes(_) => (Status::Canceled, machine::Event::Cancel),
+        Attributes::WorkflowExecutionTimedOutEventAttributes(_) => (Status::TimedOut, machine::Event::TimeOut),
+        Attributes::WorkflowExecutionContinuedAsNewEventAttributes(_) => {
+            (Status::ContinuedAsNew, machine::Event::ContinueAsNew)
+        }
+        _ => (Status::Terminated, machine::Event::Terminate),
+    };
+    let before = if draft.run.is_running() { machine::State::Running } else { machine::State::Completed };
+    if machine::next(before, on).is_err() {
+        // A second closing command in one answer: the first one counts.
+        return;
+    }
+    let mut closing = event(draft.now(), attributes);
+    closing.links = links;
+    let id = draft.add_event(closing.clone());
+    closing.event_id = id;
+    let now = draft.now();
+    let state = &mut draft.run.state;
+    state.status = status as i32;
+    state.close_time = now;
+    state.close_event_id = id;
+    state.task = None;
+    state.sticky = None;
+    state.buffered.clear();
+    state.activities.clear();
+    state.timers.clear();
+    state.external_cancels.clear();
+    state.external_signals.clear();
+    state.first_task_due = 0;
+    let children = std::mem::take(&mut state.children);
+    for child in children.into_values().filter(|child| child.started_event_id != 0) {
+        if child.parent_close_policy != ParentClosePolicy::Abandon as i32 {
+            draft.send(Content::ParentClosed(ParentClosed {
+                namespace: child.namespace,
+                child: WorkflowExecution { workflow_id: child.workflow_id, run_id: child.run_id },
+                policy: child.parent_close_policy,
+            }));
+        }
+    }
+    if let Some(parent) = draft.run.info.parent.clone()
+        && draft.run.state.successor_run_id.is_empty()
+    {
+        let first_run_id = draft.run.info.first_run_id.clone();
+        draft.send(Content::ChildClosed(ChildClosed {
+            namespace: parent.namespace,
+            parent: parent.execution,
+            initiated_event_id: parent.initiated_event_id,
+            closing_event: closing,
+            first_run_id,
+        }));
+    }
+}
+
+/// Ends the run at once, whatever it is doing.
+pub fn terminate(draft: &mut Draft, reason: String, details: Option<Payloads>, identity: String, links: Vec<Link>) {
+    fail_started_task(draft);
+    let attributes = WorkflowExecutionTerminatedEventAttributes { reason, details, identity };
+    close(draft, Attributes::WorkflowExecutionTerminatedEventAttributes(attributes), links);
+}
+
+/// A run that ends while a worker holds its task fails that task first; what was buffered becomes history.
+pub fn fail_started_task(draft: &mut Draft) {
+    if !draft.run.state.task_started() {
+        return;
+    }
+    workflow_task::fail(
+        draft,
+        workflow_task::TaskFailed {
+            cause: WorkflowTaskFailedCause::ForceCloseCommand,
+            failure: None,
+            identity: workflow_task::SERVER_IDENTITY.to_owned(),
+            binary_checksum: String::new(),
+            worker_version: None,
+        },
+    );
+    draft.flush_buffered();
+}

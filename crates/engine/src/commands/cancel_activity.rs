@@ -1,0 +1,44 @@
+//! Ask a running activity to stop; cancel one that nobody runs at once.
+
+use segno_proto::{
+    command::RequestCancelActivityTaskCommandAttributes,
+    enums::WorkflowTaskFailedCause as Cause,
+    events::{ActivityTaskCancelRequestedEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn};
+use crate::{activity, draft::Draft, error::TaskFailure, validate};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<RequestCancelActivityTaskCommandAttributes>,
+) -> Result<(), Refused> {
+    let mut attributes = attributes;
+    validate::commands::request_cancel_activity(attributes.as_mut())?;
+    let id = attributes.map(|a| a.scheduled_event_id).unwrap_or_default();
+    let known = draft.run.state.activities.get(&id);
+    // An activity that ended while this command was on its way is fine; one that never was is not.
+    if known.is_none() && id >= turn.completed_event_id {
+        return Err(Refused::Task(TaskFailure::new(
+            Cause::BadRequestCancelActivityAttributes,
+            format!("ACTIVITY_ID_UNKNOWN: unknown activity scheduled event ID {id}"),
+        )));
+    }
+    let never_started = known.is_some_and(|activity| activity.started_time == 0);
+    let event_id =
+        draft.add(Attributes::ActivityTaskCancelRequestedEventAttributes(ActivityTaskCancelRequestedEventAttributes {
+            scheduled_event_id: id,
+            workflow_task_completed_event_id: turn.completed_event_id,
+        }));
+    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
+        activity.cancel_requested = true;
+        activity.cancel_requested_event_id = event_id;
+    }
+    turn.eager.retain(|eager| *eager != id);
+    if never_started {
+        activity::end_canceled(draft, id, Some(activity::not_started_details()), turn.identity, None);
+        turn.canceled_unstarted = true;
+    }
+    Ok(())
+}

@@ -1,0 +1,49 @@
+//! Cancel a timer; one that has fired but was not seen yet never fired.
+
+use segno_proto::{
+    command::CancelTimerCommandAttributes,
+    enums::WorkflowTaskFailedCause as Cause,
+    events::{TimerCanceledEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn};
+use crate::{draft::Draft, error::TaskFailure, validate};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<CancelTimerCommandAttributes>,
+) -> Result<(), Refused> {
+    let mut attributes = attributes;
+    validate::commands::cancel_timer(attributes.as_mut())?;
+    let timer_id = attributes.map(|a| a.timer_id).unwrap_or_default();
+    let started_event_id = match draft.run.state.timers.remove(&timer_id) {
+        Some(timer) => timer.started_event_id,
+        None => take_buffered_firing(draft, &timer_id).ok_or_else(|| {
+            Refused::Task(TaskFailure::new(
+                Cause::BadCancelTimerAttributes,
+                format!("TIMER_ID_UNKNOWN: unknown timer ID {timer_id}"),
+            ))
+        })?,
+    };
+    turn.buffered = turn.buffered && !draft.run.state.buffered.is_empty();
+    draft.add(Attributes::TimerCanceledEventAttributes(TimerCanceledEventAttributes {
+        timer_id,
+        started_event_id,
+        workflow_task_completed_event_id: turn.completed_event_id,
+        identity: turn.identity.to_owned(),
+    }));
+    Ok(())
+}
+
+/// Removes the firing of this timer from what the workflow has not seen; returns the timer's started event.
+fn take_buffered_firing(draft: &mut Draft, timer_id: &str) -> Option<i64> {
+    let buffered = &mut draft.run.state.buffered;
+    let position = buffered.iter().position(
+        |event| matches!(&event.attributes, Some(Attributes::TimerFiredEventAttributes(a)) if a.timer_id == timer_id),
+    )?;
+    match buffered.remove(position).attributes {
+        Some(Attributes::TimerFiredEventAttributes(a)) => Some(a.started_event_id),
+        _ => None,
+    }
+}

@@ -1,0 +1,28 @@
+//! The workflow ends as canceled.
+
+use segno_proto::{
+    command::CancelWorkflowExecutionCommandAttributes,
+    events::{WorkflowExecutionCanceledEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn, refuse_if_buffered};
+use crate::{close, draft::Draft, validate};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<CancelWorkflowExecutionCommandAttributes>,
+) -> Result<(), Refused> {
+    refuse_if_buffered(turn)?;
+    let mut attributes = attributes;
+    validate::workflow_commands::cancel_workflow(attributes.as_mut())?;
+    close::close(
+        draft,
+        Attributes::WorkflowExecutionCanceledEventAttributes(WorkflowExecutionCanceledEventAttributes {
+            workflow_task_completed_event_id: turn.completed_event_id,
+            details: attributes.and_then(|a| a.details),
+        }),
+        Vec::new(),
+    );
+    Ok(())
+}

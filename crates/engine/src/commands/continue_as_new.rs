@@ -1,0 +1,75 @@
+//! The workflow goes on in a new run with a fresh history.
+
+use segno_proto::{
+    command::ContinueAsNewWorkflowExecutionCommandAttributes,
+    duration_nanos,
+    enums::{ContinueAsNewInitiator, WorkflowTaskFailedCause as Cause},
+    events::{WorkflowExecutionContinuedAsNewEventAttributes, history_event::Attributes},
+    nanos_duration,
+};
+
+use super::{Refused, Turn, limit_size, refuse_if_buffered, size_of};
+use crate::{
+    chain, close,
+    draft::Draft,
+    validate::{self, workflow_commands::Inherited},
+};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<ContinueAsNewWorkflowExecutionCommandAttributes>,
+) -> Result<(), Refused> {
+    refuse_if_buffered(turn)?;
+    let mut attributes = attributes;
+    let info = draft.run.info.clone();
+    let inherited = Inherited {
+        workflow_type: &info.workflow_type,
+        task_queue: &info.task_queue,
+        run_timeout: info.run_timeout,
+        execution_timeout: info.execution_timeout,
+        task_timeout: info.task_timeout,
+    };
+    validate::workflow_commands::continue_as_new(attributes.as_mut(), inherited, turn.surroundings.search_attributes)?;
+    let Some(mut attributes) = attributes else { return Ok(()) };
+    limit_size(
+        size_of(attributes.input.as_ref()),
+        Cause::BadContinueAsNewAttributes,
+        "ContinueAsNewWorkflowExecutionCommandAttributes. Input exceeds size limit.",
+    )?;
+    limit_size(
+        size_of(attributes.memo.as_ref()),
+        Cause::BadContinueAsNewAttributes,
+        "ContinueAsNewWorkflowExecutionCommandAttributes. Memo exceeds size limit.",
+    )?;
+    if attributes.initiator() == ContinueAsNewInitiator::Unspecified {
+        attributes.initiator = ContinueAsNewInitiator::Workflow as i32;
+    }
+    let next = chain::continue_as_new(draft, &attributes);
+    let new_execution_run_id = next.run.info.run_id.clone();
+    draft.succeed_by(next);
+    let timeout = |given: Option<prost_types::Duration>| Some(nanos_duration(duration_nanos(given.as_ref())));
+    close::close(
+        draft,
+        Attributes::WorkflowExecutionContinuedAsNewEventAttributes(WorkflowExecutionContinuedAsNewEventAttributes {
+            new_execution_run_id,
+            workflow_type: attributes.workflow_type,
+            task_queue: attributes.task_queue,
+            input: attributes.input,
+            workflow_run_timeout: timeout(attributes.workflow_run_timeout),
+            workflow_task_timeout: timeout(attributes.workflow_task_timeout),
+            workflow_task_completed_event_id: turn.completed_event_id,
+            backoff_start_interval: attributes.backoff_start_interval,
+            initiator: attributes.initiator,
+            failure: attributes.failure,
+            last_completion_result: attributes.last_completion_result,
+            header: attributes.header,
+            memo: attributes.memo,
+            search_attributes: attributes.search_attributes,
+            inherit_build_id: attributes.inherit_build_id,
+            initial_versioning_behavior: attributes.initial_versioning_behavior,
+        }),
+        Vec::new(),
+    );
+    Ok(())
+}

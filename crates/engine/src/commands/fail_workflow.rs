@@ -1,0 +1,58 @@
+//! The workflow failed; it may be tried again, or begin again on schedule.
+
+use segno_proto::{
+    command::FailWorkflowExecutionCommandAttributes,
+    enums::{ContinueAsNewInitiator, RetryState, WorkflowTaskFailedCause as Cause},
+    events::{WorkflowExecutionFailedEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn, limit_size, refuse_if_buffered, size_of};
+use crate::{
+    chain::{self, Next},
+    close,
+    draft::Draft,
+    validate,
+};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<FailWorkflowExecutionCommandAttributes>,
+) -> Result<(), Refused> {
+    refuse_if_buffered(turn)?;
+    let mut attributes = attributes;
+    validate::workflow_commands::fail_workflow(attributes.as_mut())?;
+    let failure = attributes.and_then(|a| a.failure);
+    limit_size(
+        size_of(failure.as_ref()),
+        Cause::BadFailWorkflowExecutionAttributes,
+        "FailWorkflowExecutionCommandAttributes.Failure exceeds size limit.",
+    )?;
+    let next = chain::after_failure(&draft.run, draft.now(), failure.as_ref().unwrap_or(&Default::default()));
+    let (retry_state, successor) = match next {
+        Next::End(state) => (state, None),
+        Next::Retry(backoff) => {
+            let run = chain::repeat(draft, ContinueAsNewInitiator::Retry, backoff, failure.clone(), None);
+            (RetryState::InProgress, Some(run))
+        }
+        Next::Cron(backoff, state) => {
+            let run = chain::repeat(draft, ContinueAsNewInitiator::CronSchedule, backoff, failure.clone(), None);
+            (state, Some(run))
+        }
+    };
+    let new_execution_run_id = successor.as_ref().map(|s| s.run.info.run_id.clone()).unwrap_or_default();
+    if let Some(successor) = successor {
+        draft.succeed_by(successor);
+    }
+    close::close(
+        draft,
+        Attributes::WorkflowExecutionFailedEventAttributes(WorkflowExecutionFailedEventAttributes {
+            failure,
+            retry_state: retry_state as i32,
+            workflow_task_completed_event_id: turn.completed_event_id,
+            new_execution_run_id,
+        }),
+        Vec::new(),
+    );
+    Ok(())
+}

@@ -1,0 +1,195 @@
+//! What a worker may ask for: one file per command.
+//!
+//! A command either becomes exactly one event (plus what follows from it) or refuses: the whole answer
+//! ([`Refused::Call`]) or the workflow task ([`Refused::Task`]).
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+use segno_proto::{
+    command::{Command, command::Attributes},
+    enums::{CommandType, WorkflowTaskFailedCause},
+};
+
+use crate::{
+    complete_task::Surroundings,
+    draft::Draft,
+    error::{Rejection, TaskFailure},
+    limits::{BLOB_BYTES_MAX, PENDING_MAX},
+    validate,
+};
+
+mod cancel_activity;
+mod cancel_external;
+mod cancel_timer;
+mod cancel_workflow;
+mod complete_workflow;
+mod continue_as_new;
+mod fail_workflow;
+mod modify_memo;
+mod record_marker;
+mod schedule_activity;
+mod signal_external;
+mod start_child;
+mod start_timer;
+mod upsert_search_attributes;
+
+/// What commands of one answer share.
+pub struct Turn<'a> {
+    /// The completed event all of them refer to.
+    pub completed_event_id: i64,
+    /// The worker.
+    pub identity: &'a str,
+    /// Namespaces and search attributes.
+    pub surroundings: &'a Surroundings<'a>,
+    /// Whether events wait that the workflow has not seen.
+    pub buffered: bool,
+    /// Workflow ids of children asked for in this answer.
+    pub initiated_children: BTreeSet<String>,
+    /// Activities the worker wants to run itself.
+    pub eager: Vec<i64>,
+    /// Whether an activity was canceled that no worker had taken: the workflow must hear of it.
+    pub canceled_unstarted: bool,
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Refused {
+    /// The call is answered with an error; nothing happens.
+    Call(Rejection),
+    /// The workflow task fails.
+    Task(TaskFailure),
+}
+
+impl From<(WorkflowTaskFailedCause, validate::Invalid)> for Refused {
+    fn from((cause, invalid): (WorkflowTaskFailedCause, validate::Invalid)) -> Self {
+        Self::Task(TaskFailure::new(cause, invalid.0))
+    }
+}
+
+/// Carries out one command.
+pub fn apply(draft: &mut Draft, turn: &mut Turn<'_>, command: &Command) -> Result<(), Refused> {
+    use CommandType as Type;
+    let given = command.attributes.clone();
+    macro_rules! attributes {
+        ($variant:ident) => {
+            match given {
+                Some(Attributes::$variant(attributes)) => Some(attributes),
+                _ => None,
+            }
+        };
+    }
+    let before = draft.run.state.next_event_id;
+    let kind = CommandType::try_from(command.command_type).unwrap_or(Type::Unspecified);
+    match kind {
+        Type::ScheduleActivityTask => {
+            schedule_activity::apply(draft, turn, attributes!(ScheduleActivityTaskCommandAttributes))?
+        }
+        Type::RequestCancelActivityTask => {
+            cancel_activity::apply(draft, turn, attributes!(RequestCancelActivityTaskCommandAttributes))?
+        }
+        Type::StartTimer => start_timer::apply(draft, turn, attributes!(StartTimerCommandAttributes))?,
+        Type::CancelTimer => cancel_timer::apply(draft, turn, attributes!(CancelTimerCommandAttributes))?,
+        Type::CompleteWorkflowExecution => {
+            complete_workflow::apply(draft, turn, attributes!(CompleteWorkflowExecutionCommandAttributes))?
+        }
+        Type::FailWorkflowExecution => {
+            fail_workflow::apply(draft, turn, attributes!(FailWorkflowExecutionCommandAttributes))?
+        }
+        Type::CancelWorkflowExecution => {
+            cancel_workflow::apply(draft, turn, attributes!(CancelWorkflowExecutionCommandAttributes))?
+        }
+        Type::ContinueAsNewWorkflowExecution => {
+            continue_as_new::apply(draft, turn, attributes!(ContinueAsNewWorkflowExecutionCommandAttributes))?
+        }
+        Type::StartChildWorkflowExecution => start_child::apply(
+            draft,
+            turn,
+            attributes!(StartChildWorkflowExecutionCommandAttributes),
+            command.user_metadata.clone(),
+        )?,
+        Type::SignalExternalWorkflowExecution => {
+            signal_external::apply(draft, turn, attributes!(SignalExternalWorkflowExecutionCommandAttributes))?
+        }
+        Type::RequestCancelExternalWorkflowExecution => {
+            cancel_external::apply(draft, turn, attributes!(RequestCancelExternalWorkflowExecutionCommandAttributes))?
+        }
+        Type::RecordMarker => record_marker::apply(draft, turn, attributes!(RecordMarkerCommandAttributes))?,
+        Type::UpsertWorkflowSearchAttributes => {
+            upsert_search_attributes::apply(draft, turn, attributes!(UpsertWorkflowSearchAttributesCommandAttributes))?
+        }
+        Type::ModifyWorkflowProperties => {
+            modify_memo::apply(draft, turn, attributes!(ModifyWorkflowPropertiesCommandAttributes))?
+        }
+        Type::ProtocolMessage => {
+            let mut attributes = attributes!(ProtocolMessageCommandAttributes);
+            validate::commands::protocol_message(attributes.as_mut())?;
+            let id = attributes.map(|a| a.message_id).unwrap_or_default();
+            return Err(Refused::Task(TaskFailure::new(
+                WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage,
+                format!("ProtocolMessageCommand referenced absent message ID {id}"),
+            )));
+        }
+        Type::ScheduleNexusOperation | Type::RequestCancelNexusOperation => {
+            return Err(Refused::Task(TaskFailure::new(
+                WorkflowTaskFailedCause::FeatureDisabled,
+                "Nexus operations are not built yet",
+            )));
+        }
+        Type::Unspecified => {
+            return Err(Refused::Call(Rejection::InvalidArgument(format!(
+                "Unknown command type: {}",
+                validate::text::command_type(command.command_type)
+            ))));
+        }
+    }
+    if draft.run.state.next_event_id > before
+        && (command.user_metadata.is_some() || !command.event_group_markers.is_empty())
+        && let Some(event) = draft.event_mut(before)
+    {
+        event.user_metadata.clone_from(&command.user_metadata);
+        event.event_group_markers.clone_from(&command.event_group_markers);
+    }
+    Ok(())
+}
+
+/// A closing command must have seen everything that happened.
+fn refuse_if_buffered(turn: &Turn<'_>) -> Result<(), Refused> {
+    if turn.buffered {
+        return Err(Refused::Task(TaskFailure::new(WorkflowTaskFailedCause::UnhandledCommand, "")));
+    }
+    Ok(())
+}
+
+/// A payload too big to keep ends the workflow: trying again would send it again.
+fn limit_size(bytes: usize, cause: WorkflowTaskFailedCause, message: &str) -> Result<(), Refused> {
+    if bytes > BLOB_BYTES_MAX {
+        return Err(Refused::Task(TaskFailure::terminating(cause, message)));
+    }
+    Ok(())
+}
+
+fn size_of(message: Option<&impl Message>) -> usize {
+    message.map_or(0, Message::encoded_len)
+}
+
+/// Refuses one more pending thing when there are too many.
+fn limit_pending(count: usize, what: &str, cause: WorkflowTaskFailedCause) -> Result<(), Refused> {
+    if count >= PENDING_MAX {
+        let message = format!("the number of {what}, {count}, has reached the per-workflow limit of {PENDING_MAX}");
+        return Err(Refused::Task(TaskFailure::new(cause, message)));
+    }
+    Ok(())
+}
+
+/// Resolves a namespace a command names; an empty name is the workflow's own.
+fn namespace(draft: &Draft, turn: &Turn<'_>, name: &str) -> Result<(String, String), Refused> {
+    let info = &draft.run.info;
+    if name.is_empty() || name == info.namespace {
+        return Ok((info.namespace.clone(), info.namespace_id.clone()));
+    }
+    match (turn.surroundings.namespace)(name) {
+        Some((_, id)) => Ok((name.to_owned(), id)),
+        None => Err(Refused::Call(Rejection::NamespaceNotFound(name.to_owned()))),
+    }
+}

@@ -1,0 +1,46 @@
+//! Change the run's memo; a null value removes a field.
+
+use segno_proto::{
+    command::ModifyWorkflowPropertiesCommandAttributes,
+    enums::WorkflowTaskFailedCause as Cause,
+    events::{WorkflowPropertiesModifiedEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn, limit_size};
+use crate::{draft::Draft, error::TaskFailure, limits::MEMO_BYTES_MAX, start::is_null, validate};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<ModifyWorkflowPropertiesCommandAttributes>,
+) -> Result<(), Refused> {
+    let mut attributes = attributes;
+    validate::workflow_commands::modify_properties(attributes.as_mut())?;
+    let memo = attributes.and_then(|a| a.upserted_memo).unwrap_or_default();
+    let bytes: usize = memo.fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();
+    limit_size(
+        bytes,
+        Cause::BadModifyWorkflowPropertiesAttributes,
+        "ModifyWorkflowPropertiesCommandAttributes exceeds size limit.",
+    )?;
+    let current = &mut draft.run.state.memo;
+    for (name, value) in &memo.fields {
+        if is_null(value) {
+            current.remove(name);
+        } else {
+            current.insert(name.clone(), value.clone());
+        }
+    }
+    let total: usize = current.iter().map(|(name, value)| name.len() + prost::Message::encoded_len(value)).sum();
+    if total > MEMO_BYTES_MAX {
+        return Err(Refused::Task(TaskFailure::terminating(
+            Cause::BadModifyWorkflowPropertiesAttributes,
+            "ModifyWorkflowPropertiesCommandAttributes. Memo exceeds size limit.",
+        )));
+    }
+    draft.add(Attributes::WorkflowPropertiesModifiedEventAttributes(WorkflowPropertiesModifiedEventAttributes {
+        workflow_task_completed_event_id: turn.completed_event_id,
+        upserted_memo: Some(memo),
+    }));
+    Ok(())
+}

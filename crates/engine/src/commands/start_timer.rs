@@ -1,0 +1,36 @@
+//! Start a timer.
+
+use segno_proto::{
+    command::StartTimerCommandAttributes,
+    duration_nanos,
+    enums::WorkflowTaskFailedCause as Cause,
+    events::{TimerStartedEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn};
+use crate::{draft::Draft, error::TaskFailure, state::Timer, validate};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<StartTimerCommandAttributes>,
+) -> Result<(), Refused> {
+    let mut attributes = attributes;
+    validate::commands::start_timer(attributes.as_mut())?;
+    let Some(attributes) = attributes else { return Ok(()) };
+    if draft.run.state.timers.contains_key(&attributes.timer_id) {
+        return Err(Refused::Task(TaskFailure::new(
+            Cause::StartTimerDuplicateId,
+            format!("Timer with ID {} already exists", attributes.timer_id),
+        )));
+    }
+    let delay = duration_nanos(attributes.start_to_fire_timeout.as_ref());
+    let id = draft.add(Attributes::TimerStartedEventAttributes(TimerStartedEventAttributes {
+        timer_id: attributes.timer_id.clone(),
+        start_to_fire_timeout: attributes.start_to_fire_timeout,
+        workflow_task_completed_event_id: turn.completed_event_id,
+    }));
+    let fire_at = draft.now().saturating_add(delay);
+    draft.run.state.timers.insert(attributes.timer_id, Timer { started_event_id: id, fire_at });
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! Change search attributes of the run; a null value removes one.
+
+use segno_proto::{
+    command::UpsertWorkflowSearchAttributesCommandAttributes,
+    enums::WorkflowTaskFailedCause as Cause,
+    events::{UpsertWorkflowSearchAttributesEventAttributes, history_event::Attributes},
+};
+
+use super::{Refused, Turn, limit_size};
+use crate::{draft::Draft, start::is_null, validate};
+
+pub(super) fn apply(
+    draft: &mut Draft,
+    turn: &mut Turn<'_>,
+    attributes: Option<UpsertWorkflowSearchAttributesCommandAttributes>,
+) -> Result<(), Refused> {
+    let mut attributes = attributes;
+    validate::workflow_commands::upsert_search_attributes(attributes.as_mut(), turn.surroundings.search_attributes)?;
+    let search_attributes = attributes.and_then(|a| a.search_attributes).unwrap_or_default();
+    let fields = &search_attributes.indexed_fields;
+    let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();
+    limit_size(
+        bytes,
+        Cause::BadSearchAttributes,
+        "UpsertWorkflowSearchAttributesCommandAttributes exceeds size limit.",
+    )?;
+    for (name, value) in fields {
+        if is_null(value) {
+            draft.run.state.search_attributes.remove(name);
+        } else {
+            draft.run.state.search_attributes.insert(name.clone(), value.clone());
+        }
+    }
+    draft.add(Attributes::UpsertWorkflowSearchAttributesEventAttributes(
+        UpsertWorkflowSearchAttributesEventAttributes {
+            workflow_task_completed_event_id: turn.completed_event_id,
+            search_attributes: Some(search_attributes),
+        },
+    ));
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! A worker completes its turn: the busiest call of all.
+//!
+//! Commands are applied in order to a draft. If one of them is no good the draft is thrown away and the task is failed
+//! instead, so that a run never sees half an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segno_proto::{
+    Nanos,
+    command::Command,
+    common::{MeteringMetadata, Payload, WorkerVersionStamp},
+    duration_nanos,
+    enums::{VersioningBehavior, WorkflowTaskFailedCause},
+    events::{WorkflowTaskCompletedEventAttributes, history_event::Attributes},
+    nanos_timestamp,
+    sdk::WorkflowTaskCompletedMetadata,
+    taskqueue::StickyExecutionAttributes,
+    workflow::ResetPointInfo,
+};
+
+use crate::{
+    activity, close, commands,
+    draft::Draft,
+    error::{Rejection, TaskFailure},
+    limits::{RESET_POINTS_MAX, TASK_HEARTBEAT_MAX},
+    retry,
+    run::{Applied, Context, Run},
+    search_attributes::Rules,
+    state::{Activity, Sticky, WorkflowTask},
+    task_calls::{self, TaskRef},
+    validate,
+    workflow_task::{self, TaskFailed, TaskStart},
+};
+
+/// A worker's answer.
+#[derive(Clone, Debug)]
+pub struct CompleteTask {
+    /// Which task.
+    pub token: TaskRef,
+    /// What the workflow wants.
+    pub commands: Vec<Command>,
+    /// Who answers.
+    pub identity: String,
+    /// Where to send the next task.
+    pub sticky: Option<StickyExecutionAttributes>,
+    /// Whether a next task may come in the reply.
+    pub return_new_task: bool,
+    /// Whether a next task must be made.
+    pub force_new_task: bool,
+    /// The worker's binary.
+    pub binary_checksum: String,
+    /// The worker's version.
+    pub worker_version: Option<WorkerVersionStamp>,
+    /// Carried into the event.
+    pub sdk_metadata: Option<WorkflowTaskCompletedMetadata>,
+    /// Carried into the event.
+    pub metering_metadata: Option<MeteringMetadata>,
+    /// Carried into the event.
+    pub versioning_behavior: VersioningBehavior,
+    /// Whether messages came along (they count as progress).
+    pub has_messages: bool,
+    /// Request id for a task started in the reply.
+    pub request_id: String,
+}
+
+/// What commands may ask of their surroundings.
+pub struct Surroundings<'a> {
+    /// Number and id of a namespace by its name.
+    pub namespace: &'a dyn Fn(&str) -> Option<(u32, String)>,
+    /// Whether search attributes are known and well formed.
+    pub search_attributes: &'a Rules<'a>,
+}
+
+/// What the worker hears.
+#[derive(Clone, Debug, Default)]
+pub struct Completed {
+    /// Set if the answer was taken but made the task fail.
+    pub failure: Option<TaskFailure>,
+    /// The answer came too late in a chain of heartbeats.
+    pub heartbeat_timed_out: bool,
+    /// A task for the worker to go on with.
+    pub new_task: Option<WorkflowTask>,
+    /// Activities the worker runs itself.
+    pub eager_activities: Vec<Activity>,
+}
+
+/// Applies a worker's answer.
+pub fn complete(
+    run: &Run,
+    context: Context,
+    call: CompleteTask,
+    surroundings: &Surroundings<'_>,
+) -> Result<Applied<Completed>, Rejection> {
+    let task = task_calls::find(run, &call.token)?.clone();
+    validate::commands::command_sequence(&call.commands).map_err(|invalid| Rejection::InvalidArgument(invalid.0))?;
+    let heartbeat = call.force_new_task && call.commands.is_empty() && !call.has_messages;
+    if heartbeat && context.now > task.original_scheduled_time + TASK_HEARTBEAT_MAX {
+        let mut draft = Draft::new(run, context);
+        draft.run.state.sticky = None;
+        workflow_task::time_out(&mut draft);
+        return Ok(draft.finish(Completed { heartbeat_timed_out: true, ..Default::default() }));
+    }
+    match apply(run, context, &call, &task, heartbeat, surroundings) {
+        Ok(applied) => Ok(applied),
+        Err(commands::Refused::Call(rejection)) => Err(rejection),
+        Err(commands::Refused::Task(failure)) => fail(run, context, &call, &task, failure),
+    }
+}
+
+fn apply(
+    run: &Run,
+    context: Context,
+    call: &CompleteTask,
+    task: &WorkflowTask,
+    heartbeat: bool,
+    surroundings: &Surroundings<'_>,
+) -> Result<Applied<Completed>, commands::Refused> {
+    let mut draft = Draft::new(run, context);
+    let had_buffered = !draft.run.state.buffered.is_empty();
+    workflow_task::materialise(&mut draft, &call.identity);
+    let finished = workflow_task::complete(&mut draft).unwrap_or_default();
+    let completed_event_id =
+        draft.add(Attributes::WorkflowTaskCompletedEventAttributes(WorkflowTaskCompletedEventAttributes {
+            scheduled_event_id: finished.scheduled_event_id,
+            started_event_id: finished.started_event_id,
+            identity: call.identity.clone(),
+            binary_checksum: call.binary_checksum.clone(),
+            worker_version: call.worker_version.clone(),
+            sdk_metadata: call.sdk_metadata.clone(),
+            metering_metadata: call.metering_metadata.clone(),
+            versioning_behavior: call.versioning_behavior as i32,
+            ..Default::default()
+        }));
+    note_worker(&mut draft, call, completed_event_id);
+    draft.run.state.sticky = call.sticky.as_ref().and_then(sticky);
+
+    let mut turn = commands::Turn {
+        completed_event_id,
+        identity: &call.identity,
+        surroundings,
+        buffered: had_buffered,
+        initiated_children: BTreeSet::new(),
+        eager: Vec::new(),
+        canceled_unstarted: false,
+    };
+    for command in &call.commands {
+        commands::apply(&mut draft, &mut turn, command)?;
+    }
+    let (eager, buffered, canceled_unstarted) = (turn.eager, turn.buffered, turn.canceled_unstarted);
+
+    let mut reply = Completed::default();
+    if draft.run.is_running() {
+        for (position, id) in eager.into_iter().enumerate() {
+            let request_id = format!("{}/{position}", call.request_id);
+            let started =
+                activity::begin(&mut draft, id, call.identity.clone(), request_id, call.worker_version.clone());
+            reply.eager_activities.extend(started);
+        }
+        if call.force_new_task || buffered || canceled_unstarted {
+            let original = heartbeat.then_some(task.original_scheduled_time);
+            workflow_task::schedule(&mut draft, original);
+            if call.return_new_task {
+                reply.new_task = start_inline(&mut draft, call);
+            }
+        }
+    }
+    Ok(draft.finish(reply))
+}
+
+/// The next task goes to the worker with the reply. It is stored with the same commit, so nothing is lost by a crash.
+fn start_inline(draft: &mut Draft, call: &CompleteTask) -> Option<WorkflowTask> {
+    let pending = draft.run.state.task.as_ref()?;
+    let start = TaskStart {
+        stamp: pending.stamp,
+        request_id: "request-from-RespondWorkflowTaskCompleted".to_owned(),
+        identity: call.identity.clone(),
+        polled_queue: String::new(),
+        worker_version: None,
+    };
+    workflow_task::start(draft, start).ok()?;
+    draft.run.state.task.clone()
+}
+
+/// Fails the task instead of completing it; on a later attempt the answer is simply not taken, and time does the rest.
+fn fail(
+    run: &Run,
+    context: Context,
+    call: &CompleteTask,
+    task: &WorkflowTask,
+    failure: TaskFailure,
+) -> Result<Applied<Completed>, Rejection> {
+    let unhandled = failure.cause == WorkflowTaskFailedCause::UnhandledCommand;
+    if task.is_transient() && !unhandled {
+        return Err(Rejection::TaskFailed(failure.worker_message()));
+    }
+    let mut draft = Draft::new(run, context);
+    let failed = TaskFailed {
+        cause: failure.cause,
+        failure: Some(retry::server_failure(failure.worker_message(), false))
+            .filter(|_| !failure.message.is_empty() || unhandled),
+        identity: call.identity.clone(),
+        binary_checksum: call.binary_checksum.clone(),
+        worker_version: call.worker_version.clone(),
+    };
+    workflow_task::fail(&mut draft, failed);
+    if unhandled {
+        draft.run.state.close_attempted = true;
+    }
+    if failure.terminate {
+        draft.flush_buffered();
+        let identity = workflow_task::SERVER_IDENTITY.to_owned();
+        close::terminate(&mut draft, failure.worker_message(), None, identity, Vec::new());
+    } else {
+        workflow_task::schedule_if_none(&mut draft);
+    }
+    Ok(draft.finish(Completed { failure: Some(failure), ..Default::default() }))
+}
+
+fn sticky(attributes: &StickyExecutionAttributes) -> Option<Sticky> {
+    let queue = attributes.worker_task_queue.as_ref()?;
+    let schedule_to_start: Nanos = duration_nanos(attributes.schedule_to_start_timeout.as_ref());
+    Some(Sticky { queue: queue.name.clone(), schedule_to_start })
+}
+
+/// Remembers which builds of the worker took part: as a point to reset to, and as a search attribute.
+fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) {
+    let build_id = call.worker_version.as_ref().map(|v| v.build_id.clone()).unwrap_or_default();
+    let now = draft.now();
+    let run_id = draft.run.info.run_id.clone();
+    let state = &mut draft.run.state;
+    state.worker_version = call.worker_version.clone();
+    let known = state.reset_points.iter().any(|point| {
+        point.run_id == run_id && point.binary_checksum == call.binary_checksum && point.build_id == build_id
+    });
+    if !known {
+        if state.reset_points.len() >= RESET_POINTS_MAX {
+            state.reset_points.remove(0);
+        }
+        state.reset_points.push(ResetPointInfo {
+            build_id: build_id.clone(),
+            binary_checksum: call.binary_checksum.clone(),
+            run_id,
+            first_workflow_task_completed_id: completed_event_id,
+            create_time: Some(nanos_timestamp(now)),
+            resettable: true,
+            ..Default::default()
+        });
+    }
+    let mut builds = vec!["unversioned".to_owned()];
+    if !build_id.is_empty() {
+        builds.push(format!("unversioned:{build_id}"));
+    }
+    state.search_attributes.entry("BuildIds".to_owned()).or_insert_with(|| keyword_list(&builds));
+}
+
+/// A search attribute of type KeywordList.
+fn keyword_list(values: &[String]) -> Payload {
+    let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+    Payload {
+        metadata: BTreeMap::from([
+            ("encoding".to_owned(), "json/plain".into()),
+            ("type".to_owned(), "KeywordList".into()),
+        ]),
+        data: format!("[{}]", quoted.join(",")).into(),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,292 @@
+//! A transition in the making: the workspace every call writes into.
+//!
+//! It gives events their ids, keeps those that must wait for the worker ([`Draft::add_external`]), and closes with
+//! [`Draft::finish`], which is where the rules that hold for every transition live: the tail is stored first, buffered
+//! events are flushed as soon as no worker holds a task, and a full buffer fails the task that blocks it.
+
+use std::{collections::BTreeMap, mem};
+
+use prost::Message;
+use segno_proto::{
+    Nanos,
+    enums::{EventType, WorkflowTaskFailedCause},
+    events::{HistoryEvent, history_event::Attributes},
+    nanos_timestamp,
+};
+
+use crate::{
+    event_type::event_type,
+    limits::{BUFFERED_BYTES_MAX, BUFFERED_EVENTS_MAX},
+    outbox::{Content, OutboxMessage},
+    run::{Applied, Context, Durability, Effect, Run, Transition},
+    workflow_task,
+};
+
+/// Id of an event that waits in the buffer.
+pub const BUFFERED_EVENT_ID: i64 = -123;
+
+/// The workspace of one call.
+pub struct Draft {
+    /// The run as it will be.
+    pub run: Run,
+    /// Time and ids of this call.
+    pub context: Context,
+    /// Events of this transition, ids final.
+    events: Vec<HistoryEvent>,
+    /// Indexes in `events` where a new batch begins.
+    batch_starts: Vec<usize>,
+    /// Whether the new events may stay in the tail.
+    deferred: bool,
+    /// Whether state changed without an event.
+    changed: bool,
+    outbox: Vec<OutboxMessage>,
+    effects: Vec<Effect>,
+    successor: Option<Box<Applied<()>>>,
+}
+
+impl Draft {
+    /// Begins a transition of an existing run.
+    pub fn new(run: &Run, context: Context) -> Self {
+        Self::of(run.clone(), context)
+    }
+
+    /// Begins the first transition of a new run.
+    pub fn of(run: Run, context: Context) -> Self {
+        Self {
+            run,
+            context,
+            events: Vec::new(),
+            batch_starts: Vec::new(),
+            deferred: false,
+            changed: false,
+            outbox: Vec::new(),
+            effects: Vec::new(),
+            successor: None,
+        }
+    }
+
+    /// Now.
+    pub fn now(&self) -> Nanos {
+        self.context.now
+    }
+
+    /// Adds an event to history; returns its id.
+    pub fn add(&mut self, attributes: Attributes) -> i64 {
+        self.add_event(event(self.context.now, attributes))
+    }
+
+    /// Adds a prepared event to history; returns its id.
+    pub fn add_event(&mut self, mut event: HistoryEvent) -> i64 {
+        let id = self.run.state.next_event_id;
+        event.event_id = id;
+        event.task_id = id;
+        self.run.state.next_event_id += 1;
+        self.events.push(event);
+        id
+    }
+
+    /// Adds an event that something outside the workflow caused: while a worker holds a workflow task it waits in the
+    /// buffer. Returns its id, which is [`BUFFERED_EVENT_ID`] if it waits.
+    pub fn add_external(&mut self, attributes: Attributes) -> i64 {
+        self.add_external_event(event(self.context.now, attributes))
+    }
+
+    /// Like [`Draft::add_external`] for a prepared event.
+    pub fn add_external_event(&mut self, mut event: HistoryEvent) -> i64 {
+        if !self.run.state.task_started() {
+            return self.add_event(event);
+        }
+        event.event_id = BUFFERED_EVENT_ID;
+        self.run.state.buffered.push(event);
+        self.changed = true;
+        BUFFERED_EVENT_ID
+    }
+
+    /// An event of this transition, to add what its kind does not carry (user metadata).
+    pub fn event_mut(&mut self, id: i64) -> Option<&mut HistoryEvent> {
+        self.events.iter_mut().find(|event| event.event_id == id)
+    }
+
+    /// Makes the next event begin a batch of its own.
+    pub fn begin_batch(&mut self) {
+        if !self.events.is_empty() {
+            self.batch_starts.push(self.events.len());
+        }
+    }
+
+    /// State changed in a way no event shows.
+    pub fn touch(&mut self) {
+        self.changed = true;
+    }
+
+    /// The whole transition may stay in memory: a crash simply undoes it.
+    pub fn defer(&mut self) {
+        self.deferred = true;
+    }
+
+    /// Adds a consequence.
+    pub fn effect(&mut self, effect: Effect) {
+        if !self.effects.contains(&effect) {
+            self.effects.push(effect);
+        }
+    }
+
+    /// Takes a consequence back.
+    pub fn withdraw(&mut self, effect: &Effect) {
+        self.effects.retain(|known| known != effect);
+    }
+
+    /// Sends a message to another run.
+    pub fn send(&mut self, content: Content) {
+        self.run.state.outbox_sequence += 1;
+        self.outbox.push(OutboxMessage {
+            sequence: self.run.state.outbox_sequence,
+            sender: self.run.info.execution(),
+            sender_namespace: self.run.info.namespace.clone(),
+            content: Some(content),
+        });
+    }
+
+    /// Names the run that follows this one.
+    pub fn succeed_by(&mut self, successor: Applied<()>) {
+        self.run.state.successor_run_id = successor.run.info.run_id.clone();
+        self.successor = Some(Box::new(successor));
+    }
+
+    /// Names a run that takes this one's workflow id without continuing it.
+    pub fn replace_by(&mut self, other: Applied<()>) {
+        self.successor = Some(Box::new(other));
+    }
+
+    /// Gives buffered events their ids and puts them into history: in order of arrival, except that the ends of
+    /// activities and children come after everything else, as workers expect.
+    pub fn flush_buffered(&mut self) {
+        if self.run.state.buffered.is_empty() {
+            return;
+        }
+        let buffered = mem::take(&mut self.run.state.buffered);
+        let (ends, others): (Vec<_>, Vec<_>) = buffered.into_iter().partition(is_end_of_pending_work);
+        let mut started_ids = BTreeMap::new();
+        for mut event in others.into_iter().chain(ends) {
+            wire_started_id(&mut event, &started_ids);
+            let attributes = event.attributes.clone();
+            let id = self.add_event(event);
+            match attributes {
+                Some(Attributes::ActivityTaskStartedEventAttributes(a)) => {
+                    started_ids.insert(a.scheduled_event_id, id);
+                }
+                Some(Attributes::ChildWorkflowExecutionStartedEventAttributes(a)) => {
+                    started_ids.insert(a.initiated_event_id, id);
+                    if let Some(child) = self.run.state.children.get_mut(&a.initiated_event_id) {
+                        child.started_event_id = id;
+                    }
+                }
+                Some(Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a)) => {
+                    if let Some(attached) = self.run.state.attached_request_ids.get_mut(&a.attached_request_id) {
+                        *attached = id;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Closes the transition.
+    pub fn finish<R>(mut self, reply: R) -> Applied<R> {
+        if self.run.is_running() {
+            self.fail_task_behind_full_buffer();
+            if !self.run.state.task_started() && !self.run.state.buffered.is_empty() {
+                self.flush_buffered();
+                workflow_task::schedule_if_none(&mut self);
+            }
+        }
+        let changed = self.changed || !self.events.is_empty() || !self.outbox.is_empty() || self.successor.is_some();
+        let durability = match (changed, self.deferred) {
+            (false, _) => Durability::Unchanged,
+            (true, true) => Durability::Memory,
+            (true, false) => Durability::Durable,
+        };
+        let mut batches = Vec::new();
+        match durability {
+            Durability::Unchanged => {}
+            Durability::Memory => self.run.tail.append(&mut self.events),
+            Durability::Durable => {
+                if !self.run.tail.is_empty() {
+                    batches.push(mem::take(&mut self.run.tail));
+                }
+                let mut rest = self.events;
+                let mut cut: Vec<_> = self.batch_starts.into_iter().rev().map(|at| rest.split_off(at)).collect();
+                cut.push(rest);
+                batches.extend(cut.into_iter().rev().filter(|batch| !batch.is_empty()));
+                let bytes: usize = batches.iter().flatten().map(Message::encoded_len).sum();
+                self.run.state.history_bytes += bytes as i64;
+                self.run.state.transitions += 1;
+            }
+        }
+        let transition =
+            Transition { durability, batches, outbox: self.outbox, successor: self.successor, effects: self.effects };
+        Applied { run: self.run, transition, reply }
+    }
+
+    /// A worker that sits on a task while more and more arrives loses the task.
+    fn fail_task_behind_full_buffer(&mut self) {
+        let buffered = &self.run.state.buffered;
+        if buffered.len() <= BUFFERED_EVENTS_MAX {
+            let bytes: usize = buffered.iter().map(Message::encoded_len).sum();
+            if bytes <= BUFFERED_BYTES_MAX {
+                return;
+            }
+        }
+        workflow_task::fail_by_server(self, WorkflowTaskFailedCause::ForceCloseCommand);
+    }
+}
+
+/// An event without an id.
+pub fn event(now: Nanos, attributes: Attributes) -> HistoryEvent {
+    HistoryEvent {
+        event_time: Some(nanos_timestamp(now)),
+        event_type: event_type(&attributes) as i32,
+        attributes: Some(attributes),
+        ..Default::default()
+    }
+}
+
+/// Ends of activities and children: they follow everything else that was buffered.
+fn is_end_of_pending_work(event: &HistoryEvent) -> bool {
+    matches!(
+        event.event_type(),
+        EventType::ActivityTaskCompleted
+            | EventType::ActivityTaskFailed
+            | EventType::ActivityTaskTimedOut
+            | EventType::ActivityTaskCanceled
+            | EventType::ChildWorkflowExecutionCompleted
+            | EventType::ChildWorkflowExecutionFailed
+            | EventType::ChildWorkflowExecutionTimedOut
+            | EventType::ChildWorkflowExecutionCanceled
+            | EventType::ChildWorkflowExecutionTerminated
+    )
+}
+
+/// Fills in the id of the started event that was itself waiting in the buffer.
+fn wire_started_id(event: &mut HistoryEvent, started_ids: &BTreeMap<i64, i64>) {
+    let Some(attributes) = event.attributes.as_mut() else { return };
+    let (key, started) = match attributes {
+        Attributes::ActivityTaskCompletedEventAttributes(a) => (a.scheduled_event_id, &mut a.started_event_id),
+        Attributes::ActivityTaskFailedEventAttributes(a) => (a.scheduled_event_id, &mut a.started_event_id),
+        Attributes::ActivityTaskTimedOutEventAttributes(a) => (a.scheduled_event_id, &mut a.started_event_id),
+        Attributes::ActivityTaskCanceledEventAttributes(a) => (a.scheduled_event_id, &mut a.started_event_id),
+        Attributes::ChildWorkflowExecutionCompletedEventAttributes(a) => {
+            (a.initiated_event_id, &mut a.started_event_id)
+        }
+        Attributes::ChildWorkflowExecutionFailedEventAttributes(a) => (a.initiated_event_id, &mut a.started_event_id),
+        Attributes::ChildWorkflowExecutionTimedOutEventAttributes(a) => (a.initiated_event_id, &mut a.started_event_id),
+        Attributes::ChildWorkflowExecutionCanceledEventAttributes(a) => (a.initiated_event_id, &mut a.started_event_id),
+        Attributes::ChildWorkflowExecutionTerminatedEventAttributes(a) => {
+            (a.initiated_event_id, &mut a.started_event_id)
+        }
+        _ => return,
+    };
+    if *started == BUFFERED_EVENT_ID {
+        *started = started_ids.get(&key).copied().unwrap_or(0);
+    }
+}

@@ -1,0 +1,41 @@
+//! The core of Segno: what a run is and what calls make of it.
+//!
+//! Pure: state, call and time in, a [`run::Applied`] out. Nothing here does IO, reads a clock, draws a random number,
+//! makes an id or waits. The same inputs give the same bytes, which is what lets a run be rebuilt, replayed and tested.
+//!
+//! Where to begin: [`state`] says what a run consists of, [`draft`] how a transition comes about, [`signal`] is the
+//! smallest call, [`commands`] has one file per command of a worker, [`machine`] the tables of what may follow what.
+
+// The protocol carries fields that its authors have replaced but that workers still send and read.
+#![allow(deprecated)]
+
+pub mod activity;
+pub mod cancel;
+pub mod chain;
+pub mod children;
+pub mod close;
+pub mod commands;
+pub mod complete_task;
+pub mod cron;
+pub mod draft;
+pub mod error;
+mod event_type;
+pub mod external;
+pub mod limits;
+pub mod machine;
+pub mod outbox;
+pub mod retry;
+pub mod run;
+pub mod search_attributes;
+pub mod signal;
+pub mod start;
+pub mod state;
+pub mod task_calls;
+pub mod terminate;
+pub mod validate;
+pub mod wake;
+pub mod workflow_task;
+
+pub use error::Rejection;
+pub use event_type::event_type;
+pub use run::{Applied, Context, Durability, Effect, Run, Transition, run_id, run_key_of};

@@ -1,0 +1,49 @@
+//! Limits, and what passing them means. Units are in the names; values are Temporal's defaults.
+
+use segno_proto::Nanos;
+
+/// One second.
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// Longest id, name or key a client may send, in bytes.
+pub const ID_LENGTH_MAX: usize = 1000;
+/// Largest payload of one field.
+pub const BLOB_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Largest memo.
+pub const MEMO_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most events that wait for one workflow task.
+pub const BUFFERED_EVENTS_MAX: usize = 100;
+/// Most bytes that wait for one workflow task.
+pub const BUFFERED_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Most events of one run; passing it ends the run.
+pub const HISTORY_EVENTS_MAX: i64 = 51_200;
+/// Most bytes of history of one run; passing it ends the run.
+pub const HISTORY_BYTES_MAX: i64 = 50 * 1024 * 1024;
+/// From here on the worker is told to continue as new.
+pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
+/// From here on the worker is told to continue as new.
+pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
+/// Largest state of one run; passing it ends the run.
+pub const STATE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most pending activities, children, signals and cancel requests of one run, each.
+pub const PENDING_MAX: usize = 2000;
+/// Most signals of one run.
+pub const SIGNALS_MAX: i64 = 10_000;
+/// Signal request ids remembered for recognising repeated calls.
+pub const SIGNAL_REQUEST_IDS_MAX: usize = 1000;
+/// Largest failure kept of an activity attempt.
+pub const ACTIVITY_FAILURE_BYTES_MAX: usize = 4 * 1024;
+/// Time a worker has for a workflow task, unless told otherwise.
+pub const TASK_TIMEOUT_DEFAULT: Nanos = 10 * SECOND;
+/// Longest time a worker may have.
+pub const TASK_TIMEOUT_MAX: Nanos = 120 * SECOND;
+/// Longest chain of workflow task heartbeats without progress.
+pub const TASK_HEARTBEAT_MAX: Nanos = 30 * 60 * SECOND;
+/// Attempts that are retried at once; later ones get more time.
+pub const TASK_ATTEMPTS_PLAIN: i32 = 3;
+/// Longest extension of a failing task's time.
+pub const TASK_RETRY_EXTENSION_MAX: Nanos = 10 * 60 * SECOND;
+/// Runs of a chain begin at least this far apart.
+pub const RUN_INTERVAL_MIN: Nanos = SECOND;
+/// Points to reset to that a run remembers.
+pub const RESET_POINTS_MAX: usize = 20;

@@ -1,0 +1,141 @@
+//! The state machines as tables: what may follow what.
+//!
+//! The modules around this one change state; these tables say which changes are legal. A pair that is not in a table is
+//! a defect of the engine, never of a client, so it is caught by assertion in tests and by a typed error at run time.
+
+/// A step that a machine does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{machine}: {event} is not possible in state {state}")]
+pub struct IllegalStep {
+    /// Which machine.
+    pub machine: &'static str,
+    /// The state it is in.
+    pub state: String,
+    /// What happened.
+    pub event: String,
+}
+
+/// Defines a machine: states, events, and the table of legal steps.
+macro_rules! machine {
+    ($(#[$doc:meta])* $module:ident { states { $($state:ident),+ } events { $($event:ident),+ } steps { $($from:ident + $on:ident => $to:ident),+ $(,)? } }) => {
+        $(#[$doc])*
+        pub mod $module {
+            use super::IllegalStep;
+
+            /// Where it can be.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[allow(missing_docs)]
+            pub enum State { $($state),+ }
+
+            /// What can happen.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            #[allow(missing_docs)]
+            pub enum Event { $($event),+ }
+
+            /// Every legal step.
+            pub const STEPS: &[(State, Event, State)] = &[$((State::$from, Event::$on, State::$to)),+];
+
+            /// The state after `event`.
+            pub fn next(state: State, event: Event) -> Result<State, IllegalStep> {
+                #[cfg(any(test, feature = "coverage"))]
+                super::coverage::record(stringify!($module), state as usize, event as usize);
+                match (state, event) {
+                    $((State::$from, Event::$on) => Ok(State::$to),)+
+                    #[allow(unreachable_patterns)]
+                    _ => Err(IllegalStep {
+                        machine: stringify!($module),
+                        state: format!("{state:?}"),
+                        event: format!("{event:?}"),
+                    }),
+                }
+            }
+        }
+    };
+}
+
+machine! {
+    /// The workflow task: none, waiting for a worker, or with a worker. Speculative ones take the same steps; what
+    /// differs is whether their events are stored.
+    workflow_task {
+        states { Absent, Scheduled, Started }
+        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack, Drop }
+        steps {
+            Absent + Schedule => Scheduled,
+            Scheduled + Start => Started,
+            Scheduled + TimeOut => Absent,
+            Scheduled + Drop => Absent,
+            Started + Complete => Absent,
+            Started + Fail => Absent,
+            Started + TimeOut => Absent,
+            Started + GiveBack => Scheduled,
+            Started + Drop => Absent,
+        }
+    }
+}
+
+machine! {
+    /// An activity from its command to its end.
+    activity {
+        states { Waiting, Running, BackingOff, Ended }
+        events { Start, Heartbeat, Retry, BackOffOver, End, GiveBack }
+        steps {
+            Waiting + Start => Running,
+            Waiting + End => Ended,
+            Waiting + Retry => BackingOff,
+            Running + Heartbeat => Running,
+            Running + Retry => BackingOff,
+            Running + End => Ended,
+            Running + GiveBack => Waiting,
+            BackingOff + BackOffOver => Waiting,
+            BackingOff + Start => Running,
+            BackingOff + End => Ended,
+        }
+    }
+}
+
+machine! {
+    /// A child as its parent sees it.
+    child {
+        states { Initiated, Running, Gone }
+        events { Started, StartFailed, Closed }
+        steps {
+            Initiated + Started => Running,
+            Initiated + StartFailed => Gone,
+            Running + Closed => Gone,
+        }
+    }
+}
+
+machine! {
+    /// A run.
+    run {
+        states { Running, Completed, Failed, Canceled, Terminated, ContinuedAsNew, TimedOut }
+        events { Complete, Fail, Cancel, Terminate, ContinueAsNew, TimeOut }
+        steps {
+            Running + Complete => Completed,
+            Running + Fail => Failed,
+            Running + Cancel => Canceled,
+            Running + Terminate => Terminated,
+            Running + ContinueAsNew => ContinuedAsNew,
+            Running + TimeOut => TimedOut,
+        }
+    }
+}
+
+/// Records which steps tests took.
+#[cfg(any(test, feature = "coverage"))]
+pub mod coverage {
+    use std::{collections::BTreeSet, sync::Mutex};
+
+    static TAKEN: Mutex<BTreeSet<(&'static str, usize, usize)>> = Mutex::new(BTreeSet::new());
+
+    /// Notes a step.
+    pub fn record(machine: &'static str, state: usize, event: usize) {
+        TAKEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).insert((machine, state, event));
+    }
+
+    /// Whether a step was ever taken in this process.
+    pub fn taken(machine: &'static str, state: usize, event: usize) -> bool {
+        TAKEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).contains(&(machine, state, event))
+    }
+}

@@ -1,0 +1,142 @@
+//! Messages between runs. They are stored with the transition that sends them, delivered at least once, and recognised
+//! by the receiver.
+
+use segno_proto::{
+    common::{Header, Payloads, WorkflowExecution},
+    events::{HistoryEvent, StartChildWorkflowExecutionInitiatedEventAttributes},
+    sdk::UserMetadata,
+};
+
+/// One message on its way, as stored.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct OutboxMessage {
+    /// Number of the row within the sending run.
+    #[prost(uint32, tag = "1")]
+    pub sequence: u32,
+    /// Who sends.
+    #[prost(message, required, tag = "2")]
+    pub sender: WorkflowExecution,
+    /// The sender's namespace.
+    #[prost(string, tag = "3")]
+    pub sender_namespace: String,
+    /// What it says.
+    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14")]
+    pub content: Option<Content>,
+}
+
+/// What a message says.
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub enum Content {
+    /// Start a child and report its run id.
+    #[prost(message, tag = "10")]
+    StartChild(StartChild),
+    /// Signal another workflow and report the outcome.
+    #[prost(message, tag = "11")]
+    Signal(SignalExternal),
+    /// Request another workflow's cancellation and report the outcome.
+    #[prost(message, tag = "12")]
+    Cancel(CancelExternal),
+    /// Tell the parent how this child closed.
+    #[prost(message, tag = "13")]
+    ChildClosed(ChildClosed),
+    /// Apply the parent close policy to a child.
+    #[prost(message, tag = "14")]
+    ParentClosed(ParentClosed),
+}
+
+/// See [`Content::StartChild`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StartChild {
+    /// The event that asked for it.
+    #[prost(int64, tag = "1")]
+    pub initiated_event_id: i64,
+    /// Its content.
+    #[prost(message, required, tag = "2")]
+    pub attributes: StartChildWorkflowExecutionInitiatedEventAttributes,
+    /// The top of the tree.
+    #[prost(message, required, tag = "3")]
+    pub root: WorkflowExecution,
+    /// Summary and details for the child.
+    #[prost(message, optional, tag = "4")]
+    pub user_metadata: Option<UserMetadata>,
+}
+
+/// See [`Content::Signal`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct SignalExternal {
+    /// The event that asked for it.
+    #[prost(int64, tag = "1")]
+    pub initiated_event_id: i64,
+    /// Target namespace.
+    #[prost(string, tag = "2")]
+    pub namespace: String,
+    /// The target.
+    #[prost(message, required, tag = "3")]
+    pub target: WorkflowExecution,
+    /// Signal name.
+    #[prost(string, tag = "4")]
+    pub name: String,
+    /// Signal input.
+    #[prost(message, optional, tag = "5")]
+    pub input: Option<Payloads>,
+    /// Signal header.
+    #[prost(message, optional, tag = "6")]
+    pub header: Option<Header>,
+    /// Whether the target must be a child of the sender.
+    #[prost(bool, tag = "7")]
+    pub child_only: bool,
+}
+
+/// See [`Content::Cancel`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CancelExternal {
+    /// The event that asked for it.
+    #[prost(int64, tag = "1")]
+    pub initiated_event_id: i64,
+    /// Target namespace.
+    #[prost(string, tag = "2")]
+    pub namespace: String,
+    /// The target.
+    #[prost(message, required, tag = "3")]
+    pub target: WorkflowExecution,
+    /// Whether the target must be a child of the sender.
+    #[prost(bool, tag = "4")]
+    pub child_only: bool,
+    /// Why.
+    #[prost(string, tag = "5")]
+    pub reason: String,
+}
+
+/// See [`Content::ChildClosed`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ChildClosed {
+    /// The parent's namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// The parent.
+    #[prost(message, required, tag = "2")]
+    pub parent: WorkflowExecution,
+    /// The event by which the parent asked for this child.
+    #[prost(int64, tag = "3")]
+    pub initiated_event_id: i64,
+    /// The child's closing event.
+    #[prost(message, required, tag = "4")]
+    pub closing_event: HistoryEvent,
+    /// First run of the child's chain: the run the parent knows.
+    #[prost(string, tag = "5")]
+    pub first_run_id: String,
+}
+
+/// See [`Content::ParentClosed`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ParentClosed {
+    /// The child's namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// The child: its workflow id and first run.
+    #[prost(message, required, tag = "2")]
+    pub child: WorkflowExecution,
+    /// `ParentClosePolicy`: terminate or request cancel.
+    #[prost(int32, tag = "3")]
+    pub policy: i32,
+}

@@ -1,0 +1,187 @@
+//! A run in memory, and what one call makes of it.
+//!
+//! [`Run`] is a value: a call takes it by reference and answers with a new one inside [`Applied`], so a refused call or
+//! a failed commit leaves nothing to undo. Cloning is cheap: what never changes is shared.
+
+use std::sync::Arc;
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::{DecodeError, Message};
+use segno_proto::{Nanos, enums::WorkflowExecutionStatus, events::HistoryEvent};
+
+use crate::{
+    outbox::OutboxMessage,
+    state::{RunInfo, RunState},
+};
+
+/// A run as the owner holds it: stored state plus the tail.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What never changes.
+    pub info: Arc<RunInfo>,
+    /// What does.
+    pub state: RunState,
+    /// The tail: events this run has but has not stored yet. The next durable transition stores them first.
+    pub tail: Vec<HistoryEvent>,
+    /// Event 1, kept for runs that may be followed by another (retry, cron).
+    pub start_event: Option<Arc<HistoryEvent>>,
+}
+
+impl Run {
+    /// The stored form. The tail is not part of it.
+    pub fn encode(&self) -> Bytes {
+        let info_length = self.info.encoded_len();
+        let mut buffer = BytesMut::with_capacity(info_length + self.state.encoded_len() + 8);
+        buffer.put_u32_le(info_length as u32);
+        self.info.encode_raw(&mut buffer);
+        self.state.encode_raw(&mut buffer);
+        buffer.freeze()
+    }
+
+    /// Reads the stored form.
+    pub fn decode(mut stored: Bytes) -> Result<Self, DecodeError> {
+        if stored.len() < 4 {
+            // An empty message is never a run; let prost say so.
+            return Err(RunInfo::decode(&[0x0f_u8][..]).err().unwrap_or_else(|| unreachable_decode_error()));
+        }
+        let info_length = (stored.get_u32_le() as usize).min(stored.len());
+        let info = RunInfo::decode(stored.split_to(info_length))?;
+        let state = RunState::decode(stored)?;
+        Ok(Self { info: Arc::new(info), state, tail: Vec::new(), start_event: None })
+    }
+
+    /// Whether the run is open.
+    pub fn is_running(&self) -> bool {
+        self.state.is_running()
+    }
+
+    /// How it stands.
+    pub fn status(&self) -> WorkflowExecutionStatus {
+        self.state.status()
+    }
+
+    /// Id of the first event that is not stored yet.
+    pub fn next_stored_event_id(&self) -> i64 {
+        self.tail.first().map_or(self.state.next_event_id, |event| event.event_id)
+    }
+
+    /// Whether memory knows more than storage, so that this copy must not be dropped.
+    pub fn has_unstored(&self) -> bool {
+        !self.tail.is_empty() || self.state.task_started()
+    }
+
+    /// Whether a task of this run waits for a worker.
+    pub fn is_dispatchable(&self, now: Nanos) -> bool {
+        self.is_running()
+            && (self.state.task.as_ref().is_some_and(|task| task.started_event_id == 0)
+                || self.state.activities.values().any(|a| a.started_time == 0 && a.scheduled_time <= now))
+    }
+}
+
+fn unreachable_decode_error() -> DecodeError {
+    DecodeError::new_unexpected_type_url("", "run")
+}
+
+/// How much of a transition storage has to see before anyone is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Nothing changed.
+    Unchanged,
+    /// Memory changed, in a way that a crash may undo.
+    Memory,
+    /// Must be stored before the answer.
+    Durable,
+}
+
+/// What must be done once a transition is durable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Offer the pending workflow task to its queue.
+    OfferWorkflowTask,
+    /// Offer this activity, by scheduled event, to its queue.
+    OfferActivity(i64),
+}
+
+/// What one call makes of a run.
+#[derive(Clone, Debug)]
+pub struct Applied<R> {
+    /// The run afterwards.
+    pub run: Run,
+    /// What is new.
+    pub transition: Transition,
+    /// The answer.
+    pub reply: R,
+}
+
+/// What is new after a call: data for storage, and consequences.
+#[derive(Clone, Debug)]
+pub struct Transition {
+    /// Whether storage must see it.
+    pub durability: Durability,
+    /// Events to store, in batches, the former tail first.
+    pub batches: Vec<Vec<HistoryEvent>>,
+    /// Messages to other runs.
+    pub outbox: Vec<OutboxMessage>,
+    /// The run that follows this one, created in the same commit.
+    pub successor: Option<Box<Applied<()>>>,
+    /// What to do afterwards.
+    pub effects: Vec<Effect>,
+}
+
+/// What a call brings with it besides its content: the time, and ids for whatever it may create.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    /// Now.
+    pub now: Nanos,
+    /// Key for a run this call may create.
+    pub new_run_key: u64,
+    /// Random bits for that run's id.
+    pub new_run_seed: u64,
+}
+
+impl Context {
+    /// The id of the run this call may create. It carries the run's key, so that finding a run by its id needs no
+    /// index (see [`run_key_of`]).
+    pub fn new_run_id(&self) -> String {
+        run_id(self.new_run_key, self.new_run_seed)
+    }
+}
+
+/// A run id in UUID form (version 8): the run's key in front, random bits behind.
+pub fn run_id(key: u64, seed: u64) -> String {
+    // 48 bits of key, version nibble, 12 + 62 bits of seed mixed so that both halves look random.
+    let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 29);
+    format!(
+        "{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}",
+        (key >> 16) as u32,
+        key as u16,
+        mixed & 0xfff,
+        0x8000 | ((mixed >> 12) & 0x3fff),
+        seed & 0xffff_ffff_ffff
+    )
+}
+
+/// The key inside a run id, or `None` if this server never made that id.
+pub fn run_key_of(run_id: &str) -> Option<u64> {
+    let bytes = run_id.as_bytes();
+    if bytes.len() != 36 || bytes[8] != b'-' || bytes[13] != b'-' || bytes[14] != b'8' {
+        return None;
+    }
+    let high = u64::from_str_radix(run_id.get(..8)?, 16).ok()?;
+    let low = u64::from_str_radix(run_id.get(9..13)?, 16).ok()?;
+    Some(high << 16 | low)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_ids_carry_their_key() {
+        for key in [0, 1, 0xffff, 0x1_0000, 0x7ff_ffff_ffff] {
+            assert_eq!(run_key_of(&run_id(key, 0x1234_5678_9abc_def0)), Some(key));
+        }
+        assert_eq!(run_key_of("b1e6f3a2-0000-4000-8000-000000000000"), None);
+        assert_eq!(run_key_of("nonsense"), None);
+    }
+}

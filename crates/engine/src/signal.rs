@@ -1,0 +1,80 @@
+//! A signal arrives.
+
+use segno_proto::{
+    common::{Header, Link, Payloads, WorkflowExecution},
+    events::{WorkflowExecutionSignaledEventAttributes, history_event::Attributes},
+};
+
+use crate::{
+    draft::{Draft, event},
+    error::Rejection,
+    limits::{SIGNAL_REQUEST_IDS_MAX, SIGNALS_MAX},
+    run::{Applied, Context, Run},
+    workflow_task,
+};
+
+/// A signal, checked.
+#[derive(Clone, Debug, Default)]
+pub struct Signal {
+    /// Its name.
+    pub name: String,
+    /// Its input.
+    pub input: Option<Payloads>,
+    /// Who sends it.
+    pub identity: String,
+    /// Recognises a repeated call; may be empty.
+    pub request_id: String,
+    /// Carried.
+    pub header: Option<Header>,
+    /// Carried.
+    pub links: Vec<Link>,
+    /// The workflow that sends it, if it is one.
+    pub sender: Option<WorkflowExecution>,
+}
+
+/// Records a signal and wakes the workflow.
+pub fn signal(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
+    let known = !call.request_id.is_empty() && run.state.signal_request_ids.contains(&call.request_id);
+    if known {
+        return Ok(Draft::new(run, context).finish(()));
+    }
+    if run.state.signal_count >= SIGNALS_MAX {
+        return Err(Rejection::SignalLimit);
+    }
+    if run.state.close_attempted && run.state.task_started() {
+        return Err(Rejection::Closing);
+    }
+    let mut draft = Draft::new(run, context);
+    add(&mut draft, call);
+    workflow_task::schedule_if_none(&mut draft);
+    Ok(draft.finish(()))
+}
+
+/// Records a signal within a larger transition (signal-with-start).
+pub fn add(draft: &mut Draft, call: Signal) {
+    let state = &mut draft.run.state;
+    state.signal_count += 1;
+    if !call.request_id.is_empty() {
+        if state.signal_request_ids.len() >= SIGNAL_REQUEST_IDS_MAX {
+            state.signal_request_ids.remove(0);
+        }
+        state.signal_request_ids.push(call.request_id.clone());
+    }
+    let mut signaled = event(
+        draft.now(),
+        Attributes::WorkflowExecutionSignaledEventAttributes(WorkflowExecutionSignaledEventAttributes {
+            signal_name: call.name,
+            input: call.input,
+            identity: call.identity,
+            header: call.header,
+            external_workflow_execution: call.sender,
+            request_id: call.request_id,
+            ..Default::default()
+        }),
+    );
+    signaled.links = call.links;
+    draft.add_external_event(signaled);
+}

@@ -1,0 +1,472 @@
+//! What a run is: the part fixed at its start ([`RunInfo`]) and the part that changes ([`RunState`]).
+//!
+//! Both are protobuf messages written by hand, because they are stored as such: a tag, once used, is never reused for
+//! something else. Nothing here decides anything; the machines in the neighbouring modules do.
+
+use segno_proto::{
+    Nanos,
+    common::{Link, Payload, Payloads, Priority, RetryPolicy, WorkerVersionStamp, WorkflowExecution},
+    enums::WorkflowExecutionStatus,
+    events::HistoryEvent,
+    failure::Failure,
+    sdk::UserMetadata,
+    workflow::{ResetPointInfo, VersioningOverride},
+};
+use std::collections::BTreeMap;
+
+/// What is known of a run from its first moment on and never changes.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RunInfo {
+    /// The number storage knows the run by.
+    #[prost(uint64, tag = "1")]
+    pub run_key: u64,
+    /// The namespace's number.
+    #[prost(uint32, tag = "2")]
+    pub namespace_key: u32,
+    /// The namespace's id as clients see it.
+    #[prost(string, tag = "3")]
+    pub namespace_id: String,
+    /// The namespace's name.
+    #[prost(string, tag = "4")]
+    pub namespace: String,
+    /// The user's name for the workflow.
+    #[prost(string, tag = "5")]
+    pub workflow_id: String,
+    /// This run's id.
+    #[prost(string, tag = "6")]
+    pub run_id: String,
+    /// The first run of the chain that continue-as-new, retries and cron make.
+    #[prost(string, tag = "7")]
+    pub first_run_id: String,
+    /// Name of the workflow type.
+    #[prost(string, tag = "8")]
+    pub workflow_type: String,
+    /// The queue workflow tasks go to when no worker holds the run in its cache.
+    #[prost(string, tag = "9")]
+    pub task_queue: String,
+    /// Time allowed for the whole chain of runs; 0 is unlimited.
+    #[prost(int64, tag = "10")]
+    pub execution_timeout: Nanos,
+    /// Time allowed for this run; 0 is unlimited.
+    #[prost(int64, tag = "11")]
+    pub run_timeout: Nanos,
+    /// Time a worker has for one workflow task.
+    #[prost(int64, tag = "12")]
+    pub task_timeout: Nanos,
+    /// How a failed run is retried.
+    #[prost(message, optional, tag = "13")]
+    pub retry_policy: Option<RetryPolicy>,
+    /// Cron schedule, or empty.
+    #[prost(string, tag = "14")]
+    pub cron_schedule: String,
+    /// Counts the runs of a retry chain, from 1.
+    #[prost(int32, tag = "15")]
+    pub attempt: i32,
+    /// When the run was created.
+    #[prost(int64, tag = "16")]
+    pub start_time: Nanos,
+    /// When the chain must be over; 0 is never.
+    #[prost(int64, tag = "17")]
+    pub execution_deadline: Nanos,
+    /// When the run must be over; 0 is never.
+    #[prost(int64, tag = "18")]
+    pub run_deadline: Nanos,
+    /// How long the first workflow task is held back.
+    #[prost(int64, tag = "19")]
+    pub first_task_backoff: Nanos,
+    /// The run that started this one as its child.
+    #[prost(message, optional, tag = "20")]
+    pub parent: Option<Parent>,
+    /// The top of the tree of parents.
+    #[prost(message, optional, tag = "21")]
+    pub root: Option<WorkflowExecution>,
+    /// Request id of the call that created the run.
+    #[prost(string, tag = "22")]
+    pub create_request_id: String,
+    /// Summary and details given at the start.
+    #[prost(message, optional, tag = "23")]
+    pub user_metadata: Option<UserMetadata>,
+    /// Priority of the run's tasks.
+    #[prost(message, optional, tag = "24")]
+    pub priority: Option<Priority>,
+    /// Carried, not acted upon.
+    #[prost(message, optional, tag = "25")]
+    pub versioning_override: Option<VersioningOverride>,
+    /// When the chain's first run was created.
+    #[prost(int64, tag = "26")]
+    pub original_start_time: Nanos,
+    /// Links of the first event.
+    #[prost(message, repeated, tag = "27")]
+    pub links: Vec<Link>,
+}
+
+impl RunInfo {
+    /// Workflow id and run id as the wire has them.
+    pub fn execution(&self) -> WorkflowExecution {
+        WorkflowExecution { workflow_id: self.workflow_id.clone(), run_id: self.run_id.clone() }
+    }
+
+    /// Whether another run may follow this one by itself, so that its start event is needed when it closes.
+    pub fn may_repeat(&self) -> bool {
+        self.retry_policy.is_some() || !self.cron_schedule.is_empty()
+    }
+
+    /// When the first workflow task is due.
+    pub fn execution_time(&self) -> Nanos {
+        self.start_time + self.first_task_backoff
+    }
+}
+
+/// The run that started a child.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Parent {
+    /// The parent's namespace.
+    #[prost(uint32, tag = "1")]
+    pub namespace_key: u32,
+    /// Its id.
+    #[prost(string, tag = "2")]
+    pub namespace_id: String,
+    /// Its name.
+    #[prost(string, tag = "3")]
+    pub namespace: String,
+    /// The parent itself.
+    #[prost(message, required, tag = "4")]
+    pub execution: WorkflowExecution,
+    /// The event by which the parent asked for this child.
+    #[prost(int64, tag = "5")]
+    pub initiated_event_id: i64,
+}
+
+/// What changes while a run lives.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RunState {
+    /// Open, or how it closed.
+    #[prost(enumeration = "WorkflowExecutionStatus", tag = "1")]
+    pub status: i32,
+    /// Id of the next event.
+    #[prost(int64, tag = "2")]
+    pub next_event_id: i64,
+    /// The pending workflow task.
+    #[prost(message, optional, tag = "3")]
+    pub task: Option<WorkflowTask>,
+    /// The attempt the next workflow task will be; 1 unless the last one failed.
+    #[prost(int32, tag = "4")]
+    pub next_task_attempt: i32,
+    /// Numbers workflow tasks, so that a stale offer is recognised.
+    #[prost(uint32, tag = "5")]
+    pub task_stamp: u32,
+    /// Started event of the last completed workflow task; 0 before the first.
+    #[prost(int64, tag = "6")]
+    pub last_completed_started_id: i64,
+    /// When a held-back first workflow task is due; 0 once it was scheduled.
+    #[prost(int64, tag = "7")]
+    pub first_task_due: Nanos,
+    /// The queue of the worker that holds the run in its cache.
+    #[prost(message, optional, tag = "8")]
+    pub sticky: Option<Sticky>,
+    /// Pending activities by the id of their scheduled event.
+    #[prost(btree_map = "int64, message", tag = "9")]
+    pub activities: BTreeMap<i64, Activity>,
+    /// Pending timers by their id.
+    #[prost(btree_map = "string, message", tag = "10")]
+    pub timers: BTreeMap<String, Timer>,
+    /// Pending children by the id of their initiated event.
+    #[prost(btree_map = "int64, message", tag = "11")]
+    pub children: BTreeMap<i64, Child>,
+    /// Cancel requests under way to other workflows, by initiated event.
+    #[prost(btree_map = "int64, message", tag = "12")]
+    pub external_cancels: BTreeMap<i64, External>,
+    /// Signals under way to other workflows, by initiated event.
+    #[prost(btree_map = "int64, message", tag = "13")]
+    pub external_signals: BTreeMap<i64, External>,
+    /// Request ids of the newest signals, oldest first.
+    #[prost(string, repeated, tag = "14")]
+    pub signal_request_ids: Vec<String>,
+    /// Events that wait for the started workflow task to end; their ids are not final.
+    #[prost(message, repeated, tag = "15")]
+    pub buffered: Vec<HistoryEvent>,
+    /// Current memo.
+    #[prost(btree_map = "string, message", tag = "16")]
+    pub memo: BTreeMap<String, Payload>,
+    /// Current search attributes.
+    #[prost(btree_map = "string, message", tag = "17")]
+    pub search_attributes: BTreeMap<String, Payload>,
+    /// Whether cancellation was requested.
+    #[prost(bool, tag = "18")]
+    pub cancel_requested: bool,
+    /// Request id of the cancellation.
+    #[prost(string, tag = "19")]
+    pub cancel_request_id: String,
+    /// Signals received so far.
+    #[prost(int64, tag = "20")]
+    pub signal_count: i64,
+    /// Bytes of history so far.
+    #[prost(int64, tag = "21")]
+    pub history_bytes: i64,
+    /// When the run closed.
+    #[prost(int64, tag = "22")]
+    pub close_time: Nanos,
+    /// A closing command was refused because of buffered events; new signals wait until it went through.
+    #[prost(bool, tag = "23")]
+    pub close_attempted: bool,
+    /// Numbers the run's outbox rows.
+    #[prost(uint32, tag = "24")]
+    pub outbox_sequence: u32,
+    /// Version stamp of the worker that last completed a workflow task.
+    #[prost(message, optional, tag = "25")]
+    pub worker_version: Option<WorkerVersionStamp>,
+    /// Points a run can be reset to, one per build of the worker.
+    #[prost(message, repeated, tag = "26")]
+    pub reset_points: Vec<ResetPointInfo>,
+    /// Transitions made durable so far.
+    #[prost(int64, tag = "27")]
+    pub transitions: i64,
+    /// Request ids attached to this run by later starts: request id to event id (0 while buffered).
+    #[prost(btree_map = "string, int64", tag = "28")]
+    pub attached_request_ids: BTreeMap<String, i64>,
+    /// Workflow task failures since the last success.
+    #[prost(int32, tag = "29")]
+    pub failures_since_success: i32,
+    /// The run that follows this one (continue-as-new, retry, cron).
+    #[prost(string, tag = "30")]
+    pub successor_run_id: String,
+    /// The closing event, kept so that a parent can be told and a duplicate start answered.
+    #[prost(int64, tag = "31")]
+    pub close_event_id: i64,
+}
+
+impl RunState {
+    /// Whether the run is still open.
+    pub fn is_running(&self) -> bool {
+        self.status == WorkflowExecutionStatus::Running as i32
+    }
+
+    /// Whether a worker holds a workflow task right now.
+    pub fn task_started(&self) -> bool {
+        self.task.as_ref().is_some_and(|task| task.started_event_id != 0)
+    }
+}
+
+/// The one pending workflow task: scheduled, or started.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct WorkflowTask {
+    /// Normal or speculative; a normal task with `attempt > 1` is transient.
+    #[prost(enumeration = "TaskKind", tag = "1")]
+    pub kind: i32,
+    /// Id of its scheduled event (not in history yet while transient or speculative).
+    #[prost(int64, tag = "2")]
+    pub scheduled_event_id: i64,
+    /// Id of its started event; 0 while it waits for a worker.
+    #[prost(int64, tag = "3")]
+    pub started_event_id: i64,
+    /// From 1.
+    #[prost(int32, tag = "4")]
+    pub attempt: i32,
+    /// When it was scheduled.
+    #[prost(int64, tag = "5")]
+    pub scheduled_time: Nanos,
+    /// When it was started; part of the token.
+    #[prost(int64, tag = "6")]
+    pub started_time: Nanos,
+    /// When the first of a chain of heartbeat tasks was scheduled.
+    #[prost(int64, tag = "7")]
+    pub original_scheduled_time: Nanos,
+    /// Time the worker has.
+    #[prost(int64, tag = "8")]
+    pub start_to_close: Nanos,
+    /// Time it may wait for a worker; 0 is unlimited.
+    #[prost(int64, tag = "9")]
+    pub schedule_to_start: Nanos,
+    /// The queue it was put on.
+    #[prost(string, tag = "10")]
+    pub queue: String,
+    /// Whether that is a sticky queue.
+    #[prost(bool, tag = "11")]
+    pub sticky: bool,
+    /// Recognises this very task among those with the same ids.
+    #[prost(uint32, tag = "12")]
+    pub stamp: u32,
+    /// Request id of the start.
+    #[prost(string, tag = "13")]
+    pub request_id: String,
+    /// Whether the worker was told to continue as new.
+    #[prost(bool, tag = "14")]
+    pub suggest_continue_as_new: bool,
+    /// Why.
+    #[prost(int32, repeated, tag = "15")]
+    pub suggest_reasons: Vec<i32>,
+    /// History size the worker was told.
+    #[prost(int64, tag = "16")]
+    pub history_bytes: i64,
+    /// Identity of the worker that started it.
+    #[prost(string, tag = "17")]
+    pub identity: String,
+    /// Version the worker started it with.
+    #[prost(message, optional, tag = "18")]
+    pub worker_version: Option<WorkerVersionStamp>,
+}
+
+impl WorkflowTask {
+    /// Attempt after a failure: its events are written only when it completes.
+    pub fn is_transient(&self) -> bool {
+        self.attempt > 1
+    }
+}
+
+/// How far a workflow task's events are from history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub enum TaskKind {
+    /// Scheduled durably.
+    Normal = 0,
+    /// Known in memory alone until it must be stored.
+    Speculative = 1,
+}
+
+/// The queue of the worker that holds a run in its cache.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Sticky {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub queue: String,
+    /// How long a task may wait there.
+    #[prost(int64, tag = "2")]
+    pub schedule_to_start: Nanos,
+}
+
+/// A pending activity.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Activity {
+    /// Id of its scheduled event.
+    #[prost(int64, tag = "1")]
+    pub scheduled_event_id: i64,
+    /// The user's id.
+    #[prost(string, tag = "2")]
+    pub activity_id: String,
+    /// Name of the activity type.
+    #[prost(string, tag = "3")]
+    pub activity_type: String,
+    /// The queue.
+    #[prost(string, tag = "4")]
+    pub queue: String,
+    /// When the first attempt was scheduled.
+    #[prost(int64, tag = "5")]
+    pub first_scheduled_time: Nanos,
+    /// When the current attempt is due (in the future during back-off).
+    #[prost(int64, tag = "6")]
+    pub scheduled_time: Nanos,
+    /// When the current attempt started; 0 while it waits.
+    #[prost(int64, tag = "7")]
+    pub started_time: Nanos,
+    /// From 1.
+    #[prost(int32, tag = "8")]
+    pub attempt: i32,
+    /// Timeouts; 0 is unlimited.
+    #[prost(int64, tag = "9")]
+    pub schedule_to_start: Nanos,
+    /// See above.
+    #[prost(int64, tag = "10")]
+    pub start_to_close: Nanos,
+    /// See above.
+    #[prost(int64, tag = "11")]
+    pub schedule_to_close: Nanos,
+    /// See above.
+    #[prost(int64, tag = "12")]
+    pub heartbeat: Nanos,
+    /// How it is retried, with defaults filled in.
+    #[prost(message, optional, tag = "13")]
+    pub retry_policy: Option<RetryPolicy>,
+    /// When the worker was last heard of.
+    #[prost(int64, tag = "14")]
+    pub last_heartbeat_time: Nanos,
+    /// What it said then.
+    #[prost(message, optional, tag = "15")]
+    pub heartbeat_details: Option<Payloads>,
+    /// Whether cancellation was requested.
+    #[prost(bool, tag = "16")]
+    pub cancel_requested: bool,
+    /// The event that requested it.
+    #[prost(int64, tag = "17")]
+    pub cancel_requested_event_id: i64,
+    /// Failure of the last attempt.
+    #[prost(message, optional, tag = "18")]
+    pub last_failure: Option<Failure>,
+    /// Who ran the last attempt.
+    #[prost(string, tag = "19")]
+    pub last_identity: String,
+    /// When the last attempt ended.
+    #[prost(int64, tag = "20")]
+    pub last_attempt_end: Nanos,
+    /// Recognises this very attempt; grows with each dispatch.
+    #[prost(uint32, tag = "21")]
+    pub stamp: u32,
+    /// Priority of its tasks.
+    #[prost(message, optional, tag = "22")]
+    pub priority: Option<Priority>,
+    /// Who runs the current attempt.
+    #[prost(string, tag = "23")]
+    pub started_identity: String,
+    /// Request id of the current start.
+    #[prost(string, tag = "24")]
+    pub request_id: String,
+    /// Version stamp of the worker that runs it.
+    #[prost(message, optional, tag = "25")]
+    pub worker_version: Option<WorkerVersionStamp>,
+}
+
+/// A pending timer.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Timer {
+    /// Id of its started event.
+    #[prost(int64, tag = "1")]
+    pub started_event_id: i64,
+    /// When it fires.
+    #[prost(int64, tag = "2")]
+    pub fire_at: Nanos,
+}
+
+/// A pending child.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Child {
+    /// Id of its initiated event.
+    #[prost(int64, tag = "1")]
+    pub initiated_event_id: i64,
+    /// Id of its started event; 0 before.
+    #[prost(int64, tag = "2")]
+    pub started_event_id: i64,
+    /// Its workflow id.
+    #[prost(string, tag = "3")]
+    pub workflow_id: String,
+    /// Its first run; empty before it started.
+    #[prost(string, tag = "4")]
+    pub run_id: String,
+    /// Its type.
+    #[prost(string, tag = "5")]
+    pub workflow_type: String,
+    /// Its namespace.
+    #[prost(string, tag = "6")]
+    pub namespace: String,
+    /// Its namespace's id.
+    #[prost(string, tag = "7")]
+    pub namespace_id: String,
+    /// What happens to it when the parent closes.
+    #[prost(int32, tag = "8")]
+    pub parent_close_policy: i32,
+}
+
+/// A signal or cancel request under way to another workflow.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct External {
+    /// Target namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// Its id.
+    #[prost(string, tag = "2")]
+    pub namespace_id: String,
+    /// The target.
+    #[prost(message, required, tag = "3")]
+    pub execution: WorkflowExecution,
+    /// Carried for the sender.
+    #[prost(string, tag = "4")]
+    pub control: String,
+}

@@ -1,0 +1,135 @@
+//! Time passes: whatever of a run is due happens now.
+//!
+//! A run has one wake-up, the earliest of everything it waits for. Waking it early is harmless, waking it twice too.
+
+use segno_proto::{
+    Nanos,
+    enums::{ContinueAsNewInitiator, RetryState, TimeoutType},
+    events::{TimerFiredEventAttributes, WorkflowExecutionTimedOutEventAttributes, history_event::Attributes},
+};
+
+use crate::{
+    activity,
+    chain::{self, Next},
+    close,
+    draft::Draft,
+    retry,
+    run::{Applied, Context, Effect, Run},
+    workflow_task,
+};
+
+/// When the run next wants to be woken.
+pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
+    if !run.is_running() {
+        return None;
+    }
+    let positive = |at: Nanos| (at > 0).then_some(at);
+    let fixed = [
+        positive(run.info.run_deadline),
+        positive(run.info.execution_deadline),
+        positive(run.state.first_task_due),
+        workflow_task::deadline(run),
+    ];
+    let timers = run.state.timers.values().map(|timer| timer.fire_at);
+    let activities = run.state.activities.values().filter_map(|activity| activity::wake_at(activity, now));
+    fixed.into_iter().flatten().chain(timers).chain(activities).min()
+}
+
+/// Lets everything happen that is due. What is not due yet stays untouched.
+pub fn wake(run: &Run, context: Context) -> Applied<()> {
+    let mut draft = Draft::new(run, context);
+    let now = context.now;
+    if !run.is_running() {
+        return draft.finish(());
+    }
+    let run_over = run.info.run_deadline > 0 && run.info.run_deadline <= now;
+    let execution_over = run.info.execution_deadline > 0 && run.info.execution_deadline <= now;
+    if run_over || execution_over {
+        time_out_run(&mut draft, execution_over);
+        return draft.finish(());
+    }
+    if run.state.first_task_due > 0 && run.state.first_task_due <= now {
+        draft.run.state.first_task_due = 0;
+        draft.touch();
+        workflow_task::schedule_if_none(&mut draft);
+    }
+    if workflow_task::deadline(&draft.run).is_some_and(|at| at <= now) {
+        workflow_task::time_out(&mut draft);
+    }
+    let mut news = fire_timers(&mut draft);
+    let ids: Vec<i64> = run.state.activities.keys().copied().collect();
+    for id in ids {
+        news |= wake_activity(&mut draft, id);
+    }
+    if news {
+        workflow_task::schedule_if_none(&mut draft);
+    }
+    draft.finish(())
+}
+
+fn fire_timers(draft: &mut Draft) -> bool {
+    let now = draft.now();
+    let mut due: Vec<_> = draft
+        .run
+        .state
+        .timers
+        .iter()
+        .filter(|(_, timer)| timer.fire_at <= now)
+        .map(|(id, timer)| (timer.fire_at, timer.started_event_id, id.clone()))
+        .collect();
+    due.sort_unstable();
+    for (_, started_event_id, timer_id) in &due {
+        draft.run.state.timers.remove(timer_id);
+        draft.add_external(Attributes::TimerFiredEventAttributes(TimerFiredEventAttributes {
+            timer_id: timer_id.clone(),
+            started_event_id: *started_event_id,
+        }));
+    }
+    !due.is_empty()
+}
+
+fn wake_activity(draft: &mut Draft, id: i64) -> bool {
+    let now = draft.now();
+    let Some(pending) = draft.run.state.activities.get(&id) else { return false };
+    if let Some((at, kind)) = activity::earliest_timeout(pending)
+        && at <= now
+    {
+        return activity::time_out(draft, id, kind);
+    }
+    if pending.attempt > 1 && pending.started_time == 0 && pending.scheduled_time <= now {
+        // The back-off is over. Offering twice is harmless: the stamp lets one start only.
+        draft.effect(Effect::OfferActivity(id));
+    }
+    false
+}
+
+fn time_out_run(draft: &mut Draft, execution_over: bool) {
+    let now = draft.now();
+    let failure = retry::timeout_failure("workflow timeout".to_owned(), TimeoutType::StartToClose);
+    let next =
+        if execution_over { Next::End(RetryState::Timeout) } else { chain::after_failure(&draft.run, now, &failure) };
+    close::fail_started_task(draft);
+    let (retry_state, successor) = match next {
+        Next::End(state) => (state, None),
+        Next::Retry(backoff) => {
+            let run = chain::repeat(draft, ContinueAsNewInitiator::Retry, backoff, Some(failure), None);
+            (RetryState::InProgress, Some(run))
+        }
+        Next::Cron(backoff, state) => {
+            let run = chain::repeat(draft, ContinueAsNewInitiator::CronSchedule, backoff, Some(failure), None);
+            (state, Some(run))
+        }
+    };
+    let new_execution_run_id = successor.as_ref().map(|s| s.run.info.run_id.clone()).unwrap_or_default();
+    if let Some(successor) = successor {
+        draft.succeed_by(successor);
+    }
+    close::close(
+        draft,
+        Attributes::WorkflowExecutionTimedOutEventAttributes(WorkflowExecutionTimedOutEventAttributes {
+            retry_state: retry_state as i32,
+            new_execution_run_id,
+        }),
+        Vec::new(),
+    );
+}

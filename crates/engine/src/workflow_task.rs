@@ -1,0 +1,389 @@
+//! The workflow task: one turn of the worker, from being scheduled to being answered, failed or given up.
+//!
+//! Three kinds share one machine and differ in when their events reach history. *Normal*: scheduled is stored at once,
+//! started rides in the tail until the answer is stored. *Transient* (attempt > 1): state remembers the attempt, both
+//! events are written when it completes. *Speculative*: nothing is stored at all unless something durable happens.
+
+use segno_proto::{
+    Nanos,
+    common::WorkerVersionStamp,
+    enums::{SuggestContinueAsNewReason, TaskQueueKind, TimeoutType, WorkflowTaskFailedCause},
+    events::{
+        HistoryEvent, WorkflowTaskFailedEventAttributes, WorkflowTaskScheduledEventAttributes,
+        WorkflowTaskStartedEventAttributes, WorkflowTaskTimedOutEventAttributes, history_event::Attributes,
+    },
+    failure::Failure,
+    nanos_duration,
+    taskqueue::TaskQueue,
+};
+
+use crate::{
+    draft::{Draft, event},
+    error::Rejection,
+    limits,
+    machine::{IllegalStep, workflow_task as machine},
+    run::{Effect, Run},
+    state::{TaskKind, WorkflowTask},
+};
+
+/// Identity in events that the server itself causes.
+pub const SERVER_IDENTITY: &str = "history-service";
+
+/// Where the machine stands.
+pub fn state_of(run: &Run) -> machine::State {
+    match &run.state.task {
+        None => machine::State::Absent,
+        Some(task) if task.started_event_id == 0 => machine::State::Scheduled,
+        Some(_) => machine::State::Started,
+    }
+}
+
+/// Checks a step against the table. An illegal one is a defect: it is refused, and loudly so in tests.
+fn step(run: &Run, event: machine::Event) -> Result<(), IllegalStep> {
+    let result = machine::next(state_of(run), event);
+    debug_assert!(result.is_ok(), "{result:?}");
+    result.map(|_| ())
+}
+
+/// Schedules a workflow task if none is pending and none is held back.
+pub fn schedule_if_none(draft: &mut Draft) {
+    if draft.run.state.task.is_none() && draft.run.state.first_task_due == 0 && draft.run.is_running() {
+        schedule(draft, None);
+    }
+}
+
+/// Schedules a workflow task and offers it. `heartbeat_of` carries on the original schedule time of a heartbeat chain.
+pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
+    if step(&draft.run, machine::Event::Schedule).is_err() {
+        return;
+    }
+    if !draft.run.state.buffered.is_empty() {
+        // What waited becomes visible with this task; it is a fresh turn, whatever happened to the last one.
+        draft.flush_buffered();
+        draft.run.state.next_task_attempt = 1;
+    }
+    let now = draft.now();
+    let state = &mut draft.run.state;
+    let attempt = state.next_task_attempt.max(1);
+    state.task_stamp += 1;
+    let (queue, sticky, schedule_to_start) = match &state.sticky {
+        Some(sticky) => (sticky.queue.clone(), true, sticky.schedule_to_start),
+        None => (draft.run.info.task_queue.clone(), false, 0),
+    };
+    let task = WorkflowTask {
+        kind: TaskKind::Normal as i32,
+        scheduled_event_id: state.next_event_id,
+        attempt,
+        scheduled_time: now,
+        original_scheduled_time: heartbeat_of.unwrap_or(now),
+        start_to_close: start_to_close(draft.run.info.task_timeout, attempt),
+        schedule_to_start,
+        queue,
+        sticky,
+        stamp: state.task_stamp,
+        ..Default::default()
+    };
+    if attempt == 1 {
+        let scheduled = scheduled_event(&draft.run, &task);
+        draft.add_event(scheduled);
+    } else {
+        draft.touch();
+    }
+    draft.run.state.task = Some(task);
+    draft.effect(Effect::OfferWorkflowTask);
+}
+
+/// Time for an attempt: attempts that keep failing get more, which slows down those that end by timing out.
+fn start_to_close(task_timeout: Nanos, attempt: i32) -> Nanos {
+    let excess = attempt - limits::TASK_ATTEMPTS_PLAIN;
+    if excess <= 0 {
+        return task_timeout;
+    }
+    let extension = (5 * limits::SECOND).saturating_mul(1_i64 << (excess - 1).min(20));
+    task_timeout + extension.min(limits::TASK_RETRY_EXTENSION_MAX)
+}
+
+/// The queue a task was put on, as the wire has it.
+pub fn queue_of(run: &Run, task: &WorkflowTask) -> TaskQueue {
+    if task.sticky {
+        TaskQueue {
+            name: task.queue.clone(),
+            kind: TaskQueueKind::Sticky as i32,
+            normal_name: run.info.task_queue.clone(),
+        }
+    } else {
+        TaskQueue { name: task.queue.clone(), kind: TaskQueueKind::Normal as i32, normal_name: String::new() }
+    }
+}
+
+fn scheduled_event(run: &Run, task: &WorkflowTask) -> HistoryEvent {
+    let mut scheduled = event(
+        task.scheduled_time,
+        Attributes::WorkflowTaskScheduledEventAttributes(WorkflowTaskScheduledEventAttributes {
+            task_queue: Some(queue_of(run, task)),
+            start_to_close_timeout: Some(nanos_duration(task.start_to_close)),
+            attempt: task.attempt,
+        }),
+    );
+    scheduled.event_id = task.scheduled_event_id;
+    scheduled.task_id = task.scheduled_event_id;
+    scheduled
+}
+
+fn started_event(task: &WorkflowTask, identity: &str) -> HistoryEvent {
+    let mut started = event(
+        task.started_time,
+        Attributes::WorkflowTaskStartedEventAttributes(WorkflowTaskStartedEventAttributes {
+            scheduled_event_id: task.scheduled_event_id,
+            identity: identity.to_owned(),
+            request_id: task.request_id.clone(),
+            suggest_continue_as_new: task.suggest_continue_as_new,
+            suggest_continue_as_new_reasons: task.suggest_reasons.clone(),
+            history_size_bytes: task.history_bytes,
+            worker_version: task.worker_version.clone(),
+            ..Default::default()
+        }),
+    );
+    started.event_id = task.started_event_id;
+    started.task_id = task.started_event_id;
+    started
+}
+
+/// Events of the pending task that are shown to workers but not part of history: those of transient and speculative
+/// tasks. Whoever reads the end of history for a worker appends them.
+pub fn unwritten_events(run: &Run) -> Vec<HistoryEvent> {
+    let Some(task) = &run.state.task else { return Vec::new() };
+    if !task.is_transient() && task.kind() != TaskKind::Speculative {
+        return Vec::new();
+    }
+    if task.scheduled_event_id != run.state.next_event_id {
+        return Vec::new();
+    }
+    let mut events = vec![scheduled_event(run, task)];
+    if task.started_event_id != 0 {
+        events.push(started_event(task, &task.identity));
+    }
+    events
+}
+
+/// What a worker says when it takes a task.
+#[derive(Clone, Debug, Default)]
+pub struct TaskStart {
+    /// Recognises the offer.
+    pub stamp: u32,
+    /// Recognises a repeated start.
+    pub request_id: String,
+    /// The worker.
+    pub identity: String,
+    /// The queue it polled; a normal queue ends stickiness.
+    pub polled_queue: String,
+    /// The worker's version, as far as it says.
+    pub worker_version: Option<WorkerVersionStamp>,
+}
+
+/// Hands the pending task to a worker. The caller decides whether this stays in memory ([`Draft::defer`]).
+pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
+    let now = draft.now();
+    let Some(task) = draft.run.state.task.clone() else { return Err(Rejection::TaskObsolete) };
+    if !draft.run.is_running() || task.started_event_id != 0 || task.stamp != call.stamp {
+        return Err(Rejection::TaskObsolete);
+    }
+    step(&draft.run, machine::Event::Start).map_err(|_| Rejection::TaskObsolete)?;
+    if draft.run.state.sticky.is_some() && call.polled_queue == draft.run.info.task_queue {
+        draft.run.state.sticky = None;
+    }
+    let mut task = task;
+    task.started_time = now;
+    task.request_id = call.request_id;
+    task.identity = call.identity;
+    task.worker_version = call.worker_version;
+    task.history_bytes = draft.run.state.history_bytes;
+    suggest_continue_as_new(&draft.run, &mut task);
+    let outdated = task.is_transient() && task.scheduled_event_id != draft.run.state.next_event_id;
+    if outdated {
+        // Something happened since the failed attempt: this is a new turn with its own scheduled event.
+        task.attempt = 1;
+        draft.run.state.next_task_attempt = 1;
+        task.scheduled_event_id = draft.run.state.next_event_id;
+        task.scheduled_time = now;
+        let scheduled = scheduled_event(&draft.run, &task);
+        draft.add_event(scheduled);
+    }
+    if task.is_transient() || task.kind() == TaskKind::Speculative {
+        task.started_event_id = task.scheduled_event_id + 1;
+        draft.touch();
+    } else {
+        task.started_event_id = draft.run.state.next_event_id;
+        let started = started_event(&task, &task.identity);
+        draft.add_event(started);
+    }
+    draft.run.state.task = Some(task);
+    Ok(())
+}
+
+fn suggest_continue_as_new(run: &Run, task: &mut WorkflowTask) {
+    let mut reasons = Vec::new();
+    if run.state.history_bytes >= limits::HISTORY_BYTES_SUGGEST {
+        reasons.push(SuggestContinueAsNewReason::HistorySizeTooLarge as i32);
+    }
+    if run.state.next_event_id >= limits::HISTORY_EVENTS_SUGGEST {
+        reasons.push(SuggestContinueAsNewReason::TooManyHistoryEvents as i32);
+    }
+    task.suggest_continue_as_new = !reasons.is_empty();
+    task.suggest_reasons = reasons;
+}
+
+/// A worker that was handed a task never got it: the task waits again, as if it had not been started.
+pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection> {
+    let Some(task) = draft.run.state.task.clone() else { return Err(Rejection::TaskObsolete) };
+    if task.started_event_id == 0 || task.started_time != started_time || !draft.run.is_running() {
+        return Err(Rejection::TaskObsolete);
+    }
+    let started_in_tail = draft.run.tail.last().is_some_and(|last| last.event_id == task.started_event_id);
+    if !started_in_tail && !task.is_transient() {
+        // The start is history already; only the clock can end this task.
+        return Err(Rejection::TaskObsolete);
+    }
+    step(&draft.run, machine::Event::GiveBack).map_err(|_| Rejection::TaskObsolete)?;
+    if started_in_tail {
+        draft.run.tail.pop();
+        draft.run.state.next_event_id -= 1;
+    }
+    draft.run.state.task_stamp += 1;
+    draft.run.state.task =
+        Some(WorkflowTask { started_event_id: 0, started_time: 0, stamp: draft.run.state.task_stamp, ..task });
+    draft.touch();
+    draft.defer();
+    draft.effect(Effect::OfferWorkflowTask);
+    Ok(())
+}
+
+/// Writes the events a transient or speculative task owes history; called when it completes or must become durable.
+pub fn materialise(draft: &mut Draft, identity: &str) {
+    let Some(mut task) = draft.run.state.task.clone() else { return };
+    if !task.is_transient() && task.kind() != TaskKind::Speculative {
+        return;
+    }
+    task.scheduled_event_id = draft.run.state.next_event_id;
+    let scheduled = scheduled_event(&draft.run, &task);
+    draft.add_event(scheduled);
+    if task.started_event_id != 0 {
+        task.started_event_id = draft.run.state.next_event_id;
+        let started = started_event(&task, identity);
+        draft.add_event(started);
+        draft.begin_batch();
+    }
+    task.kind = TaskKind::Normal as i32;
+    draft.run.state.task = Some(task);
+}
+
+/// Takes the completed task off the run; the caller writes the completed event.
+pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
+    step(&draft.run, machine::Event::Complete).ok()?;
+    let task = draft.run.state.task.take();
+    draft.run.state.next_task_attempt = 1;
+    draft.run.state.failures_since_success = 0;
+    draft.run.state.close_attempted = false;
+    if let Some(task) = &task {
+        draft.run.state.last_completed_started_id = task.started_event_id;
+    }
+    task
+}
+
+/// What ends a task without an answer the workflow can use.
+#[derive(Clone, Debug)]
+pub struct TaskFailed {
+    /// Why.
+    pub cause: WorkflowTaskFailedCause,
+    /// What the worker or server says of it.
+    pub failure: Option<Failure>,
+    /// Who says so.
+    pub identity: String,
+    /// The worker's binary.
+    pub binary_checksum: String,
+    /// The worker's version.
+    pub worker_version: Option<WorkerVersionStamp>,
+}
+
+/// Fails the started task. A first attempt leaves an event; later ones only count.
+pub fn fail(draft: &mut Draft, failed: TaskFailed) {
+    if step(&draft.run, machine::Event::Fail).is_err() {
+        return;
+    }
+    if draft.run.state.task.as_ref().is_some_and(|task| task.kind() == TaskKind::Speculative && !task.is_transient()) {
+        materialise(draft, "");
+    }
+    let Some(task) = draft.run.state.task.take() else { return };
+    if !task.is_transient() {
+        draft.add(Attributes::WorkflowTaskFailedEventAttributes(WorkflowTaskFailedEventAttributes {
+            scheduled_event_id: task.scheduled_event_id,
+            started_event_id: task.started_event_id,
+            cause: failed.cause as i32,
+            failure: failed.failure,
+            identity: failed.identity,
+            binary_checksum: failed.binary_checksum,
+            worker_version: failed.worker_version,
+            ..Default::default()
+        }));
+    }
+    count_failure(draft, &task);
+}
+
+/// The server fails the started task for reasons of its own; what was buffered becomes history.
+pub fn fail_by_server(draft: &mut Draft, cause: WorkflowTaskFailedCause) {
+    if !draft.run.state.task_started() {
+        return;
+    }
+    let identity = SERVER_IDENTITY.to_owned();
+    let failed = TaskFailed { cause, failure: None, identity, binary_checksum: String::new(), worker_version: None };
+    fail(draft, failed);
+    draft.flush_buffered();
+    if draft.run.is_running() {
+        schedule_if_none(draft);
+    }
+}
+
+/// After a failure: a sticky worker is given up first, without counting; otherwise the attempt counts.
+fn count_failure(draft: &mut Draft, task: &WorkflowTask) {
+    let state = &mut draft.run.state;
+    state.failures_since_success += 1;
+    state.next_task_attempt = if state.sticky.take().is_some() { 1 } else { task.attempt + 1 };
+    draft.touch();
+}
+
+/// Ends a task whose time is up and schedules the next one.
+pub fn time_out(draft: &mut Draft) {
+    if step(&draft.run, machine::Event::TimeOut).is_err() {
+        return;
+    }
+    if draft.run.state.task.as_ref().is_some_and(|task| task.kind() == TaskKind::Speculative && !task.is_transient()) {
+        materialise(draft, "");
+    }
+    let Some(task) = draft.run.state.task.take() else { return };
+    let timeout_type =
+        if task.started_event_id == 0 { TimeoutType::ScheduleToStart } else { TimeoutType::StartToClose };
+    if !task.is_transient() {
+        draft.add(Attributes::WorkflowTaskTimedOutEventAttributes(WorkflowTaskTimedOutEventAttributes {
+            scheduled_event_id: task.scheduled_event_id,
+            started_event_id: task.started_event_id,
+            timeout_type: timeout_type as i32,
+        }));
+    }
+    count_failure(draft, &task);
+    if timeout_type == TimeoutType::ScheduleToStart {
+        draft.run.state.next_task_attempt = 1;
+    }
+    schedule_if_none(draft);
+}
+
+/// When the pending task's time is up.
+pub fn deadline(run: &Run) -> Option<Nanos> {
+    let task = run.state.task.as_ref()?;
+    if task.started_event_id != 0 {
+        Some(task.started_time + task.start_to_close)
+    } else if task.schedule_to_start > 0 {
+        Some(task.scheduled_time + task.schedule_to_start)
+    } else {
+        None
+    }
+}

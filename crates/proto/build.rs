@@ -1,0 +1,52 @@
+//! Generates wire types and service traits from the descriptor set that the crate `temporalio-protos`
+//! publishes to its dependents. No `.proto` file is part of this repository.
+
+use std::{env, fs, path::PathBuf};
+
+use prost::Message;
+use prost_types::FileDescriptorSet;
+
+/// Packages of the descriptor set that a server has no use for.
+const UNUSED_FILES: [&str; 4] = ["temporal/sdk/", "temporal/api/cloud/", "temporal/api/testservice/", "health/"];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let descriptors = env::var("DEP_TEMPORALIO_PROTOS_DESCRIPTOR_PATH")?;
+    println!("cargo:rerun-if-changed={descriptors}");
+    let mut set = FileDescriptorSet::decode(fs::read(&descriptors)?.as_slice())?;
+    set.file.retain(|file| !UNUSED_FILES.iter().any(|unused| file.name().contains(unused)));
+
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), set.encode_to_vec())?;
+    fs::write(out.join("methods.rs"), method_table(&set))?;
+
+    // Comments of the protocol are not ours to publish again; strip them from what is generated.
+    for file in &mut set.file {
+        file.source_code_info = None;
+    }
+    let mut config = tonic_prost_build::Config::new();
+    config
+        .bytes(["."])
+        .btree_map(["."])
+        .extern_path(".temporal.api.history.v1.History", "crate::History")
+        .include_file("wire.rs");
+    tonic_prost_build::configure()
+        .generate_default_stubs(true)
+        .build_transport(true)
+        .compile_fds_with_config(set, config)?;
+    Ok(())
+}
+
+/// A table of every call of the two services, for documentation checks and for naming calls not built yet.
+fn method_table(set: &FileDescriptorSet) -> String {
+    let mut rows = String::new();
+    for file in &set.file {
+        for service in &file.service {
+            for method in &service.method {
+                rows.push_str(&format!("(\"{}.{}\", \"{}\"),\n", file.package(), service.name(), method.name()));
+            }
+        }
+    }
+    format!(
+        "/// Every call of the generated services as (service, method).\npub const METHODS: &[(&str, &str)] = &[\n{rows}];\n"
+    )
+}

@@ -1,0 +1,160 @@
+//! `temporal.api.history.v1.History` with its events left encoded.
+//!
+//! A history is a list of events; on the wire it is the concatenation of `tag, length, event` records. Storage keeps
+//! exactly these bytes, so a reply is assembled from stored batches without decoding or copying a single event.
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use prost::{
+    DecodeError, Message,
+    encoding::{DecodeContext, WireType, decode_varint, encode_varint, encoded_len_varint, skip_field},
+};
+
+use crate::events::HistoryEvent;
+
+/// Field number of `History.events`.
+const EVENTS_TAG: u32 = 1;
+/// The key byte in front of each event: field 1, length delimited.
+const EVENT_KEY: u8 = 0x0a;
+
+/// A list of history events in encoded form, as a sequence of batches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct History {
+    batches: Vec<Bytes>,
+}
+
+impl History {
+    /// A history made of batches, each made by [`History::encode_batch`].
+    pub fn from_batches(batches: Vec<Bytes>) -> Self {
+        Self { batches }
+    }
+
+    /// Encodes events into one batch.
+    pub fn encode_batch<'a>(events: impl IntoIterator<Item = &'a HistoryEvent> + Clone) -> Bytes {
+        let size = events.clone().into_iter().map(|event| event.encoded_len() + 6).sum();
+        let mut buffer = BytesMut::with_capacity(size);
+        for event in events {
+            buffer.put_u8(EVENT_KEY);
+            encode_varint(event.encoded_len() as u64, &mut buffer);
+            event.encode_raw(&mut buffer);
+        }
+        buffer.freeze()
+    }
+
+    /// Encodes the given events into a history of one batch.
+    pub fn from_events(events: &[HistoryEvent]) -> Self {
+        if events.is_empty() { Self::default() } else { Self { batches: vec![Self::encode_batch(events)] } }
+    }
+
+    /// Adds a batch at the end.
+    pub fn push(&mut self, batch: Bytes) {
+        self.batches.push(batch);
+    }
+
+    /// Whether there is no event at all.
+    pub fn is_empty(&self) -> bool {
+        self.batches.iter().all(Bytes::is_empty)
+    }
+
+    /// Decodes all events.
+    pub fn events(&self) -> Result<Vec<HistoryEvent>, DecodeError> {
+        let mut events = Vec::new();
+        for batch in &self.batches {
+            Self::decode_batch(batch, &mut events)?;
+        }
+        Ok(events)
+    }
+
+    /// Decodes the events of one batch onto the end of `into`.
+    pub fn decode_batch(batch: &Bytes, into: &mut Vec<HistoryEvent>) -> Result<(), DecodeError> {
+        Self::split_batch(batch, |event| {
+            into.push(HistoryEvent::decode(event)?);
+            Ok(())
+        })
+    }
+
+    /// Calls `visit` with the encoded form of each event in a batch.
+    pub fn split_batch(
+        batch: &Bytes,
+        mut visit: impl FnMut(Bytes) -> Result<(), DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut rest = batch.clone();
+        while rest.has_remaining() {
+            if rest.get_u8() != EVENT_KEY {
+                return Err(corrupt());
+            }
+            let length = decode_varint(&mut rest)? as usize;
+            if rest.remaining() < length {
+                return Err(corrupt());
+            }
+            visit(rest.split_to(length))?;
+        }
+        Ok(())
+    }
+}
+
+/// An error of the kind prost gives for bytes that are no message.
+fn corrupt() -> DecodeError {
+    // A lone continuation byte is never a varint; prost has no public constructor for its error.
+    match decode_varint(&mut Bytes::from_static(&[0x80])) {
+        Err(error) => error,
+        Ok(_) => DecodeError::new_unexpected_type_url("history batch", "event"),
+    }
+}
+
+impl Message for History {
+    fn encode_raw(&self, buffer: &mut impl BufMut) {
+        for batch in &self.batches {
+            buffer.put_slice(batch);
+        }
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buffer: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        if tag != EVENTS_TAG || wire_type != WireType::LengthDelimited {
+            return skip_field(wire_type, tag, buffer, context);
+        }
+        let length = decode_varint(buffer)?;
+        if (buffer.remaining() as u64) < length {
+            return Err(corrupt());
+        }
+        let mut record = BytesMut::with_capacity(1 + encoded_len_varint(length) + length as usize);
+        record.put_u8(EVENT_KEY);
+        encode_varint(length, &mut record);
+        record.put(buffer.take(length as usize));
+        self.batches.push(record.freeze());
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.batches.iter().map(Bytes::len).sum()
+    }
+
+    fn clear(&mut self) {
+        self.batches.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn round_trip_keeps_events() {
+        let events: Vec<_> = (1..4).map(|id| HistoryEvent { event_id: id, ..Default::default() }).collect();
+        let history = History::from_events(&events);
+        let decoded = History::decode(history.encode_to_vec().as_slice()).expect("decodes");
+        assert_eq!(decoded.events().expect("events"), events);
+    }
+
+    #[test]
+    fn damaged_batches_are_refused() {
+        let mut events = Vec::new();
+        assert!(History::decode_batch(&Bytes::from_static(b"\x0a\x7fxx"), &mut events).is_err());
+        assert!(History::decode_batch(&Bytes::from_static(b"\x11xx"), &mut events).is_err());
+    }
+}

@@ -1,0 +1,183 @@
+//! Asking a workflow a question: on its pending workflow task, or directly.
+
+use std::{sync::Arc, time::Duration};
+
+use segno_engine::Run;
+use segno_proto::{
+    common::Payloads,
+    enums::{QueryRejectCondition, WorkflowExecutionStatus},
+    query::WorkflowQuery,
+};
+use segno_store::NamespaceKey;
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    error::CallError,
+    node::Node,
+    queries::{QueryAnswer, QueryTask},
+    queues::{QueueKey, QueueKind, TaskOffer},
+    slots::WorkflowKey,
+};
+
+/// Attempts of a workflow task after which queries fail at once instead of waiting for it.
+const FAILING_ATTEMPTS: i32 = 3;
+
+/// An answer, or why there is none.
+#[derive(Clone, Debug)]
+pub struct QueryReply {
+    /// The run that was asked.
+    pub run_id: String,
+    /// What it said.
+    pub result: Option<Payloads>,
+    /// Set if the caller did not want to ask a run in this state.
+    pub rejected: Option<WorkflowExecutionStatus>,
+}
+
+enum Way {
+    Buffered(oneshot::Receiver<QueryAnswer>),
+    Direct(Arc<Run>),
+}
+
+/// Forgets a direct query when its asker leaves.
+struct Asked<'a>(&'a Node, u64);
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        self.0.direct_queries.forget(self.1);
+    }
+}
+
+impl Node {
+    /// Asks a workflow. `deadline` is the caller's.
+    pub async fn query(
+        &self,
+        key: &WorkflowKey,
+        run_id: &str,
+        query: WorkflowQuery,
+        condition: QueryRejectCondition,
+        deadline: Instant,
+    ) -> Result<QueryReply, CallError> {
+        let run = self.snapshot(key, run_id).await?.run;
+        let reply = |result| QueryReply { run_id: run.info.run_id.clone(), result, rejected: None };
+        if let Some(status) = refused(&run, condition) {
+            return Ok(QueryReply { rejected: Some(status), ..reply(None) });
+        }
+        let way = self.way(key, &run, query.clone(), deadline).await?;
+        let answer = match way {
+            Way::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
+                Ok(Ok(QueryAnswer::Unblocked) | Err(_)) => {
+                    let run = self.snapshot(key, &run.info.run_id).await?.run;
+                    self.ask_directly(&run, query, deadline).await?
+                }
+                Ok(Ok(answer)) => answer,
+                Err(_) => return Err(CallError::DeadlineExceeded),
+            },
+            Way::Direct(run) => self.ask_directly(&run, query, deadline).await?,
+        };
+        match answer {
+            QueryAnswer::Answered(result) => Ok(reply(result)),
+            QueryAnswer::Failed(failed) => Err(CallError::QueryFailed(failed.message, failed.failure.map(Box::new))),
+            QueryAnswer::Unblocked => {
+                Err(CallError::Unavailable("the query was not answered, please retry".to_owned()))
+            }
+        }
+    }
+
+    /// Decides how a query reaches a worker, under the run's lock.
+    async fn way(
+        &self,
+        key: &WorkflowKey,
+        run: &Arc<Run>,
+        query: WorkflowQuery,
+        deadline: Instant,
+    ) -> Result<Way, CallError> {
+        let mut locked = self.lock(key).await?;
+        let current = locked.state.current.as_ref().filter(|c| c.run.info.run_key == run.info.run_key);
+        let run = current.map_or_else(|| run.clone(), |current| current.run.clone());
+        let completed_any = run.state.last_completed_started_id > 0;
+        if !run.is_running() {
+            if !completed_any {
+                return Err(CallError::NotReady(
+                    "Workflow execution closed before WorkflowTaskStarted event".to_owned(),
+                ));
+            }
+            return Ok(Way::Direct(run));
+        }
+        if run.state.first_task_due > 0 {
+            let wait = crate::clock::until(self.clock.now(), run.state.first_task_due);
+            if Instant::now() + wait > deadline {
+                return Err(CallError::NotReady("Workflow task is not scheduled yet.".to_owned()));
+            }
+        }
+        let attempt = run.state.task.as_ref().map_or(run.state.next_task_attempt, |task| task.attempt);
+        if attempt >= FAILING_ATTEMPTS {
+            return Err(CallError::NotReady(
+                "Unable to query workflow due to Workflow Task in failed state.".to_owned(),
+            ));
+        }
+        if completed_any && run.state.task.is_none() {
+            return Ok(Way::Direct(run));
+        }
+        let id = self.ids.uuid();
+        locked.state.queries.buffer(id, query).map(Way::Buffered).ok_or(CallError::QueryBufferFull)
+    }
+
+    pub(crate) fn query_queue(&self, run: &Run, sticky: bool) -> QueueKey {
+        let name = match &run.state.sticky {
+            Some(held) if sticky => held.queue.clone(),
+            _ => run.info.task_queue.clone(),
+        };
+        QueueKey { namespace: NamespaceKey(run.info.namespace_key), kind: QueueKind::Workflow, name }
+    }
+
+    /// Puts a query on a queue by itself: first where the run is cached, then where any worker may take it.
+    async fn ask_directly(&self, run: &Run, query: WorkflowQuery, deadline: Instant) -> Result<QueryAnswer, CallError> {
+        let id = self.ids.bits();
+        let (task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
+        let _asked = Asked(self, id);
+        if let Some(sticky) = &run.state.sticky {
+            let queue = self.query_queue(run, true);
+            if self.queues.is_served(&queue, self.clock.now()) {
+                let task = self.direct_queries.again(&task, true);
+                self.offer_query(queue, task.clone());
+                let patience = Duration::from_nanos(sticky.schedule_to_start.max(0) as u64);
+                let until = deadline.min(Instant::now() + patience);
+                if let Ok(Ok(answer)) = tokio::time::timeout_at(until, &mut answer).await {
+                    return Ok(answer);
+                }
+                if !task.withdraw() && !task.is_withdrawn() {
+                    return wait(answer, deadline).await;
+                }
+            }
+        }
+        self.offer_query(self.query_queue(run, false), task);
+        wait(answer, deadline).await
+    }
+
+    fn offer_query(&self, queue: QueueKey, task: QueryTask) {
+        self.queues.offer(queue, TaskOffer::Query(Box::new(task)), 0);
+    }
+
+    /// A worker answers a direct query. False if nobody asks.
+    pub fn answer_query(&self, id: u64, answer: QueryAnswer) -> bool {
+        self.direct_queries.answer(id, answer)
+    }
+}
+
+async fn wait(answer: oneshot::Receiver<QueryAnswer>, deadline: Instant) -> Result<QueryAnswer, CallError> {
+    match tokio::time::timeout_at(deadline, answer).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(_)) => Err(CallError::Unavailable("the query was not answered, please retry".to_owned())),
+        Err(_) => Err(CallError::DeadlineExceeded),
+    }
+}
+
+fn refused(run: &Run, condition: QueryRejectCondition) -> Option<WorkflowExecutionStatus> {
+    let status = run.status();
+    let refused = match condition {
+        QueryRejectCondition::NotOpen => !run.is_running(),
+        QueryRejectCondition::NotCompletedCleanly => !run.is_running() && status != WorkflowExecutionStatus::Completed,
+        _ => false,
+    };
+    refused.then_some(status)
+}

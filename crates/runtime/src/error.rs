@@ -1,0 +1,70 @@
+//! Why a call failed, in the runtime's own terms. The server maps these to statuses in one table.
+
+use segno_engine::Rejection;
+use segno_store::{CommitError, ReadError};
+
+/// A call that did not succeed.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum CallError {
+    /// The engine refused it; nothing changed.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// No run under that workflow id, or not the run that was named.
+    #[error("workflow not found for ID: {workflow_id}")]
+    WorkflowNotFound {
+        /// What was asked for.
+        workflow_id: String,
+    },
+    /// A run id of a run that is not stored.
+    #[error("Workflow executionsRow not found.  WorkflowId: {workflow_id}, RunId: {run_id}")]
+    RunNotFound {
+        /// What was asked for.
+        workflow_id: String,
+        /// What was asked for.
+        run_id: String,
+    },
+    /// Storage could not say or do it; whether something changed is unknown. Trying again is safe.
+    #[error("{0}")]
+    Unavailable(String),
+    /// There is no room left to store anything.
+    #[error("{0}")]
+    StorageFull(String),
+    /// What is stored cannot be read.
+    #[error("{0}")]
+    DataLoss(String),
+    /// The caller's time is up.
+    #[error("context deadline exceeded")]
+    DeadlineExceeded,
+    /// The node is shutting down.
+    #[error("the server is shutting down")]
+    ShuttingDown,
+    /// Too many queries wait for this run's workflow task.
+    #[error(
+        "consistent query buffer is full, this may be caused by too many queries and workflow not able to process query fast enough"
+    )]
+    QueryBufferFull,
+    /// The run is not able to answer queries now.
+    #[error("{0}")]
+    NotReady(String),
+    /// A worker answered a query with an error.
+    #[error("{0}")]
+    QueryFailed(String, Option<Box<segno_proto::failure::Failure>>),
+}
+
+impl From<ReadError> for CallError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Damaged(_) => Self::DataLoss(error.to_string()),
+            ReadError::Failed(_) => Self::Unavailable(error.to_string()),
+        }
+    }
+}
+
+impl From<CommitError> for CallError {
+    fn from(error: CommitError) -> Self {
+        match error {
+            CommitError::Full => Self::StorageFull(error.to_string()),
+            CommitError::Conflict | CommitError::Unknown(_) => Self::Unavailable(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! The machinery of a node: it finds runs, lets the engine decide, makes decisions durable and carries out what follows.
+//!
+//! A call's way: [`transact`] takes the run's lock ([`slots`]), asks the engine, hands the transition to the one writer
+//! ([`committer`]) and, only after that returned, runs the effects: tasks go to [`queues`], wake-ups to [`timers`],
+//! messages to other runs to [`outbox`]. [`recovery`] rebuilds all of this from storage at the start.
+//!
+//! This crate knows neither requests nor statuses; that is the server's business.
+
+mod ask;
+mod clock;
+mod committer;
+mod delete;
+mod error;
+mod history;
+mod ids;
+mod metrics;
+mod namespaces;
+mod node;
+mod outbox;
+mod polls;
+mod queries;
+mod queues;
+mod recovery;
+mod slots;
+mod starts;
+mod tasks;
+mod timers;
+mod tokens;
+mod transact;
+
+pub use ask::QueryReply;
+pub use clock::{Clock, SystemClock};
+pub use error::CallError;
+pub use history::{HistoryPage, HistoryView};
+pub use metrics::Metrics;
+pub use namespaces::{Namespace, NamespaceDetail, Namespaces};
+pub use node::{Node, NodeOptions};
+pub use polls::{Poll, PollResult};
+pub use queries::{QueryAnswer, QueryFailure, QueryTask};
+pub use queues::{QueueKey, QueueKind, TaskOffer};
+pub use slots::{Current, WorkflowKey};
+pub use starts::{SignalWithStart, StartOutcome};
+pub use tasks::{StartedActivity, StartedTask};
+pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
+pub use transact::RunSelector;

@@ -1,0 +1,41 @@
+//! What the node counts. Plain atomics; the server prints them.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($name:ident: $help:literal),+ $(,)?) => {
+        /// Counters of a node, all growing from zero.
+        #[derive(Debug, Default)]
+        pub struct Metrics {
+            $(#[doc = $help] pub $name: AtomicU64,)+
+        }
+
+        impl Metrics {
+            /// Name, help text and value of every counter.
+            pub fn read(&self) -> Vec<(&'static str, &'static str, u64)> {
+                vec![$((stringify!($name), $help, self.$name.load(Ordering::Relaxed))),+]
+            }
+        }
+    };
+}
+
+counters! {
+    commits: "Transitions made durable.",
+    syncs: "Group commits: durable transactions, each one sync.",
+    commit_failures: "Commits that failed.",
+    runs_started: "Workflow runs started.",
+    runs_closed: "Workflow runs closed.",
+    workflow_tasks_started: "Workflow tasks handed to workers.",
+    activity_tasks_started: "Activity tasks handed to workers.",
+    tasks_given_back: "Tasks given back because the worker's connection was gone.",
+    queue_overflows: "Tasks not kept in memory because a queue was over its limit.",
+    runs_loaded: "Runs loaded from storage.",
+    runs_evicted: "Runs dropped from the cache.",
+    wakes: "Wake-ups carried out.",
+    messages_delivered: "Messages delivered between runs.",
+}
+
+/// Adds one.
+pub fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

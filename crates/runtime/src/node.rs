@@ -1,0 +1,196 @@
+//! A node: everything that runs, tied together.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use segno_engine::Context;
+use segno_store::{RunKey, Store};
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use crate::{
+    clock::{Clock, until},
+    committer::Committer,
+    error::CallError,
+    ids::Ids,
+    metrics::{Metrics, count},
+    namespaces::Namespaces,
+    outbox,
+    polls::Queues,
+    queries::DirectQueries,
+    slots::{Slots, lock},
+    timers::Timers,
+};
+
+/// Run keys set aside with one write.
+const RUN_KEYS_BLOCK: u64 = 1000;
+/// Wake-ups carried out at the same time.
+const WAKES_MAX: usize = 64;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeOptions {
+    /// Memory for cached runs.
+    pub cache_bytes_max: usize,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self { cache_bytes_max: 64 * 1024 * 1024 }
+    }
+}
+
+/// A node of Segno.
+pub struct Node {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) committer: Committer,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) slots: Slots,
+    pub(crate) queues: Queues,
+    pub(crate) timers: Timers,
+    pub(crate) ids: Ids,
+    pub(crate) direct_queries: DirectQueries,
+    pub(crate) outgoing: mpsc::UnboundedSender<segno_store::OutboxRow>,
+    /// What the node counts.
+    pub metrics: Arc<Metrics>,
+    /// All namespaces.
+    pub namespaces: Namespaces,
+    /// Workers that said goodbye lately: their polls are over.
+    pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
+    run_keys: Mutex<(u64, u64)>,
+    stopping: AtomicBool,
+    /// Told once when the node stops.
+    pub(crate) stop: Notify,
+    last_now: AtomicU64,
+}
+
+impl Node {
+    /// Starts a node on a store: recovers what is stored and begins to work.
+    pub async fn start(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+    ) -> Result<Arc<Self>, CallError> {
+        let metrics = Arc::new(Metrics::default());
+        let (committer, _thread) = Committer::start(store.clone(), metrics.clone())
+            .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
+        let ids = Ids::new();
+        let namespaces = Namespaces::load(&*store, &ids)?;
+        let (outgoing, messages) = mpsc::unbounded_channel();
+        let node = Arc::new(Self {
+            store,
+            committer,
+            clock,
+            slots: Slots::new(options.cache_bytes_max),
+            queues: Queues::default(),
+            timers: Timers::default(),
+            ids,
+            direct_queries: DirectQueries::default(),
+            outgoing,
+            metrics,
+            namespaces,
+            dismissed: Mutex::default(),
+            run_keys: Mutex::new((0, 0)),
+            stopping: AtomicBool::new(false),
+            stop: Notify::new(),
+            last_now: AtomicU64::new(0),
+        });
+        node.recover().await?;
+        tokio::spawn(outbox::deliver(Arc::downgrade(&node), messages));
+        tokio::spawn(run_timers(node.clone()));
+        Ok(node)
+    }
+
+    /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
+    pub fn now(&self) -> i64 {
+        let now = self.clock.now().max(0) as u64;
+        let mut last = self.last_now.load(Ordering::Relaxed);
+        loop {
+            let next = now.max(last + 1);
+            match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return next as i64,
+                Err(newer) => last = newer,
+            }
+        }
+    }
+
+    /// Time and ids for one call.
+    pub(crate) fn context(&self) -> Result<Context, CallError> {
+        Ok(Context { now: self.now(), new_run_key: self.new_run_key()?.0, new_run_seed: self.ids.bits() })
+    }
+
+    fn new_run_key(&self) -> Result<RunKey, CallError> {
+        let mut keys = lock(&self.run_keys);
+        if keys.0 == keys.1 {
+            let first = self.store.reserve_run_keys(RUN_KEYS_BLOCK)?.0;
+            *keys = (first, first + RUN_KEYS_BLOCK);
+        }
+        keys.0 += 1;
+        Ok(RunKey(keys.0 - 1))
+    }
+
+    /// A fresh UUID.
+    pub fn uuid(&self) -> String {
+        self.ids.uuid()
+    }
+
+    /// Stops handing out work: long polls end empty, new calls are refused.
+    pub fn shut_down(&self) {
+        self.stopping.store(true, Ordering::Release);
+        self.queues.dismiss_everybody();
+        self.stop.notify_waiters();
+    }
+
+    /// Whether the node is shutting down.
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
+    }
+
+    /// Reads from storage on a thread where waiting does no harm.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&dyn Store) -> Result<T, segno_store::ReadError> + Send + 'static,
+    ) -> Result<T, CallError> {
+        let store = self.store.clone();
+        let result = tokio::task::spawn_blocking(move || read(&*store)).await;
+        Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
+    }
+
+    /// Bytes of cached runs, waiting tasks, armed wake-ups.
+    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 3] {
+        [
+            ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
+            ("queued_tasks", "Tasks waiting for a worker.", self.queues.backlog() as u64),
+            ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
+        ]
+    }
+}
+
+/// Carries out wake-ups until the node stops.
+async fn run_timers(node: Arc<Node>) {
+    let permits = Arc::new(Semaphore::new(WAKES_MAX));
+    while !node.is_stopping() {
+        let (due, next) = node.timers.due(node.clock.now());
+        for run in due {
+            let Ok(permit) = permits.clone().acquire_owned().await else { return };
+            let node = node.clone();
+            tokio::spawn(async move {
+                count(&node.metrics.wakes);
+                node.wake(run).await;
+                drop(permit);
+            });
+        }
+        let earlier = node.timers.earlier.notified();
+        match next {
+            Some(at) => {
+                let _ = tokio::time::timeout(until(node.clock.now(), at), earlier).await;
+            }
+            None => earlier.await,
+        }
+    }
+}

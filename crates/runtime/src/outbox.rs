@@ -1,0 +1,399 @@
+//! Delivers messages between runs: at least once, recognised by the receiver, tried again until they arrive.
+
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use prost::Message;
+use segno_engine::{
+    Rejection, Run,
+    cancel::{self, CancelRequest},
+    children, external,
+    outbox::{CancelExternal, ChildClosed, Content, OutboxMessage, ParentClosed, SignalExternal, StartChild},
+    signal::{self, Signal},
+    start::Start,
+    state::Parent,
+    terminate::{self, Terminate},
+    workflow_task::SERVER_IDENTITY,
+};
+use segno_proto::{
+    common::WorkflowExecution,
+    enums::{
+        CancelExternalWorkflowExecutionFailedCause as CancelCause, ParentClosePolicy,
+        SignalExternalWorkflowExecutionFailedCause as SignalCause,
+        StartChildWorkflowExecutionFailedCause as StartCause, WorkflowIdConflictPolicy,
+    },
+    workflowservice::StartWorkflowExecutionRequest,
+};
+use segno_store::{Commit, OutboxKey, OutboxRow};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::{
+    error::CallError, metrics::count, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector,
+};
+
+/// Messages delivered at the same time.
+const DELIVERIES_MAX: usize = 64;
+const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Delivers messages as they come, until the node is gone.
+pub async fn deliver(node: Weak<Node>, mut messages: mpsc::UnboundedReceiver<OutboxRow>) {
+    let permits = Arc::new(Semaphore::new(DELIVERIES_MAX));
+    while let Some(row) = messages.recv().await {
+        let Some(node) = node.upgrade() else { return };
+        let Ok(permit) = permits.clone().acquire_owned().await else { return };
+        tokio::spawn(async move {
+            deliver_one(&node, row).await;
+            drop(permit);
+        });
+    }
+}
+
+async fn deliver_one(node: &Arc<Node>, row: OutboxRow) {
+    let message = match OutboxMessage::decode(row.message.clone()) {
+        Ok(message) => message,
+        Err(error) => {
+            tracing::error!(sender = row.key.sender.0, %error, "a stored message cannot be read; it stays where it is");
+            return;
+        }
+    };
+    let mut pause = RETRY_MIN;
+    while !node.is_stopping() {
+        match node.deliver(&message, row.key).await {
+            Ok(()) => {
+                count(&node.metrics.messages_delivered);
+                return;
+            }
+            Err(error) => {
+                tracing::warn!(sender = row.key.sender.0, %error, "a message was not delivered and is tried again");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(RETRY_MAX);
+            }
+        }
+    }
+}
+
+impl Node {
+    async fn deliver(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
+        match &message.content {
+            Some(Content::StartChild(start)) => self.start_child(message, start, key).await,
+            Some(Content::Signal(signal)) => self.signal_external(message, signal, key).await,
+            Some(Content::Cancel(cancel)) => self.cancel_external(message, cancel, key).await,
+            Some(Content::ChildClosed(closed)) => self.child_closed(message, closed, key).await,
+            Some(Content::ParentClosed(closed)) => self.parent_closed(message, closed, key).await,
+            None => self.drop_message(key).await,
+        }
+    }
+
+    /// The message has done its work or nobody wants it any more.
+    async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
+        Ok(self.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await?)
+    }
+
+    fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {
+        let namespace = self.namespaces.get(namespace)?;
+        let key = WorkflowKey::new(namespace.key, workflow_id);
+        Some((namespace, key))
+    }
+
+    /// Tells the sender what became of its message; the row goes with that commit. A sender that closed or forgot
+    /// needs to know nothing.
+    async fn report<F>(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey, call: F) -> Result<(), CallError>
+    where
+        F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
+    {
+        let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
+            return self.drop_message(key).await;
+        };
+        let selector = RunSelector::run(message.sender.run_id.clone());
+        match self.transact_and(&sender, &selector, vec![key], call, |_, _| ()).await {
+            Ok(_) => Ok(()),
+            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
+                self.drop_message(key).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn start_child(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        start: &StartChild,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let attributes = start.attributes.clone();
+        if !self.child_wanted(message, start).await? {
+            return self.drop_message(key).await;
+        }
+        let Some(namespace) = self.namespaces.get(&attributes.namespace) else {
+            let start = start.clone();
+            return self
+                .report(message, key, move |run, context| {
+                    children::start_failed(run, context, &start, StartCause::NamespaceNotFound)
+                })
+                .await;
+        };
+        let sender_namespace = self.namespaces.get(&message.sender_namespace);
+        let parent = Parent {
+            namespace_key: sender_namespace.as_ref().map_or(0, |n| n.key.0),
+            namespace_id: sender_namespace.map(|n| n.detail.id.clone()).unwrap_or_default(),
+            namespace: message.sender_namespace.clone(),
+            execution: message.sender.clone(),
+            initiated_event_id: start.initiated_event_id,
+        };
+        let request = StartWorkflowExecutionRequest {
+            namespace: attributes.namespace,
+            workflow_id: attributes.workflow_id,
+            workflow_type: attributes.workflow_type,
+            task_queue: attributes.task_queue,
+            input: attributes.input,
+            workflow_execution_timeout: attributes.workflow_execution_timeout,
+            workflow_run_timeout: attributes.workflow_run_timeout,
+            workflow_task_timeout: attributes.workflow_task_timeout,
+            // Recognises a start that was made but not reported.
+            request_id: format!("{}:{}", message.sender.run_id, start.initiated_event_id),
+            workflow_id_reuse_policy: attributes.workflow_id_reuse_policy,
+            workflow_id_conflict_policy: child_conflict_policy(attributes.workflow_id_reuse_policy) as i32,
+            retry_policy: attributes.retry_policy,
+            cron_schedule: attributes.cron_schedule,
+            memo: attributes.memo,
+            search_attributes: attributes.search_attributes,
+            header: attributes.header,
+            user_metadata: start.user_metadata.clone(),
+            priority: attributes.priority,
+            versioning_override: attributes.versioning_override,
+            ..Default::default()
+        };
+        let call = Start {
+            request,
+            namespace_key: namespace.key.0,
+            namespace_id: namespace.detail.id.clone(),
+            parent: Some(parent),
+            root: Some(start.root.clone()),
+            chain: None,
+        };
+        let outcome = self.start_workflow(call).await;
+        let start = start.clone();
+        match outcome {
+            Ok(outcome) => {
+                let run_id = outcome.run.info.run_id.clone();
+                let child = self.key_of(&outcome.run.info.namespace, &outcome.run.info.workflow_id);
+                self.report(message, key, move |run, context| children::started(run, context, &start, &run_id)).await?;
+                self.report_closed_again(child, &outcome.run.info.run_id).await;
+                Ok(())
+            }
+            Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
+                self.report(message, key, move |run, context| {
+                    children::start_failed(run, context, &start, StartCause::WorkflowAlreadyExists)
+                })
+                .await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A child that was quicker than the report of its start: its end is still in its outbox and waits for its turn.
+    async fn report_closed_again(&self, _child: Option<(Arc<Namespace>, WorkflowKey)>, _run_id: &str) {}
+
+    /// Whether a child is still to be started: its parent runs, or has left it to itself.
+    async fn child_wanted(&self, message: &OutboxMessage, start: &StartChild) -> Result<bool, CallError> {
+        let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
+            return Ok(false);
+        };
+        let parent = match self.snapshot(&sender, &message.sender.run_id).await {
+            Ok(parent) => parent,
+            Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let abandoned = start.attributes.parent_close_policy == ParentClosePolicy::Abandon as i32;
+        Ok(abandoned || parent.run.is_running())
+    }
+
+    async fn signal_external(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        sent: &SignalExternal,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let id = sent.initiated_event_id;
+        let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
+            None => Err(SignalCause::NamespaceNotFound),
+            Some((_, target)) => {
+                let call = Signal {
+                    name: sent.name.clone(),
+                    input: sent.input.clone(),
+                    identity: SERVER_IDENTITY.to_owned(),
+                    request_id: derived_uuid(&message.sender.run_id, id),
+                    header: sent.header.clone(),
+                    links: Vec::new(),
+                    sender: Some(message.sender.clone()),
+                };
+                let (sender, child_only) = (message.sender.clone(), sent.child_only);
+                let selector = RunSelector::run(sent.target.run_id.clone());
+                let done = self
+                    .transact(&target, &selector, move |run, context| {
+                        if child_only && !is_child_of(run, &sender) {
+                            return Err(Rejection::RunNotFound);
+                        }
+                        signal::signal(run, context, call)
+                    })
+                    .await;
+                match done {
+                    Ok(()) => Ok(()),
+                    Err(CallError::Rejected(Rejection::SignalLimit)) => Err(SignalCause::SignalCountLimitExceeded),
+                    Err(CallError::Rejected(Rejection::Closing)) => {
+                        return Err(CallError::Unavailable("the target is closing".to_owned()));
+                    }
+                    Err(
+                        CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. },
+                    ) => Err(SignalCause::ExternalWorkflowExecutionNotFound),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        self.report(message, key, move |run, context| external::signal_result(run, context, id, result)).await
+    }
+
+    async fn cancel_external(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        sent: &CancelExternal,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let id = sent.initiated_event_id;
+        let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
+            None => Err(CancelCause::NamespaceNotFound),
+            Some((_, target)) => {
+                let call = CancelRequest {
+                    reason: sent.reason.clone(),
+                    identity: SERVER_IDENTITY.to_owned(),
+                    request_id: derived_uuid(&message.sender.run_id, id),
+                    links: Vec::new(),
+                    sender: Some((message.sender.clone(), id)),
+                };
+                let (sender, child_only) = (message.sender.clone(), sent.child_only);
+                let selector = RunSelector::run(sent.target.run_id.clone());
+                let done = self
+                    .transact(&target, &selector, move |run, context| {
+                        if child_only && !is_child_of(run, &sender) {
+                            return Err(Rejection::RunNotFound);
+                        }
+                        cancel::request_cancel(run, context, call)
+                    })
+                    .await;
+                match done {
+                    // A target that is closed needs no cancelling: that is what was wanted.
+                    Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => Ok(()),
+                    Err(
+                        CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. },
+                    ) => Err(CancelCause::ExternalWorkflowExecutionNotFound),
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        self.report(message, key, move |run, context| external::cancel_result(run, context, id, result)).await
+    }
+
+    async fn child_closed(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        closed: &ChildClosed,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let Some((_, parent)) = self.key_of(&closed.namespace, &closed.parent.workflow_id) else {
+            return self.drop_message(key).await;
+        };
+        let (id, event) = (closed.initiated_event_id, closed.closing_event.clone());
+        let run_id = message.sender.run_id.clone();
+        let selector = RunSelector::run(closed.parent.run_id.clone());
+        let early = self.snapshot(&parent, &closed.parent.run_id).await.is_ok_and(|current| {
+            current.run.is_running()
+                && current.run.state.children.get(&id).is_some_and(|child| child.started_event_id == 0)
+        });
+        if early {
+            // The report of the child's start is still on its way and comes first.
+            return Err(CallError::Unavailable("the child's start was not reported yet".to_owned()));
+        }
+        let call = move |run: &Run, context| children::closed(run, context, id, &run_id, event);
+        match self.transact_and(&parent, &selector, vec![key], call, |_, _| ()).await {
+            Ok(_) => Ok(()),
+            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
+                self.drop_message(key).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn parent_closed(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        closed: &ParentClosed,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let Some((_, child)) = self.key_of(&closed.namespace, &closed.child.workflow_id) else {
+            return self.drop_message(key).await;
+        };
+        // The child may have continued as new since: the chain's current run is meant.
+        let selector = RunSelector { run_id: String::new(), first_run_id: closed.child.run_id.clone() };
+        let cancel = closed.policy == ParentClosePolicy::RequestCancel as i32;
+        let request_id = derived_uuid(&message.sender.run_id, i64::from(key.sequence));
+        let call = move |run: &Run, context| {
+            if cancel {
+                let request = CancelRequest {
+                    reason: "by parent close policy".to_owned(),
+                    identity: SERVER_IDENTITY.to_owned(),
+                    request_id,
+                    ..Default::default()
+                };
+                cancel::request_cancel(run, context, request)
+            } else {
+                let request = Terminate {
+                    reason: "by parent close policy".to_owned(),
+                    identity: SERVER_IDENTITY.to_owned(),
+                    ..Default::default()
+                };
+                terminate::terminate(run, context, request)
+            }
+        };
+        match self.transact_and(&child, &selector, vec![key], call, |_, _| ()).await {
+            Ok(_) => Ok(()),
+            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
+                self.drop_message(key).await
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_child_of(run: &Run, sender: &WorkflowExecution) -> bool {
+    run.info.parent.as_ref().is_some_and(|parent| parent.execution == *sender)
+}
+
+fn child_conflict_policy(reuse: i32) -> WorkflowIdConflictPolicy {
+    use segno_proto::enums::WorkflowIdReusePolicy;
+    #[allow(deprecated)]
+    if reuse == WorkflowIdReusePolicy::TerminateIfRunning as i32 {
+        WorkflowIdConflictPolicy::TerminateExisting
+    } else {
+        WorkflowIdConflictPolicy::Fail
+    }
+}
+
+/// A UUID that is always the same for one event of one run, so that a repeated delivery is recognised.
+fn derived_uuid(run_id: &str, event_id: i64) -> String {
+    use std::hash::Hasher;
+    let mut hasher = siphasher::sip128::SipHasher24::new();
+    hasher.write(run_id.as_bytes());
+    hasher.write_i64(event_id);
+    let hash = siphasher::sip128::Hasher128::finish128(&hasher);
+    format!(
+        "{:08x}-{:04x}-5{:03x}-{:04x}-{:012x}",
+        hash.h1 >> 32,
+        (hash.h1 >> 16) & 0xffff,
+        hash.h1 & 0xfff,
+        0x8000 | (hash.h2 >> 48) & 0x3fff,
+        hash.h2 & 0xffff_ffff_ffff
+    )
+}

@@ -1,0 +1,329 @@
+//! The shell around task queues: workers wait here, tasks arrive here.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use segno_engine::Run;
+use segno_proto::{Nanos, common::Priority};
+use segno_store::{NamespaceKey, RunKey};
+use tokio::{sync::oneshot, time::Instant};
+
+use crate::{
+    metrics::count,
+    node::Node,
+    queues::{BACKLOG_MAX, Offered, Queue, QueueKey, QueueKind, TaskOffer},
+    slots::lock,
+};
+
+/// A sticky queue that nobody asked for this long has lost its worker.
+const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
+/// Pollers are remembered for five minutes.
+const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
+/// Goodbyes are remembered for half a minute, so that a late poll of the same worker ends at once.
+const GOODBYE_MEMORY: Duration = Duration::from_secs(30);
+const PRIORITY_DEFAULT: i32 = 3;
+
+/// A worker's wish for work.
+#[derive(Clone, Debug)]
+pub struct Poll {
+    /// Where.
+    pub queue: QueueKey,
+    /// Who.
+    pub identity: String,
+    /// The worker process, as it names itself.
+    pub worker: String,
+    /// Until when.
+    pub deadline: Instant,
+}
+
+/// How a poll ended.
+#[derive(Debug)]
+pub enum PollResult {
+    /// With a task.
+    Task(TaskOffer),
+    /// Without: time is up, or the worker said goodbye.
+    Empty,
+}
+
+/// All queues of a node.
+#[derive(Default)]
+pub struct Queues {
+    queues: Mutex<HashMap<QueueKey, Queue>>,
+    next_waiting: AtomicU64,
+}
+
+/// Ends a wait however it ends, and gives back a task that arrived too late to be taken.
+struct Wait<'a> {
+    queues: &'a Queues,
+    key: &'a QueueKey,
+    id: u64,
+    task: oneshot::Receiver<TaskOffer>,
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        self.task.close();
+        let mut queues = lock(&self.queues.queues);
+        let Some(queue) = queues.get_mut(self.key) else { return };
+        queue.forget(self.id);
+        if let Ok(task) = self.task.try_recv() {
+            queue.take_back(task, PRIORITY_DEFAULT);
+        }
+    }
+}
+
+impl Queues {
+    /// Waits for a task.
+    pub async fn poll(&self, poll: &Poll, now: Nanos) -> PollResult {
+        let mut wait = {
+            let mut queues = lock(&self.queues);
+            let queue = queues.entry(poll.queue.clone()).or_default();
+            queue.last_poll = now;
+            queue.abandoned = false;
+            queue.pollers.retain(|_, at| now - *at < POLLER_MEMORY);
+            queue.pollers.insert(poll.identity.clone(), now);
+            if let Some(task) = queue.take() {
+                return PollResult::Task(task);
+            }
+            let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
+            let (hand_over, task) = oneshot::channel();
+            queue.wait(id, poll.worker.clone(), hand_over);
+            Wait { queues: self, key: &poll.queue, id, task }
+        };
+        match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
+            Ok(Ok(task)) => PollResult::Task(task),
+            Ok(Err(_)) | Err(_) => PollResult::Empty,
+        }
+    }
+
+    /// Offers a task.
+    pub fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32) -> Offered {
+        lock(&self.queues).entry(key).or_default().offer(task, priority)
+    }
+
+    /// Gives a task back to the front of its queue.
+    pub fn take_back(&self, key: &QueueKey, task: TaskOffer) {
+        lock(&self.queues).entry(key.clone()).or_default().take_back(task, PRIORITY_DEFAULT);
+    }
+
+    /// Whether a worker is there for a sticky queue.
+    pub fn is_served(&self, key: &QueueKey, now: Nanos) -> bool {
+        let queues = lock(&self.queues);
+        queues.get(key).is_some_and(|queue| {
+            !queue.abandoned && (queue.waiting() > 0 || now - queue.last_poll < STICKY_SILENCE_MAX)
+        })
+    }
+
+    /// A worker process leaves: its polls end, and what waited in its sticky queue is returned for others.
+    pub fn dismiss(&self, namespace: NamespaceKey, worker: &str, sticky: &str) -> Vec<TaskOffer> {
+        let mut queues = lock(&self.queues);
+        let mut left = Vec::new();
+        for (key, queue) in queues.iter_mut().filter(|(key, _)| key.namespace == namespace) {
+            if !worker.is_empty() {
+                queue.dismiss(worker);
+            }
+            if !sticky.is_empty() && key.name == sticky {
+                queue.abandoned = true;
+                queue.dismiss_all();
+                left.append(&mut queue.drain());
+            }
+        }
+        left
+    }
+
+    /// Ends every poll.
+    pub fn dismiss_everybody(&self) {
+        for queue in lock(&self.queues).values_mut() {
+            queue.dismiss_all();
+        }
+    }
+
+    /// Tasks waiting in all queues.
+    pub fn backlog(&self) -> usize {
+        lock(&self.queues).values().map(Queue::len).sum()
+    }
+
+    /// Tasks waiting in one queue.
+    pub fn backlog_of(&self, key: &QueueKey) -> usize {
+        lock(&self.queues).get(key).map_or(0, Queue::len)
+    }
+
+    /// Workers that asked lately: identity and when.
+    pub fn pollers(&self, key: &QueueKey) -> Vec<(String, Nanos)> {
+        let queues = lock(&self.queues);
+        queues.get(key).map(|queue| queue.pollers.clone().into_iter().collect()).unwrap_or_default()
+    }
+
+    /// Whether a queue forgot tasks and has room for them again; asking clears the mark.
+    fn wants_refill(&self, key: &QueueKey) -> bool {
+        let mut queues = lock(&self.queues);
+        let Some(queue) = queues.get_mut(key) else { return false };
+        if queue.overflowed && queue.len() < BACKLOG_MAX / 4 {
+            queue.overflowed = false;
+            return true;
+        }
+        false
+    }
+
+    fn knows(&self, key: &QueueKey) -> std::collections::HashSet<(RunKey, i64)> {
+        lock(&self.queues).get(key).map(Queue::known_runs).unwrap_or_default()
+    }
+
+    /// Forgets sticky queues that nobody uses any more.
+    pub fn sweep(&self, now: Nanos) {
+        lock(&self.queues).retain(|_, queue| {
+            queue.len() > 0 || queue.waiting() > 0 || queue.overflowed || now - queue.last_poll < POLLER_MEMORY
+        });
+    }
+}
+
+fn priority_of(priority: Option<&Priority>) -> i32 {
+    priority.map(|priority| priority.priority_key).filter(|key| *key > 0).unwrap_or(PRIORITY_DEFAULT)
+}
+
+impl Node {
+    /// Waits for a task, unless the worker said goodbye or the node stops.
+    pub(crate) async fn wait_for_task(&self, poll: &Poll) -> PollResult {
+        if self.is_stopping() || self.is_dismissed(&poll.worker) {
+            return PollResult::Empty;
+        }
+        let result = self.queues.poll(poll, self.clock.now()).await;
+        if self.queues.wants_refill(&poll.queue)
+            && let Err(error) = self.refill(&poll.queue).await
+        {
+            tracing::warn!(queue = poll.queue.name, %error, "a queue could not be refilled");
+        }
+        result
+    }
+
+    fn is_dismissed(&self, worker: &str) -> bool {
+        if worker.is_empty() {
+            return false;
+        }
+        let mut dismissed = lock(&self.dismissed);
+        dismissed.retain(|_, at| at.elapsed() < GOODBYE_MEMORY);
+        dismissed.contains_key(worker)
+    }
+
+    /// A worker process leaves: its polls end at once, also those on their way; its sticky queue is given up.
+    pub fn dismiss_worker(&self, namespace: NamespaceKey, worker: &str, sticky: &str) {
+        if !worker.is_empty() {
+            lock(&self.dismissed).insert(worker.to_owned(), std::time::Instant::now());
+        }
+        for task in self.queues.dismiss(namespace, worker, sticky) {
+            self.redirect(namespace, task);
+        }
+    }
+
+    /// Sends a task of an abandoned sticky queue to where it belongs.
+    fn redirect(&self, namespace: NamespaceKey, task: TaskOffer) {
+        match task {
+            TaskOffer::Workflow { run, .. } => self.timers.set(run, Some(self.clock.now())),
+            TaskOffer::Activity { .. } => {}
+            TaskOffer::Query(query) => {
+                let _ = namespace;
+                // The asker notices that its query was withdrawn and asks on the normal queue.
+                query.withdraw();
+            }
+        }
+    }
+
+    /// Puts the pending workflow task of a run on its queue.
+    pub(crate) fn offer_workflow_task(&self, run: &Run) {
+        let Some(task) = &run.state.task else { return };
+        let namespace = NamespaceKey(run.info.namespace_key);
+        let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: task.queue.clone() };
+        if task.sticky && !self.queues.is_served(&key, self.clock.now()) {
+            key.name.clone_from(&run.info.task_queue);
+        }
+        let offer = TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp };
+        self.note(self.queues.offer(key, offer, priority_of(run.info.priority.as_ref())));
+    }
+
+    /// Puts a pending activity on its queue.
+    pub(crate) fn offer_activity(&self, run: &Run, scheduled_event_id: i64) {
+        let Some(activity) = run.state.activities.get(&scheduled_event_id) else { return };
+        let namespace = NamespaceKey(run.info.namespace_key);
+        let key = QueueKey { namespace, kind: QueueKind::Activity, name: activity.queue.clone() };
+        let run_key = RunKey(run.info.run_key);
+        let offer = TaskOffer::Activity { run: run_key, scheduled_event_id, stamp: activity.stamp };
+        let priority = activity.priority.as_ref().or(run.info.priority.as_ref());
+        self.note(self.queues.offer(key, offer, priority_of(priority)));
+    }
+
+    fn note(&self, offered: Offered) {
+        if offered == Offered::Overflowed {
+            count(&self.metrics.queue_overflows);
+        }
+    }
+
+    /// Offers everything of a run that waits for a worker.
+    pub(crate) fn offer_all(&self, run: &Run) {
+        let now = self.clock.now();
+        if run.state.task.as_ref().is_some_and(|task| task.started_event_id == 0) {
+            self.offer_workflow_task(run);
+        }
+        for (id, activity) in &run.state.activities {
+            if activity.started_time == 0 && activity.scheduled_time <= now {
+                self.offer_activity(run, *id);
+            }
+        }
+    }
+
+    /// Finds the tasks a queue had to forget.
+    async fn refill(&self, key: &QueueKey) -> Result<(), crate::CallError> {
+        let known = self.queues.knows(key);
+        let mut after = None;
+        loop {
+            let page = self.read(move |store| store.open_runs(after, 1000)).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.key);
+            for open in page.into_iter().filter(|open| open.dispatchable) {
+                let Some(record) = self.read(move |store| store.load(open.key)).await? else { continue };
+                let Ok(run) = Run::decode(record.state) else { continue };
+                if run.info.namespace_key != key.namespace.0 {
+                    continue;
+                }
+                match key.kind {
+                    QueueKind::Workflow => {
+                        let here = run
+                            .state
+                            .task
+                            .as_ref()
+                            .is_some_and(|t| t.queue == key.name || run.info.task_queue == key.name);
+                        if here && !known.contains(&(open.key, 0)) {
+                            self.offer_workflow_task(&run);
+                        }
+                    }
+                    QueueKind::Activity => {
+                        for (id, activity) in &run.state.activities {
+                            let waits = activity.started_time == 0 && activity.scheduled_time <= self.clock.now();
+                            if waits && activity.queue == key.name && !known.contains(&(open.key, *id)) {
+                                self.offer_activity(&run, *id);
+                            }
+                        }
+                    }
+                }
+            }
+            if self.queues.backlog_of(key) >= BACKLOG_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tasks waiting in a queue.
+    pub fn backlog_of(&self, key: &QueueKey) -> usize {
+        self.queues.backlog_of(key)
+    }
+
+    /// Workers that asked a queue lately.
+    pub fn pollers(&self, key: &QueueKey) -> Vec<(String, Nanos)> {
+        self.queues.pollers(key)
+    }
+}

@@ -1,0 +1,172 @@
+//! Queries: questions to a workflow that leave no trace.
+//!
+//! A query rides on the pending workflow task if there is one, so that it sees everything that happened before it; if
+//! there is none it goes to a worker by itself. It lives in memory alone.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use segno_proto::{
+    common::Payloads,
+    enums::QueryResultType,
+    failure::Failure,
+    query::{WorkflowQuery, WorkflowQueryResult},
+};
+use segno_store::RunKey;
+use tokio::sync::oneshot;
+
+use crate::slots::lock;
+
+/// Queries that may wait for one workflow task. Temporal's limit is 1, which makes two simultaneous queries fail.
+pub const BUFFERED_MAX: usize = 32;
+
+/// What a worker said.
+#[derive(Clone, Debug)]
+pub enum QueryAnswer {
+    /// The result.
+    Answered(Option<Payloads>),
+    /// An error.
+    Failed(QueryFailure),
+    /// No workflow task will carry it: ask a worker directly.
+    Unblocked,
+}
+
+/// Why a query has no result.
+#[derive(Clone, Debug)]
+pub struct QueryFailure {
+    /// What the worker said.
+    pub message: String,
+    /// In full.
+    pub failure: Option<Failure>,
+}
+
+impl From<WorkflowQueryResult> for QueryAnswer {
+    fn from(result: WorkflowQueryResult) -> Self {
+        if result.result_type() == QueryResultType::Answered {
+            Self::Answered(result.answer)
+        } else {
+            Self::Failed(QueryFailure { message: result.error_message, failure: result.failure })
+        }
+    }
+}
+
+struct Buffered {
+    query: WorkflowQuery,
+    answer: oneshot::Sender<QueryAnswer>,
+}
+
+/// Queries of one workflow that wait for a workflow task.
+#[derive(Default)]
+pub struct QueryRegistry {
+    buffered: BTreeMap<String, Buffered>,
+}
+
+impl QueryRegistry {
+    /// Whether nobody waits. Askers that left are forgotten first.
+    pub fn is_empty(&self) -> bool {
+        self.buffered.values().all(|buffered| buffered.answer.is_closed())
+    }
+
+    /// Lets a query wait, unless too many do.
+    pub fn buffer(&mut self, id: String, query: WorkflowQuery) -> Option<oneshot::Receiver<QueryAnswer>> {
+        self.buffered.retain(|_, buffered| !buffered.answer.is_closed());
+        if self.buffered.len() >= BUFFERED_MAX {
+            return None;
+        }
+        let (answer, receiver) = oneshot::channel();
+        self.buffered.insert(id, Buffered { query, answer });
+        Some(receiver)
+    }
+
+    /// The queries to send with a workflow task.
+    pub fn outgoing(&mut self) -> BTreeMap<String, WorkflowQuery> {
+        self.buffered.retain(|_, buffered| !buffered.answer.is_closed());
+        self.buffered.iter().map(|(id, buffered)| (id.clone(), buffered.query.clone())).collect()
+    }
+
+    /// A worker answered some.
+    pub fn resolve(&mut self, results: BTreeMap<String, WorkflowQueryResult>) {
+        for (id, result) in results {
+            if let Some(buffered) = self.buffered.remove(&id) {
+                let _ = buffered.answer.send(result.into());
+            }
+        }
+    }
+
+    /// No workflow task is left to carry the rest.
+    pub fn unblock(&mut self) {
+        for (_, buffered) in std::mem::take(&mut self.buffered) {
+            let _ = buffered.answer.send(QueryAnswer::Unblocked);
+        }
+    }
+}
+
+const WAITING: u8 = 0;
+const TAKEN: u8 = 1;
+const WITHDRAWN: u8 = 2;
+
+/// A query on its way to a worker by itself.
+#[derive(Clone, Debug)]
+pub struct QueryTask {
+    /// Which query.
+    pub id: u64,
+    /// Which run.
+    pub run: RunKey,
+    /// What is asked.
+    pub query: WorkflowQuery,
+    /// Whether it went to a sticky queue (the worker has the history).
+    pub sticky: bool,
+    state: Arc<AtomicU8>,
+}
+
+impl QueryTask {
+    /// A worker takes it. False if it was withdrawn.
+    pub fn take(&self) -> bool {
+        self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// Whether it was withdrawn.
+    pub fn is_withdrawn(&self) -> bool {
+        self.state.load(Ordering::Acquire) == WITHDRAWN
+    }
+
+    /// Withdraws it from a queue. False if a worker has it already.
+    pub fn withdraw(&self) -> bool {
+        self.state.compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+}
+
+/// Direct queries that wait for an answer.
+#[derive(Default)]
+pub struct DirectQueries {
+    waiting: Mutex<HashMap<u64, oneshot::Sender<QueryAnswer>>>,
+}
+
+impl DirectQueries {
+    /// A query and the place its answer arrives at.
+    pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
+        let (answer, receiver) = oneshot::channel();
+        lock(&self.waiting).insert(id, answer);
+        (QueryTask { id, run, query, sticky: false, state: Arc::default() }, receiver)
+    }
+
+    /// The same query again, for another queue.
+    pub fn again(&self, task: &QueryTask, sticky: bool) -> QueryTask {
+        QueryTask { sticky, state: Arc::default(), ..task.clone() }
+    }
+
+    /// A worker answers. False if nobody asks (any more).
+    pub fn answer(&self, id: u64, answer: QueryAnswer) -> bool {
+        lock(&self.waiting).remove(&id).is_some_and(|waiting| waiting.send(answer).is_ok())
+    }
+
+    /// The asker left.
+    pub fn forget(&self, id: u64) {
+        lock(&self.waiting).remove(&id);
+    }
+}

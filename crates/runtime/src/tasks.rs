@@ -1,0 +1,303 @@
+//! Handing tasks to workers: from the queue to the run and back to the poll.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use segno_engine::{
+    Effect, Rejection, Run, activity,
+    state::{Activity, WorkflowTask},
+    task_calls, workflow_task,
+    workflow_task::TaskStart,
+};
+use segno_proto::{
+    History, Nanos,
+    common::WorkerVersionStamp,
+    events::{ActivityTaskScheduledEventAttributes, HistoryEvent, history_event::Attributes},
+    query::WorkflowQuery,
+};
+use segno_store::RunKey;
+
+use crate::{
+    error::CallError,
+    history::HistoryView,
+    metrics::count,
+    node::Node,
+    polls::{Poll, PollResult},
+    queries::QueryTask,
+    queues::TaskOffer,
+    slots::{Current, WorkflowKey},
+    transact::RunSelector,
+};
+
+/// A workflow task that a worker may have.
+#[derive(Clone, Debug)]
+pub struct StartedTask {
+    /// The run with the task started.
+    pub run: Arc<Run>,
+    /// The task.
+    pub task: WorkflowTask,
+    /// Started event of the last completed task.
+    pub previous_started_event_id: i64,
+    /// History for the worker, from its beginning or from what the worker has not seen.
+    pub history: HistoryView,
+    /// Questions that ride along.
+    pub queries: BTreeMap<String, WorkflowQuery>,
+    /// A question instead of a task.
+    pub query: Option<QueryTask>,
+}
+
+/// An activity that a worker may have.
+#[derive(Clone, Debug)]
+pub struct StartedActivity {
+    /// The run.
+    pub run: Arc<Run>,
+    /// The activity, started.
+    pub activity: Activity,
+    /// What it was scheduled with.
+    pub scheduled: ActivityTaskScheduledEventAttributes,
+}
+
+impl Node {
+    /// Waits for a workflow task or a query.
+    pub async fn poll_workflow_task(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+    ) -> Result<Option<StartedTask>, CallError> {
+        loop {
+            let offer = match self.wait_for_task(poll).await {
+                PollResult::Task(offer) => offer,
+                PollResult::Empty => return Ok(None),
+            };
+            let started = match offer {
+                TaskOffer::Workflow { run, stamp } => {
+                    self.start_workflow_task(run, stamp, poll, worker_version.clone()).await
+                }
+                TaskOffer::Query(query) => self.start_query(*query).await,
+                TaskOffer::Activity { .. } => Ok(None),
+            };
+            match started {
+                Ok(Some(started)) => return Ok(Some(started)),
+                // Answered, replaced or gone meanwhile: wait for another one.
+                Ok(None) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn start_workflow_task(
+        self: &Arc<Self>,
+        run: RunKey,
+        stamp: u32,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+    ) -> Result<Option<StartedTask>, CallError> {
+        let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
+        let call = TaskStart {
+            stamp,
+            request_id: self.ids.uuid(),
+            identity: poll.identity.clone(),
+            polled_queue: poll.queue.name.clone(),
+            worker_version,
+        };
+        let result = self
+            .transact_and(
+                &key,
+                &RunSelector::default(),
+                Vec::new(),
+                move |current, context| {
+                    if current.info.run_key != run.0 {
+                        return Err(Rejection::TaskObsolete);
+                    }
+                    task_calls::start(current, context, call)
+                },
+                |state, ()| (state.current.clone(), state.queries.outgoing()),
+            )
+            .await;
+        let ((), (current, queries)) = match result {
+            Err(CallError::Rejected(_)) => return Ok(None),
+            other => other?,
+        };
+        let Some(current) = current else { return Ok(None) };
+        count(&self.metrics.workflow_tasks_started);
+        let sticky = current.run.state.sticky.is_some();
+        let started = self.started_task(current, queries, sticky).await?;
+        Ok(Some(started))
+    }
+
+    /// Puts together what the worker of a started task needs to see.
+    pub async fn started_task(
+        &self,
+        current: Current,
+        queries: BTreeMap<String, WorkflowQuery>,
+        partial: bool,
+    ) -> Result<StartedTask, CallError> {
+        let run = current.run.clone();
+        let task = run.state.task.clone().unwrap_or_default();
+        let previous_started_event_id = run.state.last_completed_started_id;
+        let from = if partial { previous_started_event_id + 1 } else { 1 };
+        let history = self.history_for_worker(&current, from).await?;
+        Ok(StartedTask { run, task, previous_started_event_id, history, queries, query: None })
+    }
+
+    async fn start_query(&self, query: QueryTask) -> Result<Option<StartedTask>, CallError> {
+        if !query.take() {
+            return Ok(None);
+        }
+        let Some(key) = self.workflow_of(query.run).await? else { return Ok(None) };
+        let run_id = {
+            let locked = self.lock(&key).await?;
+            locked.state.current.as_ref().filter(|c| c.key() == query.run).map(|c| c.run.info.run_id.clone())
+        };
+        let current = match run_id {
+            Some(run_id) => self.snapshot(&key, &run_id).await?,
+            None => match self.load_run(query.run).await? {
+                Some(current) => current,
+                None => return Ok(None),
+            },
+        };
+        let mut started = self.started_task(current, BTreeMap::new(), query.sticky).await?;
+        started.task = WorkflowTask { attempt: 1, ..Default::default() };
+        started.query = Some(query);
+        Ok(Some(started))
+    }
+
+    async fn load_run(&self, key: RunKey) -> Result<Option<Current>, CallError> {
+        let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
+        let version = record.version;
+        let run = self.decode(record.state, key).await?;
+        Ok(Some(Current::new(Arc::new(run), version)))
+    }
+
+    /// The worker's connection was gone before it got the task: somebody else may have it, at once.
+    pub async fn give_back_workflow_task(self: &Arc<Self>, started: &StartedTask) {
+        count(&self.metrics.tasks_given_back);
+        if let Some(query) = &started.query {
+            let again = self.direct_queries.again(query, false);
+            let key = self.query_queue(&started.run, false);
+            self.queues.offer(key, TaskOffer::Query(Box::new(again)), 0);
+            return;
+        }
+        let info = &started.run.info;
+        let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
+        let (run_id, started_time) = (info.run_id.clone(), started.task.started_time);
+        let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
+        // If it cannot be given back its own timeout will.
+        let _ = self.transact(&key, &RunSelector::run(run_id), call).await;
+    }
+
+    /// Waits for an activity.
+    pub async fn poll_activity(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+    ) -> Result<Option<StartedActivity>, CallError> {
+        loop {
+            let (run, scheduled_event_id, stamp) = match self.wait_for_task(poll).await {
+                PollResult::Task(TaskOffer::Activity { run, scheduled_event_id, stamp }) => {
+                    (run, scheduled_event_id, stamp)
+                }
+                PollResult::Task(_) => continue,
+                PollResult::Empty => return Ok(None),
+            };
+            let Some(key) = self.workflow_of(run).await? else { continue };
+            let (identity, request_id) = (poll.identity.clone(), self.ids.uuid());
+            let version = worker_version.clone();
+            let result = self
+                .transact_and(
+                    &key,
+                    &RunSelector::default(),
+                    Vec::new(),
+                    move |current, context| {
+                        if current.info.run_key != run.0 {
+                            return Err(Rejection::TaskObsolete);
+                        }
+                        activity::start(current, context, scheduled_event_id, stamp, identity, request_id, version)
+                    },
+                    |state, _| state.current.clone(),
+                )
+                .await;
+            let (activity, current) = match result {
+                Err(CallError::Rejected(_)) => continue,
+                other => other?,
+            };
+            let Some(current) = current else { continue };
+            count(&self.metrics.activity_tasks_started);
+            let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
+            return Ok(Some(StartedActivity { run: current.run, activity, scheduled }));
+        }
+    }
+
+    /// What an activity was scheduled with: from memory, else from history.
+    pub async fn scheduled_attributes(
+        &self,
+        current: &Current,
+        id: i64,
+    ) -> Result<ActivityTaskScheduledEventAttributes, CallError> {
+        if let Some(event) = current.activity_events.get(&id) {
+            return attributes_of(event);
+        }
+        let run = current.key();
+        let batches = self.read(move |store| store.history(run, id, id + 1, 1, usize::MAX)).await?;
+        let mut events = Vec::new();
+        for batch in &batches {
+            History::decode_batch(&batch.events, &mut events)
+                .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", run.0)))?;
+        }
+        let event = events.iter().find(|event| event.event_id == id);
+        event.map_or_else(|| Err(CallError::DataLoss(format!("event {id} of run {} is missing", run.0))), attributes_of)
+    }
+
+    /// The worker's connection was gone before it got the activity.
+    pub async fn give_back_activity(self: &Arc<Self>, started: &StartedActivity) {
+        count(&self.metrics.tasks_given_back);
+        let info = &started.run.info;
+        let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
+        let (id, started_time) = (started.activity.scheduled_event_id, started.activity.started_time);
+        let call = move |run: &Run, context| activity::give_back(run, context, id, started_time);
+        let _ = self.transact(&key, &RunSelector::run(info.run_id.clone()), call).await;
+    }
+
+    /// History as the worker of a pending task must see it: stored events, the tail, and what is not written yet.
+    async fn history_for_worker(&self, current: &Current, from: i64) -> Result<HistoryView, CallError> {
+        let mut view = self.stored_history(current, from, WORKER_BATCHES_MAX).await?;
+        if view.next_event_id.is_none() {
+            view.push_events(&current.run.tail, from);
+            view.push_events(&workflow_task::unwritten_events(&current.run), from);
+        }
+        Ok(view)
+    }
+
+    /// Starts the workflow task of a run that was just created, for a client that is a worker as well.
+    pub(crate) fn take_eager_task(
+        draft: &mut segno_engine::draft::Draft,
+        identity: &str,
+        request_id: String,
+    ) -> Option<WorkflowTask> {
+        let stamp = draft.run.state.task.as_ref()?.stamp;
+        let start = TaskStart {
+            stamp,
+            request_id,
+            identity: identity.to_owned(),
+            polled_queue: String::new(),
+            worker_version: None,
+        };
+        workflow_task::start(draft, start).ok()?;
+        draft.withdraw(&Effect::OfferWorkflowTask);
+        draft.run.state.task.clone()
+    }
+
+    /// Nanoseconds since the epoch, as the node's clock has it.
+    pub fn clock_now(&self) -> Nanos {
+        self.clock.now()
+    }
+}
+
+/// Batches a worker gets with its task; more are fetched page by page.
+const WORKER_BATCHES_MAX: usize = 256;
+
+fn attributes_of(event: &HistoryEvent) -> Result<ActivityTaskScheduledEventAttributes, CallError> {
+    match event.attributes.clone() {
+        Some(Attributes::ActivityTaskScheduledEventAttributes(attributes)) => Ok(attributes),
+        _ => Err(CallError::DataLoss(format!("event {} does not schedule an activity", event.event_id))),
+    }
+}

@@ -1,0 +1,423 @@
+//! One call on one run: lock, load, decide, commit, consequences. The heart of the runtime.
+//!
+//! Everything after the decision runs in a task of its own, so that a caller who leaves half-way cannot leave a commit
+//! without its consequences.
+
+use std::sync::Arc;
+
+use prost::Message;
+use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, run_key_of, wake};
+use segno_proto::{History, enums::EventType, events::HistoryEvent};
+use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, RunKey, RunWrite};
+use tokio::sync::OwnedMutexGuard;
+
+use crate::{
+    error::CallError,
+    metrics::count,
+    node::Node,
+    slots::{Current, Progress, Slot, SlotState, WorkflowKey},
+};
+
+/// Which run of a workflow a call is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunSelector {
+    /// A run id; the current run if empty.
+    pub run_id: String,
+    /// The first run of its chain must be this one, if not empty.
+    pub first_run_id: String,
+}
+
+impl RunSelector {
+    /// The run with this id, or the current one if it is empty.
+    pub fn run(run_id: impl Into<String>) -> Self {
+        Self { run_id: run_id.into(), first_run_id: String::new() }
+    }
+}
+
+/// A slot under its lock.
+pub(crate) struct Locked {
+    pub(crate) slot: Arc<Slot>,
+    pub(crate) state: OwnedMutexGuard<SlotState>,
+}
+
+impl Node {
+    /// Takes the lock of a workflow id and makes sure that its current run is known.
+    pub(crate) async fn lock(&self, key: &WorkflowKey) -> Result<Locked, CallError> {
+        let slot = self.slots.get(key);
+        let mut state = slot.state.clone().lock_owned().await;
+        if !state.loaded {
+            state.current = self.load_current(key).await?;
+            state.loaded = true;
+            if let Some(current) = &state.current {
+                self.slots.note_run(current.key(), key);
+                slot.progress.send_replace(progress_of(&current.run));
+            }
+            self.settle(&mut state);
+        }
+        Ok(Locked { slot, state })
+    }
+
+    /// Accounts for a slot's weight.
+    pub(crate) fn settle(&self, state: &mut SlotState) {
+        let dropped = self.slots.settle(state);
+        self.metrics.runs_evicted.fetch_add(dropped as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    async fn load_current(&self, key: &WorkflowKey) -> Result<Option<Current>, CallError> {
+        let (namespace, workflow_id) = (key.namespace, key.workflow_id.clone());
+        let record = self
+            .read(move |store| match store.current(namespace, &workflow_id)? {
+                Some(run) => store.load(run),
+                None => Ok(None),
+            })
+            .await?;
+        let Some(record) = record else { return Ok(None) };
+        count(&self.metrics.runs_loaded);
+        let version = record.version;
+        let run = self.decode(record.state, record.key).await?;
+        Ok(Some(Current::new(Arc::new(run), version)))
+    }
+
+    /// Decodes a stored run, with its start event if that may be needed.
+    pub(crate) async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
+        let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
+        if run.is_running() && run.info.may_repeat() {
+            let batches = self.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
+            let mut events = Vec::new();
+            for batch in &batches {
+                History::decode_batch(&batch.events, &mut events)
+                    .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", key.0)))?;
+            }
+            run.start_event = events.into_iter().find(|event| event.event_id == 1).map(Arc::new);
+        }
+        Ok(run)
+    }
+
+    /// Finds the workflow a run belongs to.
+    pub(crate) async fn workflow_of(&self, run: RunKey) -> Result<Option<WorkflowKey>, CallError> {
+        if let Some(key) = self.slots.workflow_of(run) {
+            return Ok(Some(key));
+        }
+        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
+        let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", run.0)))?;
+        Ok(Some(WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id)))
+    }
+
+    /// A snapshot of a run, open or closed, current or older.
+    pub async fn snapshot(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
+        let locked = self.lock(key).await?;
+        if let Some(current) = &locked.state.current
+            && (run_id.is_empty() || current.run.info.run_id == run_id)
+        {
+            return Ok(current.clone());
+        }
+        drop(locked);
+        if run_id.is_empty() {
+            return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
+        }
+        self.older_run(key, run_id).await
+    }
+
+    async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
+        let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
+        let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
+        let record = self.read(move |store| store.load(run_key)).await?.ok_or_else(missing)?;
+        let version = record.version;
+        let run = self.decode(record.state, run_key).await?;
+        let same = run.info.run_id == run_id
+            && run.info.workflow_id == *key.workflow_id
+            && run.info.namespace_key == key.namespace.0;
+        if !same {
+            return Err(missing());
+        }
+        Ok(Current::new(Arc::new(run), version))
+    }
+
+    /// Applies a call to the current run of a workflow, if it is the one the caller means.
+    pub async fn transact<R, F>(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+        call: F,
+    ) -> Result<R, CallError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
+    {
+        self.transact_and(key, selector, Vec::new(), call, |_, _| ()).await.map(|(reply, ())| reply)
+    }
+
+    /// Like [`Node::transact`]; removes outbox rows with the same commit, and lets `after` look at the slot while it is
+    /// still locked.
+    pub(crate) async fn transact_and<R, A, F, G>(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+        delivered: Vec<OutboxKey>,
+        call: F,
+        after: G,
+    ) -> Result<(R, A), CallError>
+    where
+        R: Send + 'static,
+        A: Send + 'static,
+        F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
+        G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
+    {
+        let (node, key, selector) = (self.clone(), key.clone(), selector.clone());
+        let task = tokio::spawn(async move {
+            let mut locked = node.lock(&key).await?;
+            let run = node.select(&locked, &key, &selector).await?;
+            let applied = call(&run, node.context()?)?;
+            let reply = node.commit(&mut locked, applied, delivered).await?;
+            let after = after(&mut locked.state, &reply);
+            Ok((reply, after))
+        });
+        task.await.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+    }
+
+    /// The run a selector means. Only the current run can be open, so an older one is refused as closed.
+    pub(crate) async fn select(
+        &self,
+        locked: &Locked,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+    ) -> Result<Arc<Run>, CallError> {
+        let current = locked.state.current.as_ref();
+        if let Some(current) = current
+            && (selector.run_id.is_empty() || current.run.info.run_id == selector.run_id)
+        {
+            if !selector.first_run_id.is_empty() && current.run.info.first_run_id != selector.first_run_id {
+                return Err(Rejection::RunNotFound.into());
+            }
+            return Ok(current.run.clone());
+        }
+        if selector.run_id.is_empty() {
+            return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
+        }
+        Ok(self.older_run(key, &selector.run_id).await?.run)
+    }
+
+    /// Makes a transition durable as far as it has to be, then carries out what follows from it.
+    pub(crate) async fn commit<R>(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        applied: Applied<R>,
+        delivered: Vec<OutboxKey>,
+    ) -> Result<R, CallError> {
+        let Applied { run, transition, reply } = applied;
+        match transition.durability {
+            Durability::Unchanged => {
+                if !delivered.is_empty() {
+                    self.committer.commit(Commit { outbox_remove: delivered, ..Default::default() }).await?;
+                }
+                return Ok(reply);
+            }
+            Durability::Memory => {
+                if let Some(current) = &mut locked.state.current {
+                    current.run = Arc::new(run);
+                }
+            }
+            Durability::Durable => {
+                let now = self.clock.now();
+                let previous = locked.state.current.as_ref();
+                let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
+                let expected_version = same_run.map_or(0, |current| current.version);
+                let previous_key = previous.map(Current::key);
+                let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
+                let write = run_write(&run, expected_version, &transition.batches, now);
+                let mut written = Written { current_key: write.key, batches: write.batches.clone() };
+                commit.runs.push(write);
+                add_outbox(&mut commit, &run, transition.outbox);
+                let mut events = transition.batches;
+                let mut effects = transition.effects;
+                let mut latest = run;
+                let mut version = expected_version + 1;
+                if let Some(successor) = transition.successor {
+                    let Applied { run: next, transition, .. } = *successor;
+                    let write = run_write(&next, 0, &transition.batches, now);
+                    self.timers.set(RunKey(latest.info.run_key), None);
+                    count(&self.metrics.runs_closed);
+                    count(&self.metrics.runs_started);
+                    written = Written { current_key: write.key, batches: write.batches.clone() };
+                    commit.runs.push(write);
+                    add_outbox(&mut commit, &next, transition.outbox);
+                    events = transition.batches;
+                    effects = transition.effects;
+                    latest = next;
+                    version = 1;
+                }
+                if previous_key != Some(written.current_key) {
+                    commit.current.push(CurrentWrite {
+                        namespace: locked.slot.key.namespace,
+                        workflow_id: locked.slot.key.workflow_id.to_string(),
+                        expected: previous_key,
+                        current: Some(written.current_key),
+                    });
+                }
+                let messages = commit.outbox_add.clone();
+                if let Err(error) = self.committer.commit(commit).await {
+                    // What is stored now is unknown: forget what memory says and load again next time.
+                    self.forget(locked, previous_key);
+                    return Err(error.into());
+                }
+                self.settle_durable(locked, latest, version, &written.batches, events);
+                self.run_effects(locked, effects);
+                for message in messages {
+                    let _ = self.outgoing.send(message);
+                }
+                return Ok(reply);
+            }
+        }
+        self.arm(locked);
+        self.run_effects(locked, transition.effects);
+        Ok(reply)
+    }
+
+    /// Drops what memory knows of a workflow and lets the timer load it again, so that nothing is left undone.
+    pub(crate) fn forget(&self, locked: &mut Locked, run: Option<RunKey>) {
+        locked.state.loaded = false;
+        if let Some(current) = locked.state.current.take() {
+            self.slots.forget_run(current.key());
+        }
+        locked.state.queries.unblock();
+        self.settle(&mut locked.state);
+        if let Some(run) = run {
+            self.timers.set(run, Some(self.clock.now()));
+        }
+    }
+
+    fn settle_durable(
+        &self,
+        locked: &mut Locked,
+        run: Run,
+        version: u64,
+        batches: &[HistoryBatch],
+        events: Vec<Vec<HistoryEvent>>,
+    ) {
+        let progress = progress_of(&run);
+        if progress.closed {
+            count(&self.metrics.runs_closed);
+        }
+        let key = run.info.run_key;
+        let pending = |id: &i64| run.state.activities.contains_key(id);
+        let mut current = match locked.state.current.take() {
+            Some(current) if current.run.info.run_key == key => current,
+            before => {
+                if let Some(before) = before {
+                    self.slots.forget_run(before.key());
+                }
+                self.slots.note_run(RunKey(key), &locked.slot.key);
+                Current::new(Arc::new(run.clone()), version)
+            }
+        };
+        current.activity_events.retain(|id, _| pending(id));
+        for event in events.into_iter().flatten() {
+            if event.event_type == EventType::ActivityTaskScheduled as i32 && pending(&event.event_id) {
+                current.activity_events.insert(event.event_id, Arc::new(event));
+            }
+        }
+        current.run = Arc::new(run);
+        current.version = version;
+        current.remember(batches);
+        locked.state.current = Some(current);
+        self.arm(locked);
+        self.settle(&mut locked.state);
+        locked.slot.progress.send_replace(progress);
+    }
+
+    /// Sets the wake-up of the current run.
+    fn arm(&self, locked: &Locked) {
+        if let Some(current) = &locked.state.current {
+            self.timers.set(current.key(), wake::wake_at(&current.run, self.clock.now()));
+        }
+    }
+
+    /// Carries out what follows from a transition.
+    pub(crate) fn run_effects(&self, locked: &Locked, effects: Vec<Effect>) {
+        let Some(current) = &locked.state.current else { return };
+        for effect in effects {
+            match effect {
+                Effect::OfferWorkflowTask => self.offer_workflow_task(&current.run),
+                Effect::OfferActivity(id) => self.offer_activity(&current.run, id),
+            }
+        }
+    }
+
+    /// Lets happen whatever of a run is due.
+    pub(crate) async fn wake(self: &Arc<Self>, run: RunKey) {
+        let result = self.try_wake(run).await;
+        if let Err(error) = result {
+            if matches!(error, CallError::DataLoss(_)) {
+                tracing::error!(run = run.0, %error, "a run could not be woken; it stays as it is");
+                return;
+            }
+            tracing::warn!(run = run.0, %error, "a wake-up failed and is tried again");
+            self.timers.set(run, Some(self.clock.now() + 1_000_000_000));
+        }
+    }
+
+    async fn try_wake(self: &Arc<Self>, run: RunKey) -> Result<(), CallError> {
+        let Some(key) = self.workflow_of(run).await? else { return Ok(()) };
+        let mut locked = self.lock(&key).await?;
+        let Some(current) = &locked.state.current else { return Ok(()) };
+        if current.key() != run || !current.run.is_running() {
+            return Ok(());
+        }
+        let applied = wake::wake(&current.run, self.context()?);
+        if applied.transition.durability == Durability::Unchanged {
+            let effects = applied.transition.effects;
+            self.run_effects(&locked, effects);
+            self.offer_pending_task_again(&locked);
+            self.arm(&locked);
+            return Ok(());
+        }
+        self.commit(&mut locked, applied, Vec::new()).await
+    }
+
+    /// After a reload the offer of a pending task may be lost with the memory that made it; offering twice is harmless.
+    fn offer_pending_task_again(&self, locked: &Locked) {
+        let Some(current) = &locked.state.current else { return };
+        if current.recent.is_empty() && current.run.is_dispatchable(self.clock.now()) {
+            self.offer_all(&current.run);
+        }
+    }
+}
+
+struct Written {
+    current_key: RunKey,
+    batches: Vec<HistoryBatch>,
+}
+
+/// How far a run has come.
+pub(crate) fn progress_of(run: &Run) -> Progress {
+    Progress {
+        run_key: run.info.run_key,
+        next_event_id: run.state.next_event_id,
+        closed: !run.is_running(),
+        last_completed_started_id: run.state.last_completed_started_id,
+    }
+}
+
+fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>], now: i64) -> RunWrite {
+    let encode = |events: &Vec<HistoryEvent>| HistoryBatch {
+        first_event_id: events.first().map_or(0, |event| event.event_id),
+        last_event_id: events.last().map_or(0, |event| event.event_id),
+        events: History::encode_batch(events),
+    };
+    RunWrite {
+        key: RunKey(run.info.run_key),
+        expected_version,
+        state: run.encode(),
+        open: run.is_running(),
+        wake_at: wake::wake_at(run, now),
+        dispatchable: run.is_dispatchable(now),
+        batches: batches.iter().map(encode).collect(),
+    }
+}
+
+fn add_outbox(commit: &mut Commit, run: &Run, messages: Vec<segno_engine::outbox::OutboxMessage>) {
+    commit.outbox_add.extend(messages.into_iter().map(|message| OutboxRow {
+        key: OutboxKey { sender: RunKey(run.info.run_key), sequence: message.sequence },
+        message: message.encode_to_vec().into(),
+    }));
+}

@@ -1,0 +1,82 @@
+//! Checks of requests at the edge, before anything is looked up: one function for each RPC, by topic.
+//!
+//! Each does what Temporal's frontend does, in its order and with its texts, and writes into the request the defaults
+//! that Temporal would. Size limits that Temporal checks one service further in are checked here as well, last.
+//! Not here: whether the namespace exists, what is in a task token, how long the caller is willing to wait.
+
+pub mod activity;
+pub mod links;
+pub mod size;
+pub mod start;
+pub mod worker;
+pub mod workflow;
+
+use segno_engine::validate::{ID_LENGTH_MAX, Invalid, is_uuid};
+use segno_proto::common::WorkflowExecution;
+
+/// The gRPC status codes with which a request is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Code {
+    /// The request itself is wrong.
+    InvalidArgument,
+    /// The request asks for something this server does not do.
+    Unimplemented,
+}
+
+/// A request that was refused: the status to answer with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// gRPC status code.
+    pub code: Code,
+    /// Text of the status.
+    pub text: String,
+}
+
+impl Refused {
+    /// The request itself is wrong.
+    pub fn invalid(text: impl Into<String>) -> Refused {
+        Refused { code: Code::InvalidArgument, text: text.into() }
+    }
+
+    /// The request asks for something this server does not do.
+    pub fn unimplemented(text: impl Into<String>) -> Refused {
+        Refused { code: Code::Unimplemented, text: text.into() }
+    }
+}
+
+impl From<Invalid> for Refused {
+    fn from(invalid: Invalid) -> Refused {
+        Refused::invalid(invalid.0)
+    }
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// A workflow execution must have a workflow id; the run id may be left out.
+pub fn execution(execution: Option<&WorkflowExecution>) -> Result<(), Refused> {
+    let Some(execution) = execution else { return Err(Refused::invalid("Execution is not set on request.")) };
+    if execution.workflow_id.is_empty() {
+        return Err(Refused::invalid("WorkflowId is not set on request."));
+    }
+    if !execution.run_id.is_empty() && !is_uuid(&execution.run_id) {
+        return Err(Refused::invalid("Invalid RunId."));
+    }
+    Ok(())
+}
+
+fn identity(identity: &str) -> Result<(), Refused> {
+    at_most(identity, "Identity length exceeds limit.")
+}
+
+fn at_most(id: &str, text: &str) -> Result<(), Refused> {
+    if id.len() > ID_LENGTH_MAX { Err(Refused::invalid(text)) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests;

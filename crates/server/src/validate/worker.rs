@@ -1,0 +1,137 @@
+//! Requests of workers: polls, answers to workflow tasks and queries, shutdown.
+//!
+//! Polls are checked for names and versioning only; how long they may wait is the caller's business.
+
+use segno_engine::validate::{ID_LENGTH_MAX, task_queue};
+use segno_proto::deployment::WorkerDeploymentOptions;
+use segno_proto::enums::{QueryResultType, TaskQueueKind, VersioningBehavior, WorkerVersioningMode};
+use segno_proto::taskqueue::TaskQueue;
+use segno_proto::workflowservice::{
+    PollActivityTaskQueueRequest, PollWorkflowTaskQueueRequest, RespondQueryTaskCompletedRequest,
+    RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskFailedRequest, ShutdownWorkerRequest,
+};
+
+use super::{Refused, identity, size};
+
+const BUILD_ID_LENGTH_MAX: usize = 255;
+/// Temporal names a workflow after deployment and build id: `temporal-sys-worker-deployment-version:` and both.
+const DEPLOYMENT_FIELD_LENGTH_MAX: usize = (ID_LENGTH_MAX - 39) / 2;
+
+/// PollWorkflowTaskQueue.
+#[expect(deprecated, reason = "workers may still send versions in the old way")]
+pub fn poll_workflow_task(request: &mut PollWorkflowTaskQueueRequest) -> Result<(), Refused> {
+    identity(&request.identity)?;
+    let build =
+        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
+    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())?;
+    task_queue(request.task_queue.as_mut(), "").map_err(Refused::from)
+}
+
+/// PollActivityTaskQueue.
+#[expect(deprecated, reason = "workers may still send versions in the old way")]
+pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<(), Refused> {
+    task_queue(request.task_queue.as_mut(), "")?;
+    identity(&request.identity)?;
+    let build =
+        request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
+    versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())
+}
+
+/// RespondWorkflowTaskCompleted; the commands are checked by the engine, one by one.
+#[expect(deprecated, reason = "workers may still send versions in the old way")]
+pub fn workflow_task_completed(request: &mut RespondWorkflowTaskCompletedRequest) -> Result<(), Refused> {
+    identity(&request.identity)?;
+    let build = request.worker_version_stamp.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
+    let sticky = request.sticky_attributes.as_ref().and_then(|sticky| sticky.worker_task_queue.as_ref());
+    versioning(build, request.deployment_options.as_ref(), sticky)
+}
+
+/// Refuses a versioning behavior from a worker that is not versioned. Temporal looks at this only once it has found
+/// the workflow task, so this is apart from [`workflow_task_completed`].
+#[expect(deprecated, reason = "workers may still send versions in the old way")]
+pub fn versioning_behavior(request: &RespondWorkflowTaskCompletedRequest) -> Result<(), Refused> {
+    let versioned = WorkerVersioningMode::Versioned as i32;
+    let options = request.deployment_options.as_ref();
+    if request.versioning_behavior != VersioningBehavior::Unspecified as i32
+        && request.deployment.is_none()
+        && options.is_none_or(|options| options.worker_versioning_mode != versioned)
+    {
+        return Err(Refused::invalid(
+            "versioning behavior cannot be specified without deployment options being set with versioned mode",
+        ));
+    }
+    Ok(())
+}
+
+/// RespondWorkflowTaskFailed. A failure that is too large is replaced by one that says so.
+pub fn workflow_task_failed(request: &mut RespondWorkflowTaskFailedRequest) -> Result<(), Refused> {
+    identity(&request.identity)?;
+    size::failure(&mut request.failure);
+    Ok(())
+}
+
+/// RespondQueryTaskCompleted. A result that is too large becomes a failed query.
+pub fn query_task_completed(request: &mut RespondQueryTaskCompletedRequest) -> Result<(), Refused> {
+    if size::is_too_large(request.query_result.as_ref()) {
+        *request = RespondQueryTaskCompletedRequest {
+            task_token: std::mem::take(&mut request.task_token),
+            completed_type: QueryResultType::Failed as i32,
+            error_message: size::BLOB_TOO_LARGE.into(),
+            ..Default::default()
+        };
+    }
+    Ok(())
+}
+
+/// ShutdownWorker. Nothing is refused: a worker that leaves is let go.
+pub fn shutdown(_request: &mut ShutdownWorkerRequest) -> Result<(), Refused> {
+    Ok(())
+}
+
+/// What a worker says about its version: `build` is build id and whether to use versioning.
+fn versioning(
+    build: Option<(&str, bool)>,
+    options: Option<&WorkerDeploymentOptions>,
+    queue: Option<&TaskQueue>,
+) -> Result<(), Refused> {
+    let (build_id, use_versioning) = build.unwrap_or(("", false));
+    let nameless = queue.is_some_and(|q| q.kind == TaskQueueKind::Sticky as i32 && q.normal_name.is_empty());
+    if nameless && (use_versioning || options.is_some()) {
+        return Err(Refused::invalid(
+            "NormalName must be set on sticky queue when UseVersioning is true or DeploymentOptions are set.",
+        ));
+    }
+    if use_versioning && build_id.is_empty() {
+        return Err(Refused::invalid("WorkerVersionStamp must be present if UseVersioning is true."));
+    }
+    if build_id.len() > BUILD_ID_LENGTH_MAX {
+        return Err(Refused::invalid("Build ID exceeds configured limit.workerBuildIdSize, use a shorter build ID."));
+    }
+    options.map_or(Ok(()), deployment)
+}
+
+fn deployment(options: &WorkerDeploymentOptions) -> Result<(), Refused> {
+    // Names are optional for a worker that is not versioned.
+    if options.worker_versioning_mode != WorkerVersioningMode::Versioned as i32 {
+        return Ok(());
+    }
+    let (name, build_id) = (&options.deployment_name, &options.build_id);
+    if name.is_empty() || build_id.is_empty() {
+        return Err(Refused::invalid("Deployment name and build id must be set together."));
+    }
+    deployment_field("WorkerDeploymentName", name, &['.', ':'])?;
+    deployment_field("BuildID", build_id, &[])
+}
+
+fn deployment_field(what: &str, field: &str, forbidden: &[char]) -> Result<(), Refused> {
+    if field.len() > DEPLOYMENT_FIELD_LENGTH_MAX {
+        return Err(Refused::invalid(format!("size of {what} larger than the maximum allowed")));
+    }
+    if let Some(found) = forbidden.iter().find(|c| field.contains(**c)) {
+        return Err(Refused::invalid(format!("worker deployment name cannot contain '{found}'")));
+    }
+    if field.starts_with("__") {
+        return Err(Refused::invalid(format!("{what} cannot start with '__'")));
+    }
+    Ok(())
+}

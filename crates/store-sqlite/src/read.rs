@@ -1,0 +1,303 @@
+//! Reads, on connections of their own.
+//!
+//! A few read-only connections are opened as they are needed and handed round; whoever finds none free waits. Each
+//! read is one statement, so it sees one state of the file: the newest committed when it began.
+//!
+//! What holds: nothing is returned that does not match its checksum; a connection on which a read failed is not used
+//! again.
+
+use std::path::PathBuf;
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rusqlite::types::FromSqlError;
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
+use segno_store::limits::EVENT_ID_END;
+use segno_store::{
+    HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord,
+};
+
+use crate::{checksum, layout};
+
+/// More would help only if reads waited for the disk; each costs up to 1 MiB of cache.
+const CONNECTIONS_MAX: usize = 4;
+
+/// The read connections.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    path: PathBuf,
+    pool: Mutex<Pool>,
+    returned: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pool {
+    idle: Vec<Connection>,
+    /// Idle or in use.
+    open: usize,
+}
+
+impl Readers {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path, pool: Mutex::default(), returned: Condvar::new() }
+    }
+
+    /// Runs `work` on a connection.
+    pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        let mut lent = Lent { readers: self, connection: self.take() };
+        let connection = match lent.connection.take() {
+            Some(connection) => connection,
+            None => self.connect().map_err(|error| ReadError::Failed(error.to_string()))?,
+        };
+        let outcome = work(&connection);
+        if outcome.is_ok() {
+            lent.connection = Some(connection);
+        }
+        outcome
+    }
+
+    /// Closes what is idle; nothing may be in use.
+    pub(crate) fn close(&mut self) {
+        let pool = self.pool.get_mut().unwrap_or_else(PoisonError::into_inner);
+        pool.open -= pool.idle.len();
+        pool.idle.clear();
+    }
+
+    /// An idle connection, or the right to open one.
+    fn take(&self) -> Option<Connection> {
+        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let must_wait = |pool: &mut Pool| pool.idle.is_empty() && pool.open >= CONNECTIONS_MAX;
+        let mut pool = self.returned.wait_while(pool, must_wait).unwrap_or_else(PoisonError::into_inner);
+        let connection = pool.idle.pop();
+        pool.open += usize::from(connection.is_none());
+        connection
+    }
+
+    fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.path, flags)?;
+        connection.busy_timeout(Duration::from_secs(10))?;
+        connection.execute_batch("PRAGMA cache_size = -1024; PRAGMA temp_store = memory;")?;
+        Ok(connection)
+    }
+}
+
+/// Gives the place in the pool back, whatever happens, and the connection if the read went well.
+struct Lent<'a> {
+    readers: &'a Readers,
+    connection: Option<Connection>,
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let mut pool = self.readers.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.connection.take() {
+            Some(connection) => pool.idle.push(connection),
+            None => pool.open -= 1,
+        }
+        drop(pool);
+        self.readers.returned.notify_one();
+    }
+}
+
+/// See [`segno_store::Store::load`].
+pub(crate) fn load(connection: &Connection, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
+    let Some(row) = layout::run_row(key) else { return Ok(None) };
+    let what = || format!("run {}", key.0);
+    let select = "SELECT version, open, dispatchable, wake_at, checksum, state FROM runs WHERE run_key = ?1";
+    let found = connection.prepare_cached(select).and_then(|mut statement| {
+        let record = |row: &Row<'_>| {
+            let record = RunRecord {
+                key,
+                version: row.get(0)?,
+                open: row.get(1)?,
+                dispatchable: row.get(2)?,
+                wake_at: row.get(3)?,
+                state: blob(row, 5)?,
+            };
+            Ok((record, row.get(4)?))
+        };
+        statement.query_row([row], record).optional()
+    });
+    match found.map_err(|error| read_error(&what(), &error))? {
+        None => Ok(None),
+        Some((record, sum)) => {
+            check(checksum::of_run(&record), sum, what)?;
+            Ok(Some(record))
+        }
+    }
+}
+
+/// See [`segno_store::Store::current`].
+pub(crate) fn current(
+    connection: &Connection,
+    namespace: NamespaceKey,
+    workflow_id: &str,
+) -> Result<Option<RunKey>, ReadError> {
+    let select = "SELECT run_key FROM current WHERE namespace = ?1 AND workflow_id = ?2";
+    let found = connection.prepare_cached(select).and_then(|mut statement| {
+        statement.query_row(params![namespace.0, workflow_id], |row| row.get(0).map(layout::run_key)).optional()
+    });
+    found.map_err(|error| read_error("a current pointer", &error))
+}
+
+/// See [`segno_store::Store::history`].
+pub(crate) fn history(
+    connection: &Connection,
+    key: RunKey,
+    from: i64,
+    until: i64,
+    batches_max: usize,
+    bytes_max: usize,
+) -> Result<Vec<HistoryBatch>, ReadError> {
+    let (from, until) = (from.max(0), until.min(EVENT_ID_END));
+    let Some(rows) = layout::rows_of(key).filter(|_| from < EVENT_ID_END && until > 0) else { return Ok(Vec::new()) };
+    // The batch that holds `from` may begin before it: it is the last that begins at or before it.
+    let select = "SELECT id, last_event_id, checksum, events FROM history \
+                  WHERE id >= coalesce((SELECT max(id) FROM history WHERE id BETWEEN ?1 AND ?1 + ?2), ?1 + ?2) \
+                  AND id <= ?1 + ?3 AND last_event_id >= ?2 ORDER BY id LIMIT ?4";
+    let values = params![rows.start(), from, until - 1, count(batches_max)];
+    batches(connection, key, select, values, bytes_max)
+}
+
+/// See [`segno_store::Store::history_reverse`].
+pub(crate) fn history_reverse(
+    connection: &Connection,
+    key: RunKey,
+    until: i64,
+    batches_max: usize,
+) -> Result<Vec<HistoryBatch>, ReadError> {
+    let until = until.min(EVENT_ID_END);
+    let Some(rows) = layout::rows_of(key).filter(|_| until > 0) else { return Ok(Vec::new()) };
+    let select = "SELECT id, last_event_id, checksum, events FROM history \
+                  WHERE id BETWEEN ?1 AND ?1 + ?2 ORDER BY id DESC LIMIT ?3";
+    batches(connection, key, select, params![rows.start(), until - 1, count(batches_max)], usize::MAX)
+}
+
+fn batches(
+    connection: &Connection,
+    key: RunKey,
+    select: &str,
+    values: &[&dyn rusqlite::ToSql],
+    bytes_max: usize,
+) -> Result<Vec<HistoryBatch>, ReadError> {
+    let what = || format!("history of run {}", key.0);
+    let failed = |error| read_error(&what(), &error);
+    let mut statement = connection.prepare_cached(select).map_err(failed)?;
+    let mut rows = statement.query(values).map_err(failed)?;
+    let mut found = Vec::new();
+    let mut bytes = 0_usize;
+    while let Some(row) = rows.next().map_err(failed)? {
+        let id: i64 = row.get(0).map_err(failed)?;
+        let batch = HistoryBatch {
+            first_event_id: layout::first_event_id(id),
+            last_event_id: row.get(1).map_err(failed)?,
+            events: blob(row, 3).map_err(failed)?,
+        };
+        check(checksum::of_batch(id, batch.last_event_id, &batch.events), row.get(2).map_err(failed)?, what)?;
+        bytes = bytes.saturating_add(batch.events.len());
+        if bytes > bytes_max && !found.is_empty() {
+            break;
+        }
+        found.push(batch);
+    }
+    Ok(found)
+}
+
+/// See [`segno_store::Store::open_runs`].
+pub(crate) fn open_runs(
+    connection: &Connection,
+    after: Option<RunKey>,
+    limit: usize,
+) -> Result<Vec<OpenRun>, ReadError> {
+    let after = match after.map(layout::run_row) {
+        None => -1,
+        Some(Some(row)) => row,
+        Some(None) => return Ok(Vec::new()),
+    };
+    let select = "SELECT run_key, wake_at, dispatchable FROM runs INDEXED BY runs_open \
+                  WHERE open = 1 AND run_key > ?1 ORDER BY run_key LIMIT ?2";
+    let open_run = |row: &Row<'_>| {
+        Ok(OpenRun { key: row.get(0).map(layout::run_key)?, wake_at: row.get(1)?, dispatchable: row.get(2)? })
+    };
+    let found = connection
+        .prepare_cached(select)
+        .and_then(|mut statement| statement.query_map(params![after, count(limit)], open_run)?.collect());
+    found.map_err(|error| read_error("the open runs", &error))
+}
+
+/// See [`segno_store::Store::outbox`].
+pub(crate) fn outbox(
+    connection: &Connection,
+    after: Option<OutboxKey>,
+    limit: usize,
+) -> Result<Vec<OutboxRow>, ReadError> {
+    let after = match after {
+        None => -1,
+        // A sequence out of range comes after all of its sender's.
+        Some(key) => match (layout::outbox_row(key), layout::rows_of(key.sender)) {
+            (Some(row), _) => row,
+            (None, Some(rows)) => *rows.end(),
+            (None, None) => return Ok(Vec::new()),
+        },
+    };
+    let failed = |error| read_error("the outbox", &error);
+    let select = "SELECT id, checksum, message FROM outbox WHERE id > ?1 ORDER BY id LIMIT ?2";
+    let mut statement = connection.prepare_cached(select).map_err(failed)?;
+    let mut rows = statement.query(params![after, count(limit)]).map_err(failed)?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next().map_err(failed)? {
+        let id = row.get(0).map_err(failed)?;
+        let row_sum = row.get(1).map_err(failed)?;
+        let message = blob(row, 2).map_err(failed)?;
+        check(checksum::of_message(id, &message), row_sum, || format!("outbox row {id}"))?;
+        found.push(OutboxRow { key: layout::outbox_key(id), message });
+    }
+    Ok(found)
+}
+
+/// See [`segno_store::Store::namespaces`].
+pub(crate) fn namespaces(connection: &Connection) -> Result<Vec<NamespaceRecord>, ReadError> {
+    let select = "SELECT namespace, name, detail FROM namespaces ORDER BY namespace";
+    let namespace = |row: &Row<'_>| {
+        Ok(NamespaceRecord { key: NamespaceKey(row.get(0)?), name: row.get(1)?, detail: blob(row, 2)? })
+    };
+    let found =
+        connection.prepare_cached(select).and_then(|mut statement| statement.query_map([], namespace)?.collect());
+    found.map_err(|error| read_error("the namespaces", &error))
+}
+
+fn blob(row: &Row<'_>, column: usize) -> rusqlite::Result<Bytes> {
+    let value = row.get_ref(column)?;
+    let bytes = value.as_blob().map_err(|error: FromSqlError| {
+        rusqlite::Error::FromSqlConversionFailure(column, value.data_type(), Box::new(error))
+    })?;
+    Ok(Bytes::copy_from_slice(bytes))
+}
+
+fn count(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn check(computed: u32, stored: i64, what: impl Fn() -> String) -> Result<(), ReadError> {
+    if i64::from(computed) == stored {
+        return Ok(());
+    }
+    Err(ReadError::Damaged(format!("{} does not match its checksum", what())))
+}
+
+fn read_error(what: &str, error: &rusqlite::Error) -> ReadError {
+    let message = format!("{what}: {error}");
+    match error {
+        // A value of the wrong kind was not written by us.
+        rusqlite::Error::InvalidColumnType(..)
+        | rusqlite::Error::IntegralValueOutOfRange(..)
+        | rusqlite::Error::FromSqlConversionFailure(..)
+        | rusqlite::Error::Utf8Error(..) => ReadError::Damaged(message),
+        error => match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ReadError::Damaged(message),
+            _ => ReadError::Failed(message),
+        },
+    }
+}

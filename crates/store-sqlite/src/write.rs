@@ -1,0 +1,339 @@
+//! The one connection that writes.
+//!
+//! A group of commits is one transaction. It is first tried without looking back, since conflicts are rare: only if
+//! one turns up is everything rolled back and done again with a savepoint around each commit.
+//!
+//! What holds: after `Conflict` or `Full` nothing was changed; after a failure whose outcome is unknown the connection
+//! is closed, and the next write begins with a new one that knows only what the file says.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use segno_store::{Commit, CommitError, CurrentWrite, NamespaceRecord, RunKey, RunRecord, RunWrite, limits};
+
+use crate::checkpoint::Signal;
+use crate::{Options, checksum, layout, open};
+
+/// Statements kept prepared; more than there are.
+const STATEMENTS_CACHED: usize = 32;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    path: PathBuf,
+    options: Options,
+    signal: Arc<Signal>,
+    /// Absent after a failure and after closing.
+    connection: Option<Connection>,
+    closed: bool,
+}
+
+/// Why a write inside a transaction did not go through.
+enum Refusal {
+    Conflict,
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for Refusal {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl Writer {
+    pub(crate) fn new(
+        path: PathBuf,
+        options: Options,
+        signal: Arc<Signal>,
+        mut connection: Connection,
+    ) -> rusqlite::Result<Self> {
+        prepare(&mut connection, &signal, options.checkpoint_pages)?;
+        Ok(Self { path, options, signal, connection: Some(connection), closed: false })
+    }
+
+    pub(crate) fn commit(&mut self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
+        let mut outcomes: Vec<_> = group.iter().map(limits::check_commit).collect();
+        if outcomes.iter().all(Result::is_err) {
+            return outcomes;
+        }
+        let before = outcomes.clone();
+        let done = self.write(|connection| {
+            let mut wanted = group.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
+            wanted.try_for_each(|(commit, _)| apply(connection, commit))
+        });
+        let done = match done {
+            Err(CommitError::Conflict) => self.write(|connection| apply_each(connection, group, &mut outcomes)),
+            done => done,
+        };
+        if let Err(error) = done {
+            // Conflicts found in a transaction that did not happen mean nothing.
+            outcomes = before;
+            fail_undecided(&mut outcomes, &error);
+        }
+        outcomes
+    }
+
+    pub(crate) fn reserve_run_keys(&mut self, count: u64) -> Result<RunKey, CommitError> {
+        let mut reserved = Err(CommitError::Conflict);
+        self.write(|connection| {
+            let read = "SELECT value FROM meta WHERE key = 'next_run_key'";
+            let next: u64 = connection.prepare_cached(read)?.query_row([], |row| row.get(0))?;
+            reserved = limits::reserve(next, count);
+            if let Ok((_, end)) = reserved {
+                let write = "UPDATE meta SET value = ?1 WHERE key = 'next_run_key'";
+                connection.prepare_cached(write)?.execute([end])?;
+            }
+            Ok(())
+        })?;
+        reserved.map(|(first, _)| first)
+    }
+
+    pub(crate) fn put_namespace(&mut self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+        limits::check_value(namespace.detail.len())?;
+        self.write(|connection| {
+            let find = "SELECT 1 FROM namespaces WHERE name = ?1 AND namespace <> ?2";
+            let mut find = connection.prepare_cached(find)?;
+            if find.exists(params![namespace.name, namespace.key.0])? {
+                return Err(Refusal::Conflict);
+            }
+            let write = "INSERT INTO namespaces (namespace, name, detail) VALUES (?1, ?2, ?3) \
+                         ON CONFLICT (namespace) DO UPDATE SET name = excluded.name, detail = excluded.detail";
+            let mut write = connection.prepare_cached(write)?;
+            write.execute(params![namespace.key.0, namespace.name, &namespace.detail[..]])?;
+            Ok(())
+        })
+    }
+
+    pub(crate) fn set_pages_max(&mut self, pages_max: u32) -> Result<(), CommitError> {
+        self.options.pages_max = Some(pages_max);
+        let connection = self.connection().map_err(unknown)?;
+        connection.pragma_update(None, "max_page_count", pages_max).map_err(unknown)
+    }
+
+    /// Folds the log into the file and closes. Later writes fail.
+    pub(crate) fn close(&mut self) -> rusqlite::Result<()> {
+        self.closed = true;
+        let Some(connection) = self.connection.take() else { return Ok(()) };
+        let folded = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        connection.flush_prepared_statement_cache();
+        folded.and(connection.close().map_err(|(_, error)| error))
+    }
+
+    /// Forgets the connection, as after a failure.
+    #[cfg(test)]
+    pub(crate) fn lose_connection(&mut self) {
+        self.connection = None;
+    }
+
+    /// One transaction around `work`, durable once this returns `Ok`.
+    fn write(&mut self, work: impl FnOnce(&Connection) -> Result<(), Refusal>) -> Result<(), CommitError> {
+        let connection = self.connection().map_err(unknown)?;
+        let outcome = transaction(connection, work);
+        let refusal = match outcome {
+            Ok(()) => return Ok(()),
+            Err(refusal) => refusal,
+        };
+        // Some errors have rolled back already.
+        let rolled_back = connection.is_autocommit() || connection.execute_batch("ROLLBACK").is_ok();
+        match refusal {
+            Refusal::Conflict if rolled_back => Err(CommitError::Conflict),
+            Refusal::Sqlite(error) if rolled_back && error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                Err(CommitError::Full)
+            }
+            Refusal::Conflict => Err(self.give_up("the rollback after a conflict failed".to_owned())),
+            Refusal::Sqlite(error) => Err(self.give_up(error.to_string())),
+        }
+    }
+
+    fn give_up(&mut self, why: String) -> CommitError {
+        // A failed sync may have lost pages that this connection believes written; see `open::fold_log` for the rest.
+        self.connection = None;
+        CommitError::Unknown(why)
+    }
+
+    fn connection(&mut self) -> Result<&mut Connection, String> {
+        if self.closed {
+            return Err("the store is closed".to_owned());
+        }
+        if self.connection.is_none() {
+            let mut connection = open::raw_connection(&self.path).map_err(|error| error.to_string())?;
+            open::configure(&self.path, &connection, &self.options).map_err(|error| error.to_string())?;
+            prepare(&mut connection, &self.signal, self.options.checkpoint_pages).map_err(|error| error.to_string())?;
+            self.connection = Some(connection);
+        }
+        let connection = self.connection.as_mut().expect("just opened");
+        if !connection.is_autocommit() {
+            // A panic left a transaction open.
+            connection.execute_batch("ROLLBACK").map_err(|error| error.to_string())?;
+        }
+        Ok(connection)
+    }
+}
+
+fn unknown(error: impl ToString) -> CommitError {
+    CommitError::Unknown(error.to_string())
+}
+
+fn fail_undecided(outcomes: &mut [Result<(), CommitError>], error: &CommitError) {
+    outcomes.iter_mut().filter(|outcome| outcome.is_ok()).for_each(|outcome| *outcome = Err(error.clone()));
+}
+
+fn prepare(connection: &mut Connection, signal: &Arc<Signal>, checkpoint_pages: u32) -> rusqlite::Result<()> {
+    connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+    let signal = Arc::clone(signal);
+    connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+        signal.log_grew(pages.unsigned_abs(), checkpoint_pages);
+        Ok(())
+    }))
+}
+
+fn transaction(connection: &Connection, work: impl FnOnce(&Connection) -> Result<(), Refusal>) -> Result<(), Refusal> {
+    connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+    work(connection)?;
+    connection.prepare_cached("COMMIT")?.execute([])?;
+    Ok(())
+}
+
+/// Each commit by itself, noting those that conflict.
+fn apply_each(
+    connection: &Connection,
+    group: &[Commit],
+    outcomes: &mut [Result<(), CommitError>],
+) -> Result<(), Refusal> {
+    for (commit, outcome) in group.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
+        connection.prepare_cached("SAVEPOINT one")?.execute([])?;
+        match apply(connection, commit) {
+            Ok(()) => {}
+            Err(Refusal::Conflict) => {
+                connection.prepare_cached("ROLLBACK TO one")?.execute([])?;
+                *outcome = Err(CommitError::Conflict);
+            }
+            Err(refusal) => return Err(refusal),
+        }
+        connection.prepare_cached("RELEASE one")?.execute([])?;
+    }
+    Ok(())
+}
+
+/// Everything in a commit, in the order of its fields.
+fn apply(connection: &Connection, commit: &Commit) -> Result<(), Refusal> {
+    for write in &commit.runs {
+        write_run(connection, write)?;
+    }
+    for write in &commit.current {
+        move_current(connection, write)?;
+    }
+    for row in &commit.outbox_add {
+        let id = layout::outbox_row(row.key).ok_or(Refusal::Conflict)?;
+        let insert = "INSERT INTO outbox (id, checksum, message) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+        let sum = checksum::of_message(id, &row.message);
+        one_row(connection.prepare_cached(insert)?.execute(params![id, sum, &row.message[..]])?)?;
+    }
+    for id in commit.outbox_remove.iter().filter_map(|key| layout::outbox_row(*key)) {
+        connection.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
+    }
+    for key in &commit.delete_runs {
+        delete_run(connection, *key)?;
+    }
+    Ok(())
+}
+
+fn one_row(changed: usize) -> Result<(), Refusal> {
+    if changed == 1 { Ok(()) } else { Err(Refusal::Conflict) }
+}
+
+fn write_run(connection: &Connection, write: &RunWrite) -> Result<(), Refusal> {
+    let row = layout::run_row(write.key).ok_or(Refusal::Conflict)?;
+    // No stored version is that large.
+    let expected = i64::try_from(write.expected_version).map_err(|_| Refusal::Conflict)?;
+    let version = expected.checked_add(1).ok_or(Refusal::Conflict)?;
+    let sum = checksum::of_run(&RunRecord {
+        key: write.key,
+        version: version.unsigned_abs(),
+        state: Bytes::clone(&write.state),
+        open: write.open,
+        wake_at: write.wake_at,
+        dispatchable: write.dispatchable,
+    });
+    let values = params![row, version, write.dispatchable, write.wake_at, sum, &write.state[..], write.open];
+    if expected == 0 {
+        let insert = "INSERT INTO runs (run_key, version, dispatchable, wake_at, checksum, state, open) \
+                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+        one_row(connection.prepare_cached(insert)?.execute(values)?)?;
+    } else {
+        // A statement that sets `open` rewrites the index of open runs even if the value stays, so an open run that
+        // stays open, which is the common case, has a statement that does not name it.
+        let stays = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6 \
+                     WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7";
+        let any = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
+                   open = ?7 WHERE run_key = ?1 AND version = ?2 - 1";
+        if !write.open || connection.prepare_cached(stays)?.execute(values)? == 0 {
+            one_row(connection.prepare_cached(any)?.execute(values)?)?;
+        }
+    }
+    for batch in &write.batches {
+        let id = layout::history_row(write.key, batch.first_event_id).ok_or(Refusal::Conflict)?;
+        let sum = checksum::of_batch(id, batch.last_event_id, &batch.events);
+        let insert = "INSERT INTO history (id, last_event_id, checksum, events) VALUES (?1, ?2, ?3, ?4) \
+                      ON CONFLICT DO NOTHING";
+        let values = params![id, batch.last_event_id, sum, &batch.events[..]];
+        one_row(connection.prepare_cached(insert)?.execute(values)?)?;
+    }
+    Ok(())
+}
+
+fn move_current(connection: &Connection, write: &CurrentWrite) -> Result<(), Refusal> {
+    let (namespace, workflow_id) = (write.namespace.0, &write.workflow_id);
+    let row = |key: RunKey| layout::run_row(key).ok_or(Refusal::Conflict);
+    match (write.expected, write.current) {
+        (None, Some(to)) => {
+            let insert = "INSERT INTO current (namespace, workflow_id, run_key) VALUES (?1, ?2, ?3) \
+                          ON CONFLICT DO NOTHING";
+            one_row(connection.prepare_cached(insert)?.execute(params![namespace, workflow_id, row(to)?])?)
+        }
+        (Some(from), Some(to)) => {
+            let update = "UPDATE current SET run_key = ?4 WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
+            let values = params![namespace, workflow_id, row(from)?, row(to)?];
+            one_row(connection.prepare_cached(update)?.execute(values)?)
+        }
+        (Some(from), None) => {
+            let delete = "DELETE FROM current WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
+            one_row(connection.prepare_cached(delete)?.execute(params![namespace, workflow_id, row(from)?])?)
+        }
+        (None, None) => {
+            let find = "SELECT 1 FROM current WHERE namespace = ?1 AND workflow_id = ?2";
+            let found = connection.prepare_cached(find)?.query_row(params![namespace, workflow_id], |_| Ok(()));
+            if found.optional()?.is_none() { Ok(()) } else { Err(Refusal::Conflict) }
+        }
+    }
+}
+
+fn delete_run(connection: &Connection, key: RunKey) -> Result<(), Refusal> {
+    let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
+    let ends = [*rows.start(), *rows.end()];
+    connection.prepare_cached("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
+    connection.prepare_cached("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
+    connection.prepare_cached("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SqliteStore;
+    use segno_store::Store;
+
+    /// After a failure the writer goes on with a new connection, and the store never notices.
+    #[test]
+    fn a_lost_connection_is_replaced() {
+        let directory = std::env::temp_dir().join(format!("segno-lost-{}", std::process::id()));
+        let store = SqliteStore::open(&directory, Options::default()).expect("opens");
+        let first = store.reserve_run_keys(5).expect("works").0;
+        store.writer().lose_connection();
+        assert_eq!(store.reserve_run_keys(5), Ok(RunKey(first + 5)));
+        store.close().expect("closes");
+        std::fs::remove_dir_all(directory).expect("removable");
+    }
+}

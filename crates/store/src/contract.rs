@@ -1,0 +1,194 @@
+//! The contract in types: what a commit carries, what a read gives back, and how each can fail.
+
+use bytes::Bytes;
+
+/// A run's number: handed out in order by the server, never reused, at most 2^43.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunKey(pub u64);
+
+/// A namespace's number: handed out in order, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamespaceKey(pub u32);
+
+/// An outbox row's name: the sending run and a number that run never uses twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OutboxKey {
+    /// The run that sends.
+    pub sender: RunKey,
+    /// Unique within the sender and below 2^20.
+    pub sequence: u32,
+}
+
+/// A run as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunRecord {
+    /// The run's number.
+    pub key: RunKey,
+    /// Counts the commits of this run, from 1.
+    pub version: u64,
+    /// The run's encoded state.
+    pub state: Bytes,
+    /// Whether the run is still open.
+    pub open: bool,
+    /// When the run next wants to be woken, in nanoseconds since the epoch.
+    pub wake_at: Option<i64>,
+    /// Whether the run has a task that waits to be handed to a worker.
+    pub dispatchable: bool,
+}
+
+/// What a restart needs to know of an open run, without its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRun {
+    /// The run's number.
+    pub key: RunKey,
+    /// See [`RunRecord::wake_at`].
+    pub wake_at: Option<i64>,
+    /// See [`RunRecord::dispatchable`].
+    pub dispatchable: bool,
+}
+
+/// Events written together, in the encoded form that goes over the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HistoryBatch {
+    /// Id of the first event; below 2^20.
+    pub first_event_id: i64,
+    /// Id of the last event.
+    pub last_event_id: i64,
+    /// The encoded events.
+    pub events: Bytes,
+}
+
+/// A run's new state and the events that led to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunWrite {
+    /// The run's number.
+    pub key: RunKey,
+    /// The version this write builds on; 0 creates the run. The stored version becomes one more.
+    pub expected_version: u64,
+    /// The encoded state.
+    pub state: Bytes,
+    /// See [`RunRecord::open`].
+    pub open: bool,
+    /// See [`RunRecord::wake_at`].
+    pub wake_at: Option<i64>,
+    /// See [`RunRecord::dispatchable`].
+    pub dispatchable: bool,
+    /// New history batches, in order.
+    pub batches: Vec<HistoryBatch>,
+}
+
+/// Moves the pointer from a workflow id to its current run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentWrite {
+    /// The namespace.
+    pub namespace: NamespaceKey,
+    /// The user's name for the workflow.
+    pub workflow_id: String,
+    /// The run the pointer must name now; `None` if there must be no pointer.
+    pub expected: Option<RunKey>,
+    /// The run it names afterwards; `None` removes the pointer.
+    pub current: Option<RunKey>,
+}
+
+/// A message on its way from one run to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OutboxRow {
+    /// The row's name.
+    pub key: OutboxKey,
+    /// The encoded message.
+    pub message: Bytes,
+}
+
+/// A namespace as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamespaceRecord {
+    /// The namespace's number.
+    pub key: NamespaceKey,
+    /// Its unique name.
+    pub name: String,
+    /// Everything else, encoded.
+    pub detail: Bytes,
+}
+
+/// One transition made durable: everything in it happens, or nothing does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Commit {
+    /// States and events of runs (usually one; two when a run is continued by another).
+    pub runs: Vec<RunWrite>,
+    /// Moves of current pointers.
+    pub current: Vec<CurrentWrite>,
+    /// Messages that start their way.
+    pub outbox_add: Vec<OutboxRow>,
+    /// Messages that arrived. Removing an absent row is no error.
+    pub outbox_remove: Vec<OutboxKey>,
+    /// Runs to forget entirely: state, history and outbox rows. Removing an absent run is no error.
+    pub delete_runs: Vec<RunKey>,
+}
+
+/// Why a commit did not happen, or may not have happened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// The stored version or current pointer is not the expected one. Nothing was changed.
+    #[error("the stored state is not the one this change was built on")]
+    Conflict,
+    /// There is no room left. Nothing was changed.
+    #[error("the disk is full: free some space, the server goes on by itself")]
+    Full,
+    /// The store failed. Whether the commit happened is unknown: load again and look.
+    #[error("the store failed, whether the change was made is unknown: {0}")]
+    Unknown(String),
+}
+
+/// Why a read gave nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// What is stored does not match its checksum.
+    #[error("stored data is damaged: {0}")]
+    Damaged(String),
+    /// The store failed; trying again may help.
+    #[error("the store could not be read: {0}")]
+    Failed(String),
+}
+
+/// What a backend does. Calls block; the runtime decides on which thread they run. Commits come from one thread at a
+/// time, reads from many.
+pub trait Store: Send + Sync + 'static {
+    /// Makes commits durable, as one group where possible, in order. Once this returns, each commit whose result is
+    /// `Ok` is on stable storage; one that failed does not keep the others from happening.
+    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>>;
+
+    /// The newest stored state of a run. Sees every commit that returned before the call.
+    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError>;
+
+    /// The run that a workflow id names now.
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError>;
+
+    /// History batches of a run that contain events from `from` on and begin before `until`, in order, at most
+    /// `batches_max` of them and stopping early once they exceed `bytes_max` (but at least one if there is any).
+    fn history(
+        &self,
+        key: RunKey,
+        from: i64,
+        until: i64,
+        batches_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryBatch>, ReadError>;
+
+    /// Like [`Store::history`] but from the newest batch that begins before `until` backwards.
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError>;
+
+    /// Open runs in key order, after `after`, at most `limit`.
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError>;
+
+    /// Messages under way in key order, after `after`, at most `limit`.
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError>;
+
+    /// Sets aside `count` run keys that were never handed out before; returns the first. Durable before it returns.
+    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError>;
+
+    /// All namespaces.
+    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError>;
+
+    /// Creates or replaces a namespace by its key; durable once this returns. A name used by another key conflicts.
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError>;
+}

@@ -1,0 +1,133 @@
+//! Random steps on a backend and on the store in memory, side by side.
+//!
+//! A small world (few runs, few names) makes steps collide: versions are often wrong, pointers often elsewhere, runs
+//! deleted and created again. After each step everything that can be read is compared.
+
+use bytes::Bytes;
+
+use super::{Make, Random, Snapshot};
+use crate::{
+    Commit, CurrentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
+    RunWrite, Store,
+};
+
+const RUNS: u64 = 6;
+const NAMES: [&str; 3] = ["a", "b", "ä/\0 long enough to be no prefix of anything"];
+
+/// `steps` steps of the sequence that `seed` gives.
+pub(super) fn run(make: Make<'_>, seed: u64, steps: u64) {
+    let mut test = make();
+    let model = MemoryStore::new();
+    let mut random = Random::new(seed);
+    let runs: Vec<_> = (0..=RUNS).map(RunKey).collect();
+    let names: Vec<_> = (1..=2).flat_map(|space| NAMES.map(|name| (NamespaceKey(space), name))).collect();
+    for step in 0..steps {
+        if random.once_in(200) {
+            test.reopen();
+        }
+        let store = test.store();
+        let place = format!("seed {seed}, step {step}");
+        if random.once_in(20) {
+            let namespace = NamespaceRecord {
+                key: NamespaceKey(random.below(4) as u32),
+                name: NAMES[random.below(3) as usize].to_owned(),
+                detail: value(&mut random),
+            };
+            assert_eq!(store.put_namespace(&namespace), model.put_namespace(&namespace), "{place}: {namespace:?}");
+        } else {
+            let size = if random.once_in(10) { random.below(20) } else { random.below(4) };
+            let group: Vec<_> = (0..size).map(|_| commit(&mut random, &model)).collect();
+            assert_eq!(store.commit(&group), model.commit(&group), "{place}: {group:?}");
+        }
+        let (seen, wanted) = (Snapshot::of(&*store, &runs, &names), Snapshot::of(&model, &runs, &names));
+        assert_eq!(seen, wanted, "{place}");
+        compare_pages(&*store, &model, &mut random, &place);
+    }
+}
+
+/// Reads with random limits.
+fn compare_pages(store: &dyn Store, model: &MemoryStore, random: &mut Random, place: &str) {
+    for _ in 0..3 {
+        let key = RunKey(random.below(RUNS + 2));
+        let (from, until) = (random.below(40) as i64 - 2, random.below(40) as i64 - 2);
+        let (batches, bytes) = (random.below(6) as usize, random.below(200) as usize);
+        let read = |store: &dyn Store| store.history(key, from, until, batches, bytes);
+        assert_eq!(read(store), read(model), "{place}: history {key:?} {from} {until} {batches} {bytes}");
+        let read = |store: &dyn Store| store.history_reverse(key, until, batches);
+        assert_eq!(read(store), read(model), "{place}: history_reverse {key:?} {until} {batches}");
+        let (after, limit) = ((!random.once_in(4)).then_some(key), random.below(5) as usize);
+        let read = |store: &dyn Store| store.open_runs(after, limit);
+        assert_eq!(read(store), read(model), "{place}: open_runs {after:?} {limit}");
+        let after = after.map(|sender| OutboxKey { sender, sequence: random.below(6) as u32 });
+        let read = |store: &dyn Store| store.outbox(after, limit);
+        assert_eq!(read(store), read(model), "{place}: outbox {after:?} {limit}");
+    }
+}
+
+fn commit(random: &mut Random, model: &MemoryStore) -> Commit {
+    let mut commit = Commit::default();
+    for _ in 0..[0, 1, 1, 1, 2][random.below(5) as usize] {
+        commit.runs.push(run_write(random, model));
+    }
+    if random.once_in(3) {
+        commit.current.push(current_write(random, model));
+    }
+    while random.once_in(3) {
+        commit.outbox_add.push(OutboxRow { key: outbox_key(random), message: value(random) });
+    }
+    while random.once_in(3) {
+        commit.outbox_remove.push(outbox_key(random));
+    }
+    while random.once_in(6) {
+        commit.delete_runs.push(run_key(random));
+    }
+    commit
+}
+
+/// Mostly right for the run as it is before the group; later commits of a group then often conflict.
+fn run_write(random: &mut Random, model: &MemoryStore) -> RunWrite {
+    let key = run_key(random);
+    let stored = model.load(key).unwrap().map_or(0, |run| run.version);
+    let newest = model.history_reverse(key, i64::MAX, 1).unwrap().pop();
+    let mut next = newest.map_or(1, |batch| batch.last_event_id + 1);
+    let mut batches = Vec::new();
+    while random.once_in(2) {
+        let last_event_id = next + random.below(3) as i64;
+        batches.push(HistoryBatch { first_event_id: next, last_event_id, events: value(random) });
+        next = last_event_id + 1;
+    }
+    RunWrite {
+        key,
+        expected_version: if random.once_in(8) { random.below(5) } else { stored + random.below(8) / 6 },
+        state: value(random),
+        open: !random.once_in(4),
+        wake_at: random.once_in(2).then(|| random.next_u64() as i64),
+        dispatchable: random.once_in(2),
+        batches,
+    }
+}
+
+fn current_write(random: &mut Random, model: &MemoryStore) -> CurrentWrite {
+    let namespace = NamespaceKey(1 + random.below(2) as u32);
+    let workflow_id = NAMES[random.below(3) as usize].to_owned();
+    let stored = model.current(namespace, &workflow_id).unwrap();
+    let some_run = |random: &mut Random| (!random.once_in(3)).then(|| run_key(random));
+    let expected = if random.once_in(4) { some_run(random) } else { stored };
+    CurrentWrite { namespace, workflow_id, expected, current: some_run(random) }
+}
+
+fn run_key(random: &mut Random) -> RunKey {
+    RunKey(1 + random.below(RUNS))
+}
+
+fn outbox_key(random: &mut Random) -> OutboxKey {
+    OutboxKey { sender: run_key(random), sequence: random.below(5) as u32 }
+}
+
+fn value(random: &mut Random) -> Bytes {
+    // Now and then longer than a page of any backend.
+    let length = if random.once_in(100) { random.below(30_000) } else { random.below(80) };
+    let mut bytes = vec![random.below(256) as u8; length as usize];
+    bytes.iter_mut().step_by(1_000).for_each(|byte| *byte = random.below(256) as u8);
+    bytes.into()
+}

@@ -1,0 +1,24 @@
+//! What storage must do for a node: the [`Store`] contract.
+//!
+//! Storage knows runs, their history batches, which run is current under a workflow id, messages on their way between
+//! runs (the outbox) and namespaces. It sees state and events as bytes and never looks inside. It does not know
+//! requests, timers or task queues: whatever must happen next is derived by the runtime from what is stored here.
+//!
+//! What holds: [`Store::commit`] is the only way to change a run; once it returned `Ok` for a commit, everything in
+//! that commit survives the loss of the process and of power; a commit happens entirely or not at all; a commit built
+//! on a state that is no longer the stored one fails with [`CommitError::Conflict`] and changes nothing.
+
+mod contract;
+#[cfg(feature = "kit")]
+pub mod fault;
+#[cfg(feature = "kit")]
+pub mod kit;
+pub mod limits;
+mod memory;
+mod shared;
+
+pub use contract::{
+    Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    ReadError, RunKey, RunRecord, RunWrite, Store,
+};
+pub use memory::MemoryStore;

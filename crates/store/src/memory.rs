@@ -1,0 +1,246 @@
+//! The store in memory: the whole contract except that nothing survives the process.
+//!
+//! It is the model that every other backend is compared with step by step, and it serves tests and throwaway servers.
+//! It is written to be obviously right, not fast: a commit is tried on the real maps while an undo list records what
+//! to put back.
+//!
+//! What holds: commits of a group are tried in order, each sees those before it, and one that conflicts leaves no
+//! trace.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use crate::limits;
+use crate::{
+    Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    ReadError, RunKey, RunRecord, RunWrite, Store,
+};
+
+/// A [`Store`] that keeps everything in memory.
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    tables: Mutex<Tables>,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    runs: BTreeMap<RunKey, RunRecord>,
+    /// By run and first event id.
+    history: BTreeMap<(RunKey, i64), HistoryBatch>,
+    current: BTreeMap<(NamespaceKey, String), RunKey>,
+    outbox: BTreeMap<OutboxKey, Bytes>,
+    namespaces: BTreeMap<NamespaceKey, NamespaceRecord>,
+    run_keys_reserved: u64,
+}
+
+/// What one write of a commit replaced; played backwards it takes the commit back.
+enum Undo {
+    Run(RunKey, Option<RunRecord>),
+    History(RunKey, i64),
+    Current((NamespaceKey, String), Option<RunKey>),
+    Outbox(OutboxKey),
+}
+
+impl MemoryStore {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn tables(&self) -> MutexGuard<'_, Tables> {
+        // A panic can only come from running out of memory; the maps themselves are whole.
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tables {
+    fn commit(&mut self, commit: &Commit) -> Result<(), CommitError> {
+        limits::check_commit(commit)?;
+        let mut undo = Vec::new();
+        let outcome = self.try_commit(commit, &mut undo);
+        if outcome.is_err() {
+            undo.into_iter().rev().for_each(|step| self.undo(step));
+            return outcome;
+        }
+        // Removals cannot conflict, so they come last and need no undo.
+        for key in &commit.outbox_remove {
+            self.outbox.remove(key);
+        }
+        for key in &commit.delete_runs {
+            self.delete_run(*key);
+        }
+        Ok(())
+    }
+
+    fn try_commit(&mut self, commit: &Commit, undo: &mut Vec<Undo>) -> Result<(), CommitError> {
+        for write in &commit.runs {
+            self.write_run(write, undo)?;
+        }
+        for write in &commit.current {
+            self.move_current(write, undo)?;
+        }
+        for row in &commit.outbox_add {
+            match self.outbox.entry(row.key) {
+                Entry::Occupied(_) => return Err(CommitError::Conflict),
+                Entry::Vacant(place) => place.insert(row.message.clone()),
+            };
+            undo.push(Undo::Outbox(row.key));
+        }
+        Ok(())
+    }
+
+    fn write_run(&mut self, write: &RunWrite, undo: &mut Vec<Undo>) -> Result<(), CommitError> {
+        let stored_version = self.runs.get(&write.key).map_or(0, |run| run.version);
+        if stored_version != write.expected_version {
+            return Err(CommitError::Conflict);
+        }
+        let record = RunRecord {
+            key: write.key,
+            version: stored_version + 1,
+            state: write.state.clone(),
+            open: write.open,
+            wake_at: write.wake_at,
+            dispatchable: write.dispatchable,
+        };
+        let before = self.runs.insert(write.key, record);
+        undo.push(Undo::Run(write.key, before));
+        for batch in &write.batches {
+            match self.history.entry((write.key, batch.first_event_id)) {
+                Entry::Occupied(_) => return Err(CommitError::Conflict),
+                Entry::Vacant(place) => place.insert(batch.clone()),
+            };
+            undo.push(Undo::History(write.key, batch.first_event_id));
+        }
+        Ok(())
+    }
+
+    fn move_current(&mut self, write: &CurrentWrite, undo: &mut Vec<Undo>) -> Result<(), CommitError> {
+        let name = (write.namespace, write.workflow_id.clone());
+        if self.current.get(&name).copied() != write.expected {
+            return Err(CommitError::Conflict);
+        }
+        self.point(name.clone(), write.current);
+        undo.push(Undo::Current(name, write.expected));
+        Ok(())
+    }
+
+    fn point(&mut self, name: (NamespaceKey, String), to: Option<RunKey>) {
+        match to {
+            Some(key) => self.current.insert(name, key),
+            None => self.current.remove(&name),
+        };
+    }
+
+    fn undo(&mut self, step: Undo) {
+        match step {
+            Undo::Run(_, Some(before)) => drop(self.runs.insert(before.key, before)),
+            Undo::Run(key, None) => drop(self.runs.remove(&key)),
+            Undo::History(key, first) => drop(self.history.remove(&(key, first))),
+            Undo::Current(name, before) => self.point(name, before),
+            Undo::Outbox(key) => drop(self.outbox.remove(&key)),
+        }
+    }
+
+    fn delete_run(&mut self, key: RunKey) {
+        self.runs.remove(&key);
+        let firsts: Vec<_> = self.run_history(key).map(|batch| batch.first_event_id).collect();
+        for first in firsts {
+            self.history.remove(&(key, first));
+        }
+        let row = |sequence| OutboxKey { sender: key, sequence };
+        let rows: Vec<_> = self.outbox.range(row(0)..=row(u32::MAX)).map(|(key, _)| *key).collect();
+        for row in rows {
+            self.outbox.remove(&row);
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
+        let mut tables = self.tables();
+        group.iter().map(|commit| tables.commit(commit)).collect()
+    }
+
+    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
+        Ok(self.tables().runs.get(&key).cloned())
+    }
+
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
+        Ok(self.tables().current.get(&(namespace, workflow_id.to_owned())).copied())
+    }
+
+    fn history(
+        &self,
+        key: RunKey,
+        from: i64,
+        until: i64,
+        batches_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryBatch>, ReadError> {
+        let tables = self.tables();
+        let mut found = Vec::new();
+        let mut bytes = 0_usize;
+        let wanted =
+            tables.run_history(key).filter(|batch| batch.last_event_id >= from && batch.first_event_id < until);
+        for batch in wanted.take(batches_max) {
+            bytes += batch.events.len();
+            if bytes > bytes_max && !found.is_empty() {
+                break;
+            }
+            found.push(batch.clone());
+        }
+        Ok(found)
+    }
+
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
+        let tables = self.tables();
+        let wanted = tables.run_history(key).rev().filter(|batch| batch.first_event_id < until);
+        Ok(wanted.take(batches_max).cloned().collect())
+    }
+
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
+        let tables = self.tables();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let open = tables.runs.range((from, Bound::Unbounded)).map(|(_, run)| run).filter(|run| run.open);
+        let brief = |run: &RunRecord| OpenRun { key: run.key, wake_at: run.wake_at, dispatchable: run.dispatchable };
+        Ok(open.take(limit).map(brief).collect())
+    }
+
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
+        let tables = self.tables();
+        let rows = tables.outbox.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+        Ok(rows.take(limit).map(|(key, message)| OutboxRow { key: *key, message: message.clone() }).collect())
+    }
+
+    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
+        let mut tables = self.tables();
+        // Keys begin at 1, so that 0 never names a run.
+        let (first, end) = limits::reserve(tables.run_keys_reserved + 1, count)?;
+        tables.run_keys_reserved = end - 1;
+        Ok(first)
+    }
+
+    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
+        Ok(self.tables().namespaces.values().cloned().collect())
+    }
+
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+        limits::check_value(namespace.detail.len())?;
+        let mut tables = self.tables();
+        if tables.namespaces.values().any(|other| other.name == namespace.name && other.key != namespace.key) {
+            return Err(CommitError::Conflict);
+        }
+        tables.namespaces.insert(namespace.key, namespace.clone());
+        Ok(())
+    }
+}
+
+impl Tables {
+    fn run_history(&self, key: RunKey) -> impl DoubleEndedIterator<Item = &HistoryBatch> {
+        self.history.range((key, i64::MIN)..=(key, i64::MAX)).map(|(_, batch)| batch)
+    }
+}

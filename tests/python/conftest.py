@@ -1,0 +1,68 @@
+"""Fixtures of the end-to-end tests.
+
+The tests run against the server at $SEGNO_ADDRESS (or --segno-address); without one, they start
+the binary $SEGNO_BIN (by default target/release/segno of this checkout) with an in-memory store.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+from temporalio.client import Client
+
+from helpers import NAMESPACE, Env, SegnoServer, segno_binary
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--segno-address",
+        default=os.environ.get("SEGNO_ADDRESS"),
+        help="host:port of a running server (default: $SEGNO_ADDRESS; else start $SEGNO_BIN)",
+    )
+
+
+@pytest.fixture(scope="session")
+def address(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """host:port of the server under test."""
+    given = request.config.getoption("--segno-address")
+    if given:
+        yield given
+        return
+    if not segno_binary().exists():
+        pytest.exit(f"no server: set SEGNO_ADDRESS, or build {segno_binary()}", returncode=3)
+    server = SegnoServer(log=tmp_path_factory.mktemp("segno") / "server.log")
+    print(f"segno log: {server.log}")
+    server.start()
+    try:
+        yield server.address
+    finally:
+        server.kill()
+
+
+@pytest_asyncio.fixture
+async def env(address: str, request: pytest.FixtureRequest) -> AsyncIterator[Env]:
+    """A client and unique names for one test."""
+    client = await Client.connect(address, namespace=NAMESPACE)
+    name = re.sub(r"[^A-Za-z0-9_]+", "-", request.node.name.removeprefix("test_"))
+    yield Env(address=address, client=client, name=name)
+
+
+@pytest.fixture
+def durable_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegnoServer]:
+    """A server of this test's own, with a data directory, not started yet."""
+    if request.config.getoption("--segno-address"):
+        pytest.skip("needs to kill and restart the server: not with SEGNO_ADDRESS, only SEGNO_BIN")
+    if not segno_binary().exists():
+        pytest.exit(f"no server: set SEGNO_ADDRESS, or build {segno_binary()}", returncode=3)
+    server = SegnoServer(log=tmp_path / "server.log", data_dir=tmp_path / "data")
+    try:
+        yield server
+    finally:
+        server.kill()

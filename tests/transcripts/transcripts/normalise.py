@@ -1,0 +1,198 @@
+"""Turns protobuf messages and gRPC errors into stable, comparable JSON.
+
+Random or measured values become placeholders, numbered by first appearance within one
+scenario; noise that neither an SDK nor a person relies on is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import grpc
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+from temporalio.api.common.v1 import grpc_status_pb2
+from temporalio.api.errordetails.v1 import message_pb2 as errordetails
+
+UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| \+0000 UTC)?")
+
+# Fields that only this server's operator cares about.
+DROPPED = {
+    "backlog_count_hint",
+    "poller_scaling_decision",
+    "poller_group_id",
+    "poller_group_infos",
+    "poller_groups_info",
+    "state_transition_count",
+    "execution_duration",
+    "clock",
+    "supported_clients",
+    "server_version",
+    "cluster_id",
+    "cluster_name",
+    "history_shard_count",
+    "effective_rate_limit",
+    "replication_config",
+}
+# Announcements of optional features, which a server makes or not as it has them.
+OPTIONAL = {
+    "supports_schedules",
+    "build_id_based_versioning",
+    "nexus",
+    "server_scaled_deployments",
+    "count_group_by_execution_status",
+    "worker_heartbeats",
+    "worker_poll_complete_on_shutdown",
+    "poller_autoscaling",
+    "standalone_activities",
+    "standalone_activity_start_delay",
+    "standalone_activity_batch_operations",
+    "standalone_activity_operator_commands",
+    "workflow_task_completion_size_limit_error",
+}
+DROPPED_IN_EVENTS = {"task_id", "version"}
+# Fields of which only the presence is compared.
+COUNTED = {"history_size_bytes", "size_bytes"}
+TOKENS = {"task_token": "<token>", "next_page_token": "<page-token>"}
+REPEATED = re.compile(r"(.)\1{99,}")
+LONGEST_TEXT = 400
+# What the real server sends for "no such time" in some fields.
+YEAR_ONE = -62135596800
+# Later workflow task attempts get a jittered extension of their timeout.
+EXACT_ATTEMPTS = 3
+LONGEST_EXACT_CRON = 10
+LONGEST_EXACT_OFFSET = 30
+
+
+class Normaliser:
+    """Holds the placeholders of one scenario."""
+
+    def __init__(self, nonce: str, namespace_id: str) -> None:
+        self.nonce = nonce
+        self.known: dict[str, str] = {namespace_id: "<namespace-id>"} if namespace_id else {}
+        self.counts: dict[str, int] = {}
+
+    def text(self, value: str, field: str = "") -> str:
+        """Replaces what differs from run to run inside a string."""
+        value = value.replace("-" + self.nonce, "")
+        value = UUID.sub(lambda m: self._placeholder(m.group(), field), value)
+        value = TIME_TEXT.sub("<time>", value)
+        value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
+        if len(value) > LONGEST_TEXT:
+            value = f"{value[:60]}…<{len(value)} characters>"
+        return value
+
+    def _placeholder(self, uuid: str, field: str) -> str:
+        if uuid not in self.known:
+            kind = "run" if "run_id" in field else "id"
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self.known[uuid] = f"<{kind}-{self.counts[kind]}>"
+        return self.known[uuid]
+
+    def message(self, message: Message, base: float | None = None) -> Any:
+        """A message as JSON; `base` is the moment that expiration times are told relative to."""
+        name = message.DESCRIPTOR.full_name
+        if name == "google.protobuf.Timestamp":
+            return self._time(message, base)
+        if name == "google.protobuf.Duration":
+            return duration(message)
+        is_event = name == "temporal.api.history.v1.HistoryEvent"
+        if is_event:
+            base = message.event_time.ToNanoseconds() / 1e9
+        elif name == "temporal.api.workflowservice.v1.DescribeWorkflowExecutionResponse":
+            base = message.workflow_execution_info.start_time.ToNanoseconds() / 1e9
+        elif name == "temporal.api.workflow.v1.PendingActivityInfo":
+            base = message.scheduled_time.ToNanoseconds() / 1e9
+        out: dict[str, Any] = {}
+        for field, value in message.ListFields():
+            if field.name in DROPPED | OPTIONAL or (is_event and field.name in DROPPED_IN_EVENTS):
+                continue
+            if field.name in COUNTED:
+                out[field.name] = "<n>"
+            elif field.name == "current_retry_interval":
+                out[field.name] = f"about {value.ToNanoseconds() / 1e9:.1f}s"
+            elif name.endswith("WorkflowTaskScheduledEventAttributes") and field.name == "start_to_close_timeout":
+                out[field.name] = duration(value) if message.attempt <= EXACT_ATTEMPTS else "<extended>"
+            elif field.name in ("first_workflow_task_backoff", "backoff_start_interval"):
+                told = backoff(value, bool(getattr(message, "cron_schedule", "")))
+                if told:
+                    out[field.name] = told
+            elif field.name in TOKENS:
+                out[field.name] = TOKENS[field.name]
+            else:
+                out[field.name] = self._field(field, value, base)
+        return out
+
+    def _field(self, field: FieldDescriptor, value: Any, base: float | None) -> Any:
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            value_field = field.message_type.fields_by_name["value"]
+            keys = sorted(value, key=lambda k: self.text(str(k)))
+            return {self.text(str(k)): self._one(value_field, value[k], base) for k in keys}
+        if field.is_repeated:
+            return [self._one(field, v, base) for v in value]
+        return self._one(field, value, base)
+
+    def _one(self, field: FieldDescriptor, value: Any, base: float | None) -> Any:
+        if field.message_type is not None:
+            if field.message_type.full_name == "google.protobuf.Timestamp" and "expiration" not in field.name:
+                base = None
+            return self.message(value, base)
+        if field.enum_type is not None:
+            known = field.enum_type.values_by_number.get(value)
+            return known.name if known else value
+        if isinstance(value, bytes):
+            try:
+                return self.text(value.decode(), field.name)
+            except UnicodeDecodeError:
+                return f"<{len(value)} bytes>"
+        if isinstance(value, str):
+            return self.text(value, field.name)
+        return value
+
+    def _time(self, message: Message, base: float | None) -> str:
+        moment = message.ToNanoseconds() / 1e9
+        if message.seconds == YEAR_ONE:
+            return "<year 1>"
+        return "<time>" if base is None else f"<start + {offset(moment - base)}>"
+
+    def error(self, error: grpc.RpcError) -> dict[str, Any]:
+        """A gRPC error with its decoded details."""
+        out: dict[str, Any] = {"code": error.code().name, "message": self.text(error.details() or "")}
+        details = []
+        for key, value in error.trailing_metadata() or ():
+            if key == "grpc-status-details-bin":
+                status = grpc_status_pb2.GrpcStatus.FromString(value)
+                details = [self._detail(d) for d in status.details]
+        out["details"] = details
+        return out
+
+    def _detail(self, detail: Any) -> dict[str, Any]:
+        name = detail.TypeName().rsplit(".", 1)[-1]
+        kind = getattr(errordetails, name, None)
+        fields = self.message(kind.FromString(detail.value)) if kind else f"<{len(detail.value)} bytes>"
+        return {"type": name, "fields": fields}
+
+
+def duration(message: Message) -> str:
+    """A duration in seconds; one finer than a millisecond was measured, not configured."""
+    nanos = message.seconds * 1_000_000_000 + message.nanos
+    if nanos % 1_000_000:
+        return "<measured>"
+    return f"{nanos / 1e9:g}s"
+
+
+def offset(seconds: float) -> str:
+    """A time span in whole seconds; longer ones are rounded, as part of them may have passed already."""
+    return f"{seconds:.0f}s" if seconds < LONGEST_EXACT_OFFSET else f"about {round(seconds, -1):.0f}s"
+
+
+def backoff(message: Message, cron: bool) -> str:
+    """A first-task back-off: the rest of a run's first second (if any), and the time until a cron moment, vary."""
+    total = message.seconds + message.nanos / 1e9
+    if 0 < total < 1:
+        return ""
+    if cron and total > LONGEST_EXACT_CRON:
+        return "<until the cron moment>"
+    return f"{total:.0f}s"

@@ -1,0 +1,41 @@
+"""Runs the real Temporal dev server for recording."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+PORTS = range(17300, 17400)
+# One partition per task queue: tasks reach a single poller sooner and in order.
+SETTINGS = ["matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1"]
+
+
+def free_port() -> int:
+    """A free port of our range."""
+    for port in PORTS:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) != 0:
+                return port
+    raise SystemExit("no free port between 17300 and 17399")
+
+
+@contextlib.contextmanager
+def temporal() -> Iterator[str]:
+    """Starts the server that stands next to this Python and yields its address."""
+    binary = Path(sys.executable).with_name("temporal")
+    port = free_port()
+    arguments = ["--headless", "--ip", "127.0.0.1", "--port", str(port)]
+    for setting in SETTINGS:
+        arguments += ["--dynamic-config-value", setting]
+    process = subprocess.Popen(
+        [str(binary), "server", "start-dev", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield f"127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)

@@ -1,0 +1,138 @@
+"""Signals."""
+
+from __future__ import annotations
+
+from ..build import complete, fields, payloads, seconds
+from ..harness import Session
+from . import scenario
+
+
+@scenario
+def running(s: Session) -> None:
+    """A signal to a waiting workflow writes an event and schedules a task."""
+    s.begun()
+    s.signal(input=payloads("hello"), header=fields(h="v"))
+    s.history()
+    s.poll()
+
+
+@scenario
+def before_first_task(s: Session) -> None:
+    """A signal before the first task joins the already scheduled task."""
+    s.start()
+    s.signal()
+    s.history()
+    s.run_task(complete())
+    s.history()
+
+
+@scenario
+def several(s: Session) -> None:
+    """Several signals share one scheduled task."""
+    s.begun()
+    s.signal("one")
+    s.signal("two")
+    s.signal("three")
+    s.history()
+
+
+@scenario
+def closed(s: Session) -> None:
+    """Signalling a closed workflow."""
+    run = s.begun(complete())
+    s.signal()
+    s.signal(run=run)
+
+
+@scenario
+def unknown(s: Session) -> None:
+    """Signalling a workflow or run that does not exist."""
+    s.signal()
+    s.start()
+    s.signal(run="11111111-2222-4333-8444-555555555555")
+    s.signal(run="not a run id")
+
+
+@scenario
+def invalid(s: Session) -> None:
+    """Missing or too long parts of a signal."""
+    s.start()
+    s.signal("")
+    s.signal("x" * 1001)
+    s.signal(request_id="x" * 1001)
+    s.signal(workflow_execution=None)
+    s.signal(workflow_execution={"workflow_id": ""})
+
+
+@scenario
+def request_id_dedupe(s: Session) -> None:
+    """A signal repeated with its request id counts once."""
+    s.begun()
+    same = s.request_id()
+    s.signal(request_id=same)
+    s.signal(request_id=same)
+    s.signal(request_id=s.request_id())
+    s.history()
+
+
+@scenario
+def with_start_new(s: Session) -> None:
+    """Signal-with-start of a new workflow."""
+    s.signal_with_start(signal_input=payloads("s"), input=payloads("i"), header=fields(h=1), memo=fields(m=1))
+    s.history()
+    s.poll()
+
+
+@scenario
+def with_start_running(s: Session) -> None:
+    """Signal-with-start of a running workflow only signals."""
+    s.begun()
+    s.signal_with_start(signal_input=payloads("s"))
+    s.history()
+
+
+@scenario
+def with_start_closed(s: Session) -> None:
+    """Signal-with-start of a closed workflow starts a run, or is refused by the reuse policy."""
+    s.begun(complete())
+    s.signal_with_start(workflow_id_reuse_policy="WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE")
+    s.signal_with_start(workflow_id_reuse_policy="WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY")
+    s.signal_with_start()
+    s.history()
+
+
+@scenario
+def with_start_terminate(s: Session) -> None:
+    """Signal-with-start with conflict policy TERMINATE_EXISTING."""
+    first = s.start()
+    s.signal_with_start(workflow_id_conflict_policy="WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING")
+    s.history(run=first)
+    s.history()
+
+
+@scenario
+def with_start_dedupe(s: Session) -> None:
+    """Signal-with-start repeated with its request id."""
+    same = s.request_id()
+    s.signal_with_start(request_id=same)
+    s.signal_with_start(request_id=same)
+    s.history()
+
+
+@scenario
+def with_start_invalid(s: Session) -> None:
+    """Refused signal-with-starts."""
+    s.signal_with_start("")
+    s.signal_with_start(workflow_id="")
+    s.signal_with_start(workflow_type=None)
+    s.signal_with_start(task_queue=None)
+    s.signal_with_start(workflow_id_conflict_policy="WORKFLOW_ID_CONFLICT_POLICY_FAIL")
+    s.signal_with_start(cron_schedule="* * * * *", workflow_start_delay=seconds(1))
+
+
+@scenario
+def with_start_delay(s: Session) -> None:
+    """Signal-with-start honours the start delay."""
+    s.signal_with_start(workflow_start_delay=seconds(60))
+    s.history()
+    s.describe()

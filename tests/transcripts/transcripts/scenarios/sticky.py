@@ -1,0 +1,125 @@
+"""Sticky task queues."""
+
+from __future__ import annotations
+
+import time
+
+from ..build import Fields, complete, seconds
+from ..harness import Session
+from . import scenario
+
+# How long a poll begun in the background takes at most to reach the server.
+POLL_ARRIVES = 0.5
+
+
+def sticky_attributes(s: Session, timeout: float = 5) -> Fields:
+    """Sticky attributes naming our sticky queue."""
+    return {"worker_task_queue": s.sticky(), "schedule_to_start_timeout": seconds(timeout)}
+
+
+@scenario
+def partial_history(s: Session) -> None:
+    """The sticky poller receives only the new events."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s))
+    s.poll(s.sticky(), deadline=2.5, may_be_empty=True)
+    begun = s.begin("PollWorkflowTaskQueue", 5, task_queue=s.sticky(), identity="worker")
+    time.sleep(POLL_ARRIVES)
+    s.signal()
+    task = s.join(begun)
+    s.history()
+    s.complete(task, complete())
+    s.history()
+
+
+@scenario
+def schedule_to_start_timeout(s: Session) -> None:
+    """Nobody polls the sticky queue: the task times out there and moves to the normal queue."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s, 1))
+    s.poll(s.sticky(), deadline=2.5, may_be_empty=True)
+    s.signal()
+    s.history()
+    s.describe()
+    task = s.poll()
+    s.complete(task)
+    s.history()
+
+
+@scenario
+def no_sticky_poller(s: Session) -> None:
+    """A sticky queue that never had a poller: the task goes to the normal queue at once."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s, 5))
+    s.signal()
+    s.poll()
+    s.history()
+
+
+@scenario
+def reset(s: Session) -> None:
+    """ResetStickyTaskQueue sends the next task to the normal queue."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s, 60))
+    s.call("ResetStickyTaskQueue", execution=s.execution())
+    s.signal()
+    s.history()
+    s.poll()
+
+
+@scenario
+def reset_unknown(s: Session) -> None:
+    """ResetStickyTaskQueue on unknown and closed workflows."""
+    s.call("ResetStickyTaskQueue", execution=s.execution())
+    s.begun(complete())
+    s.call("ResetStickyTaskQueue", execution=s.execution())
+
+
+@scenario
+def failure_restarts_attempts(s: Session) -> None:
+    """A failed sticky task clears stickiness without counting an attempt."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s))
+    begun = s.begin("PollWorkflowTaskQueue", 5, task_queue=s.sticky(), identity="worker")
+    time.sleep(POLL_ARRIVES)
+    s.signal()
+    s.fail_task(s.join(begun))
+    s.history()
+    s.fail_task(s.poll())
+    s.poll()
+    s.history()
+
+
+@scenario
+def return_new_sticky(s: Session) -> None:
+    """An inline new task after a sticky completion carries only new events."""
+    s.start()
+    task = s.poll()
+    s.signal()
+    s.complete(task, sticky_attributes=sticky_attributes(s), return_new_workflow_task=True)
+    s.history()
+
+
+@scenario
+def cleared(s: Session) -> None:
+    """A completion without sticky attributes ends stickiness."""
+    s.start()
+    task = s.poll()
+    s.signal()
+    answer = s.complete(task, sticky_attributes=sticky_attributes(s), return_new_workflow_task=True)
+    s.complete(answer.workflow_task)
+    s.signal("again")
+    s.poll()
+    s.history()
+
+
+@scenario
+def zero_timeout(s: Session) -> None:
+    """Sticky attributes without a timeout, or with a negative one."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes={"worker_task_queue": s.sticky()})
+    s.signal()
+    s.history()
+    s.start("wf-2", queue="q2")
+    s.complete(s.poll("q2"), sticky_attributes=sticky_attributes(s, -1))
+    s.history("wf-2")

@@ -1,0 +1,281 @@
+"""Workflow tasks: completion, failure, time-out, repeated and late answers."""
+
+from __future__ import annotations
+
+import time
+
+from ..build import command, complete, fail, fields, marker, metadata, payload, payloads, seconds, timer
+from ..harness import Session
+from . import scenario
+
+
+@scenario
+def complete_with_result(s: Session) -> None:
+    """CompleteWorkflowExecution."""
+    s.begun(complete("a", 2))
+    s.history()
+    s.describe()
+
+
+@scenario
+def fail_workflow(s: Session) -> None:
+    """FailWorkflowExecution with a nested failure."""
+    broken = {
+        "message": "outer",
+        "stack_trace": "at line 1",
+        "application_failure_info": {"type": "Outer", "non_retryable": True, "details": payloads("d")},
+        "cause": {"message": "inner", "application_failure_info": {"type": "Inner"}},
+    }
+    s.begun(command("FAIL_WORKFLOW_EXECUTION", failure=broken))
+    s.history()
+    s.describe()
+
+
+@scenario
+def cancel_workflow(s: Session) -> None:
+    """CancelWorkflowExecution after a request."""
+    s.begun()
+    s.cancel(reason="please")
+    s.run_task(command("CANCEL_WORKFLOW_EXECUTION", details=payloads("bye")))
+    s.history()
+    s.describe()
+
+
+@scenario
+def cancel_workflow_unasked(s: Session) -> None:
+    """CancelWorkflowExecution without a request."""
+    s.begun(command("CANCEL_WORKFLOW_EXECUTION"))
+    s.history()
+
+
+@scenario
+def no_commands(s: Session) -> None:
+    """A completion without commands leaves the workflow waiting."""
+    s.begun()
+    s.history()
+    s.describe()
+
+
+@scenario
+def markers_and_properties(s: Session) -> None:
+    """Marker, memo change, search attribute upsert, timer and activity in one completion, with metadata."""
+    s.start(memo=fields(kept=1, gone=2))
+    with_failure = command("RECORD_MARKER", marker_name="m2", failure={"message": "f"}, header=fields(h=1))
+    none = {"metadata": {"encoding": b"binary/null"}}
+    s.run_task(
+        marker("m1", a="x", b=1),
+        with_failure,
+        command("MODIFY_WORKFLOW_PROPERTIES", upserted_memo={"fields": {"new": payload("n"), "gone": none}}),
+        command(
+            "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES",
+            search_attributes={"indexed_fields": {"TemporalChangeVersion": payload(["v1"])}},
+        ),
+        {**timer("t", 60), "user_metadata": metadata("a timer")},
+        s.activity(user_metadata=metadata("an activity")),
+    )
+    s.history()
+    s.describe()
+
+
+@scenario
+def failed_once(s: Session) -> None:
+    """A reported failure writes an event; attempt 2 is transient and shown to worker and reader."""
+    s.start()
+    s.fail_task(s.poll())
+    s.history()
+    s.describe()
+    task = s.poll()
+    s.history()
+    s.describe()
+    s.complete(task, complete())
+    s.history()
+
+
+@scenario
+def failed_repeatedly(s: Session) -> None:
+    """Later failures write no further events until one attempt succeeds."""
+    s.start()
+    for _ in range(4):
+        s.fail_task(s.poll())
+    s.history()
+    s.describe()
+    s.run_task()
+    s.history()
+
+
+@scenario
+def failed_with_each_cause(s: Session) -> None:
+    """A worker may report several causes."""
+    for number, cause in enumerate(("NON_DETERMINISTIC_ERROR", "UNHANDLED_COMMAND", "RESET_STICKY_TASK_QUEUE")):
+        s.start(f"wf-{number}")
+        s.fail_task(s.poll(), cause)
+        s.poll()
+        s.history(f"wf-{number}")
+
+
+@scenario
+def failed_then_signal(s: Session) -> None:
+    """A signal while the transient task waits turns it into a normal one."""
+    s.start()
+    s.fail_task(s.poll())
+    s.fail_task(s.poll())
+    s.signal()
+    s.history()
+    s.describe()
+    s.run_task()
+    s.history()
+
+
+@scenario
+def failed_message_too_large(s: Session) -> None:
+    """The cause GRPC_MESSAGE_TOO_LARGE terminates the workflow."""
+    s.start()
+    s.fail_task(s.poll(), "GRPC_MESSAGE_TOO_LARGE")
+    s.history()
+    s.describe()
+
+
+@scenario
+def failed_payloads_too_large(s: Session) -> None:
+    """The cause PAYLOADS_TOO_LARGE only fails the task."""
+    s.start()
+    s.fail_task(s.poll(), "PAYLOADS_TOO_LARGE")
+    s.poll()
+    s.history()
+
+
+@scenario
+def timed_out(s: Session) -> None:
+    """A task not answered in time: event, then a transient attempt 2."""
+    s.start(workflow_task_timeout=seconds(1))
+    s.poll()
+    task = s.poll()
+    s.history()
+    s.complete(task, complete())
+    s.history()
+
+
+@scenario
+def late_answer(s: Session) -> None:
+    """Answers after the time-out are refused, both kinds."""
+    s.start(workflow_task_timeout=seconds(1))
+    task = s.poll()
+    s.wait_event("workflow_task_timed_out")
+    s.complete(task, complete())
+    s.fail_task(task)
+    s.history()
+
+
+@scenario
+def repeated_answer(s: Session) -> None:
+    """A second answer to a task is refused: workflow still running, and closed."""
+    s.start()
+    task = s.poll()
+    s.complete(task)
+    s.complete(task)
+    s.fail_task(task)
+    s.signal()
+    task = s.poll()
+    s.complete(task, complete())
+    s.complete(task, complete())
+    s.fail_task(task)
+
+
+@scenario
+def bad_token(s: Session) -> None:
+    """Missing and malformed task tokens."""
+    for token in (b"", b"nonsense"):
+        s.call("RespondWorkflowTaskCompleted", task_token=token, identity="worker")
+        s.call("RespondWorkflowTaskFailed", task_token=token, identity="worker")
+
+
+@scenario
+def heartbeat(s: Session) -> None:
+    """force_create_new_workflow_task makes a new task at once; return_new hands it over inline."""
+    s.start()
+    task = s.poll()
+    answer = s.complete(task, marker("m"), return_new_workflow_task=True, force_create_new_workflow_task=True)
+    s.history()
+    s.complete(answer.workflow_task, complete())
+    s.history()
+
+
+@scenario
+def force_create(s: Session) -> None:
+    """force_create_new_workflow_task alone puts the new task on the queue."""
+    s.start()
+    s.complete(s.poll(), force_create_new_workflow_task=True)
+    s.history()
+    s.run_task(complete())
+
+
+@scenario
+def return_new_with_signal(s: Session) -> None:
+    """A buffered signal makes a new task that return_new_workflow_task hands over inline."""
+    s.start()
+    task = s.poll()
+    s.signal()
+    answer = s.complete(task, return_new_workflow_task=True)
+    s.complete(answer.workflow_task, complete())
+    s.history()
+
+
+@scenario
+def return_new_nothing(s: Session) -> None:
+    """return_new_workflow_task without need for one answers nothing."""
+    s.start()
+    s.complete(s.poll(), return_new_workflow_task=True)
+    s.history()
+
+
+@scenario
+def force_create_on_close(s: Session) -> None:
+    """Forcing a new task while completing the workflow."""
+    s.start()
+    s.complete(s.poll(), complete(), force_create_new_workflow_task=True, return_new_workflow_task=True)
+    s.history()
+
+
+@scenario
+def second_task(s: Session) -> None:
+    """The second task shows previous_started_event_id."""
+    s.begun()
+    s.signal()
+    s.run_task(fail("done for"))
+    s.history()
+
+
+@scenario
+def sdk_metadata(s: Session) -> None:
+    """SDK metadata, metering metadata and checksum are recorded in the completed event."""
+    s.start()
+    s.complete(
+        s.poll(),
+        sdk_metadata={"core_used_flags": [1, 2], "lang_used_flags": [3], "sdk_name": "n", "sdk_version": "1"},
+        metering_metadata={"nonfirst_local_activity_execution_attempts": 3},
+        binary_checksum="sum",
+    )
+    s.history()
+    s.describe()
+
+
+@scenario
+def worker_gone_for_closed(s: Session) -> None:
+    """A task of a terminated workflow is not handed out; its answer is refused."""
+    s.start()
+    task = s.poll()
+    s.terminate()
+    s.complete(task, complete())
+    s.history()
+
+
+@scenario
+def repeated_time_outs(s: Session) -> None:
+    """Attempts 2 and 3 time out without events."""
+    s.start(workflow_task_timeout=seconds(1))
+    s.poll()
+    s.poll()
+    s.poll()
+    time.sleep(0.2)
+    s.history()
+    s.describe()

@@ -1,0 +1,4 @@
+export * from './activities';
+export * from './basic';
+export * from './cancellation';
+export * from './children';

@@ -1,0 +1,4 @@
+//! stub
+pub fn command(_: crate::args::Args) -> anyhow::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! The project's own tools, run as `cargo xtask <command>`: load driver, benchmark and crash harnesses.
+//!
+//! One module per command; this file only chooses. Commands talk to servers over the wire and through `/proc`, never
+//! through the crates of the server: what they measure and prove holds for any server of the protocol.
+
+mod args;
+mod bench;
+mod crash;
+mod load;
+mod process;
+mod random;
+mod wire;
+
+use std::process::ExitCode;
+
+use args::Args;
+
+const USAGE: &str = "usage: cargo xtask <command> [options]
+
+  load    one-activity workflows against a running server, see xtask/src/load.rs
+  bench   Segno next to Temporal's dev server, see xtask/src/bench/mod.rs
+  crash   kill and power-cut rounds under load, see tests/crash/README.md";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_default();
+    let args = Args::new(words.collect());
+    let outcome = match command.as_str() {
+        "load" => load::command(args),
+        "bench" => bench::command(args),
+        "crash" => crash::command(args),
+        _ => Err(anyhow::anyhow!("{USAGE}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

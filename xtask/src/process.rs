@@ -1,0 +1,272 @@
+//! A server as a child process: starting it, waiting until it answers, ending it politely or not, and what `/proc` and
+//! its metrics page say about it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use segno_proto::workflowservice::{DescribeWorkflowExecutionRequest, GetSystemInfoRequest};
+
+use crate::wire::{self, NAMESPACE};
+
+/// Clock ticks per second of `/proc/<pid>/stat`; fixed in the kernel's interface on every Linux that matters.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// Pause between two looks at a server that is starting.
+const READY_PROBE_PAUSE: Duration = Duration::from_millis(2);
+/// How long a server may take to start or to end.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Which server a process is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Ours.
+    Segno,
+    /// Temporal's development server with its own SQLite file.
+    Temporal,
+}
+
+/// How to start a server; starting twice from one plan means a restart on the same data.
+#[derive(Clone)]
+pub struct Plan {
+    /// Which server.
+    pub kind: Kind,
+    /// The executable.
+    pub binary: PathBuf,
+    /// Directory of its data, made when absent.
+    pub data: PathBuf,
+    /// Port for gRPC.
+    pub port: u16,
+    /// Port for HTTP, of Segno only.
+    pub http_port: u16,
+    /// Further environment.
+    pub environment: Vec<(String, String)>,
+}
+
+impl Plan {
+    /// Name for tables and logs.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Segno => "segno",
+            Kind::Temporal => "temporal",
+        }
+    }
+
+    /// Where the output of the server goes: beside its data, so that the data is only what the server wrote.
+    pub fn log_path(&self) -> PathBuf {
+        self.data.with_extension("log")
+    }
+
+    /// Starts the server; see [`Server::ready`] for when it answers.
+    pub fn spawn(&self) -> Result<Server> {
+        fs::create_dir_all(&self.data)?;
+        let log = OpenOptions::new().create(true).append(true).open(self.log_path())?;
+        let port = self.port.to_string();
+        let mut command = Command::new(&self.binary);
+        match self.kind {
+            Kind::Segno => {
+                command.args(["serve", "--port", &port, "--http-port", &self.http_port.to_string(), "--data-dir"]);
+                command.arg(&self.data);
+            }
+            Kind::Temporal => {
+                command.args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error"]);
+                command.args(["--port", &port, "--db-filename"]).arg(self.data.join("temporal.db"));
+            }
+        }
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let started = Instant::now();
+        let child = command.spawn().with_context(|| format!("cannot start {}", self.binary.display()))?;
+        Ok(Server { plan: self.clone(), child, started, done: false })
+    }
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    plan: Plan,
+    child: Child,
+    started: Instant,
+    done: bool,
+}
+
+impl Server {
+    /// Waits until the server answers calls about workflows of the namespace; the time since it was started.
+    pub async fn ready(&mut self) -> Result<Duration> {
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                bail!("{} ended while starting ({status}); its last words:\n{}", self.plan.name(), self.last_words());
+            }
+            // A bare connection first: a refused one costs microseconds, a gRPC channel does not.
+            if TcpStream::connect(("127.0.0.1", self.plan.port)).is_ok() && self.answers().await {
+                return Ok(self.started.elapsed());
+            }
+            if self.started.elapsed() > PATIENCE {
+                bail!("{} is not ready after {PATIENCE:?}:\n{}", self.plan.name(), self.last_words());
+            }
+            tokio::time::sleep(READY_PROBE_PAUSE).await;
+        }
+    }
+
+    async fn answers(&self) -> bool {
+        let Ok(mut client) = wire::client(self.plan.port) else { return false };
+        let second = Duration::from_secs(1);
+        if client.get_system_info(wire::request(GetSystemInfoRequest::default(), second)).await.is_err() {
+            return false;
+        }
+        let probe = DescribeWorkflowExecutionRequest {
+            namespace: NAMESPACE.to_owned(),
+            execution: wire::execution("ready-probe", ""),
+        };
+        match client.describe_workflow_execution(wire::request(probe, second)).await {
+            Ok(_) => true,
+            // A namespace that is not there yet is also "not found", but not yet ready.
+            Err(status) => status.code() == tonic::Code::NotFound && !status.message().contains("amespace"),
+        }
+    }
+
+    /// The end of the server's log.
+    pub fn last_words(&self) -> String {
+        let log = fs::read(self.plan.log_path()).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(2_000)..]).into_owned()
+    }
+
+    /// Whether the process ended by itself, and how.
+    pub fn ended(&mut self) -> Result<Option<String>> {
+        Ok(self.child.try_wait()?.map(|status| status.to_string()))
+    }
+
+    /// Ends the server with SIGTERM and waits for it; the time it took.
+    pub fn terminate(mut self) -> Result<Duration> {
+        let begun = Instant::now();
+        let sent = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status()?;
+        if !sent.success() {
+            bail!("cannot send SIGTERM to {}", self.plan.name());
+        }
+        while self.child.try_wait()?.is_none() {
+            if begun.elapsed() > PATIENCE {
+                bail!("{} ignores SIGTERM", self.plan.name());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.done = true;
+        Ok(begun.elapsed())
+    }
+
+    /// Ends the server with SIGKILL and waits until the process is gone.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        self.done = true;
+        Ok(())
+    }
+
+    fn proc(&self, file: &str) -> Result<String> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).context("the server is gone")
+    }
+
+    /// CPU time used so far, user and system, in milliseconds (in steps of 10).
+    pub fn cpu_ms(&self) -> Result<f64> {
+        let stat = self.proc("stat")?;
+        // The second field is the name in parentheses and may hold anything; utime and stime are 14 and 15.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
+        let both = ticks(11).zip(ticks(12)).ok_or_else(|| anyhow!("cannot read /proc/<pid>/stat"))?;
+        Ok((both.0 + both.1) * 1_000.0 / TICKS_PER_SECOND)
+    }
+
+    /// CPU nanoseconds of all living threads and how often they went to sleep: fine enough for an idle server.
+    pub fn idle_counters(&self) -> Result<(u64, u64)> {
+        let (mut nanos, mut sleeps) = (0, 0);
+        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let path = task?.path();
+            let schedstat = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
+            nanos += schedstat.split(' ').next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+            let status = fs::read_to_string(path.join("status")).unwrap_or_default();
+            sleeps += field(&status, "voluntary_ctxt_switches:").unwrap_or(0.0) as u64;
+        }
+        Ok((nanos, sleeps))
+    }
+
+    /// Resident memory in MiB.
+    pub fn rss_mib(&self) -> Result<f64> {
+        let status = self.proc("status")?;
+        Ok(field(&status, "VmRSS:").context("no VmRSS")? / 1024.0)
+    }
+
+    /// A counter of Segno's metrics page, summed over labels; none when there is no such counter.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        if self.plan.kind != Kind::Segno {
+            return None;
+        }
+        let page = http_get(self.plan.http_port, "/metrics").ok()?;
+        let mut values = page.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name)?;
+            rest.starts_with([' ', '{']).then(|| rest.split_whitespace().last()?.parse::<f64>().ok())?
+        });
+        values.next().map(|first| first + values.sum::<f64>())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.done {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// The first number after a name at the start of a line.
+fn field(text: &str, name: &str) -> Option<f64> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
+}
+
+fn http_get(port: u16, path: &str) -> Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut page = String::new();
+    stream.read_to_string(&mut page)?;
+    Ok(page)
+}
+
+/// The cargo target directory: everything the harnesses write goes there.
+pub fn target_dir() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
+}
+
+/// The workspace itself.
+pub fn workspace_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+}
+
+/// Finds Temporal's command line: given, `TEMPORAL_BIN`, the project's virtual environment, or the path.
+pub fn find_temporal(given: Option<PathBuf>) -> Result<PathBuf> {
+    let named = given.or_else(|| std::env::var_os("TEMPORAL_BIN").map(PathBuf::from));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let beside = [target_dir().join("venv/bin"), workspace_dir().join("target/venv/bin")];
+    let mut candidates = beside.into_iter().chain(std::env::split_paths(&path)).map(|folder| folder.join("temporal"));
+    match named {
+        Some(binary) if binary.is_file() => Ok(binary),
+        Some(binary) => bail!("{} is no file", binary.display()),
+        None => candidates.find(|file| file.is_file()).context("no `temporal` found: pass --temporal PATH"),
+    }
+}
+
+/// An empty directory for one server's data, under the target directory.
+pub fn fresh_dir(name: &str) -> Result<PathBuf> {
+    let path = target_dir().join(name);
+    if path.exists() {
+        fs::remove_dir_all(&path)?;
+    }
+    fs::create_dir_all(&path)?;
+    // Start the log of this server anew as well.
+    File::create(path.with_extension("log"))?;
+    Ok(fs::canonicalize(path)?)
+}
