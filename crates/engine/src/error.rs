@@ -27,7 +27,7 @@ pub enum Rejection {
     #[error("invalid activityID or activity already timed out or invoking workflow is completed")]
     ActivityNotFound,
     /// There is no activity with that id.
-    #[error("cannot find pending activity with ActivityID {0}")]
+    #[error("cannot find pending activity with ActivityID {0}, check workflow execution history for more details")]
     ActivityIdNotFound(String),
     /// An activity cannot report cancellation that nobody asked for.
     #[error("unable to mark activity as canceled without activity being request canceled first")]

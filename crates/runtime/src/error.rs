@@ -16,7 +16,7 @@ pub enum CallError {
         workflow_id: String,
     },
     /// A run id of a run that is not stored.
-    #[error("Workflow executionsRow not found.  WorkflowId: {workflow_id}, RunId: {run_id}")]
+    #[error("workflow execution not found for workflow ID {workflow_id:?} and run ID {run_id:?}")]
     RunNotFound {
         /// What was asked for.
         workflow_id: String,

@@ -2,9 +2,14 @@
 
 use bytes::Bytes;
 use segno_proto::{History, events::HistoryEvent};
-use segno_store::HistoryBatch;
+use segno_store::{HistoryBatch, RunKey};
+use tokio::time::Instant;
 
-use crate::{error::CallError, node::Node, slots::Current};
+use crate::{
+    error::CallError,
+    node::Node,
+    slots::{Current, WorkflowKey},
+};
 
 /// Bytes of one page, well below the 4 MiB that clients accept by default.
 const PAGE_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -125,6 +130,26 @@ impl Node {
         }
         page.before_event_id = (first > 1).then_some(first);
         Ok(page)
+    }
+
+    /// Waits until a run has an event from `from` on (or, with `closed_only`, is closed). False if time is up first.
+    pub async fn wait_for_news(
+        &self,
+        key: &WorkflowKey,
+        run_key: RunKey,
+        from: i64,
+        closed_only: bool,
+        deadline: Instant,
+    ) -> bool {
+        let slot = self.slots.get(key);
+        let mut progress = slot.progress.subscribe();
+        let news = progress.wait_for(|progress| {
+            progress.run_key != run_key.0 || progress.closed || (!closed_only && progress.next_event_id > from)
+        });
+        tokio::select! {
+            found = tokio::time::timeout_at(deadline, news) => found.is_ok(),
+            () = self.stop.notified() => false,
+        }
     }
 
     /// The newest event of a run.

@@ -9,6 +9,7 @@
 mod ask;
 mod clock;
 mod committer;
+mod complete;
 mod delete;
 mod error;
 mod history;
@@ -30,6 +31,7 @@ mod transact;
 
 pub use ask::QueryReply;
 pub use clock::{Clock, SystemClock};
+pub use complete::CompletedTask;
 pub use error::CallError;
 pub use history::{HistoryPage, HistoryView};
 pub use metrics::Metrics;

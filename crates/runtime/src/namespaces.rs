@@ -99,6 +99,11 @@ impl Namespaces {
         self.by_name.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
     }
 
+    /// All namespaces, by name.
+    pub fn all(&self) -> Vec<Arc<Namespace>> {
+        self.by_name.read().unwrap_or_else(|poisoned| poisoned.into_inner()).values().cloned().collect()
+    }
+
     /// A namespace by id.
     pub fn by_id(&self, id: &str) -> Option<Arc<Namespace>> {
         let all = self.by_name.read().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -103,7 +103,7 @@ pub struct SlotState {
     /// The current run, if the workflow id has one.
     pub current: Option<Current>,
     /// Queries that wait for a workflow task.
-    pub queries: QueryRegistry,
+    pub(crate) queries: QueryRegistry,
     /// Weight at the last look.
     bytes: usize,
 }

@@ -213,9 +213,11 @@ impl Node {
                 return Ok(reply);
             }
             Durability::Memory => {
+                let progress = progress_of(&run);
                 if let Some(current) = &mut locked.state.current {
                     current.run = Arc::new(run);
                 }
+                locked.slot.progress.send_if_modified(|known| std::mem::replace(known, progress) != progress);
             }
             Durability::Durable => {
                 let now = self.clock.now();

@@ -1,1 +1,19 @@
-//! placeholder
+//! The edges of Segno: gRPC, HTTP, request checks. The only crate that knows requests and statuses.
+//!
+//! A call arrives in [`grpc`], is checked by [`validate`], turned into an engine call, carried out by the runtime, and
+//! its outcome is put into words here: replies in [`grpc`], refusals by the one table in [`status`].
+
+// The protocol carries fields that its authors have replaced but that workers still send and read.
+#![allow(deprecated)]
+
+mod deadline;
+mod delivery;
+pub mod grpc;
+mod http;
+mod serve;
+mod status;
+mod unbuilt;
+pub mod validate;
+
+pub use serve::{ServeError, Server, ServerOptions};
+pub use unbuilt::BUILT;

@@ -22,8 +22,7 @@ from .build import Fields, payloads
 from .normalise import Normaliser
 
 NAMESPACE = "default"
-POLL_SECONDS = 10.0
-POLL_TRIES = 2
+POLL_SECONDS = 8.0
 OPTIONS = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)]
 
 
@@ -193,13 +192,7 @@ class Session:
         return self._poll_for("PollWorkflowTaskQueue", target, deadline, may_be_empty)
 
     def _poll_for(self, rpc: str, queue: Fields, deadline: float, may_be_empty: bool) -> Any:
-        """Polls; unless an empty answer is fine, polls again a few times without recording the empty ones."""
-        for attempt in range(1 if may_be_empty else POLL_TRIES):
-            if attempt:
-                self.steps.pop()
-            task = self.call(rpc, deadline, task_queue=queue, identity="worker")
-            if task is None or task.task_token:
-                break
+        task = self.call(rpc, deadline, task_queue=queue, identity="worker")
         if not may_be_empty and (task is None or not task.task_token):
             raise Stopped("no task arrived")
         return task
@@ -255,7 +248,8 @@ class Session:
 
     def complete_activity(self, task: Any, *results: Any, **more: Any) -> None:
         """Completes an activity task."""
-        fields = {"task_token": task.task_token, "identity": "worker", "result": payloads(*results) if results else None}
+        given = payloads(*results) if results else None
+        fields = {"task_token": task.task_token, "identity": "worker", "result": given}
         self.call("RespondActivityTaskCompleted", **{**fields, **more})
 
     def fail_activity(self, task: Any, failure: Fields, **more: Any) -> None:

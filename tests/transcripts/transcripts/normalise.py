@@ -158,7 +158,9 @@ class Normaliser:
         return "<time>" if base is None else f"<start + {offset(moment - base)}>"
 
     def error(self, error: grpc.RpcError) -> dict[str, Any]:
-        """A gRPC error with its decoded details."""
+        """A gRPC error with its decoded details. Of a deadline, client and server race to tell: code only."""
+        if error.code() == grpc.StatusCode.DEADLINE_EXCEEDED:
+            return {"code": error.code().name}
         out: dict[str, Any] = {"code": error.code().name, "message": self.text(error.details() or "")}
         details = []
         for key, value in error.trailing_metadata() or ():

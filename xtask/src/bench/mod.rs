@@ -1,4 +1,194 @@
-//! stub
-pub fn command(_: crate::args::Args) -> anyhow::Result<()> {
+//! `cargo xtask bench [--quick]`: Segno next to Temporal's development server, same machine, same driver, same work.
+//!
+//! Servers take turns, several times over, because the machine is noisy; the table shows medians. Both keep their data
+//! in SQLite on the disk under `target/`. Needs `target/release/segno` (or `--binary`) and a `temporal` (`--temporal`,
+//! `TEMPORAL_BIN`, `target/venv/bin`, the path; `--only segno` does without). The driver shares the cores with the
+//! server: rates are of both together, CPU is of the server alone.
+
+mod report;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    args::Args,
+    load::{self, Load, Outcome},
+    process::{self, Kind, Plan, Server},
+    wire,
+};
+use report::Report;
+
+/// How much of everything.
+struct Sizes {
+    repeats: usize,
+    warm_up: usize,
+    busy: usize,
+    serial: usize,
+    open: usize,
+    idle: Duration,
+}
+
+/// `cargo xtask bench`.
+pub fn command(mut args: Args) -> Result<()> {
+    let quick = args.flag("--quick");
+    let mut sizes = match quick {
+        true => Sizes { repeats: 1, warm_up: 100, busy: 600, serial: 60, open: 5_000, idle: Duration::from_secs(2) },
+        false => {
+            Sizes { repeats: 3, warm_up: 500, busy: 4_000, serial: 300, open: 100_000, idle: Duration::from_secs(5) }
+        }
+    };
+    sizes.repeats = args.option_or("--repeats", sizes.repeats)?;
+    sizes.busy = args.option_or("--count", sizes.busy)?;
+    sizes.open = args.option_or("--open", sizes.open)?;
+    let sticky = args.flag("--sticky");
+    let only: Option<String> = args.option("--only")?;
+    let port = args.option_or("--port", 17_600)?;
+    let segno: PathBuf = args.option_or("--binary", process::target_dir().join("release/segno"))?;
+    let temporal = args.option("--temporal")?;
+    args.finish()?;
+    if !only.as_deref().is_none_or(|name| ["segno", "temporal"].contains(&name)) {
+        bail!("--only takes segno or temporal");
+    }
+
+    let mut plans = Vec::new();
+    let wanted = |name| only.as_deref().is_none_or(|only| only == name);
+    if wanted("segno") {
+        plans.push(plan(Kind::Segno, segno, port));
+    }
+    if wanted("temporal") {
+        plans.push(plan(Kind::Temporal, process::find_temporal(temporal)?, port + 2));
+    }
+    let mut report = Report::default();
+    let runtime = wire::runtime()?;
+    for plan in &plans {
+        let size = plan.binary.metadata().with_context(|| format!("{}", plan.binary.display()))?.len();
+        report.add(plan.name(), "binary, MiB", size as f64 / (1 << 20) as f64);
+    }
+    for repeat in 1..=sizes.repeats {
+        for plan in &mut plans {
+            println!("{} {repeat}/{}", plan.name(), sizes.repeats);
+            plan.data = process::fresh_dir(&format!("bench/{}", plan.name()))?;
+            runtime.block_on(measure_work(plan, &sizes, sticky, &mut report))?;
+        }
+    }
+    if sizes.open > 0 {
+        for plan in &mut plans {
+            println!("{}: {} open workflows", plan.name(), sizes.open);
+            plan.data = process::fresh_dir(&format!("bench/{}-open", plan.name()))?;
+            runtime.block_on(measure_open(plan, &sizes, &mut report))?;
+        }
+    }
+    report.print();
+    let path = process::target_dir().join("bench.json");
+    std::fs::write(&path, report.json())?;
+    println!("written to {}", path.display());
     Ok(())
+}
+
+fn plan(kind: Kind, binary: PathBuf, port: u16) -> Plan {
+    Plan { kind, binary, data: PathBuf::new(), port, http_port: port + 1, environment: Vec::new() }
+}
+
+/// A fresh server: start, idleness, then one-activity workflows, many at a time and one at a time.
+async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Report) -> Result<()> {
+    let name = plan.name();
+    let mut server = plan.spawn()?;
+    report.add(name, "start to ready, ms", server.ready().await?.as_secs_f64() * 1e3);
+
+    // What starting set in motion is not idleness.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (cpu, sleeps) = server.idle_counters()?;
+    tokio::time::sleep(sizes.idle).await;
+    let (cpu_after, sleeps_after) = server.idle_counters()?;
+    report.add(name, "idle CPU, ms/s", cpu_after.saturating_sub(cpu) as f64 / 1e6 / sizes.idle.as_secs_f64());
+    let wakes = sleeps_after.saturating_sub(sleeps) as f64;
+    report.add(name, "idle wake-ups/s", wakes / sizes.idle.as_secs_f64());
+    report.add(name, "RSS idle, MiB", server.rss_mib()?);
+
+    let load = |count, concurrency, prefix: &str| Load { sticky, ..Load::new(plan.port, count, concurrency, prefix) };
+    load::run(&load(sizes.warm_up, 32, "warm")).await?;
+    for (label, count, concurrency) in [("32 at a time", sizes.busy, 32), ("1 at a time", sizes.serial, 1)] {
+        let before = Counters::read(&server)?;
+        let outcome = load::run(&load(count, concurrency, &format!("c{concurrency}"))).await?;
+        let after = Counters::read(&server)?;
+        println!("  {label}: {}", outcome.line());
+        refuse_errors(&outcome)?;
+        let per_workflow = |before: f64, after: f64| (after - before) / count as f64;
+        report.add(name, &format!("{label}: workflows/s"), outcome.rate());
+        report.add(name, &format!("{label}: p50, ms"), outcome.percentile_ms(0.50));
+        report.add(name, &format!("{label}: p99, ms"), outcome.percentile_ms(0.99));
+        report.add(name, &format!("{label}: server CPU, ms/workflow"), per_workflow(before.cpu_ms, after.cpu_ms));
+        if let (Some(from), Some(to)) = (before.commits, after.commits) {
+            report.add(name, &format!("{label}: commits/workflow"), per_workflow(from, to));
+        }
+        if let (Some(from), Some(to)) = (before.syncs, after.syncs) {
+            report.add(name, &format!("{label}: syncs/workflow"), per_workflow(from, to));
+        }
+    }
+    report.add(name, "RSS after work, MiB", server.rss_mib()?);
+    report.add(name, "SIGTERM to end, ms", server.terminate()?.as_secs_f64() * 1e3);
+    Ok(())
+}
+
+/// Many workflows that wait for a worker: what they cost in memory, and how long a restart takes.
+async fn measure_open(plan: &Plan, sizes: &Sizes, report: &mut Report) -> Result<()> {
+    let name = plan.name();
+    let many = format!("{} open", sizes.open);
+    let mut server = plan.spawn()?;
+    server.ready().await?;
+    let cpu = server.cpu_ms()?;
+    let outcome = load::run(&Load { start_only: true, ..Load::new(plan.port, sizes.open, 64, "open") }).await?;
+    println!("  starts: {}", outcome.line());
+    refuse_errors(&outcome)?;
+    report.add(name, &format!("{many}: starts/s"), outcome.rate());
+    report.add(name, &format!("{many}: server CPU, ms/start"), (server.cpu_ms()? - cpu) / sizes.open as f64);
+    report.add(name, &format!("{many}: RSS, MiB"), server.rss_mib()?);
+    report.add(name, &format!("{many}: data on disk, MiB"), disk_mib(&plan.data)?);
+    server.terminate()?;
+
+    let mut server = plan.spawn()?;
+    let ready = server.ready().await?;
+    report.add(name, &format!("{many}: restart to ready after SIGTERM, ms"), ready.as_secs_f64() * 1e3);
+    report.add(name, &format!("{many}: RSS after restart, MiB"), server.rss_mib()?);
+    // Something to recover: the last starts are not in a checkpoint yet.
+    let more = load::run(&Load { start_only: true, ..Load::new(plan.port, 500, 64, "more") }).await?;
+    refuse_errors(&more)?;
+    server.kill()?;
+
+    let mut server = plan.spawn()?;
+    let ready = server.ready().await?;
+    report.add(name, &format!("{many}: restart to ready after kill -9, ms"), ready.as_secs_f64() * 1e3);
+    server.terminate()?;
+    Ok(())
+}
+
+/// Readings before and after a piece of work.
+struct Counters {
+    cpu_ms: f64,
+    commits: Option<f64>,
+    syncs: Option<f64>,
+}
+
+impl Counters {
+    fn read(server: &Server) -> Result<Self> {
+        let (commits, syncs) = (server.metric("segno_commits_total"), server.metric("segno_syncs_total"));
+        Ok(Self { cpu_ms: server.cpu_ms()?, commits, syncs })
+    }
+}
+
+/// Numbers of a run with errors mean nothing.
+fn refuse_errors(outcome: &Outcome) -> Result<()> {
+    match outcome.errors.iter().next() {
+        Some((error, times)) => bail!("{} kinds of errors, the first {times} times: {error}", outcome.errors.len()),
+        None => Ok(()),
+    }
+}
+
+fn disk_mib(directory: &std::path::Path) -> Result<f64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(bytes as f64 / (1 << 20) as f64)
 }

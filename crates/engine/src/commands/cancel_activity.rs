@@ -22,7 +22,9 @@ pub(super) fn apply(
     if known.is_none() && id >= turn.completed_event_id {
         return Err(Refused::Task(TaskFailure::new(
             Cause::BadRequestCancelActivityAttributes,
-            format!("ACTIVITY_ID_UNKNOWN: unknown activity scheduled event ID {id}"),
+            format!(
+                "invalid history builder state for action: add-activitytask-cancel-requested-event, ScheduledEventID: {id}"
+            ),
         )));
     }
     let never_started = known.is_some_and(|activity| activity.started_time == 0);

@@ -22,7 +22,7 @@ pub(super) fn apply(
         None => take_buffered_firing(draft, &timer_id).ok_or_else(|| {
             Refused::Task(TaskFailure::new(
                 Cause::BadCancelTimerAttributes,
-                format!("TIMER_ID_UNKNOWN: unknown timer ID {timer_id}"),
+                format!("invalid history builder state for action: add-timer-canceled-event, TimerID: {timer_id}"),
             ))
         })?,
     };

@@ -131,7 +131,8 @@ def duplicate_in_one_task(s: Session) -> None:
     s.begun(child(s), child(s))
     s.wait_event("start_child_workflow_execution_failed")
     s.wait_event(STARTED)
-    kinds = sorted(e.event_type for e in s.silent("GetWorkflowExecutionHistory", execution=s.execution()).history.events)
+    events = s.silent("GetWorkflowExecutionHistory", execution=s.execution()).history.events
+    kinds = sorted(e.event_type for e in events)
     s.steps.append({"call": "(event types, sorted)", "response": kinds})
 
 

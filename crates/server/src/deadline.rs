@@ -1,0 +1,86 @@
+//! The caller's deadline, from the `grpc-timeout` header.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::{Request, Status};
+
+/// How long the server lets a long poll wait at most.
+const LONG_POLL_MAX: Duration = Duration::from_secs(60);
+/// A poll must be willing to wait at least this long.
+const POLL_MIN: Duration = Duration::from_secs(2);
+/// An answer must have time to travel.
+const MARGIN: Duration = Duration::from_secs(1);
+/// A call without a deadline gets this one.
+const CALL_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Time left as the caller says.
+fn timeout<T>(request: &Request<T>) -> Option<Duration> {
+    let value = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    let amount: u64 = digits.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(amount.saturating_mul(3600)),
+        "M" => Duration::from_secs(amount.saturating_mul(60)),
+        "S" => Duration::from_secs(amount),
+        "m" => Duration::from_millis(amount),
+        "u" => Duration::from_micros(amount),
+        "n" => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+/// Until when a worker's poll waits: a second before the caller gives up, and a minute at most.
+pub fn poll<T>(request: &Request<T>) -> Result<Instant, Status> {
+    let timeout = timeout(request).ok_or_else(|| Status::invalid_argument("Context timeout is not set."))?;
+    if timeout < POLL_MIN {
+        return Err(Status::failed_precondition("Context timeout is too short."));
+    }
+    Ok(Instant::now() + (timeout - MARGIN).min(LONG_POLL_MAX))
+}
+
+/// Until when a call may take.
+pub fn call<T>(request: &Request<T>) -> Instant {
+    let now = Instant::now();
+    now + timeout(request).unwrap_or(CALL_DEFAULT).min(Duration::from_secs(86_400))
+}
+
+/// Until when a history read may wait for news: `most`, but a second before the caller gives up.
+pub fn long_read<T>(request: &Request<T>, most: Duration) -> Instant {
+    let left = timeout(request).map_or(most, |timeout| timeout.saturating_sub(MARGIN).min(most));
+    Instant::now() + left
+}
+
+/// Until a second before the caller gives up.
+pub fn almost<T>(request: &Request<T>) -> Instant {
+    Instant::now() + timeout(request).unwrap_or(CALL_DEFAULT).saturating_sub(MARGIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(header: Option<&str>) -> Request<()> {
+        let mut request = Request::new(());
+        if let Some(header) = header {
+            request.metadata_mut().insert("grpc-timeout", header.parse().expect("a header"));
+        }
+        request
+    }
+
+    #[test]
+    fn units_are_understood() {
+        for (header, expected) in [("2S", 2000), ("1500m", 1500), ("1M", 60_000), ("3000000u", 3000)] {
+            assert_eq!(timeout(&request(Some(header))), Some(Duration::from_millis(expected)));
+        }
+        assert_eq!(timeout(&request(Some("junk"))), None);
+        assert_eq!(timeout(&request(None)), None);
+    }
+
+    #[tokio::test]
+    async fn polls_need_time() {
+        assert_eq!(poll(&request(None)).expect_err("no deadline").message(), "Context timeout is not set.");
+        assert_eq!(poll(&request(Some("1S"))).expect_err("short").message(), "Context timeout is too short.");
+        assert!(poll(&request(Some("70S"))).is_ok());
+    }
+}

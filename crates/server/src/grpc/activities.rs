@@ -1,0 +1,271 @@
+//! The worker's side of activities: poll, heartbeat, complete, fail, cancel; by token and by id.
+
+use segno_engine::{
+    Run,
+    activity::{self, ActivityRef, HeartbeatReply},
+};
+use segno_proto::{
+    common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowType},
+    failure::Failure,
+    nanos_timestamp,
+    workflowservice::{
+        PollActivityTaskQueueRequest, PollActivityTaskQueueResponse, RecordActivityTaskHeartbeatByIdRequest,
+        RecordActivityTaskHeartbeatByIdResponse, RecordActivityTaskHeartbeatRequest,
+        RecordActivityTaskHeartbeatResponse, RespondActivityTaskCanceledByIdRequest,
+        RespondActivityTaskCanceledByIdResponse, RespondActivityTaskCanceledRequest,
+        RespondActivityTaskCanceledResponse, RespondActivityTaskCompletedByIdRequest,
+        RespondActivityTaskCompletedByIdResponse, RespondActivityTaskCompletedRequest,
+        RespondActivityTaskCompletedResponse, RespondActivityTaskFailedByIdRequest,
+        RespondActivityTaskFailedByIdResponse, RespondActivityTaskFailedRequest, RespondActivityTaskFailedResponse,
+    },
+};
+use segno_runtime::{
+    ActivityToken, Namespace, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, Token, WorkflowKey,
+};
+use tonic::{Request, Response, Status};
+
+use super::{Workflows, failed, refused, tokens::activity_of, workflow_tasks::version_of};
+use crate::{deadline, delivery::Delivery, validate};
+
+/// A started activity as the wire has it.
+pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
+    let (info, activity, scheduled) = (&task.run.info, task.activity, task.scheduled);
+    let token = ActivityToken {
+        workflow_id: info.workflow_id.clone(),
+        run_id: info.run_id.clone(),
+        scheduled_event_id: activity.scheduled_event_id,
+        attempt: activity.attempt,
+        started_time: activity.started_time,
+        activity_id: activity.activity_id.clone(),
+    };
+    PollActivityTaskQueueResponse {
+        task_token: token.seal(&namespace.token_key),
+        workflow_namespace: info.namespace.clone(),
+        workflow_type: Some(WorkflowType { name: info.workflow_type.clone() }),
+        workflow_execution: Some(info.execution()),
+        activity_type: Some(ActivityType { name: activity.activity_type }),
+        activity_id: activity.activity_id,
+        header: scheduled.header,
+        input: scheduled.input,
+        heartbeat_details: activity.heartbeat_details,
+        scheduled_time: Some(nanos_timestamp(activity.first_scheduled_time)),
+        current_attempt_scheduled_time: Some(nanos_timestamp(activity.scheduled_time)),
+        started_time: Some(nanos_timestamp(activity.started_time)),
+        attempt: activity.attempt,
+        schedule_to_close_timeout: scheduled.schedule_to_close_timeout,
+        start_to_close_timeout: scheduled.start_to_close_timeout,
+        heartbeat_timeout: scheduled.heartbeat_timeout,
+        retry_policy: activity.retry_policy,
+        priority: scheduled.priority,
+        ..Default::default()
+    }
+}
+
+/// Which activity a call means, and of which run.
+struct Target {
+    key: WorkflowKey,
+    selector: RunSelector,
+    activity: ActivityRef,
+}
+
+impl Workflows {
+    pub(super) async fn poll_activity(
+        &self,
+        request: Request<PollActivityTaskQueueRequest>,
+    ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
+        let until = deadline::poll(&request);
+        let mut request = request.into_inner();
+        let namespace = self.namespace(&request.namespace)?;
+        validate::worker::poll_activity_task(&mut request).map_err(refused)?;
+        let poll = Poll {
+            queue: QueueKey {
+                namespace: namespace.key,
+                kind: QueueKind::Activity,
+                name: request.task_queue.unwrap_or_default().name,
+            },
+            identity: request.identity,
+            worker: request.worker_instance_key,
+            deadline: until?,
+        };
+        let version = version_of(request.worker_version_capabilities);
+        let started = self.node.poll_activity(&poll, version).await.map_err(failed)?;
+        let Some(started) = started else { return Ok(Response::new(PollActivityTaskQueueResponse::default())) };
+        let (node, task) = (self.node.clone(), started.clone());
+        let delivery = Delivery::new(move || {
+            let (node, task) = (node.clone(), task.clone());
+            tokio::spawn(async move { node.give_back_activity(&task).await });
+        });
+        let mut response = Response::new(response(&namespace, started));
+        response.extensions_mut().insert(delivery);
+        Ok(response)
+    }
+
+    fn by_token(&self, namespace: &str, token: &bytes::Bytes) -> Result<Target, Status> {
+        let (namespace, token) = self.open::<ActivityToken>(namespace, token)?;
+        let (key, activity) = activity_of(&namespace, &token);
+        Ok(Target { key, selector: RunSelector::run(token.run_id), activity })
+    }
+
+    fn by_id(&self, namespace: &str, workflow_id: &str, run_id: &str, activity_id: &str) -> Result<Target, Status> {
+        let namespace = self.namespace(namespace)?;
+        if workflow_id.is_empty() {
+            // Without a workflow the id names a standalone activity, and there are none.
+            return Err(crate::status::not_found(format!("activity not found for ID: {activity_id}")));
+        }
+        Ok(Target {
+            key: WorkflowKey::new(namespace.key, workflow_id),
+            selector: RunSelector::run(run_id),
+            activity: ActivityRef::Id(activity_id.to_owned()),
+        })
+    }
+
+    async fn heartbeat_at(
+        &self,
+        target: Target,
+        details: Option<Payloads>,
+        identity: String,
+    ) -> Result<HeartbeatReply, Status> {
+        let Target { key, selector, activity } = target;
+        let apply = move |run: &Run, context| activity::heartbeat(run, context, &activity, details, identity);
+        self.node.transact(&key, &selector, apply).await.map_err(failed)
+    }
+
+    async fn complete_at(
+        &self,
+        target: Target,
+        result: Option<Payloads>,
+        identity: String,
+        version: Option<WorkerVersionStamp>,
+    ) -> Result<(), Status> {
+        let Target { key, selector, activity } = target;
+        let apply = move |run: &Run, context| activity::complete(run, context, &activity, result, identity, version);
+        self.node.transact(&key, &selector, apply).await.map_err(failed)
+    }
+
+    async fn fail_at(
+        &self,
+        target: Target,
+        failure: Failure,
+        identity: String,
+        details: Option<Payloads>,
+        version: Option<WorkerVersionStamp>,
+    ) -> Result<(), Status> {
+        let Target { key, selector, activity } = target;
+        let apply =
+            move |run: &Run, context| activity::fail(run, context, &activity, failure, identity, details, version);
+        self.node.transact(&key, &selector, apply).await.map_err(failed)
+    }
+
+    async fn cancel_at(
+        &self,
+        target: Target,
+        details: Option<Payloads>,
+        identity: String,
+        version: Option<WorkerVersionStamp>,
+    ) -> Result<(), Status> {
+        let Target { key, selector, activity } = target;
+        let apply = move |run: &Run, context| activity::cancel(run, context, &activity, details, identity, version);
+        self.node.transact(&key, &selector, apply).await.map_err(failed)
+    }
+
+    pub(super) async fn heartbeat(
+        &self,
+        mut request: RecordActivityTaskHeartbeatRequest,
+    ) -> Result<RecordActivityTaskHeartbeatResponse, Status> {
+        let instead = validate::activity::heartbeat(&mut request).map_err(refused)?;
+        let target = self.by_token(&request.namespace, &request.task_token)?;
+        let cancel_requested = match instead {
+            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await.map(|()| true)?,
+            None => self.heartbeat_at(target, request.details, request.identity).await?.cancel_requested,
+        };
+        Ok(RecordActivityTaskHeartbeatResponse { cancel_requested, ..Default::default() })
+    }
+
+    pub(super) async fn heartbeat_by_id(
+        &self,
+        mut request: RecordActivityTaskHeartbeatByIdRequest,
+    ) -> Result<RecordActivityTaskHeartbeatByIdResponse, Status> {
+        let instead = validate::activity::heartbeat_by_id(&mut request).map_err(refused)?;
+        let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
+        let cancel_requested = match instead {
+            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await.map(|()| true)?,
+            None => self.heartbeat_at(target, request.details, request.identity).await?.cancel_requested,
+        };
+        Ok(RecordActivityTaskHeartbeatByIdResponse { cancel_requested, ..Default::default() })
+    }
+
+    pub(super) async fn activity_completed(
+        &self,
+        mut request: RespondActivityTaskCompletedRequest,
+    ) -> Result<RespondActivityTaskCompletedResponse, Status> {
+        let instead = validate::activity::completed(&mut request).map_err(refused)?;
+        let target = self.by_token(&request.namespace, &request.task_token)?;
+        match instead {
+            Some(failure) => self.fail_at(target, failure, request.identity, None, request.worker_version).await?,
+            None => self.complete_at(target, request.result, request.identity, request.worker_version).await?,
+        }
+        Ok(RespondActivityTaskCompletedResponse::default())
+    }
+
+    pub(super) async fn activity_completed_by_id(
+        &self,
+        mut request: RespondActivityTaskCompletedByIdRequest,
+    ) -> Result<RespondActivityTaskCompletedByIdResponse, Status> {
+        let instead = validate::activity::completed_by_id(&mut request).map_err(refused)?;
+        let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
+        match instead {
+            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await?,
+            None => self.complete_at(target, request.result, request.identity, None).await?,
+        }
+        Ok(RespondActivityTaskCompletedByIdResponse::default())
+    }
+
+    pub(super) async fn activity_failed(
+        &self,
+        mut request: RespondActivityTaskFailedRequest,
+    ) -> Result<RespondActivityTaskFailedResponse, Status> {
+        let failures = validate::activity::failed(&mut request).map_err(refused)?;
+        let target = self.by_token(&request.namespace, &request.task_token)?;
+        let failure = request.failure.unwrap_or_default();
+        let (details, version) = (request.last_heartbeat_details, request.worker_version);
+        self.fail_at(target, failure, request.identity, details, version).await?;
+        Ok(RespondActivityTaskFailedResponse { failures })
+    }
+
+    pub(super) async fn activity_failed_by_id(
+        &self,
+        mut request: RespondActivityTaskFailedByIdRequest,
+    ) -> Result<RespondActivityTaskFailedByIdResponse, Status> {
+        let failures = validate::activity::failed_by_id(&mut request).map_err(refused)?;
+        let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
+        let failure = request.failure.unwrap_or_default();
+        self.fail_at(target, failure, request.identity, request.last_heartbeat_details, None).await?;
+        Ok(RespondActivityTaskFailedByIdResponse { failures })
+    }
+
+    pub(super) async fn activity_canceled(
+        &self,
+        mut request: RespondActivityTaskCanceledRequest,
+    ) -> Result<RespondActivityTaskCanceledResponse, Status> {
+        let instead = validate::activity::canceled(&mut request).map_err(refused)?;
+        let target = self.by_token(&request.namespace, &request.task_token)?;
+        match instead {
+            Some(failure) => self.fail_at(target, failure, request.identity, None, request.worker_version).await?,
+            None => self.cancel_at(target, request.details, request.identity, request.worker_version).await?,
+        }
+        Ok(RespondActivityTaskCanceledResponse::default())
+    }
+
+    pub(super) async fn activity_canceled_by_id(
+        &self,
+        mut request: RespondActivityTaskCanceledByIdRequest,
+    ) -> Result<RespondActivityTaskCanceledByIdResponse, Status> {
+        let instead = validate::activity::canceled_by_id(&mut request).map_err(refused)?;
+        let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
+        match instead {
+            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await?,
+            None => self.cancel_at(target, request.details, request.identity, None).await?,
+        }
+        Ok(RespondActivityTaskCanceledByIdResponse::default())
+    }
+}

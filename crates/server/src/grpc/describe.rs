@@ -1,0 +1,198 @@
+//! DescribeWorkflowExecution: what a run is doing right now.
+
+use std::collections::BTreeMap;
+
+use prost_types::Timestamp;
+use segno_engine::{
+    Run,
+    state::{Activity, WorkflowTask},
+};
+use segno_proto::{
+    Nanos,
+    activity::ActivityOptions,
+    common::{ActivityType, Memo, SearchAttributes, WorkflowType},
+    enums::{EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind},
+    nanos_duration, nanos_timestamp,
+    taskqueue::TaskQueue,
+    workflow::{
+        PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo, ResetPoints,
+        WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
+    },
+    workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
+};
+use tonic::Status;
+
+use super::{Workflows, failed, key_of, refused};
+use crate::validate;
+
+/// What Go prints for "no time".
+const YEAR_ONE: Timestamp = Timestamp { seconds: -62_135_596_800, nanos: 0 };
+
+impl Workflows {
+    pub(super) async fn describe(
+        &self,
+        mut request: DescribeWorkflowExecutionRequest,
+    ) -> Result<DescribeWorkflowExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::describe(&mut request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.execution.as_ref());
+        let run = self.node.snapshot(&key, &run_id).await.map_err(failed)?.run;
+        let now = self.node.clock_now();
+        Ok(DescribeWorkflowExecutionResponse {
+            execution_config: Some(config(&run)),
+            workflow_execution_info: Some(info(&run)),
+            pending_activities: run.state.activities.values().map(|activity| pending_activity(activity, now)).collect(),
+            pending_children: run
+                .state
+                .children
+                .values()
+                .map(|child| PendingChildExecutionInfo {
+                    workflow_id: child.workflow_id.clone(),
+                    run_id: child.run_id.clone(),
+                    workflow_type_name: child.workflow_type.clone(),
+                    initiated_id: child.initiated_event_id,
+                    parent_close_policy: child.parent_close_policy,
+                })
+                .collect(),
+            pending_workflow_task: run.state.task.as_ref().map(pending_task),
+            workflow_extended_info: Some(extended(&run)),
+            ..Default::default()
+        })
+    }
+}
+
+fn time(nanos: Nanos) -> Option<Timestamp> {
+    (nanos != 0).then(|| nanos_timestamp(nanos))
+}
+
+fn config(run: &Run) -> WorkflowExecutionConfig {
+    let info = &run.info;
+    let timeout = |nanos| (nanos != 0).then(|| nanos_duration(nanos));
+    WorkflowExecutionConfig {
+        task_queue: Some(TaskQueue {
+            name: info.task_queue.clone(),
+            kind: TaskQueueKind::Normal as i32,
+            normal_name: String::new(),
+        }),
+        workflow_execution_timeout: timeout(info.execution_timeout),
+        workflow_run_timeout: timeout(info.run_timeout),
+        default_workflow_task_timeout: Some(nanos_duration(info.task_timeout)),
+        user_metadata: info.user_metadata.clone(),
+    }
+}
+
+fn info(run: &Run) -> WorkflowExecutionInfo {
+    let (info, state) = (&run.info, &run.state);
+    let parent = info.parent.as_ref();
+    let closed = !run.is_running();
+    WorkflowExecutionInfo {
+        execution: Some(info.execution()),
+        r#type: Some(WorkflowType { name: info.workflow_type.clone() }),
+        start_time: time(info.start_time),
+        close_time: time(state.close_time),
+        status: state.status,
+        history_length: state.next_event_id - 1,
+        parent_namespace_id: parent.map(|parent| parent.namespace_id.clone()).unwrap_or_default(),
+        parent_execution: parent.map(|parent| parent.execution.clone()),
+        execution_time: time(info.execution_time()),
+        memo: Some(Memo { fields: state.memo.clone() }),
+        search_attributes: Some(SearchAttributes { indexed_fields: state.search_attributes.clone() }),
+        auto_reset_points: Some(ResetPoints { points: state.reset_points.clone() }),
+        task_queue: info.task_queue.clone(),
+        state_transition_count: state.transitions,
+        history_size_bytes: state.history_bytes,
+        most_recent_worker_version_stamp: state.worker_version.clone(),
+        execution_duration: closed.then(|| nanos_duration(state.close_time - info.execution_time())),
+        root_execution: info.root.clone(),
+        first_run_id: info.first_run_id.clone(),
+        priority: info.priority.clone(),
+        ..Default::default()
+    }
+}
+
+fn pending_task(task: &WorkflowTask) -> PendingWorkflowTaskInfo {
+    let state = match task.started_event_id {
+        0 => PendingWorkflowTaskState::Scheduled,
+        _ => PendingWorkflowTaskState::Started,
+    };
+    PendingWorkflowTaskInfo {
+        state: state as i32,
+        scheduled_time: time(task.scheduled_time),
+        original_scheduled_time: time(task.original_scheduled_time),
+        started_time: time(task.started_time),
+        attempt: task.attempt,
+    }
+}
+
+fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
+    let state = match (activity.cancel_requested, activity.started_time) {
+        (true, _) => PendingActivityState::CancelRequested,
+        (false, 0) => PendingActivityState::Scheduled,
+        (false, _) => PendingActivityState::Started,
+    };
+    let backing_off = activity.started_time == 0 && activity.attempt > 1 && activity.scheduled_time > now;
+    let retry = backing_off.then_some(activity);
+    let policy = activity.retry_policy.clone();
+    PendingActivityInfo {
+        activity_id: activity.activity_id.clone(),
+        activity_type: Some(ActivityType { name: activity.activity_type.clone() }),
+        state: state as i32,
+        heartbeat_details: activity.heartbeat_details.clone(),
+        last_heartbeat_time: time(activity.last_heartbeat_time),
+        last_started_time: time(activity.started_time),
+        attempt: activity.attempt,
+        maximum_attempts: policy.as_ref().map_or(0, |policy| policy.maximum_attempts),
+        scheduled_time: time(activity.scheduled_time),
+        expiration_time: (activity.schedule_to_close > 0)
+            .then(|| nanos_timestamp(activity.first_scheduled_time + activity.schedule_to_close)),
+        last_failure: activity.last_failure.clone(),
+        last_worker_identity: activity.last_identity.clone(),
+        current_retry_interval: retry.map(|a| nanos_duration(a.scheduled_time - a.last_attempt_end)),
+        last_attempt_complete_time: time(activity.last_attempt_end),
+        next_attempt_schedule_time: retry.and_then(|a| time(a.scheduled_time)),
+        priority: activity.priority.clone(),
+        activity_options: Some(ActivityOptions {
+            task_queue: Some(TaskQueue {
+                name: activity.queue.clone(),
+                kind: TaskQueueKind::Unspecified as i32,
+                normal_name: activity.queue.clone(),
+            }),
+            schedule_to_close_timeout: Some(nanos_duration(activity.schedule_to_close)),
+            schedule_to_start_timeout: Some(nanos_duration(activity.schedule_to_start)),
+            start_to_close_timeout: Some(nanos_duration(activity.start_to_close)),
+            heartbeat_timeout: Some(nanos_duration(activity.heartbeat)),
+            retry_policy: policy,
+            priority: activity.priority.clone(),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
+    let info = &run.info;
+    let mut request_id_infos = BTreeMap::from([(
+        info.create_request_id.clone(),
+        RequestIdInfo {
+            event_type: EventType::WorkflowExecutionStarted as i32,
+            event_id: 1,
+            buffered: false,
+        },
+    )]);
+    for (id, event_id) in &run.state.attached_request_ids {
+        let attached = RequestIdInfo {
+            event_type: EventType::WorkflowExecutionOptionsUpdated as i32,
+            event_id: *event_id,
+            buffered: *event_id == 0,
+        };
+        request_id_infos.insert(id.clone(), attached);
+    }
+    WorkflowExecutionExtendedInfo {
+        execution_expiration_time: time(info.execution_deadline),
+        run_expiration_time: time(info.run_deadline).or(Some(YEAR_ONE)),
+        cancel_requested: run.state.cancel_requested,
+        original_start_time: time(info.original_start_time),
+        request_id_infos,
+        ..Default::default()
+    }
+}

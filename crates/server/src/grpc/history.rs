@@ -1,0 +1,155 @@
+//! Reading history: pages, waiting for news, the closing event, backwards.
+
+use std::time::Duration;
+
+use segno_proto::{
+    History,
+    enums::HistoryEventFilterType,
+    workflowservice::{
+        GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse,
+        GetWorkflowExecutionHistoryReverseRequest, GetWorkflowExecutionHistoryReverseResponse,
+    },
+};
+use segno_runtime::{Current, Namespace, Token, WorkflowKey};
+use tokio::time::Instant;
+use tonic::{Request, Status};
+
+use super::{Workflows, failed, key_of, refused, tokens::PageToken};
+use crate::{deadline, validate};
+
+/// Most batches of one page.
+const PAGE_MAX: usize = 256;
+/// How long a read waits for news before it answers that there is none.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// What the client calls itself; people's tools do not want to see events that are not history yet.
+fn is_tool<T>(request: &Request<T>) -> bool {
+    let name = request.metadata().get("client-name").and_then(|name| name.to_str().ok());
+    matches!(name, Some("temporal-cli" | "temporal-ui"))
+}
+
+fn page_size(requested: i32) -> usize {
+    match usize::try_from(requested) {
+        Ok(size) if (1..=PAGE_MAX).contains(&size) => size,
+        _ => PAGE_MAX,
+    }
+}
+
+impl Workflows {
+    fn open_page(namespace: &Namespace, token: &[u8]) -> Result<Option<PageToken>, Status> {
+        if token.is_empty() {
+            return Ok(None);
+        }
+        let opened = PageToken::open(token, &namespace.token_key);
+        opened.map(Some).map_err(|_| Status::invalid_argument("Invalid NextPageToken."))
+    }
+
+    pub(super) async fn history(
+        &self,
+        request: Request<GetWorkflowExecutionHistoryRequest>,
+    ) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
+        let with_unwritten = !is_tool(&request);
+        let news_until = deadline::long_read(&request, WAIT_MAX);
+        let close_until = deadline::almost(&request);
+        let mut request = request.into_inner();
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::history(&mut request).map_err(refused)?;
+        let (key, mut run_id) = key_of(&namespace, request.execution.as_ref());
+        let token = Self::open_page(&namespace, &request.next_page_token)?;
+        let from = token.as_ref().map_or(1, |token| token.event_id);
+        if let Some(token) = token {
+            run_id = token.run_id;
+        }
+        let mut current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
+        let close_only = request.history_event_filter_type() == HistoryEventFilterType::CloseEvent;
+        if close_only {
+            let until = if request.wait_new_event { news_until } else { close_until };
+            return self.closing_event(&namespace, &key, current, request.wait_new_event, until).await;
+        }
+        if request.wait_new_event && current.run.is_running() && from >= current.run.state.next_event_id {
+            current = self.wait(&key, current, from - 1, false, news_until).await?;
+        }
+        let size = page_size(request.maximum_page_size);
+        let view = self.node.history(&current, from, size, with_unwritten).await.map_err(failed)?;
+        let full = view.batches.len() >= size;
+        let end = current.run.state.next_event_id;
+        let next = match view.next_event_id {
+            Some(next) => Some(next),
+            None if request.wait_new_event && current.run.is_running() => Some(end),
+            // A full page may be the last one; the next read tells.
+            None if full => Some(end),
+            None => None,
+        };
+        let next_page_token =
+            next.map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));
+        Ok(GetWorkflowExecutionHistoryResponse {
+            history: Some(view.into_history()),
+            next_page_token: next_page_token.unwrap_or_default(),
+            ..Default::default()
+        })
+    }
+
+    async fn wait(
+        &self,
+        key: &WorkflowKey,
+        current: Current,
+        from: i64,
+        closed_only: bool,
+        until: Instant,
+    ) -> Result<Current, Status> {
+        // Asking again for what is there anyway costs nothing; what matters is not to miss what comes in between.
+        self.node.wait_for_news(key, current.key(), from + 1, closed_only, until).await;
+        self.node.snapshot(key, &current.run.info.run_id).await.map_err(failed)
+    }
+
+    async fn closing_event(
+        &self,
+        namespace: &Namespace,
+        key: &WorkflowKey,
+        mut current: Current,
+        wait: bool,
+        until: Instant,
+    ) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
+        if current.run.is_running() {
+            current = self.wait(key, current, 0, true, until).await?;
+        }
+        let mut response =
+            GetWorkflowExecutionHistoryResponse { history: Some(History::default()), ..Default::default() };
+        if current.run.is_running() {
+            if wait {
+                let run_id = current.run.info.run_id.clone();
+                let event_id = current.run.state.next_event_id;
+                response.next_page_token = PageToken { run_id, event_id }.seal(&namespace.token_key);
+            }
+            return Ok(response);
+        }
+        if let Some(last) = self.node.last_event(&current).await.map_err(failed)? {
+            response.history = Some(History::from_events(&[last]));
+        }
+        Ok(response)
+    }
+
+    pub(super) async fn history_reverse(
+        &self,
+        mut request: GetWorkflowExecutionHistoryReverseRequest,
+    ) -> Result<GetWorkflowExecutionHistoryReverseResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::history_reverse(&mut request).map_err(refused)?;
+        let (key, mut run_id) = key_of(&namespace, request.execution.as_ref());
+        let token = Self::open_page(&namespace, &request.next_page_token)?;
+        let until = token.as_ref().map_or(i64::MAX, |token| token.event_id);
+        if let Some(token) = token {
+            run_id = token.run_id;
+        }
+        let current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
+        let size = page_size(request.maximum_page_size);
+        let page = self.node.history_reverse(&current, until, size).await.map_err(failed)?;
+        let next_page_token = page
+            .before_event_id
+            .map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));
+        Ok(GetWorkflowExecutionHistoryReverseResponse {
+            history: Some(History::from_events(&page.events)),
+            next_page_token: next_page_token.unwrap_or_default(),
+        })
+    }
+}

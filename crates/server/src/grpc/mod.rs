@@ -1,0 +1,63 @@
+//! Temporal's services over the runtime: requests in, replies out.
+//!
+//! Each file has the calls of one topic as methods on [`Workflows`]; [`service`] ties them to the generated trait. What
+//! is not in there answers UNIMPLEMENTED before it gets this far.
+
+mod activities;
+mod describe;
+mod history;
+mod links;
+mod namespaces;
+mod operator;
+mod queries;
+mod service;
+mod starting;
+mod system;
+mod tokens;
+mod workers;
+mod workflow_tasks;
+mod workflows;
+
+use std::sync::Arc;
+
+use segno_proto::common::WorkflowExecution;
+use segno_runtime::{Namespace, Node, WorkflowKey};
+use tonic::Status;
+
+pub use operator::Operator;
+
+use crate::{status, validate};
+
+/// Temporal's WorkflowService.
+pub struct Workflows {
+    node: Arc<Node>,
+}
+
+impl Workflows {
+    /// The service on a node.
+    pub fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    /// The namespace a request names.
+    fn namespace(&self, name: &str) -> Result<Arc<Namespace>, Status> {
+        if name.is_empty() {
+            return Err(Status::invalid_argument("Namespace is empty."));
+        }
+        self.node.namespaces.get(name).ok_or_else(|| status::namespace_not_found(name))
+    }
+}
+
+/// The workflow an execution names.
+fn key_of(namespace: &Namespace, execution: Option<&WorkflowExecution>) -> (WorkflowKey, String) {
+    let execution = execution.cloned().unwrap_or_default();
+    (WorkflowKey::new(namespace.key, &execution.workflow_id), execution.run_id)
+}
+
+fn refused(refused: validate::Refused) -> Status {
+    status::from_refused(refused)
+}
+
+fn failed(error: segno_runtime::CallError) -> Status {
+    status::from_call(error)
+}

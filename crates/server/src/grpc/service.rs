@@ -1,0 +1,243 @@
+//! The generated trait, tied to the methods of this module: one line of thought per call, none of logic.
+
+use segno_proto::workflowservice::{self as api, workflow_service_server::WorkflowService};
+use tonic::{Request, Response, Status};
+
+use super::Workflows;
+
+/// One call of the service. `request`: the method sees the whole request (deadline, metadata); `inner`: the message
+/// alone; `direct`: the method makes the response itself (it watches its delivery); `sync`: it does not wait.
+macro_rules! call {
+    (direct $self:ident $request:ident $method:ident) => {
+        $self.$method($request).await
+    };
+    (request $self:ident $request:ident $method:ident) => {
+        $self.$method($request).await.map(Response::new)
+    };
+    (inner $self:ident $request:ident $method:ident) => {
+        $self.$method($request.into_inner()).await.map(Response::new)
+    };
+    (sync $self:ident $request:ident $method:ident) => {
+        $self.$method($request.into_inner()).map(Response::new)
+    };
+    (syncok $self:ident $request:ident $method:ident) => {
+        Ok(Response::new($self.$method($request.into_inner())))
+    };
+    (plain $self:ident $request:ident $method:ident) => {{
+        let _ = $request;
+        Ok(Response::new($self.$method()))
+    }};
+}
+
+#[tonic::async_trait]
+impl WorkflowService for Workflows {
+    async fn start_workflow_execution(
+        &self,
+        request: Request<api::StartWorkflowExecutionRequest>,
+    ) -> Result<Response<api::StartWorkflowExecutionResponse>, Status> {
+        call!(direct self request start)
+    }
+
+    async fn signal_with_start_workflow_execution(
+        &self,
+        request: Request<api::SignalWithStartWorkflowExecutionRequest>,
+    ) -> Result<Response<api::SignalWithStartWorkflowExecutionResponse>, Status> {
+        call!(inner self request signal_with_start)
+    }
+
+    async fn signal_workflow_execution(
+        &self,
+        request: Request<api::SignalWorkflowExecutionRequest>,
+    ) -> Result<Response<api::SignalWorkflowExecutionResponse>, Status> {
+        call!(inner self request signal)
+    }
+
+    async fn request_cancel_workflow_execution(
+        &self,
+        request: Request<api::RequestCancelWorkflowExecutionRequest>,
+    ) -> Result<Response<api::RequestCancelWorkflowExecutionResponse>, Status> {
+        call!(inner self request request_cancel)
+    }
+
+    async fn terminate_workflow_execution(
+        &self,
+        request: Request<api::TerminateWorkflowExecutionRequest>,
+    ) -> Result<Response<api::TerminateWorkflowExecutionResponse>, Status> {
+        call!(inner self request terminate)
+    }
+
+    async fn delete_workflow_execution(
+        &self,
+        request: Request<api::DeleteWorkflowExecutionRequest>,
+    ) -> Result<Response<api::DeleteWorkflowExecutionResponse>, Status> {
+        call!(inner self request delete)
+    }
+
+    async fn describe_workflow_execution(
+        &self,
+        request: Request<api::DescribeWorkflowExecutionRequest>,
+    ) -> Result<Response<api::DescribeWorkflowExecutionResponse>, Status> {
+        call!(inner self request describe)
+    }
+
+    async fn query_workflow(
+        &self,
+        request: Request<api::QueryWorkflowRequest>,
+    ) -> Result<Response<api::QueryWorkflowResponse>, Status> {
+        call!(request self request query)
+    }
+
+    async fn respond_query_task_completed(
+        &self,
+        request: Request<api::RespondQueryTaskCompletedRequest>,
+    ) -> Result<Response<api::RespondQueryTaskCompletedResponse>, Status> {
+        call!(inner self request answer_query)
+    }
+
+    async fn get_workflow_execution_history(
+        &self,
+        request: Request<api::GetWorkflowExecutionHistoryRequest>,
+    ) -> Result<Response<api::GetWorkflowExecutionHistoryResponse>, Status> {
+        call!(request self request history)
+    }
+
+    async fn get_workflow_execution_history_reverse(
+        &self,
+        request: Request<api::GetWorkflowExecutionHistoryReverseRequest>,
+    ) -> Result<Response<api::GetWorkflowExecutionHistoryReverseResponse>, Status> {
+        call!(inner self request history_reverse)
+    }
+
+    async fn poll_workflow_task_queue(
+        &self,
+        request: Request<api::PollWorkflowTaskQueueRequest>,
+    ) -> Result<Response<api::PollWorkflowTaskQueueResponse>, Status> {
+        call!(direct self request poll_workflow_task)
+    }
+
+    async fn respond_workflow_task_completed(
+        &self,
+        request: Request<api::RespondWorkflowTaskCompletedRequest>,
+    ) -> Result<Response<api::RespondWorkflowTaskCompletedResponse>, Status> {
+        call!(inner self request complete_workflow_task)
+    }
+
+    async fn respond_workflow_task_failed(
+        &self,
+        request: Request<api::RespondWorkflowTaskFailedRequest>,
+    ) -> Result<Response<api::RespondWorkflowTaskFailedResponse>, Status> {
+        call!(inner self request fail_workflow_task)
+    }
+
+    async fn reset_sticky_task_queue(
+        &self,
+        request: Request<api::ResetStickyTaskQueueRequest>,
+    ) -> Result<Response<api::ResetStickyTaskQueueResponse>, Status> {
+        call!(inner self request reset_sticky)
+    }
+
+    async fn poll_activity_task_queue(
+        &self,
+        request: Request<api::PollActivityTaskQueueRequest>,
+    ) -> Result<Response<api::PollActivityTaskQueueResponse>, Status> {
+        call!(direct self request poll_activity)
+    }
+
+    async fn record_activity_task_heartbeat(
+        &self,
+        request: Request<api::RecordActivityTaskHeartbeatRequest>,
+    ) -> Result<Response<api::RecordActivityTaskHeartbeatResponse>, Status> {
+        call!(inner self request heartbeat)
+    }
+
+    async fn record_activity_task_heartbeat_by_id(
+        &self,
+        request: Request<api::RecordActivityTaskHeartbeatByIdRequest>,
+    ) -> Result<Response<api::RecordActivityTaskHeartbeatByIdResponse>, Status> {
+        call!(inner self request heartbeat_by_id)
+    }
+
+    async fn respond_activity_task_completed(
+        &self,
+        request: Request<api::RespondActivityTaskCompletedRequest>,
+    ) -> Result<Response<api::RespondActivityTaskCompletedResponse>, Status> {
+        call!(inner self request activity_completed)
+    }
+
+    async fn respond_activity_task_completed_by_id(
+        &self,
+        request: Request<api::RespondActivityTaskCompletedByIdRequest>,
+    ) -> Result<Response<api::RespondActivityTaskCompletedByIdResponse>, Status> {
+        call!(inner self request activity_completed_by_id)
+    }
+
+    async fn respond_activity_task_failed(
+        &self,
+        request: Request<api::RespondActivityTaskFailedRequest>,
+    ) -> Result<Response<api::RespondActivityTaskFailedResponse>, Status> {
+        call!(inner self request activity_failed)
+    }
+
+    async fn respond_activity_task_failed_by_id(
+        &self,
+        request: Request<api::RespondActivityTaskFailedByIdRequest>,
+    ) -> Result<Response<api::RespondActivityTaskFailedByIdResponse>, Status> {
+        call!(inner self request activity_failed_by_id)
+    }
+
+    async fn respond_activity_task_canceled(
+        &self,
+        request: Request<api::RespondActivityTaskCanceledRequest>,
+    ) -> Result<Response<api::RespondActivityTaskCanceledResponse>, Status> {
+        call!(inner self request activity_canceled)
+    }
+
+    async fn respond_activity_task_canceled_by_id(
+        &self,
+        request: Request<api::RespondActivityTaskCanceledByIdRequest>,
+    ) -> Result<Response<api::RespondActivityTaskCanceledByIdResponse>, Status> {
+        call!(inner self request activity_canceled_by_id)
+    }
+
+    async fn get_system_info(
+        &self,
+        request: Request<api::GetSystemInfoRequest>,
+    ) -> Result<Response<api::GetSystemInfoResponse>, Status> {
+        call!(plain self request system_info)
+    }
+
+    async fn get_cluster_info(
+        &self,
+        request: Request<api::GetClusterInfoRequest>,
+    ) -> Result<Response<api::GetClusterInfoResponse>, Status> {
+        call!(plain self request cluster_info)
+    }
+
+    async fn describe_namespace(
+        &self,
+        request: Request<api::DescribeNamespaceRequest>,
+    ) -> Result<Response<api::DescribeNamespaceResponse>, Status> {
+        call!(sync self request describe_namespace)
+    }
+
+    async fn list_namespaces(
+        &self,
+        request: Request<api::ListNamespacesRequest>,
+    ) -> Result<Response<api::ListNamespacesResponse>, Status> {
+        call!(syncok self request list_namespaces)
+    }
+
+    async fn shutdown_worker(
+        &self,
+        request: Request<api::ShutdownWorkerRequest>,
+    ) -> Result<Response<api::ShutdownWorkerResponse>, Status> {
+        call!(sync self request shut_down_worker)
+    }
+
+    async fn describe_task_queue(
+        &self,
+        request: Request<api::DescribeTaskQueueRequest>,
+    ) -> Result<Response<api::DescribeTaskQueueResponse>, Status> {
+        call!(sync self request describe_queue)
+    }
+}

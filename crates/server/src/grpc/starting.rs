@@ -1,0 +1,121 @@
+//! StartWorkflowExecution and SignalWithStartWorkflowExecution.
+
+use segno_engine::{search_attributes::Rules, signal::Signal, start::Start};
+use segno_proto::{
+    enums::EventType,
+    workflowservice::{
+        SignalWithStartWorkflowExecutionRequest, SignalWithStartWorkflowExecutionResponse,
+        StartWorkflowExecutionRequest, StartWorkflowExecutionResponse,
+    },
+};
+use segno_runtime::SignalWithStart;
+use tonic::{Request, Response, Status};
+
+use super::{Workflows, failed, links, refused, workflow_tasks};
+use crate::{delivery::Delivery, validate};
+
+impl Workflows {
+    pub(super) async fn start(
+        &self,
+        request: Request<StartWorkflowExecutionRequest>,
+    ) -> Result<Response<StartWorkflowExecutionResponse>, Status> {
+        let mut request = request.into_inner();
+        let namespace = self.namespace(&request.namespace)?;
+        let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
+        validate::start::start_workflow(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
+        let request_id = request.request_id.clone();
+        let start = Start {
+            request,
+            namespace_key: namespace.key.0,
+            namespace_id: namespace.detail.id.clone(),
+            parent: None,
+            root: None,
+            chain: None,
+        };
+        let outcome = self.node.start_workflow(start).await.map_err(failed)?;
+        let run = &outcome.run;
+        let link = match outcome.attached {
+            true => links::to_request(run, &request_id, EventType::WorkflowExecutionOptionsUpdated),
+            false => links::to_start(run),
+        };
+        let delivery = outcome.eager_task.clone().map(|task| {
+            let node = self.node.clone();
+            Delivery::new(move || {
+                let (node, task) = (node.clone(), task.clone());
+                tokio::spawn(async move { node.give_back_workflow_task(&task).await });
+            })
+        });
+        let mut response = Response::new(StartWorkflowExecutionResponse {
+            run_id: run.info.run_id.clone(),
+            first_execution_run_id: run.info.first_run_id.clone(),
+            started: outcome.started,
+            status: outcome.status as i32,
+            eager_workflow_task: outcome.eager_task.map(|task| workflow_tasks::response(&namespace, task, 0)),
+            link: Some(link),
+        });
+        if let Some(delivery) = delivery {
+            response.extensions_mut().insert(delivery);
+        }
+        Ok(response)
+    }
+
+    pub(super) async fn signal_with_start(
+        &self,
+        request: SignalWithStartWorkflowExecutionRequest,
+    ) -> Result<SignalWithStartWorkflowExecutionResponse, Status> {
+        let mut request = request;
+        let namespace = self.namespace(&request.namespace)?;
+        let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
+        validate::start::signal_with_start(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
+        let signal = Signal {
+            name: request.signal_name,
+            input: request.signal_input,
+            identity: request.identity.clone(),
+            request_id: request.request_id.clone(),
+            header: request.header.clone(),
+            links: request.links.clone(),
+            sender: None,
+        };
+        let request_id = request.request_id.clone();
+        let start = StartWorkflowExecutionRequest {
+            namespace: request.namespace,
+            workflow_id: request.workflow_id,
+            workflow_type: request.workflow_type,
+            task_queue: request.task_queue,
+            input: request.input,
+            workflow_execution_timeout: request.workflow_execution_timeout,
+            workflow_run_timeout: request.workflow_run_timeout,
+            workflow_task_timeout: request.workflow_task_timeout,
+            identity: request.identity,
+            request_id: request.request_id,
+            workflow_id_reuse_policy: request.workflow_id_reuse_policy,
+            workflow_id_conflict_policy: request.workflow_id_conflict_policy,
+            retry_policy: request.retry_policy,
+            cron_schedule: request.cron_schedule,
+            memo: request.memo,
+            search_attributes: request.search_attributes,
+            header: request.header,
+            workflow_start_delay: request.workflow_start_delay,
+            user_metadata: request.user_metadata,
+            links: request.links,
+            versioning_override: request.versioning_override,
+            priority: request.priority,
+            ..Default::default()
+        };
+        let start = Start {
+            request: start,
+            namespace_key: namespace.key.0,
+            namespace_id: namespace.detail.id.clone(),
+            parent: None,
+            root: None,
+            chain: None,
+        };
+        let outcome = self.node.signal_with_start(SignalWithStart { start, signal }).await.map_err(failed)?;
+        Ok(SignalWithStartWorkflowExecutionResponse {
+            run_id: outcome.run.info.run_id.clone(),
+            first_execution_run_id: outcome.run.info.first_run_id.clone(),
+            started: outcome.started,
+            signal_link: Some(links::to_request(&outcome.run, &request_id, EventType::WorkflowExecutionSignaled)),
+        })
+    }
+}

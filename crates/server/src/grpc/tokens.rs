@@ -1,0 +1,69 @@
+//! Tokens at the edge: opening what clients bring back, with Temporal's words for what is no token.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use segno_engine::{activity::ActivityRef, task_calls::TaskRef};
+use segno_proto::Nanos;
+use segno_runtime::{ActivityToken, Namespace, TaskToken, Token, WorkflowKey};
+use tonic::Status;
+
+use super::Workflows;
+
+/// Where a page of history goes on.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PageToken {
+    /// The run.
+    #[prost(string, tag = "1")]
+    pub run_id: String,
+    /// The next event.
+    #[prost(int64, tag = "2")]
+    pub event_id: i64,
+}
+
+impl Token for PageToken {
+    const KIND: u8 = 4;
+}
+
+impl Workflows {
+    /// Opens a token that was made for a namespace. Without a name the token says which one it is for.
+    pub fn open<T: Token>(&self, name: &str, token: &Bytes) -> Result<(Arc<Namespace>, T), Status> {
+        if !name.is_empty() {
+            let namespace = self.namespace(name)?;
+            if let Ok(token) = T::open(token, &namespace.token_key) {
+                return Ok((namespace, token));
+            }
+        }
+        for namespace in self.node.namespaces.all() {
+            if let Ok(token) = T::open(token, &namespace.token_key) {
+                if name.is_empty() {
+                    return Ok((namespace, token));
+                }
+                let text = "Operation requested with a token from a different namespace.";
+                return Err(Status::invalid_argument(text));
+            }
+        }
+        Err(Status::invalid_argument("Error deserializing task token."))
+    }
+}
+
+/// The workflow, run and task a workflow task's token names.
+pub fn task_of(namespace: &Namespace, token: &TaskToken) -> (WorkflowKey, TaskRef) {
+    let task = TaskRef {
+        scheduled_event_id: token.scheduled_event_id,
+        started_event_id: token.started_event_id,
+        attempt: token.attempt,
+        started_time: token.started_time,
+    };
+    (WorkflowKey::new(namespace.key, &token.workflow_id), task)
+}
+
+/// The workflow and activity an activity's token names.
+pub fn activity_of(namespace: &Namespace, token: &ActivityToken) -> (WorkflowKey, ActivityRef) {
+    let reference = ActivityRef::Token {
+        scheduled_event_id: token.scheduled_event_id,
+        attempt: token.attempt,
+        started_time: token.started_time as Nanos,
+    };
+    (WorkflowKey::new(namespace.key, &token.workflow_id), reference)
+}

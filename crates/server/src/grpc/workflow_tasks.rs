@@ -1,0 +1,194 @@
+//! The worker's side of workflow tasks: poll, complete, fail, reset stickiness.
+
+use segno_engine::{
+    Run,
+    complete_task::CompleteTask,
+    task_calls::{self, FailTask},
+};
+use segno_proto::{
+    common::WorkerVersionStamp,
+    enums::TaskQueueKind,
+    nanos_timestamp,
+    taskqueue::TaskQueue,
+    workflowservice::{
+        PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse, ResetStickyTaskQueueRequest,
+        ResetStickyTaskQueueResponse, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskCompletedResponse,
+        RespondWorkflowTaskFailedRequest, RespondWorkflowTaskFailedResponse,
+    },
+};
+use segno_runtime::{
+    Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken, Token,
+};
+use tonic::{Request, Response, Status};
+
+use super::{
+    Workflows, activities, failed, key_of, refused,
+    tokens::{PageToken, task_of},
+};
+use crate::{deadline, delivery::Delivery, status, validate};
+
+/// A started task as the wire has it.
+pub(super) fn response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
+    let info = &task.run.info;
+    let key = &namespace.token_key;
+    let next_page_token = task.history.next_event_id.map(|event_id| {
+        PageToken { run_id: info.run_id.clone(), event_id }.seal(key)
+    });
+    let task_token = match &task.query {
+        Some(query) => QueryToken { query_id: query.id }.seal(key),
+        None => TaskToken {
+            workflow_id: info.workflow_id.clone(),
+            run_id: info.run_id.clone(),
+            scheduled_event_id: task.task.scheduled_event_id,
+            started_event_id: task.task.started_event_id,
+            attempt: task.task.attempt,
+            started_time: task.task.started_time,
+        }
+        .seal(key),
+    };
+    let time = |nanos| (nanos != 0).then(|| nanos_timestamp(nanos));
+    PollWorkflowTaskQueueResponse {
+        task_token,
+        workflow_execution: Some(info.execution()),
+        workflow_type: Some(segno_proto::common::WorkflowType { name: info.workflow_type.clone() }),
+        previous_started_event_id: task.previous_started_event_id,
+        started_event_id: task.task.started_event_id,
+        attempt: task.task.attempt,
+        backlog_count_hint: backlog as i64,
+        next_page_token: next_page_token.unwrap_or_default(),
+        history: Some(task.history.into_history()),
+        query: task.query.map(|query| query.query),
+        workflow_execution_task_queue: Some(TaskQueue {
+            name: info.task_queue.clone(),
+            kind: TaskQueueKind::Normal as i32,
+            normal_name: String::new(),
+        }),
+        scheduled_time: time(task.task.scheduled_time),
+        started_time: time(task.task.started_time),
+        queries: task.queries,
+        ..Default::default()
+    }
+}
+
+impl Workflows {
+    pub(super) async fn poll_workflow_task(
+        &self,
+        request: Request<PollWorkflowTaskQueueRequest>,
+    ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
+        let until = deadline::poll(&request);
+        let mut request = request.into_inner();
+        let namespace = self.namespace(&request.namespace)?;
+        validate::worker::poll_workflow_task(&mut request).map_err(refused)?;
+        let poll = Poll {
+            queue: QueueKey {
+                namespace: namespace.key,
+                kind: QueueKind::Workflow,
+                name: request.task_queue.unwrap_or_default().name,
+            },
+            identity: request.identity,
+            worker: request.worker_instance_key,
+            deadline: until?,
+        };
+        let version = version_of(request.worker_version_capabilities);
+        let started = self.node.poll_workflow_task(&poll, version).await.map_err(failed)?;
+        let Some(started) = started else { return Ok(Response::new(PollWorkflowTaskQueueResponse::default())) };
+        let backlog = self.node.backlog_of(&poll.queue);
+        let delivery = self.watch(started.clone());
+        let mut response = Response::new(response(&namespace, started, backlog));
+        response.extensions_mut().insert(delivery);
+        Ok(response)
+    }
+
+    /// Gives a task back if the answer that carries it is lost.
+    fn watch(&self, task: StartedTask) -> Delivery {
+        let node = self.node.clone();
+        Delivery::new(move || {
+            let (node, task) = (node.clone(), task.clone());
+            tokio::spawn(async move { node.give_back_workflow_task(&task).await });
+        })
+    }
+
+    pub(super) async fn complete_workflow_task(
+        &self,
+        mut request: RespondWorkflowTaskCompletedRequest,
+    ) -> Result<RespondWorkflowTaskCompletedResponse, Status> {
+        validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
+        let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
+        let (key, task) = task_of(&namespace, &token);
+        let versioning_behavior = request.versioning_behavior();
+        let call = CompleteTask {
+            token: task,
+            commands: request.commands,
+            identity: request.identity,
+            sticky: request.sticky_attributes,
+            return_new_task: request.return_new_workflow_task,
+            force_new_task: request.force_create_new_workflow_task,
+            binary_checksum: request.binary_checksum,
+            worker_version: request.worker_version_stamp,
+            sdk_metadata: request.sdk_metadata,
+            metering_metadata: request.metering_metadata,
+            versioning_behavior,
+            has_messages: !request.messages.is_empty(),
+            request_id: self.node.uuid(),
+        };
+        let results = request.query_results;
+        let reply = self
+            .node
+            .complete_workflow_task(namespace.clone(), &key, &token.run_id, call, results)
+            .await
+            .map_err(failed)?;
+        if let Some(failure) = &reply.completed.failure {
+            return Err(Status::invalid_argument(failure.worker_message()));
+        }
+        if reply.completed.heartbeat_timed_out {
+            return Err(status::not_found("workflow task heartbeat timeout"));
+        }
+        Ok(RespondWorkflowTaskCompletedResponse {
+            workflow_task: reply.new_task.map(|task| response(&namespace, task, 0)),
+            activity_tasks: reply.activities.into_iter().map(|task| activities::response(&namespace, task)).collect(),
+            reset_history_event_id: 0,
+        })
+    }
+
+    pub(super) async fn fail_workflow_task(
+        &self,
+        mut request: RespondWorkflowTaskFailedRequest,
+    ) -> Result<RespondWorkflowTaskFailedResponse, Status> {
+        validate::worker::workflow_task_failed(&mut request).map_err(refused)?;
+        let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
+        let (key, task) = task_of(&namespace, &token);
+        let cause = request.cause();
+        let call = FailTask {
+            token: task,
+            cause,
+            failure: request.failure,
+            identity: request.identity,
+            binary_checksum: request.binary_checksum,
+            worker_version: request.worker_version,
+        };
+        let apply = move |run: &Run, context| task_calls::fail(run, context, call);
+        self.node.transact(&key, &RunSelector::run(token.run_id), apply).await.map_err(failed)?;
+        Ok(RespondWorkflowTaskFailedResponse::default())
+    }
+
+    pub(super) async fn reset_sticky(
+        &self,
+        mut request: ResetStickyTaskQueueRequest,
+    ) -> Result<ResetStickyTaskQueueResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::reset_sticky(&mut request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.execution.as_ref());
+        let apply = move |run: &Run, context| task_calls::reset_sticky(run, context);
+        self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
+        Ok(ResetStickyTaskQueueResponse::default())
+    }
+}
+
+/// The version stamp of events, from what a poll says of itself. Only workers that use versioning leave one.
+pub(super) fn version_of(
+    capabilities: Option<segno_proto::common::WorkerVersionCapabilities>,
+) -> Option<WorkerVersionStamp> {
+    capabilities
+        .filter(|capabilities| capabilities.use_versioning)
+        .map(|capabilities| WorkerVersionStamp { build_id: capabilities.build_id, use_versioning: true })
+}

@@ -1,0 +1,105 @@
+//! Signal, cancel, terminate, delete.
+
+use segno_engine::{
+    Rejection, Run,
+    cancel::{self, CancelRequest},
+    signal::{self, Signal},
+    terminate::{self, Terminate},
+};
+use segno_proto::{
+    enums::EventType,
+    workflowservice::{
+        DeleteWorkflowExecutionRequest, DeleteWorkflowExecutionResponse, RequestCancelWorkflowExecutionRequest,
+        RequestCancelWorkflowExecutionResponse, SignalWorkflowExecutionRequest, SignalWorkflowExecutionResponse,
+        TerminateWorkflowExecutionRequest, TerminateWorkflowExecutionResponse,
+    },
+};
+use segno_runtime::{CallError, RunSelector};
+use tonic::Status;
+
+use super::{Workflows, failed, key_of, links, refused};
+use crate::validate;
+
+impl Workflows {
+    pub(super) async fn signal(
+        &self,
+        mut request: SignalWorkflowExecutionRequest,
+    ) -> Result<SignalWorkflowExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::signal(&mut request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
+        let request_id = request.request_id.clone();
+        let call = Signal {
+            name: request.signal_name,
+            input: request.input,
+            identity: request.identity,
+            request_id: request.request_id,
+            header: request.header,
+            links: request.links,
+            sender: None,
+        };
+        let link_id = request_id.clone();
+        let apply = move |run: &Run, context| {
+            let link = links::to_request(run, &link_id, EventType::WorkflowExecutionSignaled);
+            let applied = signal::signal(run, context, call)?;
+            Ok(segno_engine::Applied { run: applied.run, transition: applied.transition, reply: link })
+        };
+        let link = self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
+        Ok(SignalWorkflowExecutionResponse { link: Some(link) })
+    }
+
+    pub(super) async fn request_cancel(
+        &self,
+        mut request: RequestCancelWorkflowExecutionRequest,
+    ) -> Result<RequestCancelWorkflowExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::request_cancel(&mut request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
+        let selector = RunSelector { run_id, first_run_id: request.first_execution_run_id };
+        let call = CancelRequest {
+            reason: request.reason,
+            identity: request.identity,
+            request_id: request.request_id,
+            links: request.links,
+            sender: None,
+        };
+        let apply = move |run: &Run, context| cancel::request_cancel(run, context, call);
+        match self.node.transact(&key, &selector, apply).await {
+            // What is closed needs no cancelling.
+            Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => {
+                Ok(RequestCancelWorkflowExecutionResponse::default())
+            }
+            Err(error) => Err(failed(error)),
+        }
+    }
+
+    pub(super) async fn terminate(
+        &self,
+        mut request: TerminateWorkflowExecutionRequest,
+    ) -> Result<TerminateWorkflowExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::terminate(&mut request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
+        let selector = RunSelector { run_id, first_run_id: request.first_execution_run_id };
+        let call = Terminate {
+            reason: request.reason,
+            details: request.details,
+            identity: request.identity,
+            links: request.links,
+        };
+        let apply = move |run: &Run, context| terminate::terminate(run, context, call);
+        self.node.transact(&key, &selector, apply).await.map_err(failed)?;
+        Ok(TerminateWorkflowExecutionResponse::default())
+    }
+
+    pub(super) async fn delete(
+        &self,
+        mut request: DeleteWorkflowExecutionRequest,
+    ) -> Result<DeleteWorkflowExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        validate::workflow::delete(&mut request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
+        self.node.delete_run(&key, &run_id).await.map_err(failed)?;
+        Ok(DeleteWorkflowExecutionResponse::default())
+    }
+}

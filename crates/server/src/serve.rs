@@ -1,0 +1,133 @@
+//! Binding ports, serving, and stopping cleanly.
+
+use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+
+use segno_proto::{
+    DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
+    workflowservice::workflow_service_server::WorkflowServiceServer,
+};
+use segno_runtime::Node;
+use tokio::{net::TcpListener, sync::watch};
+use tonic::{
+    codec::CompressionEncoding,
+    transport::{Server as Transport, server::TcpIncoming},
+};
+
+use crate::{
+    delivery::WatchDelivery,
+    grpc::{Operator, Workflows},
+    http,
+    unbuilt::NameUnbuilt,
+};
+
+/// Largest request; Temporal's limit as well.
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Time for calls under way when the server stops.
+const DRAIN: Duration = Duration::from_secs(5);
+const SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug)]
+pub struct ServerOptions {
+    /// gRPC.
+    pub grpc: SocketAddr,
+    /// HTTP.
+    pub http: SocketAddr,
+}
+
+/// Why a server did not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// A port could not be had.
+    #[error("cannot listen on {address} for {what}: {error}. Is another server running? Choose another port with {flag}")]
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// gRPC or HTTP.
+        what: &'static str,
+        /// The flag that changes it.
+        flag: &'static str,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The transport failed.
+    #[error("the gRPC server failed: {0}")]
+    Transport(#[from] tonic::transport::Error),
+    /// Reflection could not be set up.
+    #[error("reflection could not be set up: {0}")]
+    Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// A server with its ports bound.
+pub struct Server {
+    grpc: TcpListener,
+    http: TcpListener,
+}
+
+impl Server {
+    /// Binds both ports, so that a taken one is noticed before anything else happens.
+    pub async fn bind(options: ServerOptions) -> Result<Self, ServeError> {
+        let bind = async |address, what, flag| {
+            TcpListener::bind(address).await.map_err(|error| ServeError::Bind { address, what, flag, error })
+        };
+        let grpc = bind(options.grpc, "gRPC", "--port").await?;
+        let http = bind(options.http, "HTTP", "--http-port").await?;
+        Ok(Self { grpc, http })
+    }
+
+    /// The addresses in use: gRPC and HTTP.
+    pub fn addresses(&self) -> std::io::Result<(SocketAddr, SocketAddr)> {
+        Ok((self.grpc.local_addr()?, self.http.local_addr()?))
+    }
+
+    /// Serves until `stop` is done, then lets calls under way finish.
+    pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
+        let workflows = WorkflowServiceServer::new(Workflows::new(node.clone()))
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(usize::MAX)
+            .accept_compressed(CompressionEncoding::Gzip)
+            .send_compressed(CompressionEncoding::Gzip);
+        let operator = OperatorServiceServer::new(Operator::default())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip);
+        let (health, health_service) = tonic_health::server::health_reporter();
+        for service in ["", SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
+            health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
+        }
+        let reflection = || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+
+        let web = tokio::spawn(http::serve(self.http, node.clone()));
+        let (stopped, mut drained) = watch::channel(false);
+        let stopping = node.clone();
+        let graceful = async move {
+            stop.await;
+            // Long polls end at once; whoever asks now is told to go elsewhere.
+            stopping.shut_down();
+            let _ = stopped.send(true);
+        };
+        let incoming = TcpIncoming::from(self.grpc).with_nodelay(Some(true));
+        let serving = Transport::builder()
+            .initial_stream_window_size(1 << 20)
+            .initial_connection_window_size(1 << 22)
+            .http2_keepalive_interval(Some(Duration::from_secs(60)))
+            .layer(WatchDelivery)
+            .layer(NameUnbuilt)
+            .add_service(workflows)
+            .add_service(operator)
+            .add_service(health_service)
+            .add_service(reflection().build_v1()?)
+            .add_service(reflection().build_v1alpha()?)
+            .serve_with_incoming_shutdown(incoming, graceful);
+        let patience = async move {
+            let _ = drained.wait_for(|stopped| *stopped).await;
+            tokio::time::sleep(DRAIN).await;
+        };
+        let result = tokio::select! {
+            result = serving => result,
+            // Clients that keep their connections open do not keep the server up.
+            () = patience => Ok(()),
+        };
+        web.abort();
+        Ok(result?)
+    }
+}

@@ -1,0 +1,115 @@
+//! From refusals to statuses: one table. SDKs look at the first detail message, people at the text; both are Temporal's.
+
+use bytes::Bytes;
+use prost::Message;
+use segno_engine::Rejection;
+use segno_proto::{
+    enums::{ResourceExhaustedCause, ResourceExhaustedScope},
+    errordetails::{
+        NamespaceNotFoundFailure, NotFoundFailure, QueryFailedFailure, ResourceExhaustedFailure,
+        WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
+    },
+    google::rpc,
+};
+use segno_runtime::CallError;
+use tonic::{Code, Status};
+
+use crate::validate;
+
+/// A status with one detail message.
+fn detailed(code: Code, text: impl Into<String>, kind: &str, detail: &impl Message) -> Status {
+    let message = text.into();
+    let any = prost_types::Any {
+        type_url: format!("type.googleapis.com/temporal.api.errordetails.v1.{kind}"),
+        value: detail.encode_to_vec(),
+    };
+    let status = rpc::Status { code: code as i32, message: message.clone(), details: vec![any] };
+    Status::with_details(code, message, Bytes::from(status.encode_to_vec()))
+}
+
+/// Something is not there.
+pub fn not_found(text: impl Into<String>) -> Status {
+    detailed(Code::NotFound, text, "NotFoundFailure", &NotFoundFailure::default())
+}
+
+/// A namespace is not there.
+pub fn namespace_not_found(namespace: &str) -> Status {
+    let detail = NamespaceNotFoundFailure { namespace: namespace.to_owned() };
+    detailed(Code::NotFound, format!("Namespace {namespace} is not found."), "NamespaceNotFoundFailure", &detail)
+}
+
+fn not_ready(text: impl Into<String>) -> Status {
+    detailed(Code::FailedPrecondition, text, "WorkflowNotReadyFailure", &WorkflowNotReadyFailure::default())
+}
+
+fn busy(text: impl Into<String>) -> Status {
+    let detail = ResourceExhaustedFailure {
+        cause: ResourceExhaustedCause::BusyWorkflow as i32,
+        scope: ResourceExhaustedScope::Namespace as i32,
+    };
+    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
+/// Storage is full: a limit of the whole system, not of a namespace.
+fn storage_full(text: impl Into<String>) -> Status {
+    let detail = ResourceExhaustedFailure {
+        cause: ResourceExhaustedCause::PersistenceStorageLimit as i32,
+        scope: ResourceExhaustedScope::System as i32,
+    };
+    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
+/// The table.
+pub fn from_call(error: CallError) -> Status {
+    let text = error.to_string();
+    match error {
+        CallError::Rejected(rejection) => from_rejection(rejection),
+        CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => not_found(text),
+        CallError::Unavailable(_) | CallError::ShuttingDown => Status::unavailable(text),
+        CallError::StorageFull(_) => storage_full(text),
+        CallError::DataLoss(_) => Status::data_loss(text),
+        CallError::DeadlineExceeded => Status::deadline_exceeded(text),
+        CallError::QueryBufferFull => busy(text),
+        CallError::NotReady(_) => not_ready(text),
+        CallError::QueryFailed(_, failure) => {
+            let detail = QueryFailedFailure { failure: failure.map(|failure| *failure) };
+            detailed(Code::InvalidArgument, text, "QueryFailedFailure", &detail)
+        }
+    }
+}
+
+fn from_rejection(rejection: Rejection) -> Status {
+    let text = rejection.to_string();
+    match rejection {
+        Rejection::InvalidArgument(_)
+        | Rejection::TaskFailed(_)
+        | Rejection::ActivityCancelNotRequested
+        | Rejection::SignalLimit => Status::invalid_argument(text),
+        Rejection::Closed
+        | Rejection::RunNotFound
+        | Rejection::TaskNotFound
+        | Rejection::TaskHeartbeatTimeout
+        | Rejection::TaskObsolete
+        | Rejection::ActivityNotFound
+        | Rejection::ActivityIdNotFound(_)
+        | Rejection::ChildNotFound => not_found(text),
+        Rejection::Closing => busy(text),
+        Rejection::NamespaceNotFound(namespace) => namespace_not_found(&namespace),
+        Rejection::AlreadyStarted { start_request_id, run_id, first_run_id, .. } => {
+            let detail = WorkflowExecutionAlreadyStartedFailure {
+                start_request_id,
+                run_id,
+                first_execution_run_id: first_run_id,
+            };
+            detailed(Code::AlreadyExists, text, "WorkflowExecutionAlreadyStartedFailure", &detail)
+        }
+    }
+}
+
+/// A request that was refused at the edge.
+pub fn from_refused(refused: validate::Refused) -> Status {
+    match refused.code {
+        validate::Code::InvalidArgument => Status::invalid_argument(refused.text),
+        validate::Code::Unimplemented => Status::unimplemented(refused.text),
+    }
+}

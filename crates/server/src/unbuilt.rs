@@ -1,0 +1,113 @@
+//! Calls that are not built yet answer UNIMPLEMENTED and say which call it was.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use http::{Request, Response};
+use tonic::{Status, body::Body};
+use tower::{Layer, Service};
+
+/// Every call that is built. The compatibility page lists the same ones; a test compares.
+pub const BUILT: &[&str] = &[
+    "DeleteWorkflowExecution",
+    "DescribeNamespace",
+    "DescribeTaskQueue",
+    "DescribeWorkflowExecution",
+    "GetClusterInfo",
+    "GetSystemInfo",
+    "GetWorkflowExecutionHistory",
+    "GetWorkflowExecutionHistoryReverse",
+    "ListNamespaces",
+    "PollActivityTaskQueue",
+    "PollWorkflowTaskQueue",
+    "QueryWorkflow",
+    "RecordActivityTaskHeartbeat",
+    "RecordActivityTaskHeartbeatById",
+    "RequestCancelWorkflowExecution",
+    "ResetStickyTaskQueue",
+    "RespondActivityTaskCanceled",
+    "RespondActivityTaskCanceledById",
+    "RespondActivityTaskCompleted",
+    "RespondActivityTaskCompletedById",
+    "RespondActivityTaskFailed",
+    "RespondActivityTaskFailedById",
+    "RespondQueryTaskCompleted",
+    "RespondWorkflowTaskCompleted",
+    "RespondWorkflowTaskFailed",
+    "ShutdownWorker",
+    "SignalWithStartWorkflowExecution",
+    "SignalWorkflowExecution",
+    "StartWorkflowExecution",
+    "TerminateWorkflowExecution",
+];
+
+/// Answers for what is not built.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NameUnbuilt;
+
+impl<S> Layer<S> for NameUnbuilt {
+    type Service = Naming<S>;
+
+    fn layer(&self, inner: S) -> Naming<S> {
+        Naming { inner }
+    }
+}
+
+/// See [`NameUnbuilt`].
+#[derive(Clone, Debug)]
+pub struct Naming<S> {
+    inner: S,
+}
+
+/// The call a path names, if it is one of Temporal's services and not built.
+fn unbuilt(path: &str) -> Option<&str> {
+    let (service, call) = path.strip_prefix('/')?.split_once('/')?;
+    let known = segno_proto::METHODS.iter().any(|(of, name)| *of == service && *name == call);
+    (known && !BUILT.contains(&call)).then_some(call)
+}
+
+impl<S> Service<Request<Body>> for Naming<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>>,
+    S::Future: Send + 'static,
+    S::Error: Send + 'static,
+{
+    type Response = Response<Body>;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if let Some(call) = unbuilt(request.uri().path()) {
+            let status = Status::unimplemented(format!("{call} is not built yet in Segno"));
+            return Box::pin(async move { Ok(status.into_http()) });
+        }
+        Box::pin(self.inner.call(request))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_built_call_exists() {
+        for call in BUILT {
+            assert!(segno_proto::METHODS.iter().any(|(_, name)| name == call), "{call}");
+        }
+    }
+
+    #[test]
+    fn only_calls_of_the_protocol_are_named() {
+        let path = "/temporal.api.workflowservice.v1.WorkflowService";
+        assert_eq!(unbuilt(&format!("{path}/CreateSchedule")), Some("CreateSchedule"));
+        assert_eq!(unbuilt(&format!("{path}/StartWorkflowExecution")), None);
+        assert_eq!(unbuilt(&format!("{path}/NoSuchCall")), None);
+        assert_eq!(unbuilt("/grpc.health.v1.Health/Check"), None);
+    }
+}

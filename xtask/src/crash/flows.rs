@@ -1,0 +1,156 @@
+//! The clients: they start workflows, signal them, wait for results, and insist until the server says yes.
+//!
+//! A call without an answer is repeated with the same request id until it has one; only answers enter the ledger.
+
+use std::{cell::Cell, rc::Rc, time::Duration};
+
+use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
+use tonic::{Code, Status};
+
+use super::ledger::{Kind, Ledger, receiver_id};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
+
+/// Task queue of the campaign.
+pub const QUEUE: &str = "crash";
+/// Pause before a call that failed is repeated.
+const RETRY_PAUSE: Duration = Duration::from_millis(5);
+
+/// What all tasks of one campaign share.
+pub struct Shared {
+    /// The acknowledged facts.
+    pub ledger: Ledger,
+    /// No new workflows from now on.
+    pub stopping: Cell<bool>,
+    /// Workflows started so far, for their numbers.
+    pub next: Cell<u64>,
+    /// Prefix of workflow ids.
+    pub prefix: String,
+}
+
+/// Whether a failed call may be repeated: its outcome is unknown, or the server asked for patience.
+pub fn is_transient(status: &Status) -> bool {
+    !matches!(
+        status.code(),
+        Code::NotFound
+            | Code::InvalidArgument
+            | Code::AlreadyExists
+            | Code::FailedPrecondition
+            | Code::PermissionDenied
+            | Code::Unimplemented
+            | Code::DataLoss
+            | Code::OutOfRange
+            | Code::Unauthenticated
+    )
+}
+
+/// Repeats a call until it is answered.
+pub async fn insist<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
+    loop {
+        match call().await {
+            Err(status) if is_transient(&status) => tokio::time::sleep(RETRY_PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// One client: one workflow after the other until the campaign stops.
+pub async fn run(shared: Rc<Shared>, mut client: Client) {
+    while !shared.stopping.get() {
+        let index = shared.next.replace(shared.next.get() + 1);
+        let id = format!("{}-{index}", shared.prefix);
+        let outcome = match index % 10 {
+            0..=3 => plain(&shared, &mut client, Kind::Activity, &id, "").await,
+            4 | 5 => signalled(&shared, &mut client, &id).await,
+            6 | 7 => plain(&shared, &mut client, Kind::Timer, &id, &(20 + index % 250).to_string()).await,
+            8 => plain(&shared, &mut client, Kind::Parent, &id, "").await,
+            _ => crossed(&shared, &mut client, &id).await,
+        };
+        if let Err(broken) = outcome {
+            shared.ledger.violation(broken);
+        }
+    }
+}
+
+/// A workflow that needs nothing from its client.
+async fn plain(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<(), String> {
+    let run_id = start(shared, client, kind, id, input).await?;
+    result(shared, client, kind, id, &run_id).await
+}
+
+async fn signalled(shared: &Shared, client: &mut Client, id: &str) -> Result<(), String> {
+    let run_id = start(shared, client, Kind::Signals, id, "").await?;
+    for name in ["s0", "s1", "s2"] {
+        signal(shared, client, Kind::Signals, id, &run_id, name).await?;
+    }
+    result(shared, client, Kind::Signals, id, &run_id).await
+}
+
+/// A sender and its receiver. The receiver stays open until the sender is done: a signal delivered twice to a closed
+/// workflow would rightly fail.
+async fn crossed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), String> {
+    let receiver = receiver_id(id);
+    let receiver_run = start(shared, client, Kind::Receiver, &receiver, "").await?;
+    plain(shared, client, Kind::Sender, id, &receiver).await?;
+    signal(shared, client, Kind::Receiver, &receiver, &receiver_run, "finish").await?;
+    result(shared, client, Kind::Receiver, &receiver, &receiver_run).await
+}
+
+async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, String> {
+    let mut call = wire::start(kind.name(), id, QUEUE, input);
+    call.workflow_task_timeout = Some(wire::millis(2_000));
+    let reply = insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
+    let run_id = reply.map_err(|status| refused("start", id, &status))?.into_inner().run_id;
+    shared.ledger.note(kind, id, &run_id, |_, _| {});
+    Ok(run_id)
+}
+
+async fn signal(
+    shared: &Shared,
+    client: &mut Client,
+    kind: Kind,
+    id: &str,
+    run_id: &str,
+    name: &str,
+) -> Result<(), String> {
+    let call = SignalWorkflowExecutionRequest {
+        namespace: NAMESPACE.to_owned(),
+        workflow_execution: wire::execution(id, run_id),
+        signal_name: name.to_owned(),
+        identity: "xtask".to_owned(),
+        request_id: format!("{id}-{name}"),
+        ..Default::default()
+    };
+    shared.ledger.note(kind, id, run_id, |facts, _| {
+        facts.signals.insert(name.to_owned(), false);
+    });
+    let mut attempts = 0;
+    let reply = insist(async || {
+        attempts += 1;
+        client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await
+    });
+    match reply.await {
+        Ok(_) => {
+            shared.ledger.note(kind, id, run_id, |facts, _| {
+                facts.signals.insert(name.to_owned(), true);
+            });
+            Ok(())
+        }
+        // An attempt without an answer may have been the last signal the workflow waited for: then it is closed now.
+        Err(status) if status.code() == Code::NotFound && attempts > 1 => Ok(()),
+        Err(status) => Err(refused("signal", id, &status)),
+    }
+}
+
+async fn result(shared: &Shared, client: &mut Client, kind: Kind, id: &str, run_id: &str) -> Result<(), String> {
+    let event = insist(async || wire::wait_closed(client, id, run_id).await).await;
+    let text = wire::closing_result(&event.map_err(|status| refused("result", id, &status))?);
+    if text != kind.result(id) {
+        return Err(format!("{id} ended with `{text}` instead of `{}`", kind.result(id)));
+    }
+    shared.ledger.note(kind, id, run_id, |facts, _| facts.result = Some(text));
+    Ok(())
+}
+
+fn refused(call: &str, id: &str, status: &Status) -> String {
+    format!("{call} of {id} was refused: {:?} {}", status.code(), status.message())
+}

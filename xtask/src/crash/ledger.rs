@@ -1,0 +1,171 @@
+//! What the server acknowledged: the facts that no crash may take away.
+//!
+//! Every fact carries a name of its own (a request id, or an identity used for a single answer), so that a loss stays
+//! visible even when the work was done again later under another name.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+};
+
+/// What a workflow does; see `flows.rs` for the client's part and `turns.rs` for the worker's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One activity; its result is the result.
+    Activity,
+    /// Waits for three signals of a client.
+    Signals,
+    /// Sleeps for a short while.
+    Timer,
+    /// Starts a child of kind `Activity` and returns its result.
+    Parent,
+    /// Signals a workflow of kind `Receiver`.
+    Sender,
+    /// Waits for one signal of a workflow and one of a client.
+    Receiver,
+}
+
+impl Kind {
+    /// Every kind.
+    pub const ALL: [Self; 6] = [Self::Activity, Self::Signals, Self::Timer, Self::Parent, Self::Sender, Self::Receiver];
+
+    /// The workflow type on the wire.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Activity => "activity",
+            Self::Signals => "signals",
+            Self::Timer => "timer",
+            Self::Parent => "parent",
+            Self::Sender => "sender",
+            Self::Receiver => "receiver",
+        }
+    }
+
+    /// The kind of a workflow type.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// The result every workflow of this kind must come to.
+    pub fn result(self, workflow_id: &str) -> String {
+        match self {
+            Self::Activity => format!("did {workflow_id}"),
+            Self::Signals => "s0,s1,s2".to_owned(),
+            Self::Timer => "slept".to_owned(),
+            Self::Parent => Self::Activity.result(&child_id(workflow_id)),
+            Self::Sender => "sent".to_owned(),
+            Self::Receiver => "cross,finish".to_owned(),
+        }
+    }
+}
+
+/// The id of a parent's child.
+pub fn child_id(parent_id: &str) -> String {
+    format!("{parent_id}-child")
+}
+
+/// The id of the receiver that a sender signals.
+pub fn receiver_id(sender_id: &str) -> String {
+    format!("{sender_id}-receiver")
+}
+
+/// An acknowledged answer of the worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Answer {
+    /// Round in which it was acknowledged.
+    pub round: u32,
+    /// Commands it carried, each of which must have become one event.
+    pub commands: usize,
+}
+
+/// Everything acknowledged about one workflow.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    /// What the workflow does.
+    pub kind: Kind,
+    /// Run ids named by acknowledgements; more than one is a violation.
+    pub runs: BTreeSet<String>,
+    /// Round of the first acknowledgement.
+    pub round: u32,
+    /// Signals by name, and whether they were acknowledged; the others were sent and may or may not be there.
+    pub signals: BTreeMap<String, bool>,
+    /// Acknowledged completions of workflow tasks, by the identity used.
+    pub turns: BTreeMap<String, Answer>,
+    /// Acknowledged completions of activities, by the identity used.
+    pub activities: BTreeMap<String, Answer>,
+    /// The result a client was given.
+    pub result: Option<String>,
+}
+
+/// The book of one campaign.
+#[derive(Default)]
+pub struct Ledger {
+    workflows: RefCell<BTreeMap<String, Facts>>,
+    touched: RefCell<BTreeSet<String>>,
+    violations: RefCell<Vec<String>>,
+    round: Cell<u32>,
+    facts: Cell<usize>,
+    names: Cell<u64>,
+}
+
+impl Ledger {
+    /// Opens the page of the next round; the workflows touched in the last one.
+    pub fn next_round(&self) -> BTreeSet<String> {
+        self.round.set(self.round.get() + 1);
+        self.touched.take()
+    }
+
+    /// A name never used before.
+    pub fn fresh_name(&self, what: &str) -> String {
+        self.names.set(self.names.get() + 1);
+        format!("{what}-{}", self.names.get())
+    }
+
+    /// Notes something acknowledged about a workflow.
+    pub fn note(&self, kind: Kind, workflow_id: &str, run_id: &str, write: impl FnOnce(&mut Facts, u32)) {
+        let round = self.round.get();
+        let mut workflows = self.workflows.borrow_mut();
+        let facts = workflows.entry(workflow_id.to_owned()).or_insert_with(|| Facts {
+            kind,
+            runs: BTreeSet::new(),
+            round,
+            signals: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            activities: BTreeMap::new(),
+            result: None,
+        });
+        facts.runs.insert(run_id.to_owned());
+        write(facts, round);
+        self.touched.borrow_mut().insert(workflow_id.to_owned());
+        self.facts.set(self.facts.get() + 1);
+    }
+
+    /// Notes that a promise was broken.
+    pub fn violation(&self, what: String) {
+        let mut violations = self.violations.borrow_mut();
+        if violations.len() < 20 {
+            println!("  VIOLATION: {what}");
+        }
+        violations.push(what);
+    }
+
+    /// How many promises were broken.
+    pub fn violation_count(&self) -> usize {
+        self.violations.borrow().len()
+    }
+
+    /// How many facts there are.
+    pub fn fact_count(&self) -> usize {
+        self.facts.get()
+    }
+
+    /// What is known of a workflow at this moment.
+    pub fn facts(&self, workflow_id: &str) -> Option<Facts> {
+        self.workflows.borrow().get(workflow_id).cloned()
+    }
+
+    /// Every workflow with a fact.
+    pub fn workflow_ids(&self) -> BTreeSet<String> {
+        self.workflows.borrow().keys().cloned().collect()
+    }
+}

@@ -1,0 +1,220 @@
+//! The worker: pollers for workflow tasks and activities that keep nothing in memory.
+//!
+//! What to do next follows from the history alone. Each answer is given under an identity used only once, which the
+//! server writes into the event: that is how an acknowledged answer is found again after a crash.
+
+use std::{rc::Rc, time::Duration};
+
+use segno_proto::{
+    command::{
+        Command, SignalExternalWorkflowExecutionCommandAttributes, StartChildWorkflowExecutionCommandAttributes,
+        StartTimerCommandAttributes, command::Attributes as Order,
+    },
+    common::WorkflowType,
+    enums::{CommandType, ParentClosePolicy, WorkflowIdReusePolicy},
+    events::{HistoryEvent, history_event::Attributes},
+    workflowservice::{
+        PollActivityTaskQueueRequest, PollActivityTaskQueueResponse, PollWorkflowTaskQueueRequest,
+        PollWorkflowTaskQueueResponse, RespondActivityTaskCompletedRequest, RespondWorkflowTaskCompletedRequest,
+    },
+};
+
+use super::{
+    flows::{QUEUE, Shared, insist, is_transient},
+    ledger::{Answer, Kind, child_id},
+};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
+
+/// An activity whose worker or server died is tried again after this.
+const START_TO_CLOSE: Duration = Duration::from_secs(1);
+/// Pause after a failed poll.
+const POLL_PAUSE: Duration = Duration::from_millis(10);
+
+/// One poller for workflow tasks.
+pub async fn poll_turns(shared: Rc<Shared>, mut client: Client) {
+    loop {
+        let poll = PollWorkflowTaskQueueRequest {
+            namespace: NAMESPACE.to_owned(),
+            task_queue: wire::queue(QUEUE),
+            identity: "xtask".to_owned(),
+            ..Default::default()
+        };
+        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
+            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
+            Ok(reply) => take_turn(&shared, &mut client, reply.into_inner()).await,
+            Err(_) => tokio::time::sleep(POLL_PAUSE).await,
+        }
+    }
+}
+
+async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQueueResponse) {
+    let run = turn.workflow_execution.unwrap_or_default();
+    let name = turn.workflow_type.map(|kind| kind.name).unwrap_or_default();
+    let mut events = turn.history.unwrap_or_default().events().unwrap_or_default();
+    if !turn.next_page_token.is_empty() {
+        match insist(async || wire::history(client, &run.workflow_id, &run.run_id).await).await {
+            Ok(all) => events = all,
+            Err(status) => return shared.ledger.violation(format!("history of {}: {status}", run.workflow_id)),
+        }
+    }
+    let Some(kind) = Kind::named(&name) else {
+        return shared.ledger.violation(format!("a task of unknown type `{name}`"));
+    };
+    if events.first().is_none_or(|event| event.event_id != 1) {
+        return shared.ledger.violation(format!("a task of {} without the start of its history", run.workflow_id));
+    }
+    let commands = decide(kind, &run.workflow_id, &events);
+    let count = commands.len();
+    let identity = shared.ledger.fresh_name("turn");
+    let answer = RespondWorkflowTaskCompletedRequest {
+        task_token: turn.task_token,
+        commands,
+        identity: identity.clone(),
+        namespace: NAMESPACE.to_owned(),
+        ..Default::default()
+    };
+    let call = async || client.respond_workflow_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
+    // A refusal is no violation: the task may have timed out, or this is a repeat of an answer that had arrived.
+    if insist(call).await.is_ok() {
+        shared.ledger.note(kind, &run.workflow_id, &run.run_id, |facts, round| {
+            facts.turns.insert(identity, Answer { round, commands: count });
+        });
+    }
+}
+
+/// The workflows: what each kind does next, given its history.
+fn decide(kind: Kind, id: &str, events: &[HistoryEvent]) -> Vec<Command> {
+    let input = events.first().and_then(|event| match &event.attributes {
+        Some(Attributes::WorkflowExecutionStartedEventAttributes(start)) => Some(wire::untext(start.input.as_ref())),
+        _ => None,
+    });
+    let input = input.unwrap_or_default();
+    let ordered = events.iter().any(|event| {
+        matches!(
+            event.attributes,
+            Some(
+                Attributes::ActivityTaskScheduledEventAttributes(_)
+                    | Attributes::TimerStartedEventAttributes(_)
+                    | Attributes::StartChildWorkflowExecutionInitiatedEventAttributes(_)
+                    | Attributes::SignalExternalWorkflowExecutionInitiatedEventAttributes(_)
+            )
+        )
+    });
+    let signals = {
+        let mut names: Vec<&str> = events.iter().filter_map(signal_name).collect();
+        names.sort_unstable();
+        names.join(",")
+    };
+    let outcome = match kind {
+        Kind::Signals | Kind::Receiver => (signals.len() >= kind.result(id).len()).then_some(signals),
+        _ => events.iter().find_map(outcome),
+    };
+    match (outcome, kind) {
+        (Some(result), _) => vec![wire::complete(wire::text(&result))],
+        (None, Kind::Signals | Kind::Receiver) => vec![],
+        (None, _) if ordered => vec![],
+        (None, Kind::Activity) => vec![wire::schedule_activity(QUEUE, &kind.result(id), START_TO_CLOSE)],
+        (None, Kind::Timer) => vec![start_timer(input.parse().unwrap_or(100))],
+        (None, Kind::Parent) => vec![start_child(&child_id(id))],
+        (None, Kind::Sender) => vec![signal_other(&input)],
+    }
+}
+
+/// The result that an event means for its workflow.
+fn outcome(event: &HistoryEvent) -> Option<String> {
+    match event.attributes.as_ref()? {
+        Attributes::ActivityTaskCompletedEventAttributes(done) => Some(wire::untext(done.result.as_ref())),
+        Attributes::ChildWorkflowExecutionCompletedEventAttributes(done) => Some(wire::untext(done.result.as_ref())),
+        Attributes::TimerFiredEventAttributes(_) => Some(Kind::Timer.result("")),
+        Attributes::ExternalWorkflowExecutionSignaledEventAttributes(_) => Some(Kind::Sender.result("")),
+        // Nothing of the kind may happen: shown as a wrong result.
+        Attributes::ActivityTaskFailedEventAttributes(_)
+        | Attributes::ActivityTaskTimedOutEventAttributes(_)
+        | Attributes::StartChildWorkflowExecutionFailedEventAttributes(_)
+        | Attributes::ChildWorkflowExecutionFailedEventAttributes(_)
+        | Attributes::SignalExternalWorkflowExecutionFailedEventAttributes(_) => {
+            Some(event.event_type().as_str_name().to_owned())
+        }
+        _ => None,
+    }
+}
+
+fn signal_name(event: &HistoryEvent) -> Option<&str> {
+    match event.attributes.as_ref()? {
+        Attributes::WorkflowExecutionSignaledEventAttributes(signal) => Some(&signal.signal_name),
+        _ => None,
+    }
+}
+
+fn start_timer(delay_ms: u64) -> Command {
+    let delay = Some(wire::millis(delay_ms));
+    let attributes = StartTimerCommandAttributes { timer_id: "1".to_owned(), start_to_fire_timeout: delay };
+    wire::command(CommandType::StartTimer, Order::StartTimerCommandAttributes(attributes))
+}
+
+fn start_child(id: &str) -> Command {
+    let attributes = StartChildWorkflowExecutionCommandAttributes {
+        workflow_id: id.to_owned(),
+        workflow_type: Some(WorkflowType { name: Kind::Activity.name().to_owned() }),
+        task_queue: wire::queue(QUEUE),
+        workflow_task_timeout: Some(wire::millis(2_000)),
+        parent_close_policy: ParentClosePolicy::Terminate.into(),
+        workflow_id_reuse_policy: WorkflowIdReusePolicy::RejectDuplicate.into(),
+        ..Default::default()
+    };
+    wire::command(
+        CommandType::StartChildWorkflowExecution,
+        Order::StartChildWorkflowExecutionCommandAttributes(attributes),
+    )
+}
+
+fn signal_other(id: &str) -> Command {
+    let attributes = SignalExternalWorkflowExecutionCommandAttributes {
+        execution: wire::execution(id, ""),
+        signal_name: "cross".to_owned(),
+        ..Default::default()
+    };
+    wire::command(
+        CommandType::SignalExternalWorkflowExecution,
+        Order::SignalExternalWorkflowExecutionCommandAttributes(attributes),
+    )
+}
+
+/// One poller for activities; each gives back its input.
+pub async fn poll_activities(shared: Rc<Shared>, mut client: Client) {
+    loop {
+        let poll = PollActivityTaskQueueRequest {
+            namespace: NAMESPACE.to_owned(),
+            task_queue: wire::queue(QUEUE),
+            identity: "xtask".to_owned(),
+            ..Default::default()
+        };
+        match client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await {
+            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
+            Ok(reply) => do_activity(&shared, &mut client, reply.into_inner()).await,
+            Err(status) if is_transient(&status) => tokio::time::sleep(POLL_PAUSE).await,
+            Err(status) => {
+                shared.ledger.violation(format!("an activity poll was refused: {status}"));
+                tokio::time::sleep(CALL_TIMEOUT).await;
+            }
+        }
+    }
+}
+
+async fn do_activity(shared: &Shared, client: &mut Client, task: PollActivityTaskQueueResponse) {
+    let run = task.workflow_execution.unwrap_or_default();
+    let identity = shared.ledger.fresh_name("activity");
+    let answer = RespondActivityTaskCompletedRequest {
+        task_token: task.task_token,
+        result: task.input,
+        identity: identity.clone(),
+        namespace: NAMESPACE.to_owned(),
+        ..Default::default()
+    };
+    let call = async || client.respond_activity_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
+    if insist(call).await.is_ok() {
+        shared.ledger.note(Kind::Activity, &run.workflow_id, &run.run_id, |facts, round| {
+            facts.activities.insert(identity, Answer { round, commands: 0 });
+        });
+    }
+}

@@ -1,0 +1,273 @@
+//! Comparing histories with the ledger: nothing acknowledged is missing, nothing happened twice, nothing is malformed.
+
+use std::{collections::BTreeMap, rc::Rc};
+
+use segno_proto::{
+    duration_nanos,
+    events::{HistoryEvent, history_event::Attributes},
+    timestamp_nanos,
+};
+use tonic::Code;
+
+use super::{
+    flows::{Shared, insist},
+    ledger::Facts,
+};
+use crate::wire::{self, Client};
+
+/// A timer may be this early by the clock of the events: some servers keep deadlines in whole milliseconds.
+const TIMER_SLACK_NANOS: i64 = 1_000_000;
+
+/// Checks some workflows against the server; at the end of a campaign all of them must have ended.
+pub async fn verify(
+    shared: Rc<Shared>,
+    mut client: Client,
+    workflow_ids: impl IntoIterator<Item = String>,
+    must_be_closed: bool,
+) {
+    for id in workflow_ids {
+        // Facts first, history second: what is noted in between is checked next time.
+        let Some(facts) = shared.ledger.facts(&id) else { continue };
+        let run_id = facts.runs.first().cloned().unwrap_or_default();
+        let round = facts.round;
+        match insist(async || wire::history(&mut client, &id, &run_id).await).await {
+            Ok(events) => {
+                for broken in check(&id, &facts, &events, must_be_closed) {
+                    shared.ledger.violation(format!("{id} (first acknowledged in round {round}): {broken}"));
+                }
+            }
+            Err(status) if status.code() == Code::NotFound => {
+                shared.ledger.violation(format!("{id}: acknowledged in round {round}, but gone"));
+            }
+            Err(status) => shared.ledger.violation(format!("{id}: its history cannot be read: {status}")),
+        }
+    }
+}
+
+/// Every way in which a history breaks what was promised.
+fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool) -> Vec<String> {
+    let mut broken = Vec::new();
+    if facts.runs.len() != 1 {
+        broken.push(format!("acknowledged under {} runs", facts.runs.len()));
+    }
+    check_shape(events, &mut broken);
+    let seen = Seen::new(events);
+    for (identity, answer) in &facts.turns {
+        let found = seen.turns.get(identity).map_or(&[][..], Vec::as_slice);
+        match found {
+            [] => broken.push(format!("workflow task answered in round {} ({identity}) is lost", answer.round)),
+            [completed] if seen.orders.get(completed).copied().unwrap_or(0) != answer.commands => {
+                broken.push(format!("{identity} had {} commands, not all became events", answer.commands));
+            }
+            _ => {}
+        }
+    }
+    for (identity, answer) in &facts.activities {
+        if !seen.activities.contains_key(identity) {
+            broken.push(format!("activity completed in round {} ({identity}) is lost", answer.round));
+        }
+    }
+    for (identity, found) in seen.turns.iter().chain(&seen.activities).filter(|(_, found)| found.len() > 1) {
+        broken.push(format!("one answer ({identity}) was accepted {} times", found.len()));
+    }
+    for (name, acknowledged) in &facts.signals {
+        if *acknowledged && !seen.signals.contains_key(name.as_str()) {
+            broken.push(format!("acknowledged signal {name} is lost"));
+        }
+    }
+    for (name, times) in seen.signals.iter().filter(|(_, times)| **times > 1) {
+        broken.push(format!("signal {name} arrived {times} times"));
+    }
+    let closing = events.last().filter(|event| wire::is_closing(event)).map(wire::closing_result);
+    match (&closing, &facts.result) {
+        (Some(text), _) if *text != facts.kind.result(id) => broken.push(format!("wrong result `{text}`")),
+        (None, Some(text)) => broken.push(format!("the result `{text}` was read, but the run is open again")),
+        (None, None) if must_be_closed => broken.push("never completed".to_owned()),
+        _ => {}
+    }
+    broken
+}
+
+/// Ids without gaps, one closing event at the end, one end for everything begun, no timer early.
+fn check_shape(events: &[HistoryEvent], broken: &mut Vec<String>) {
+    if !matches!(
+        events.first().map(|event| &event.attributes),
+        Some(Some(Attributes::WorkflowExecutionStartedEventAttributes(_)))
+    ) {
+        broken.push("history does not begin with a start".to_owned());
+    }
+    for (index, event) in events.iter().enumerate() {
+        if event.event_id != index as i64 + 1 {
+            broken.push(format!("event id {} at place {}", event.event_id, index + 1));
+            break;
+        }
+    }
+    if events.iter().rev().skip(1).any(wire::is_closing) {
+        broken.push("events after the closing event".to_owned());
+    }
+    let mut ended: BTreeMap<(&str, i64), usize> = BTreeMap::new();
+    for event in events {
+        if let Some(end) = end_of(event) {
+            *ended.entry(end).or_default() += 1;
+        }
+        if let Some(Attributes::TimerFiredEventAttributes(fired)) = &event.attributes {
+            check_timer(events, fired.started_event_id, event, broken);
+        }
+    }
+    for ((what, begun), times) in ended.into_iter().filter(|(_, times)| *times > 1) {
+        broken.push(format!("{what} of event {begun} came {times} times"));
+    }
+}
+
+/// For an event that may follow another one only once: what it is, and the id of the other.
+fn end_of(event: &HistoryEvent) -> Option<(&'static str, i64)> {
+    Some(match event.attributes.as_ref()? {
+        Attributes::ActivityTaskStartedEventAttributes(it) => ("activity start", it.scheduled_event_id),
+        Attributes::ActivityTaskCompletedEventAttributes(it) => ("activity completion", it.scheduled_event_id),
+        Attributes::TimerFiredEventAttributes(it) => ("timer", it.started_event_id),
+        Attributes::WorkflowTaskStartedEventAttributes(it) => ("workflow task start", it.scheduled_event_id),
+        Attributes::WorkflowTaskCompletedEventAttributes(it) => ("workflow task end", it.scheduled_event_id),
+        Attributes::WorkflowTaskTimedOutEventAttributes(it) => ("workflow task end", it.scheduled_event_id),
+        Attributes::ChildWorkflowExecutionStartedEventAttributes(it) => ("child start", it.initiated_event_id),
+        Attributes::ChildWorkflowExecutionCompletedEventAttributes(it) => ("child end", it.initiated_event_id),
+        Attributes::ExternalWorkflowExecutionSignaledEventAttributes(it) => ("signal sent", it.initiated_event_id),
+        _ => return None,
+    })
+}
+
+fn check_timer(events: &[HistoryEvent], started_id: i64, fired: &HistoryEvent, broken: &mut Vec<String>) {
+    let started = events.iter().find(|event| event.event_id == started_id);
+    let Some(Attributes::TimerStartedEventAttributes(timer)) = started.and_then(|event| event.attributes.as_ref())
+    else {
+        return broken.push(format!("a timer fired that event {started_id} did not start"));
+    };
+    let time = |event: Option<&HistoryEvent>| event.and_then(|event| event.event_time.as_ref()).map(timestamp_nanos);
+    let passed = time(Some(fired)).zip(time(started)).map_or(0, |(end, begin)| end - begin);
+    if passed + TIMER_SLACK_NANOS < duration_nanos(timer.start_to_fire_timeout.as_ref()) {
+        broken.push(format!("a timer fired early, after {} µs", passed / 1_000));
+    }
+}
+
+/// What of interest a history holds.
+struct Seen<'a> {
+    /// Ids of events by the identity of the answer.
+    turns: BTreeMap<&'a String, Vec<i64>>,
+    activities: BTreeMap<&'a String, Vec<i64>>,
+    signals: BTreeMap<&'a str, usize>,
+    /// Events that came from the commands of a turn, by the id of its completion.
+    orders: BTreeMap<i64, usize>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(events: &'a [HistoryEvent]) -> Self {
+        let mut seen = Self {
+            turns: BTreeMap::new(),
+            activities: BTreeMap::new(),
+            signals: BTreeMap::new(),
+            orders: BTreeMap::new(),
+        };
+        for event in events {
+            let Some(attributes) = &event.attributes else { continue };
+            let order = match attributes {
+                Attributes::WorkflowTaskCompletedEventAttributes(done) => {
+                    seen.turns.entry(&done.identity).or_default().push(event.event_id);
+                    continue;
+                }
+                Attributes::ActivityTaskCompletedEventAttributes(done) => {
+                    seen.activities.entry(&done.identity).or_default().push(event.event_id);
+                    continue;
+                }
+                Attributes::WorkflowExecutionSignaledEventAttributes(signal) => {
+                    *seen.signals.entry(&signal.signal_name).or_default() += 1;
+                    continue;
+                }
+                Attributes::ActivityTaskScheduledEventAttributes(it) => it.workflow_task_completed_event_id,
+                Attributes::TimerStartedEventAttributes(it) => it.workflow_task_completed_event_id,
+                Attributes::StartChildWorkflowExecutionInitiatedEventAttributes(it) => {
+                    it.workflow_task_completed_event_id
+                }
+                Attributes::SignalExternalWorkflowExecutionInitiatedEventAttributes(it) => {
+                    it.workflow_task_completed_event_id
+                }
+                Attributes::WorkflowExecutionCompletedEventAttributes(it) => it.workflow_task_completed_event_id,
+                _ => continue,
+            };
+            *seen.orders.entry(order).or_default() += 1;
+        }
+        seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use segno_proto::events::{
+        ActivityTaskCompletedEventAttributes, WorkflowExecutionSignaledEventAttributes,
+        WorkflowExecutionStartedEventAttributes, WorkflowTaskCompletedEventAttributes,
+    };
+
+    use super::{
+        super::ledger::{Answer, Kind},
+        *,
+    };
+
+    fn facts() -> Facts {
+        let answer = Answer { round: 3, commands: 0 };
+        Facts {
+            kind: Kind::Signals,
+            runs: BTreeSet::from(["run".to_owned()]),
+            round: 1,
+            signals: BTreeMap::from([("s0".to_owned(), true), ("s1".to_owned(), false)]),
+            turns: BTreeMap::from([("turn-1".to_owned(), answer)]),
+            activities: BTreeMap::from([("activity-2".to_owned(), answer)]),
+            result: None,
+        }
+    }
+
+    fn events() -> Vec<HistoryEvent> {
+        let text = str::to_owned;
+        let start = WorkflowExecutionStartedEventAttributes::default();
+        let turn = WorkflowTaskCompletedEventAttributes { identity: text("turn-1"), ..Default::default() };
+        let activity = ActivityTaskCompletedEventAttributes { identity: text("activity-2"), ..Default::default() };
+        let signal = WorkflowExecutionSignaledEventAttributes { signal_name: text("s0"), ..Default::default() };
+        let all = [
+            Attributes::WorkflowExecutionStartedEventAttributes(start),
+            Attributes::WorkflowTaskCompletedEventAttributes(turn),
+            Attributes::ActivityTaskCompletedEventAttributes(activity),
+            Attributes::WorkflowExecutionSignaledEventAttributes(signal),
+        ];
+        let event =
+            |(id, attributes)| HistoryEvent { event_id: id, attributes: Some(attributes), ..Default::default() };
+        (1..).zip(all).map(event).collect()
+    }
+
+    #[test]
+    fn a_whole_history_passes() {
+        assert_eq!(check("w", &facts(), &events(), false), Vec::<String>::new());
+        assert_eq!(check("w", &facts(), &events(), true), ["never completed"]);
+    }
+
+    #[test]
+    fn every_missing_fact_is_noticed() {
+        for lost in 0..4 {
+            let mut events = events();
+            events.remove(lost);
+            (1..).zip(&mut events).for_each(|(id, event)| event.event_id = id);
+            assert_eq!(check("w", &facts(), &events, false).len(), 1, "without event {}", lost + 1);
+        }
+    }
+
+    #[test]
+    fn repeats_and_gaps_are_noticed() {
+        for again in 1..4 {
+            let mut events = events();
+            let event = HistoryEvent { event_id: 5, ..events[again].clone() };
+            events.push(event);
+            assert!(!check("w", &facts(), &events, false).is_empty(), "event {} twice", again + 1);
+        }
+        let mut events = events();
+        events[3].event_id = 5;
+        assert_eq!(check("w", &facts(), &events, false), ["event id 5 at place 4"]);
+    }
+}
