@@ -48,6 +48,8 @@ pub struct Load {
     pub sticky: bool,
     /// Only start workflows: no worker, no waiting for results.
     pub start_only: bool,
+    /// No new workflow after this long: slow servers get through less of `count`.
+    pub time_max: Duration,
     /// Prefix of the workflow ids, unique per server and run of the driver.
     pub prefix: String,
 }
@@ -55,8 +57,17 @@ pub struct Load {
 impl Load {
     /// The usual shape of load at a given concurrency.
     pub fn new(port: u16, count: usize, concurrency: usize, prefix: &str) -> Self {
-        let prefix = prefix.to_owned();
-        Self { port, count, concurrency, connections: 4, pollers: 16, sticky: false, start_only: false, prefix }
+        Self {
+            port,
+            count,
+            concurrency,
+            connections: 4,
+            pollers: 16,
+            sticky: false,
+            start_only: false,
+            time_max: Duration::MAX,
+            prefix: prefix.to_owned(),
+        }
     }
 }
 
@@ -169,7 +180,7 @@ async fn drive(shared: Rc<Shared>, clients: Vec<Client>) -> Result<Outcome> {
     let started = Instant::now();
     let mut callers = JoinSet::new();
     for _ in 0..shared.load.concurrency {
-        callers.spawn_local(call_workflows(shared.clone(), client()));
+        callers.spawn_local(call_workflows(shared.clone(), client(), started));
     }
     while callers.join_next().await.is_some() {}
     let elapsed = started.elapsed();
@@ -180,8 +191,8 @@ async fn drive(shared: Rc<Shared>, clients: Vec<Client>) -> Result<Outcome> {
 }
 
 /// One client: starts a workflow, waits for its result, starts the next.
-async fn call_workflows(shared: Rc<Shared>, mut client: Client) {
-    while shared.next.get() < shared.load.count {
+async fn call_workflows(shared: Rc<Shared>, mut client: Client, started: Instant) {
+    while shared.next.get() < shared.load.count && started.elapsed() < shared.load.time_max {
         let index = shared.next.replace(shared.next.get() + 1);
         let workflow_id = format!("{}-{index}", shared.load.prefix);
         let begun = Instant::now();

@@ -93,7 +93,6 @@ pub fn begin(
     let activity = draft.run.state.activities.get_mut(&scheduled_event_id)?;
     step(activity, now, machine::Event::Start);
     activity.started_time = now;
-    activity.last_heartbeat_time = 0;
     activity.started_identity.clone_from(&identity);
     activity.last_identity = identity;
     activity.request_id = request_id;
@@ -171,7 +170,7 @@ pub fn heartbeat(
     let size = details.as_ref().map_or(0, Message::encoded_len);
     if size > BLOB_BYTES_MAX {
         let failure = retry::server_failure("Heartbeat details exceed size limit.", true);
-        let failed = fail_found(run, context, id, failure, identity, None, None)?;
+        let failed = fail_found(run, context, id, Some(failure), identity, None, None)?;
         return Ok(Applied {
             run: failed.run,
             transition: failed.transition,
@@ -183,9 +182,7 @@ pub fn heartbeat(
     if let Some(activity) = draft.run.state.activities.get_mut(&id) {
         step(activity, context.now, machine::Event::Heartbeat);
         activity.last_heartbeat_time = context.now;
-        if details.is_some() {
-            activity.heartbeat_details = details;
-        }
+        activity.heartbeat_details = details;
         reply.cancel_requested = activity.cancel_requested;
     }
     draft.touch();
@@ -204,10 +201,14 @@ pub fn complete(
     let id = find(run, reference)?;
     if result.as_ref().map_or(0, Message::encoded_len) > BLOB_BYTES_MAX {
         let failure = retry::server_failure("Complete result exceeds size limit.", true);
-        return fail_found(run, context, id, failure, identity, None, worker_version);
+        return fail_found(run, context, id, Some(failure), identity, None, worker_version);
     }
     let mut draft = Draft::new(run, context);
-    end(&mut draft, id, &identity, |activity, started_event_id| {
+    if run.state.activities.get(&id).is_some_and(|activity| activity.started_time == 0) {
+        // Completed by id before any worker took it: it started in the same moment.
+        begin(&mut draft, id, identity.clone(), String::new(), None);
+    }
+    end(&mut draft, id, |activity, started_event_id| {
         Attributes::ActivityTaskCompletedEventAttributes(ActivityTaskCompletedEventAttributes {
             result,
             scheduled_event_id: activity.scheduled_event_id,
@@ -225,24 +226,12 @@ pub fn fail(
     run: &Run,
     context: Context,
     reference: &ActivityRef,
-    failure: Failure,
+    failure: Option<Failure>,
     identity: String,
     heartbeat_details: Option<Payloads>,
     worker_version: Option<WorkerVersionStamp>,
 ) -> Result<Applied<()>, Rejection> {
-    let id = find(run, reference)?;
-    let failure = if failure.encoded_len() > BLOB_BYTES_MAX {
-        retry::truncate(
-            Failure {
-                failure_info: Some(FailureInfo::ServerFailureInfo(Default::default())),
-                cause: Some(Box::new(retry::truncate(failure, BLOB_BYTES_MAX / 1024))),
-                ..retry::server_failure("Failure exceeds size limit.", true)
-            },
-            BLOB_BYTES_MAX,
-        )
-    } else {
-        failure
-    };
+    let id = find_started(run, reference)?;
     fail_found(run, context, id, failure, identity, heartbeat_details, worker_version)
 }
 
@@ -250,7 +239,7 @@ fn fail_found(
     run: &Run,
     context: Context,
     id: i64,
-    failure: Failure,
+    failure: Option<Failure>,
     identity: String,
     heartbeat_details: Option<Payloads>,
     worker_version: Option<WorkerVersionStamp>,
@@ -260,13 +249,14 @@ fn fail_found(
         activity.last_attempt_end = context.now;
         if heartbeat_details.is_some() {
             activity.heartbeat_details = heartbeat_details;
+            activity.last_heartbeat_time = context.now;
         }
     }
-    let retry_state = retry_or_end(&mut draft, id, &failure);
+    let retry_state = retry_or_end(&mut draft, id, failure.as_ref().unwrap_or(&Failure::default()));
     if retry_state != RetryState::InProgress {
-        end(&mut draft, id, &identity, |activity, started_event_id| {
+        end(&mut draft, id, |activity, started_event_id| {
             Attributes::ActivityTaskFailedEventAttributes(ActivityTaskFailedEventAttributes {
-                failure: Some(failure),
+                failure,
                 scheduled_event_id: activity.scheduled_event_id,
                 started_event_id,
                 identity: identity.clone(),
@@ -289,14 +279,14 @@ pub fn cancel(
     identity: String,
     worker_version: Option<WorkerVersionStamp>,
 ) -> Result<Applied<()>, Rejection> {
-    let id = find(run, reference)?;
+    let id = find_started(run, reference)?;
     let requested = run.state.activities.get(&id).is_some_and(|activity| activity.cancel_requested);
     if !requested {
         return Err(Rejection::ActivityCancelNotRequested);
     }
     if details.as_ref().map_or(0, Message::encoded_len) > BLOB_BYTES_MAX {
         let failure = retry::server_failure("Cancel details exceed size limit.", true);
-        return fail_found(run, context, id, failure, identity, None, worker_version);
+        return fail_found(run, context, id, Some(failure), identity, None, worker_version);
     }
     let mut draft = Draft::new(run, context);
     end_canceled(&mut draft, id, details, &identity, worker_version);
@@ -312,7 +302,7 @@ pub fn end_canceled(
     identity: &str,
     worker_version: Option<WorkerVersionStamp>,
 ) {
-    end(draft, id, identity, |activity, started_event_id| {
+    end(draft, id, |activity, started_event_id| {
         Attributes::ActivityTaskCanceledEventAttributes(ActivityTaskCanceledEventAttributes {
             details,
             latest_cancel_requested_event_id: activity.cancel_requested_event_id,
@@ -367,7 +357,7 @@ fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
 }
 
 /// Writes the started event, if an attempt was running, and the event that ends the activity.
-fn end(draft: &mut Draft, id: i64, identity: &str, ending: impl FnOnce(&Activity, i64) -> Attributes) {
+fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attributes) {
     let Some(activity) = draft.run.state.activities.remove(&id) else { return };
     step(&activity, draft.now(), machine::Event::End);
     let mut started_event_id = 0;
@@ -386,8 +376,6 @@ fn end(draft: &mut Draft, id: i64, identity: &str, ending: impl FnOnce(&Activity
         );
         started.worker_may_ignore = false;
         started_event_id = draft.add_external_event(started);
-    } else if !identity.is_empty() && activity.attempt == 0 {
-        // Attempts count from one; nothing to write for one that never began.
     }
     let attributes = ending(&activity, started_event_id);
     draft.add_external(attributes);
@@ -404,11 +392,14 @@ pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
             }
         }
     };
-    consider(activity.schedule_to_close, activity.first_scheduled_time, TimeoutType::ScheduleToClose);
+    // Of two that run out in the same moment the one considered first counts.
     if activity.started_time == 0 {
         consider(activity.schedule_to_start, activity.scheduled_time, TimeoutType::ScheduleToStart);
     } else {
         consider(activity.start_to_close, activity.started_time, TimeoutType::StartToClose);
+    }
+    consider(activity.schedule_to_close, activity.first_scheduled_time, TimeoutType::ScheduleToClose);
+    if activity.started_time != 0 {
         let heard = activity.last_heartbeat_time.max(activity.started_time);
         consider(activity.heartbeat, heard, TimeoutType::Heartbeat);
     }
@@ -441,7 +432,7 @@ pub fn time_out(draft: &mut Draft, id: i64, kind: TimeoutType) -> bool {
         info.last_heartbeat_details = before.heartbeat_details;
     }
     failure.cause = before.last_failure.map(Box::new);
-    end(draft, id, "", |activity, started_event_id| {
+    end(draft, id, |activity, started_event_id| {
         Attributes::ActivityTaskTimedOutEventAttributes(ActivityTaskTimedOutEventAttributes {
             failure: Some(failure),
             scheduled_event_id: activity.scheduled_event_id,

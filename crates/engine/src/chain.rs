@@ -8,7 +8,7 @@ use segno_proto::{
     enums::{ContinueAsNewInitiator, RetryState, TaskQueueKind},
     events::{WorkflowExecutionStartedEventAttributes, history_event::Attributes},
     failure::Failure,
-    nanos_duration,
+    nanos_duration, nanos_timestamp,
     taskqueue::TaskQueue,
     workflowservice::StartWorkflowExecutionRequest,
 };
@@ -78,12 +78,13 @@ fn start_attributes(run: &Run) -> WorkflowExecutionStartedEventAttributes {
 
 /// Creates the run that repeats this one, by retry or by schedule.
 pub fn repeat(
-    draft: &Draft,
+    draft: &mut Draft,
     initiator: ContinueAsNewInitiator,
     backoff: Nanos,
     failure: Option<Failure>,
     last_completion_result: Option<Payloads>,
 ) -> Applied<()> {
+    expire_reset_points(draft);
     let run = &draft.run;
     let before = start_attributes(run);
     let retrying = initiator == ContinueAsNewInitiator::Retry;
@@ -91,7 +92,7 @@ pub fn repeat(
     let request = StartWorkflowExecutionRequest {
         namespace: run.info.namespace.clone(),
         workflow_id: run.info.workflow_id.clone(),
-        request_id: format!("{}/next", run.info.run_id),
+        request_id: draft.context.derived_uuid(),
         workflow_type: Some(WorkflowType { name: run.info.workflow_type.clone() }),
         task_queue: Some(normal_queue(&run.info.task_queue)),
         input: before.input,
@@ -123,7 +124,8 @@ pub fn repeat(
 }
 
 /// Creates the run a continue-as-new command asks for. The command was checked and completed.
-pub fn continue_as_new(draft: &Draft, command: &ContinueAsNewWorkflowExecutionCommandAttributes) -> Applied<()> {
+pub fn continue_as_new(draft: &mut Draft, command: &ContinueAsNewWorkflowExecutionCommandAttributes) -> Applied<()> {
+    expire_reset_points(draft);
     let run = &draft.run;
     let initiator = match command.initiator() {
         ContinueAsNewInitiator::Unspecified => ContinueAsNewInitiator::Workflow,
@@ -132,7 +134,7 @@ pub fn continue_as_new(draft: &Draft, command: &ContinueAsNewWorkflowExecutionCo
     let request = StartWorkflowExecutionRequest {
         namespace: run.info.namespace.clone(),
         workflow_id: run.info.workflow_id.clone(),
-        request_id: format!("{}/next", run.info.run_id),
+        request_id: draft.context.derived_uuid(),
         workflow_type: command.workflow_type.clone(),
         task_queue: Some(normal_queue(command.task_queue.as_ref().map_or(&run.info.task_queue, |queue| &queue.name))),
         input: command.input.clone(),
@@ -157,6 +159,15 @@ pub fn continue_as_new(draft: &Draft, command: &ContinueAsNewWorkflowExecutionCo
         ..chain_of(draft, initiator, spaced(run, draft.now(), backoff))
     };
     successor(draft, request, chain)
+}
+
+/// Points in this run can be reset to as long as the run is kept.
+fn expire_reset_points(draft: &mut Draft) {
+    let expire_time = nanos_timestamp(draft.now().saturating_add(draft.run.info.retention));
+    let run_id = draft.run.info.run_id.clone();
+    for point in draft.run.state.reset_points.iter_mut().filter(|point| point.run_id == run_id) {
+        point.expire_time = Some(expire_time);
+    }
 }
 
 fn normal_queue(name: &str) -> TaskQueue {
@@ -188,6 +199,7 @@ fn successor(draft: &Draft, request: StartWorkflowExecutionRequest, chain: Chain
             request,
             namespace_key: info.namespace_key,
             namespace_id: info.namespace_id.clone(),
+            retention: info.retention,
             parent: info.parent.clone(),
             root,
             chain: Some(chain),

@@ -84,7 +84,7 @@ pub fn start_failed(
             cause: cause as i32,
             control: message.attributes.control.clone(),
             initiated_event_id: id,
-            workflow_task_completed_event_id: message.attributes.workflow_task_completed_event_id,
+            workflow_task_completed_event_id: 0,
         },
     ));
     workflow_task::schedule_if_none(&mut draft);

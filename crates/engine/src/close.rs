@@ -41,16 +41,15 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
     state.status = status as i32;
     state.close_time = now;
     state.close_event_id = id;
-    state.task = None;
     state.sticky = None;
     state.buffered.clear();
-    state.activities.clear();
     state.timers.clear();
     state.external_cancels.clear();
     state.external_signals.clear();
     state.first_task_due = 0;
-    let children = std::mem::take(&mut state.children);
-    for child in children.into_values().filter(|child| child.started_event_id != 0) {
+    // What was pending stays on record: people look at it to see what a closed run left behind.
+    let children: Vec<_> = state.children.values().filter(|child| child.started_event_id != 0).cloned().collect();
+    for child in children {
         if child.parent_close_policy != ParentClosePolicy::Abandon as i32 {
             draft.send(Content::ParentClosed(ParentClosed {
                 namespace: child.namespace,

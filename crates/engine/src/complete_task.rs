@@ -59,8 +59,8 @@ pub struct CompleteTask {
     pub versioning_behavior: VersioningBehavior,
     /// Whether messages came along (they count as progress).
     pub has_messages: bool,
-    /// Request id for a task started in the reply.
-    pub request_id: String,
+    /// Request ids for activities started in the reply, at least one per command that asks for it.
+    pub eager_request_ids: Vec<String>,
 }
 
 /// What commands may ask of their surroundings.
@@ -91,7 +91,8 @@ pub fn complete(
     call: CompleteTask,
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied<Completed>, Rejection> {
-    let task = task_calls::find(run, &call.token)?.clone();
+    // A completion that comes after the end is told that its task is gone; a failure, that the workflow is.
+    let task = task_calls::find(run, &call.token).map_err(|_| Rejection::TaskNotFound)?.clone();
     validate::commands::command_sequence(&call.commands).map_err(|invalid| Rejection::InvalidArgument(invalid.0))?;
     let heartbeat = call.force_new_task && call.commands.is_empty() && !call.has_messages;
     if heartbeat && context.now > task.original_scheduled_time + TASK_HEARTBEAT_MAX {
@@ -150,8 +151,7 @@ fn apply(
 
     let mut reply = Completed::default();
     if draft.run.is_running() {
-        for (position, id) in eager.into_iter().enumerate() {
-            let request_id = format!("{}/{position}", call.request_id);
+        for (id, request_id) in eager.into_iter().zip(call.eager_request_ids.iter().cloned()) {
             let started =
                 activity::begin(&mut draft, id, call.identity.clone(), request_id, call.worker_version.clone());
             reply.eager_activities.extend(started);
@@ -229,9 +229,8 @@ fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) 
     let run_id = draft.run.info.run_id.clone();
     let state = &mut draft.run.state;
     state.worker_version = call.worker_version.clone();
-    let known = state.reset_points.iter().any(|point| {
-        point.run_id == run_id && point.binary_checksum == call.binary_checksum && point.build_id == build_id
-    });
+    let mut points = state.reset_points.iter();
+    let known = points.any(|point| point.binary_checksum == call.binary_checksum && point.build_id == build_id);
     if !known {
         if state.reset_points.len() >= RESET_POINTS_MAX {
             state.reset_points.remove(0);
@@ -245,6 +244,10 @@ fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) 
             resettable: true,
             ..Default::default()
         });
+    }
+    if !call.binary_checksum.is_empty() {
+        let checksums: Vec<_> = state.reset_points.iter().map(|point| point.binary_checksum.clone()).collect();
+        state.search_attributes.insert("BinaryChecksums".to_owned(), keyword_list(&checksums));
     }
     let mut builds = vec!["unversioned".to_owned()];
     if !build_id.is_empty() {

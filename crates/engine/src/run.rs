@@ -147,6 +147,22 @@ impl Context {
     }
 }
 
+impl Context {
+    /// A UUID (version 4 in form) that only this call has.
+    pub fn derived_uuid(&self) -> String {
+        let bits = self.new_run_seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ self.new_run_key;
+        let seed = self.new_run_seed;
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            bits >> 32,
+            (bits >> 16) & 0xffff,
+            bits & 0xfff,
+            0x8000 | (seed >> 48) & 0x3fff,
+            seed & 0xffff_ffff_ffff
+        )
+    }
+}
+
 /// A run id in UUID form (version 8): the run's key in front, random bits behind.
 pub fn run_id(key: u64, seed: u64) -> String {
     // 48 bits of key, version nibble, 12 + 62 bits of seed mixed so that both halves look random.

@@ -77,6 +77,15 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
+    /// Writes the type of each known attribute into its payload, where readers look for it.
+    pub fn apply_types(&self, attributes: &mut SearchAttributes) {
+        for (name, payload) in &mut attributes.indexed_fields {
+            if let Some(kind) = type_of(name, self.custom) {
+                payload.metadata.insert("type".to_owned(), crate::validate::text::indexed_value_type(kind).into());
+            }
+        }
+    }
+
     /// All checks in the order in which requests get them.
     pub fn check(&self, attributes: &SearchAttributes) -> Result<(), Invalid> {
         self.names(attributes)?;

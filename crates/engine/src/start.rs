@@ -36,6 +36,8 @@ pub struct Start {
     pub namespace_key: u32,
     /// The namespace's id.
     pub namespace_id: String,
+    /// How long the namespace keeps closed runs.
+    pub retention: Nanos,
     /// Who wants a child.
     pub parent: Option<Parent>,
     /// The top of the tree, for children.
@@ -110,7 +112,7 @@ pub fn start(start: Start, context: Context) -> Applied<()> {
 /// Like [`start`] but leaves the transition open for calls that add to it (an eager task). A signal that comes with the
 /// start is there before the first workflow task.
 pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
-    let Start { mut request, namespace_key, namespace_id, parent, root, chain } = start;
+    let Start { mut request, namespace_key, namespace_id, retention, parent, root, chain } = start;
     clamp_timeouts(&mut request);
     let now = context.now;
     let run_id = context.new_run_id();
@@ -181,7 +183,9 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
             priority: request.priority.clone(),
             versioning_override: request.versioning_override.clone(),
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
-            links: chain.as_ref().map_or_else(|| request.links.clone(), |chain| chain.links.clone()),
+            run_timeout_given: request.workflow_run_timeout.is_some(),
+        retention,
+        links: chain.as_ref().map_or_else(|| request.links.clone(), |chain| chain.links.clone()),
         };
     let memo = request.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
     let search_attributes =

@@ -98,6 +98,12 @@ pub struct RunInfo {
     /// Links of the first event.
     #[prost(message, repeated, tag = "27")]
     pub links: Vec<Link>,
+    /// Whether a run timeout was given, be it zero.
+    #[prost(bool, tag = "28")]
+    pub run_timeout_given: bool,
+    /// How long the namespace keeps closed runs.
+    #[prost(int64, tag = "29")]
+    pub retention: Nanos,
 }
 
 impl RunInfo {

@@ -29,6 +29,9 @@ pub struct TaskRef {
 
 /// The started task a token names, or the reason why there is none.
 pub fn find<'a>(run: &'a Run, token: &TaskRef) -> Result<&'a WorkflowTask, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
     let task = run.state.task.as_ref().filter(|task| {
         task.started_event_id != 0
             && task.scheduled_event_id == token.scheduled_event_id
@@ -36,7 +39,7 @@ pub fn find<'a>(run: &'a Run, token: &TaskRef) -> Result<&'a WorkflowTask, Rejec
             && task.started_time == token.started_time
             && task.attempt == token.attempt
     });
-    task.filter(|_| run.is_running()).ok_or(Rejection::TaskNotFound)
+    task.ok_or(Rejection::TaskNotFound)
 }
 
 /// A worker takes the task. Nothing is stored: a crash means the task is offered again and this token fits no more.
@@ -77,7 +80,8 @@ pub fn fail(run: &Run, context: Context, call: FailTask) -> Result<Applied<()>, 
     let mut draft = Draft::new(run, context);
     if call.cause == WorkflowTaskFailedCause::GrpcMessageTooLarge {
         // The worker has an answer that can never reach us: trying again would not help.
-        close::terminate(&mut draft, "GrpcMessageTooLarge".to_owned(), None, call.identity, Vec::new());
+        let identity = workflow_task::SERVER_IDENTITY.to_owned();
+        close::terminate(&mut draft, "GrpcMessageTooLarge".to_owned(), None, identity, Vec::new());
         return Ok(draft.finish(()));
     }
     let failure = call.failure.map(|failure| {

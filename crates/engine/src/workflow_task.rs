@@ -150,8 +150,8 @@ fn started_event(task: &WorkflowTask, identity: &str) -> HistoryEvent {
 }
 
 /// Events of the pending task that are shown to workers but not part of history: those of transient and speculative
-/// tasks. Whoever reads the end of history for a worker appends them.
-pub fn unwritten_events(run: &Run) -> Vec<HistoryEvent> {
+/// tasks. Whoever reads the end of history for a worker appends them. Only the worker itself sees its own identity.
+pub fn unwritten_events(run: &Run, for_its_worker: bool) -> Vec<HistoryEvent> {
     let Some(task) = &run.state.task else { return Vec::new() };
     if !task.is_transient() && task.kind() != TaskKind::Speculative {
         return Vec::new();
@@ -161,7 +161,7 @@ pub fn unwritten_events(run: &Run) -> Vec<HistoryEvent> {
     }
     let mut events = vec![scheduled_event(run, task)];
     if task.started_event_id != 0 {
-        events.push(started_event(task, &task.identity));
+        events.push(started_event(task, if for_its_worker { &task.identity } else { "" }));
     }
     events
 }

@@ -98,7 +98,7 @@ impl Node {
             }
             view.push_events(&current.run.tail, from);
             if with_unwritten {
-                view.push_events(&segno_engine::workflow_task::unwritten_events(&current.run), from);
+                view.push_events(&segno_engine::workflow_task::unwritten_events(&current.run, false), from);
             }
         }
         Ok(view)

@@ -124,7 +124,7 @@ impl Node {
         key: OutboxKey,
     ) -> Result<(), CallError> {
         let attributes = start.attributes.clone();
-        if !self.child_wanted(message, start).await? {
+        if !self.child_wanted(message).await? {
             return self.drop_message(key).await;
         }
         let Some(namespace) = self.namespaces.get(&attributes.namespace) else {
@@ -153,7 +153,7 @@ impl Node {
             workflow_run_timeout: attributes.workflow_run_timeout,
             workflow_task_timeout: attributes.workflow_task_timeout,
             // Recognises a start that was made but not reported.
-            request_id: format!("{}:{}", message.sender.run_id, start.initiated_event_id),
+            request_id: format!("{}:{}:0", message.sender.run_id, start.initiated_event_id),
             workflow_id_reuse_policy: attributes.workflow_id_reuse_policy,
             workflow_id_conflict_policy: child_conflict_policy(attributes.workflow_id_reuse_policy) as i32,
             retry_policy: attributes.retry_policy,
@@ -170,6 +170,7 @@ impl Node {
             request,
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
+            retention: namespace.detail.retention,
             parent: Some(parent),
             root: Some(start.root.clone()),
             chain: None,
@@ -179,10 +180,7 @@ impl Node {
         match outcome {
             Ok(outcome) => {
                 let run_id = outcome.run.info.run_id.clone();
-                let child = self.key_of(&outcome.run.info.namespace, &outcome.run.info.workflow_id);
-                self.report(message, key, move |run, context| children::started(run, context, &start, &run_id)).await?;
-                self.report_closed_again(child, &outcome.run.info.run_id).await;
-                Ok(())
+                self.report(message, key, move |run, context| children::started(run, context, &start, &run_id)).await
             }
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
                 self.report(message, key, move |run, context| {
@@ -194,11 +192,8 @@ impl Node {
         }
     }
 
-    /// A child that was quicker than the report of its start: its end is still in its outbox and waits for its turn.
-    async fn report_closed_again(&self, _child: Option<(Arc<Namespace>, WorkflowKey)>, _run_id: &str) {}
-
-    /// Whether a child is still to be started: its parent runs, or has left it to itself.
-    async fn child_wanted(&self, message: &OutboxMessage, start: &StartChild) -> Result<bool, CallError> {
+    /// Whether a child is still to be started: only while its parent runs, as in Temporal.
+    async fn child_wanted(&self, message: &OutboxMessage) -> Result<bool, CallError> {
         let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
             return Ok(false);
         };
@@ -207,8 +202,7 @@ impl Node {
             Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let abandoned = start.attributes.parent_close_policy == ParentClosePolicy::Abandon as i32;
-        Ok(abandoned || parent.run.is_running())
+        Ok(parent.run.is_running())
     }
 
     async fn signal_external(
@@ -220,6 +214,10 @@ impl Node {
         let id = sent.initiated_event_id;
         let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
             None => Err(SignalCause::NamespaceNotFound),
+            // A workflow cannot signal itself this way; Temporal says so in these words.
+            Some(_) if to_itself(message, &sent.namespace, &sent.target) => {
+                Err(SignalCause::ExternalWorkflowExecutionNotFound)
+            }
             Some((_, target)) => {
                 let call = Signal {
                     name: sent.name.clone(),
@@ -265,6 +263,9 @@ impl Node {
         let id = sent.initiated_event_id;
         let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
             None => Err(CancelCause::NamespaceNotFound),
+            Some(_) if to_itself(message, &sent.namespace, &sent.target) => {
+                Err(CancelCause::ExternalWorkflowExecutionNotFound)
+            }
             Some((_, target)) => {
                 let call = CancelRequest {
                     reason: sent.reason.clone(),
@@ -339,12 +340,13 @@ impl Node {
         let selector = RunSelector { run_id: String::new(), first_run_id: closed.child.run_id.clone() };
         let cancel = closed.policy == ParentClosePolicy::RequestCancel as i32;
         let request_id = derived_uuid(&message.sender.run_id, i64::from(key.sequence));
+        let parent = message.sender.clone();
         let call = move |run: &Run, context| {
             if cancel {
                 let request = CancelRequest {
-                    reason: "by parent close policy".to_owned(),
                     identity: SERVER_IDENTITY.to_owned(),
                     request_id,
+                    sender: Some((parent, 0)),
                     ..Default::default()
                 };
                 cancel::request_cancel(run, context, request)
@@ -365,6 +367,10 @@ impl Node {
             Err(error) => Err(error),
         }
     }
+}
+
+fn to_itself(message: &OutboxMessage, namespace: &str, target: &WorkflowExecution) -> bool {
+    message.sender_namespace == namespace && message.sender.workflow_id == target.workflow_id
 }
 
 fn is_child_of(run: &Run, sender: &WorkflowExecution) -> bool {

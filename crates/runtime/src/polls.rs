@@ -28,6 +28,8 @@ const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
 /// Goodbyes are remembered for half a minute, so that a late poll of the same worker ends at once.
 const GOODBYE_MEMORY: Duration = Duration::from_secs(30);
 const PRIORITY_DEFAULT: i32 = 3;
+/// From this many queues on, unused ones are forgotten when a new one appears.
+const QUEUES_SWEEP: usize = 1000;
 
 /// A worker's wish for work.
 #[derive(Clone, Debug)]
@@ -83,6 +85,10 @@ impl Queues {
     pub async fn poll(&self, poll: &Poll, now: Nanos) -> PollResult {
         let mut wait = {
             let mut queues = lock(&self.queues);
+            if queues.len() > QUEUES_SWEEP && !queues.contains_key(&poll.queue) {
+                // Sticky queues of workers that are long gone.
+                queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
+            }
             let queue = queues.entry(poll.queue.clone()).or_default();
             queue.last_poll = now;
             queue.abandoned = false;
@@ -173,13 +179,6 @@ impl Queues {
 
     fn knows(&self, key: &QueueKey) -> std::collections::HashSet<(RunKey, i64)> {
         lock(&self.queues).get(key).map(Queue::known_runs).unwrap_or_default()
-    }
-
-    /// Forgets sticky queues that nobody uses any more.
-    pub fn sweep(&self, now: Nanos) {
-        lock(&self.queues).retain(|_, queue| {
-            queue.len() > 0 || queue.waiting() > 0 || queue.overflowed || now - queue.last_poll < POLLER_MEMORY
-        });
     }
 }
 

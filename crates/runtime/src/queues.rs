@@ -36,7 +36,7 @@ pub struct QueueKey {
 }
 
 /// A task that waits for a worker. It names the work; whether it still exists is seen when it starts.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum TaskOffer {
     /// A run's pending workflow task.
     Workflow {
@@ -170,6 +170,11 @@ impl Queue {
     pub fn drain(&mut self) -> Vec<TaskOffer> {
         self.backlog_len = 0;
         std::mem::take(&mut self.backlog).into_values().flatten().collect()
+    }
+
+    /// Whether somebody waits here, or did not long ago.
+    pub fn in_use(&self, now: Nanos, memory: Nanos) -> bool {
+        self.backlog_len > 0 || !self.waiting.is_empty() || self.overflowed || now - self.last_poll < memory
     }
 
     /// Tasks waiting.

@@ -122,9 +122,9 @@ impl Node {
         let delayed = start.request.workflow_start_delay.is_some_and(|delay| delay.seconds > 0 || delay.nanos > 0);
         let eager = start.request.request_eager_execution && !delayed && start.request.cron_schedule.is_empty();
         start.request.request_eager_execution = eager;
-        let identity = start.request.identity.clone();
+        let (identity, request_id) = (start.request.identity.clone(), start.request.request_id.clone());
         let mut draft = start::begin(start, signal, context);
-        let eager_task = if eager { Self::take_eager_task(&mut draft, &identity, self.ids.uuid()) } else { None };
+        let eager_task = if eager { Self::take_eager_task(&mut draft, &identity, request_id) } else { None };
         let created = draft.finish(());
         let existing = locked.state.current.as_ref().filter(|current| current.run.is_running());
         let applied = match existing {

@@ -15,6 +15,7 @@ use segno_proto::{
     query::WorkflowQuery,
 };
 use segno_store::RunKey;
+use tokio::sync::oneshot;
 
 use crate::{
     error::CallError,
@@ -68,20 +69,53 @@ impl Node {
                 PollResult::Task(offer) => offer,
                 PollResult::Empty => return Ok(None),
             };
-            let started = match offer {
-                TaskOffer::Workflow { run, stamp } => {
-                    self.start_workflow_task(run, stamp, poll, worker_version.clone()).await
-                }
-                TaskOffer::Query(query) => self.start_query(*query).await,
-                TaskOffer::Activity { .. } => Ok(None),
-            };
-            match started {
-                Ok(Some(started)) => return Ok(Some(started)),
-                // Answered, replaced or gone meanwhile: wait for another one.
-                Ok(None) => {}
-                Err(error) => return Err(error),
+            let (node, asked, version) = (self.clone(), poll.clone(), worker_version.clone());
+            let started = self.hand_over(
+                poll,
+                offer.clone(),
+                async move {
+                    match offer {
+                        TaskOffer::Workflow { run, stamp } => {
+                            node.start_workflow_task(run, stamp, &asked, version).await
+                        }
+                        TaskOffer::Query(query) => node.start_query(*query).await,
+                        TaskOffer::Activity { .. } => Ok(None),
+                    }
+                },
+                |node, started| async move { node.give_back_workflow_task(&started).await },
+            );
+            // Answered, replaced or gone meanwhile: wait for another one.
+            if let Some(started) = started.await? {
+                return Ok(Some(started));
             }
         }
+    }
+
+    /// Starts an offered task in a task of its own: a worker that leaves half-way neither swallows it nor leaves it
+    /// started, and one that cannot be started for now goes back to its queue.
+    async fn hand_over<T, B>(
+        self: &Arc<Self>,
+        poll: &Poll,
+        offer: TaskOffer,
+        start: impl Future<Output = Result<Option<T>, CallError>> + Send + 'static,
+        give_back: impl FnOnce(Arc<Self>, T) -> B + Send + 'static,
+    ) -> Result<Option<T>, CallError>
+    where
+        T: Send + 'static,
+        B: Future<Output = ()> + Send,
+    {
+        let (node, queue) = (self.clone(), poll.queue.clone());
+        let (answer, started) = oneshot::channel();
+        tokio::spawn(async move {
+            let result = start.await;
+            if result.is_err() {
+                node.queues.take_back(&queue, offer);
+            }
+            if let Err(Ok(Some(undelivered))) = answer.send(result) {
+                give_back(node, undelivered).await;
+            }
+        });
+        started.await.map_err(|_| CallError::Unavailable("the task was not started".to_owned()))?
     }
 
     async fn start_workflow_task(
@@ -192,39 +226,51 @@ impl Node {
         worker_version: Option<WorkerVersionStamp>,
     ) -> Result<Option<StartedActivity>, CallError> {
         loop {
-            let (run, scheduled_event_id, stamp) = match self.wait_for_task(poll).await {
-                PollResult::Task(TaskOffer::Activity { run, scheduled_event_id, stamp }) => {
-                    (run, scheduled_event_id, stamp)
-                }
-                PollResult::Task(_) => continue,
+            let offer = match self.wait_for_task(poll).await {
+                PollResult::Task(offer) => offer,
                 PollResult::Empty => return Ok(None),
             };
-            let Some(key) = self.workflow_of(run).await? else { continue };
-            let (identity, request_id) = (poll.identity.clone(), self.ids.uuid());
-            let version = worker_version.clone();
-            let result = self
-                .transact_and(
-                    &key,
-                    &RunSelector::default(),
-                    Vec::new(),
-                    move |current, context| {
-                        if current.info.run_key != run.0 {
-                            return Err(Rejection::TaskObsolete);
-                        }
-                        activity::start(current, context, scheduled_event_id, stamp, identity, request_id, version)
-                    },
-                    |state, _| state.current.clone(),
-                )
-                .await;
-            let (activity, current) = match result {
-                Err(CallError::Rejected(_)) => continue,
-                other => other?,
-            };
-            let Some(current) = current else { continue };
-            count(&self.metrics.activity_tasks_started);
-            let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
-            return Ok(Some(StartedActivity { run: current.run, activity, scheduled }));
+            let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { continue };
+            let (node, identity, version) = (self.clone(), poll.identity.clone(), worker_version.clone());
+            let started = self.hand_over(
+                poll,
+                offer,
+                async move { node.start_activity(run, scheduled_event_id, stamp, identity, version).await },
+                |node, started| async move { node.give_back_activity(&started).await },
+            );
+            if let Some(started) = started.await? {
+                return Ok(Some(started));
+            }
         }
+    }
+
+    async fn start_activity(
+        self: &Arc<Self>,
+        run: RunKey,
+        scheduled_event_id: i64,
+        stamp: u32,
+        identity: String,
+        worker_version: Option<WorkerVersionStamp>,
+    ) -> Result<Option<StartedActivity>, CallError> {
+        let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
+        let request_id = self.ids.uuid();
+        let start = move |current: &Run, context| {
+            if current.info.run_key != run.0 {
+                return Err(Rejection::TaskObsolete);
+            }
+            activity::start(current, context, scheduled_event_id, stamp, identity, request_id, worker_version)
+        };
+        let result = self
+            .transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone())
+            .await;
+        let (activity, current) = match result {
+            Err(CallError::Rejected(_)) => return Ok(None),
+            other => other?,
+        };
+        let Some(current) = current else { return Ok(None) };
+        count(&self.metrics.activity_tasks_started);
+        let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
+        Ok(Some(StartedActivity { run: current.run, activity, scheduled }))
     }
 
     /// What an activity was scheduled with: from memory, else from history.
@@ -262,7 +308,7 @@ impl Node {
         let mut view = self.stored_history(current, from, WORKER_BATCHES_MAX).await?;
         if view.next_event_id.is_none() {
             view.push_events(&current.run.tail, from);
-            view.push_events(&workflow_task::unwritten_events(&current.run), from);
+            view.push_events(&workflow_task::unwritten_events(&current.run, true), from);
         }
         Ok(view)
     }

@@ -91,6 +91,8 @@ impl Server {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
+        let health_service =
+            health_service.accept_compressed(CompressionEncoding::Gzip).send_compressed(CompressionEncoding::Gzip);
         for service in ["", SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
             health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }

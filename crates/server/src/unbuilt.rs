@@ -61,6 +61,19 @@ pub struct Naming<S> {
     inner: S,
 }
 
+/// A request that is too large is refused by the transport, in its own words; clients know Temporal's.
+fn as_temporal_says(response: Response<Body>) -> Response<Body> {
+    let headers = response.headers();
+    let out_of_range = headers.get("grpc-status").is_some_and(|status| status == "11");
+    let too_large = headers.get("grpc-message").is_some_and(|message| {
+        message.as_bytes().windows(b"message%20length%20too%20large".len()).any(|w| w == b"message%20length%20too%20large")
+    });
+    if out_of_range && too_large {
+        return Status::resource_exhausted("grpc: received message larger than max (4194304 bytes)").into_http();
+    }
+    response
+}
+
 /// The call a path names, if it is one of Temporal's services and not built.
 fn unbuilt(path: &str) -> Option<&str> {
     let (service, call) = path.strip_prefix('/')?.split_once('/')?;
@@ -87,7 +100,8 @@ where
             let status = Status::unimplemented(format!("{call} is not built yet in Segno"));
             return Box::pin(async move { Ok(status.into_http()) });
         }
-        Box::pin(self.inner.call(request))
+        let response = self.inner.call(request);
+        Box::pin(async move { Ok(as_temporal_says(response.await?)) })
     }
 }
 

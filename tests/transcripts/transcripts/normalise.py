@@ -39,6 +39,9 @@ DROPPED = {
 # Announcements of optional features, which a server makes or not as it has them.
 OPTIONAL = {
     "supports_schedules",
+    "sync_update",
+    "async_update",
+    "reported_problems_search_attribute",
     "build_id_based_versioning",
     "nexus",
     "server_scaled_deployments",

@@ -7,7 +7,12 @@
 
 mod report;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::File,
+    io::Write,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 
@@ -27,16 +32,36 @@ struct Sizes {
     serial: usize,
     open: usize,
     idle: Duration,
+    /// Longest time for a measured load, and for opening workflows; a slow server then gets through less.
+    load_max: Duration,
+    open_max: Duration,
 }
 
 /// `cargo xtask bench`.
 pub fn command(mut args: Args) -> Result<()> {
     let quick = args.flag("--quick");
+    let seconds = Duration::from_secs;
     let mut sizes = match quick {
-        true => Sizes { repeats: 1, warm_up: 100, busy: 600, serial: 60, open: 5_000, idle: Duration::from_secs(2) },
-        false => {
-            Sizes { repeats: 3, warm_up: 500, busy: 4_000, serial: 300, open: 100_000, idle: Duration::from_secs(5) }
-        }
+        true => Sizes {
+            repeats: 1,
+            warm_up: 100,
+            busy: 2_000,
+            serial: 100,
+            open: 5_000,
+            idle: seconds(2),
+            load_max: seconds(8),
+            open_max: seconds(15),
+        },
+        false => Sizes {
+            repeats: 3,
+            warm_up: 500,
+            busy: 10_000,
+            serial: 1_000,
+            open: 100_000,
+            idle: seconds(5),
+            load_max: seconds(20),
+            open_max: seconds(180),
+        },
     };
     sizes.repeats = args.option_or("--repeats", sizes.repeats)?;
     sizes.busy = args.option_or("--count", sizes.busy)?;
@@ -69,6 +94,7 @@ pub fn command(mut args: Args) -> Result<()> {
         for plan in &mut plans {
             println!("{} {repeat}/{}", plan.name(), sizes.repeats);
             plan.data = process::fresh_dir(&format!("bench/{}", plan.name()))?;
+            report.add(plan.name(), "disk: fdatasync of 4 KiB, ms", sync_ms(&plan.data)?);
             runtime.block_on(measure_work(plan, &sizes, sticky, &mut report))?;
         }
     }
@@ -106,7 +132,11 @@ async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Rep
     report.add(name, "idle wake-ups/s", wakes / sizes.idle.as_secs_f64());
     report.add(name, "RSS idle, MiB", server.rss_mib()?);
 
-    let load = |count, concurrency, prefix: &str| Load { sticky, ..Load::new(plan.port, count, concurrency, prefix) };
+    let load = |count, concurrency, prefix: &str| Load {
+        sticky,
+        time_max: sizes.load_max,
+        ..Load::new(plan.port, count, concurrency, prefix)
+    };
     load::run(&load(sizes.warm_up, 32, "warm")).await?;
     for (label, count, concurrency) in [("32 at a time", sizes.busy, 32), ("1 at a time", sizes.serial, 1)] {
         let before = Counters::read(&server)?;
@@ -114,7 +144,7 @@ async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Rep
         let after = Counters::read(&server)?;
         println!("  {label}: {}", outcome.line());
         refuse_errors(&outcome)?;
-        let per_workflow = |before: f64, after: f64| (after - before) / count as f64;
+        let per_workflow = |before: f64, after: f64| (after - before) / outcome.latencies.len() as f64;
         report.add(name, &format!("{label}: workflows/s"), outcome.rate());
         report.add(name, &format!("{label}: p50, ms"), outcome.percentile_ms(0.50));
         report.add(name, &format!("{label}: p99, ms"), outcome.percentile_ms(0.99));
@@ -134,31 +164,38 @@ async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Rep
 /// Many workflows that wait for a worker: what they cost in memory, and how long a restart takes.
 async fn measure_open(plan: &Plan, sizes: &Sizes, report: &mut Report) -> Result<()> {
     let name = plan.name();
-    let many = format!("{} open", sizes.open);
+    let start_only = |count, prefix: &str| Load {
+        start_only: true,
+        time_max: sizes.open_max,
+        ..Load::new(plan.port, count, 64, prefix)
+    };
     let mut server = plan.spawn()?;
     server.ready().await?;
-    let cpu = server.cpu_ms()?;
-    let outcome = load::run(&Load { start_only: true, ..Load::new(plan.port, sizes.open, 64, "open") }).await?;
+    let (cpu, rss) = (server.cpu_ms()?, server.rss_mib()?);
+    let outcome = load::run(&start_only(sizes.open, "open")).await?;
     println!("  starts: {}", outcome.line());
     refuse_errors(&outcome)?;
-    report.add(name, &format!("{many}: starts/s"), outcome.rate());
-    report.add(name, &format!("{many}: server CPU, ms/start"), (server.cpu_ms()? - cpu) / sizes.open as f64);
-    report.add(name, &format!("{many}: RSS, MiB"), server.rss_mib()?);
-    report.add(name, &format!("{many}: data on disk, MiB"), disk_mib(&plan.data)?);
+    let count = outcome.latencies.len() as f64;
+    report.add(name, "open: workflows", count);
+    report.add(name, "open: starts/s", outcome.rate());
+    report.add(name, "open: server CPU, ms/start", (server.cpu_ms()? - cpu) / count);
+    report.add(name, "open: RSS, MiB", server.rss_mib()?);
+    report.add(name, "open: RSS growth, KiB/workflow", (server.rss_mib()? - rss) * 1024.0 / count);
+    report.add(name, "open: data on disk, KiB/workflow", disk_mib(&plan.data)? * 1024.0 / count);
     server.terminate()?;
 
     let mut server = plan.spawn()?;
     let ready = server.ready().await?;
-    report.add(name, &format!("{many}: restart to ready after SIGTERM, ms"), ready.as_secs_f64() * 1e3);
-    report.add(name, &format!("{many}: RSS after restart, MiB"), server.rss_mib()?);
+    report.add(name, "open: restart to ready after SIGTERM, ms", ready.as_secs_f64() * 1e3);
+    report.add(name, "open: RSS after restart, MiB", server.rss_mib()?);
     // Something to recover: the last starts are not in a checkpoint yet.
-    let more = load::run(&Load { start_only: true, ..Load::new(plan.port, 500, 64, "more") }).await?;
+    let more = load::run(&start_only(500, "more")).await?;
     refuse_errors(&more)?;
     server.kill()?;
 
     let mut server = plan.spawn()?;
     let ready = server.ready().await?;
-    report.add(name, &format!("{many}: restart to ready after kill -9, ms"), ready.as_secs_f64() * 1e3);
+    report.add(name, "open: restart to ready after kill -9, ms", ready.as_secs_f64() * 1e3);
     server.terminate()?;
     Ok(())
 }
@@ -185,7 +222,22 @@ fn refuse_errors(outcome: &Outcome) -> Result<()> {
     }
 }
 
-fn disk_mib(directory: &std::path::Path) -> Result<f64> {
+/// How long the disk takes to make one page durable: the floor under every durable commit.
+fn sync_ms(directory: &Path) -> Result<f64> {
+    const TIMES: u32 = 50;
+    let path = directory.join("sync-probe");
+    let mut file = File::create(&path)?;
+    let begun = Instant::now();
+    for _ in 0..TIMES {
+        file.write_all(&[0; 4096])?;
+        file.sync_data()?;
+    }
+    let elapsed = begun.elapsed();
+    std::fs::remove_file(path)?;
+    Ok(elapsed.as_secs_f64() * 1e3 / f64::from(TIMES))
+}
+
+fn disk_mib(directory: &Path) -> Result<f64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {
         bytes += entry?.metadata()?.len();

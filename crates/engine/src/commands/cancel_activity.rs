@@ -18,8 +18,9 @@ pub(super) fn apply(
     validate::commands::request_cancel_activity(attributes.as_mut())?;
     let id = attributes.map(|a| a.scheduled_event_id).unwrap_or_default();
     let known = draft.run.state.activities.get(&id);
-    // An activity that ended while this command was on its way is fine; one that never was is not.
-    if known.is_none() && id >= turn.completed_event_id {
+    // An activity whose end the workflow has not seen yet is fine; one that is over, or asked before, is not.
+    let asked_before = known.is_some_and(|activity| activity.cancel_requested);
+    if asked_before || (known.is_none() && !end_is_buffered(draft, id)) {
         return Err(Refused::Task(TaskFailure::new(
             Cause::BadRequestCancelActivityAttributes,
             format!(
@@ -43,4 +44,15 @@ pub(super) fn apply(
         turn.canceled_unstarted = true;
     }
     Ok(())
+}
+
+/// Whether the end of an activity waits among the events the workflow has not seen.
+fn end_is_buffered(draft: &Draft, id: i64) -> bool {
+    draft.run.state.buffered.iter().any(|event| match &event.attributes {
+        Some(Attributes::ActivityTaskCompletedEventAttributes(a)) => a.scheduled_event_id == id,
+        Some(Attributes::ActivityTaskFailedEventAttributes(a)) => a.scheduled_event_id == id,
+        Some(Attributes::ActivityTaskTimedOutEventAttributes(a)) => a.scheduled_event_id == id,
+        Some(Attributes::ActivityTaskCanceledEventAttributes(a)) => a.scheduled_event_id == id,
+        _ => false,
+    })
 }

@@ -3,7 +3,7 @@
 use segno_proto::{
     command::ContinueAsNewWorkflowExecutionCommandAttributes,
     duration_nanos,
-    enums::{ContinueAsNewInitiator, WorkflowTaskFailedCause as Cause},
+    enums::WorkflowTaskFailedCause as Cause,
     events::{WorkflowExecutionContinuedAsNewEventAttributes, history_event::Attributes},
     nanos_duration,
 };
@@ -32,6 +32,9 @@ pub(super) fn apply(
     };
     validate::workflow_commands::continue_as_new(attributes.as_mut(), inherited, turn.surroundings.search_attributes)?;
     let Some(mut attributes) = attributes else { return Ok(()) };
+    if let Some(search_attributes) = attributes.search_attributes.as_mut() {
+        turn.surroundings.search_attributes.apply_types(search_attributes);
+    }
     limit_size(
         size_of(attributes.input.as_ref()),
         Cause::BadContinueAsNewAttributes,
@@ -42,9 +45,6 @@ pub(super) fn apply(
         Cause::BadContinueAsNewAttributes,
         "ContinueAsNewWorkflowExecutionCommandAttributes. Memo exceeds size limit.",
     )?;
-    if attributes.initiator() == ContinueAsNewInitiator::Unspecified {
-        attributes.initiator = ContinueAsNewInitiator::Workflow as i32;
-    }
     let next = chain::continue_as_new(draft, &attributes);
     let new_execution_run_id = next.run.info.run_id.clone();
     draft.succeed_by(next);

@@ -36,6 +36,9 @@ pub(super) fn apply(
         turn.surroundings.search_attributes,
     )?;
     let Some(mut attributes) = attributes else { return Ok(()) };
+    if let Some(search_attributes) = attributes.search_attributes.as_mut() {
+        turn.surroundings.search_attributes.apply_types(search_attributes);
+    }
     limit_size(
         size_of(attributes.input.as_ref()),
         Cause::BadStartChildExecutionAttributes,

@@ -16,7 +16,8 @@ pub(super) fn apply(
 ) -> Result<(), Refused> {
     let mut attributes = attributes;
     validate::workflow_commands::upsert_search_attributes(attributes.as_mut(), turn.surroundings.search_attributes)?;
-    let search_attributes = attributes.and_then(|a| a.search_attributes).unwrap_or_default();
+    let mut search_attributes = attributes.and_then(|a| a.search_attributes).unwrap_or_default();
+    turn.surroundings.search_attributes.apply_types(&mut search_attributes);
     let fields = &search_attributes.indexed_fields;
     let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();
     limit_size(

@@ -48,7 +48,8 @@ pub fn task_queue(queue: &taskqueue::TaskQueue) -> String {
     if !queue.normal_name.is_empty() {
         fields.push(format!("normal_name:{}", quoted(&queue.normal_name)));
     }
-    fields.join(" ")
+    // Go varies the spacing from one build of a program to the next; this is what the server released as 1.32.0 prints.
+    fields.join("  ")
 }
 
 /// A string as protobuf's text format quotes it.

@@ -108,10 +108,6 @@ impl Workflows {
 
     fn by_id(&self, namespace: &str, workflow_id: &str, run_id: &str, activity_id: &str) -> Result<Target, Status> {
         let namespace = self.namespace(namespace)?;
-        if workflow_id.is_empty() {
-            // Without a workflow the id names a standalone activity, and there are none.
-            return Err(crate::status::not_found(format!("activity not found for ID: {activity_id}")));
-        }
         Ok(Target {
             key: WorkflowKey::new(namespace.key, workflow_id),
             selector: RunSelector::run(run_id),
@@ -145,7 +141,7 @@ impl Workflows {
     async fn fail_at(
         &self,
         target: Target,
-        failure: Failure,
+        failure: Option<Failure>,
         identity: String,
         details: Option<Payloads>,
         version: Option<WorkerVersionStamp>,
@@ -175,7 +171,7 @@ impl Workflows {
         let instead = validate::activity::heartbeat(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         let cancel_requested = match instead {
-            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await.map(|()| true)?,
+            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await.map(|()| true)?,
             None => self.heartbeat_at(target, request.details, request.identity).await?.cancel_requested,
         };
         Ok(RecordActivityTaskHeartbeatResponse { cancel_requested, ..Default::default() })
@@ -185,10 +181,11 @@ impl Workflows {
         &self,
         mut request: RecordActivityTaskHeartbeatByIdRequest,
     ) -> Result<RecordActivityTaskHeartbeatByIdResponse, Status> {
+        not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::heartbeat_by_id(&mut request).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         let cancel_requested = match instead {
-            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await.map(|()| true)?,
+            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await.map(|()| true)?,
             None => self.heartbeat_at(target, request.details, request.identity).await?.cancel_requested,
         };
         Ok(RecordActivityTaskHeartbeatByIdResponse { cancel_requested, ..Default::default() })
@@ -201,7 +198,7 @@ impl Workflows {
         let instead = validate::activity::completed(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         match instead {
-            Some(failure) => self.fail_at(target, failure, request.identity, None, request.worker_version).await?,
+            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?,
             None => self.complete_at(target, request.result, request.identity, request.worker_version).await?,
         }
         Ok(RespondActivityTaskCompletedResponse::default())
@@ -211,10 +208,11 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCompletedByIdRequest,
     ) -> Result<RespondActivityTaskCompletedByIdResponse, Status> {
+        not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::completed_by_id(&mut request).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         match instead {
-            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await?,
+            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await?,
             None => self.complete_at(target, request.result, request.identity, None).await?,
         }
         Ok(RespondActivityTaskCompletedByIdResponse::default())
@@ -226,9 +224,8 @@ impl Workflows {
     ) -> Result<RespondActivityTaskFailedResponse, Status> {
         let failures = validate::activity::failed(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
-        let failure = request.failure.unwrap_or_default();
         let (details, version) = (request.last_heartbeat_details, request.worker_version);
-        self.fail_at(target, failure, request.identity, details, version).await?;
+        self.fail_at(target, request.failure, request.identity, details, version).await?;
         Ok(RespondActivityTaskFailedResponse { failures })
     }
 
@@ -236,10 +233,10 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskFailedByIdRequest,
     ) -> Result<RespondActivityTaskFailedByIdResponse, Status> {
+        not_standalone(&request.workflow_id, &request.activity_id)?;
         let failures = validate::activity::failed_by_id(&mut request).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
-        let failure = request.failure.unwrap_or_default();
-        self.fail_at(target, failure, request.identity, request.last_heartbeat_details, None).await?;
+        self.fail_at(target, request.failure, request.identity, request.last_heartbeat_details, None).await?;
         Ok(RespondActivityTaskFailedByIdResponse { failures })
     }
 
@@ -250,7 +247,7 @@ impl Workflows {
         let instead = validate::activity::canceled(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         match instead {
-            Some(failure) => self.fail_at(target, failure, request.identity, None, request.worker_version).await?,
+            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?,
             None => self.cancel_at(target, request.details, request.identity, request.worker_version).await?,
         }
         Ok(RespondActivityTaskCanceledResponse::default())
@@ -260,12 +257,21 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCanceledByIdRequest,
     ) -> Result<RespondActivityTaskCanceledByIdResponse, Status> {
+        not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::canceled_by_id(&mut request).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         match instead {
-            Some(failure) => self.fail_at(target, failure, request.identity, None, None).await?,
+            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await?,
             None => self.cancel_at(target, request.details, request.identity, None).await?,
         }
         Ok(RespondActivityTaskCanceledByIdResponse::default())
     }
+}
+
+/// Without a workflow the id names a standalone activity, and there are none.
+fn not_standalone(workflow_id: &str, activity_id: &str) -> Result<(), Status> {
+    if workflow_id.is_empty() && !activity_id.is_empty() {
+        return Err(crate::status::not_found(format!("activity not found for ID: {activity_id}")));
+    }
+    Ok(())
 }

@@ -75,7 +75,7 @@ fn config(run: &Run) -> WorkflowExecutionConfig {
             normal_name: String::new(),
         }),
         workflow_execution_timeout: timeout(info.execution_timeout),
-        workflow_run_timeout: timeout(info.run_timeout),
+        workflow_run_timeout: info.run_timeout_given.then(|| nanos_duration(info.run_timeout)),
         default_workflow_task_timeout: Some(nanos_duration(info.task_timeout)),
         user_metadata: info.user_metadata.clone(),
     }
@@ -171,14 +171,14 @@ fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
 
 fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
     let info = &run.info;
-    let mut request_id_infos = BTreeMap::from([(
-        info.create_request_id.clone(),
-        RequestIdInfo {
-            event_type: EventType::WorkflowExecutionStarted as i32,
-            event_id: 1,
-            buffered: false,
-        },
-    )]);
+    // The request of a signal-with-start points at its signal, under the type of the start.
+    let with_signal = run.state.signal_request_ids.contains(&info.create_request_id);
+    let created = RequestIdInfo {
+        event_type: EventType::WorkflowExecutionStarted as i32,
+        event_id: if with_signal { 2 } else { 1 },
+        buffered: false,
+    };
+    let mut request_id_infos = BTreeMap::from([(info.create_request_id.clone(), created)]);
     for (id, event_id) in &run.state.attached_request_ids {
         let attached = RequestIdInfo {
             event_type: EventType::WorkflowExecutionOptionsUpdated as i32,

@@ -23,11 +23,15 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         validate::start::start_workflow(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
+        if let Some(search_attributes) = request.search_attributes.as_mut() {
+            rules.apply_types(search_attributes);
+        }
         let request_id = request.request_id.clone();
         let start = Start {
             request,
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
+            retention: namespace.detail.retention,
             parent: None,
             root: None,
             chain: None,
@@ -67,6 +71,9 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         validate::start::signal_with_start(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
+        if let Some(search_attributes) = request.search_attributes.as_mut() {
+            rules.apply_types(search_attributes);
+        }
         let signal = Signal {
             name: request.signal_name,
             input: request.signal_input,
@@ -106,6 +113,7 @@ impl Workflows {
             request: start,
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
+            retention: namespace.detail.retention,
             parent: None,
             root: None,
             chain: None,

@@ -28,6 +28,9 @@ impl Token for PageToken {
 impl Workflows {
     /// Opens a token that was made for a namespace. Without a name the token says which one it is for.
     pub fn open<T: Token>(&self, name: &str, token: &Bytes) -> Result<(Arc<Namespace>, T), Status> {
+        if token.is_empty() {
+            return Err(Status::invalid_argument("Task token not set on request."));
+        }
         if !name.is_empty() {
             let namespace = self.namespace(name)?;
             if let Ok(token) = T::open(token, &namespace.token_key) {

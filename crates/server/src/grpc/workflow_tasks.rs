@@ -6,6 +6,7 @@ use segno_engine::{
     task_calls::{self, FailTask},
 };
 use segno_proto::{
+    command::{Command, command::Attributes},
     common::WorkerVersionStamp,
     enums::TaskQueueKind,
     nanos_timestamp,
@@ -116,6 +117,7 @@ impl Workflows {
         let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
         let (key, task) = task_of(&namespace, &token);
         let versioning_behavior = request.versioning_behavior();
+        let eager = request.commands.iter().filter(|command| wants_eager(command)).count();
         let call = CompleteTask {
             token: task,
             commands: request.commands,
@@ -129,7 +131,7 @@ impl Workflows {
             metering_metadata: request.metering_metadata,
             versioning_behavior,
             has_messages: !request.messages.is_empty(),
-            request_id: self.node.uuid(),
+            eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
         };
         let results = request.query_results;
         let reply = self
@@ -182,6 +184,11 @@ impl Workflows {
         self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(ResetStickyTaskQueueResponse::default())
     }
+}
+
+/// Whether a command asks for an activity that its own worker runs.
+fn wants_eager(command: &Command) -> bool {
+    matches!(&command.attributes, Some(Attributes::ScheduleActivityTaskCommandAttributes(a)) if a.request_eager_execution)
 }
 
 /// The version stamp of events, from what a poll says of itself. Only workers that use versioning leave one.
