@@ -5,10 +5,16 @@
 
 mod args;
 mod bench;
+mod check;
+mod check_crates;
+mod check_docs;
+mod check_source;
 mod crash;
 mod load;
 mod process;
 mod random;
+mod test;
+mod test_steps;
 mod wire;
 
 use std::process::ExitCode;
@@ -17,6 +23,8 @@ use args::Args;
 
 const USAGE: &str = "usage: cargo xtask <command> [options]
 
+  test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
+  check   rules about the source itself, see xtask/src/check.rs
   load    one-activity workflows against a running server, see xtask/src/load.rs
   bench   Segno next to Temporal's dev server, see xtask/src/bench/mod.rs
   crash   kill and power-cut rounds under load, see tests/crash/README.md";
@@ -26,6 +34,8 @@ fn main() -> ExitCode {
     let command = words.next().unwrap_or_default();
     let args = Args::new(words.collect());
     let outcome = match command.as_str() {
+        "check" => check::command(args),
+        "test" => test::command(args),
         "load" => load::command(args),
         "bench" => bench::command(args),
         "crash" => crash::command(args),

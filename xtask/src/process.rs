@@ -44,6 +44,8 @@ pub struct Plan {
     pub port: u16,
     /// Port for HTTP, of Segno only.
     pub http_port: u16,
+    /// Further arguments.
+    pub arguments: Vec<String>,
     /// Further environment.
     pub environment: Vec<(String, String)>,
 }
@@ -78,6 +80,7 @@ impl Plan {
                 command.args(["--port", &port, "--db-filename"]).arg(self.data.join("temporal.db"));
             }
         }
+        command.args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         let started = Instant::now();

@@ -16,8 +16,9 @@ pub enum Format {
 
 /// Sets up logging. `level` is a level, or a filter such as `info,segno_runtime=debug`.
 pub fn start(format: Format, level: &str) -> anyhow::Result<()> {
-    let filter = EnvFilter::try_new(level)
-        .map_err(|error| anyhow::anyhow!("--log-level {level:?} is not understood: {error}. Try info, debug or warn"))?;
+    let filter = EnvFilter::try_new(level).map_err(|error| {
+        anyhow::anyhow!("--log-level {level:?} is not understood: {error}. Try info, debug or warn")
+    })?;
     let logs = fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         Format::Human => logs.with_ansi(std::io::stderr().is_terminal()).with_target(false).init(),

@@ -65,10 +65,8 @@ impl Serve {
 
     async fn serve(self) -> anyhow::Result<()> {
         // Ports first: a second server fails on them before it touches anything.
-        let options = ServerOptions {
-            grpc: SocketAddr::new(self.ip, self.port),
-            http: SocketAddr::new(self.ip, self.http_port),
-        };
+        let options =
+            ServerOptions { grpc: SocketAddr::new(self.ip, self.port), http: SocketAddr::new(self.ip, self.http_port) };
         let kept = self.open()?;
         let server = Server::bind(options).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
@@ -94,9 +92,8 @@ impl Serve {
         }
         let directory = match &self.data_dir {
             Some(directory) => directory.clone(),
-            None => default_data_dir().context(
-                "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory",
-            )?,
+            None => default_data_dir()
+                .context("there is no home directory to keep data in. Say where with --data-dir, or use --in-memory")?,
         };
         let store = SqliteStore::open(&directory, Options::default())?;
         Ok(Kept::OnDisk(Arc::new(store), directory))

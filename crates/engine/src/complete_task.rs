@@ -23,7 +23,7 @@ use crate::{
     draft::Draft,
     error::{Rejection, TaskFailure},
     limits::{RESET_POINTS_MAX, TASK_HEARTBEAT_MAX},
-    retry,
+    oversize, retry,
     run::{Applied, Context, Run},
     search_attributes::Rules,
     state::{Activity, Sticky, WorkflowTask},
@@ -102,6 +102,13 @@ pub fn complete(
         return Ok(draft.finish(Completed { heartbeat_timed_out: true, ..Default::default() }));
     }
     match apply(run, context, &call, &task, heartbeat, surroundings) {
+        Ok(applied) if oversize::is_too_large(&applied.transition) => {
+            let reason = "Transaction size exceeds limit.";
+            let ended = oversize::end(run, context, reason);
+            let failure = TaskFailure::terminating(WorkflowTaskFailedCause::ForceCloseCommand, reason);
+            let reply = Completed { failure: Some(failure), ..Default::default() };
+            Ok(Applied { run: ended.run, transition: ended.transition, reply })
+        }
         Ok(applied) => Ok(applied),
         Err(commands::Refused::Call(rejection)) => Err(rejection),
         Err(commands::Refused::Task(failure)) => fail(run, context, &call, &task, failure),

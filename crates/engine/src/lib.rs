@@ -24,6 +24,7 @@ pub mod external;
 pub mod limits;
 pub mod machine;
 pub mod outbox;
+pub mod oversize;
 pub mod retry;
 pub mod run;
 pub mod search_attributes;

@@ -25,6 +25,8 @@ pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
 pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
 /// Largest state of one run; passing it ends the run.
 pub const STATE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Most bytes of history that one answer of a worker may add; passing it ends the run.
+pub const TRANSACTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most pending activities, children, signals and cancel requests of one run, each.
 pub const PENDING_MAX: usize = 2000;
 /// Most signals of one run.

@@ -184,8 +184,8 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
             versioning_override: request.versioning_override.clone(),
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
             run_timeout_given: request.workflow_run_timeout.is_some(),
-        retention,
-        links: chain.as_ref().map_or_else(|| request.links.clone(), |chain| chain.links.clone()),
+            retention,
+            links: chain.as_ref().map_or_else(|| request.links.clone(), |chain| chain.links.clone()),
         };
     let memo = request.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
     let search_attributes =

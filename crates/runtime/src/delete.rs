@@ -65,7 +65,7 @@ impl Node {
         let result = self.committer.commit(commit).await;
         if is_current {
             self.timers.set(run, None);
-            self.forget(&mut locked, None);
+            self.forget(&mut locked);
             locked.slot.progress.send_modify(|progress| progress.closed = true);
         }
         Ok(result?)

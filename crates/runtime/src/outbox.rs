@@ -35,8 +35,16 @@ use crate::{
 
 /// Messages delivered at the same time.
 const DELIVERIES_MAX: usize = 64;
-const RETRY_MIN: Duration = Duration::from_millis(50);
+const RETRY_MIN: Duration = Duration::from_millis(5);
 const RETRY_MAX: Duration = Duration::from_secs(10);
+
+/// Whether the sender of a message took note of what became of it.
+enum Heard {
+    Yes,
+    SenderClosed,
+    /// It is gone, or knows already.
+    No,
+}
 
 /// Delivers messages as they come, until the node is gone.
 pub async fn deliver(node: Weak<Node>, mut messages: mpsc::UnboundedReceiver<OutboxRow>) {
@@ -65,6 +73,12 @@ async fn deliver_one(node: &Arc<Node>, row: OutboxRow) {
             Ok(()) => {
                 count(&node.metrics.messages_delivered);
                 return;
+            }
+            // Between runs order matters now and then: a child's end waits for the report of its start.
+            Err(error @ CallError::NotReady(_)) => {
+                tracing::debug!(sender = row.key.sender.0, %error, "a message waits for another");
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(RETRY_MAX);
             }
             Err(error) => {
                 tracing::warn!(sender = row.key.sender.0, %error, "a message was not delivered and is tried again");
@@ -104,14 +118,31 @@ impl Node {
     where
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
     {
+        match self.try_report(message, key, call).await? {
+            Heard::Yes => Ok(()),
+            Heard::SenderClosed | Heard::No => self.drop_message(key).await,
+        }
+    }
+
+    /// Like [`Node::report`], but leaves the row alone if the sender does not want to know, and says so.
+    async fn try_report<F>(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        key: OutboxKey,
+        call: F,
+    ) -> Result<Heard, CallError>
+    where
+        F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
+    {
         let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
-            return self.drop_message(key).await;
+            return Ok(Heard::No);
         };
         let selector = RunSelector::run(message.sender.run_id.clone());
         match self.transact_and(&sender, &selector, vec![key], call, |_, _| ()).await {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(Heard::Yes),
+            Err(CallError::Rejected(Rejection::Closed)) => Ok(Heard::SenderClosed),
             Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                self.drop_message(key).await
+                Ok(Heard::No)
             }
             Err(error) => Err(error),
         }
@@ -179,8 +210,21 @@ impl Node {
         let start = start.clone();
         match outcome {
             Ok(outcome) => {
-                let run_id = outcome.run.info.run_id.clone();
-                self.report(message, key, move |run, context| children::started(run, context, &start, &run_id)).await
+                let child = outcome.run.info.execution();
+                let closed = ParentClosed {
+                    namespace: outcome.run.info.namespace.clone(),
+                    child: child.clone(),
+                    policy: start.attributes.parent_close_policy,
+                };
+                let report = move |run: &Run, context| children::started(run, context, &start, &child.run_id);
+                match self.try_report(message, key, report).await? {
+                    Heard::Yes => Ok(()),
+                    // The parent closed in between and could not say what becomes of this child: its policy does.
+                    Heard::SenderClosed if closed.policy != ParentClosePolicy::Abandon as i32 => {
+                        self.parent_closed(message, &closed, key).await
+                    }
+                    Heard::SenderClosed | Heard::No => self.drop_message(key).await,
+                }
             }
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
                 self.report(message, key, move |run, context| {
@@ -315,7 +359,7 @@ impl Node {
         });
         if early {
             // The report of the child's start is still on its way and comes first.
-            return Err(CallError::Unavailable("the child's start was not reported yet".to_owned()));
+            return Err(CallError::NotReady("the child's start was not reported yet".to_owned()));
         }
         let call = move |run: &Run, context| children::closed(run, context, id, &run_id, event);
         match self.transact_and(&parent, &selector, vec![key], call, |_, _| ()).await {

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -211,23 +211,34 @@ impl Node {
     }
 
     /// A worker process leaves: its polls end at once, also those on their way; its sticky queue is given up.
-    pub fn dismiss_worker(&self, namespace: NamespaceKey, worker: &str, sticky: &str) {
+    pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, sticky: &str) {
         if !worker.is_empty() {
             lock(&self.dismissed).insert(worker.to_owned(), std::time::Instant::now());
         }
-        for task in self.queues.dismiss(namespace, worker, sticky) {
-            self.redirect(namespace, task);
+        let left = self.queues.dismiss(namespace, worker, sticky);
+        if !left.is_empty() {
+            let node = self.clone();
+            tokio::spawn(async move {
+                for task in left {
+                    node.redirect(task).await;
+                }
+            });
         }
     }
 
     /// Sends a task of an abandoned sticky queue to where it belongs.
-    fn redirect(&self, namespace: NamespaceKey, task: TaskOffer) {
+    async fn redirect(&self, task: TaskOffer) {
         match task {
-            TaskOffer::Workflow { run, .. } => self.timers.set(run, Some(self.clock.now())),
+            TaskOffer::Workflow { run, .. } => {
+                let Ok(Some(key)) = self.workflow_of(run).await else { return };
+                let Ok(locked) = self.lock(&key).await else { return };
+                if let Some(current) = locked.state.current.as_ref().filter(|current| current.key() == run) {
+                    self.offer_workflow_task(&current.run);
+                }
+            }
             TaskOffer::Activity { .. } => {}
+            // The asker notices that its query was withdrawn and asks on the normal queue.
             TaskOffer::Query(query) => {
-                let _ = namespace;
-                // The asker notices that its query was withdrawn and asks on the normal queue.
                 query.withdraw();
             }
         }

@@ -1,17 +1,25 @@
 //! After a start: everything memory held is derived again from what is stored.
+//!
+//! Wake-ups are armed and messages sent before the node is ready; waiting tasks are offered right after, oldest first,
+//! while the node works already. An offer that is outdated by then does no harm: its stamp fits no task.
 
 use std::sync::Arc;
 
 use segno_engine::Run;
+use segno_store::{ReadError, RunKey, Store};
 
 use crate::{error::CallError, node::Node};
 
 const PAGE: usize = 4096;
+/// Runs read at a time when tasks are offered again.
+const OFFERS_PAGE: usize = 256;
+const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Node {
-    /// Arms wake-ups, offers waiting tasks and sends messages that were under way.
+    /// Arms wake-ups, sends messages that were under way and sets out to offer waiting tasks.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), CallError> {
         let mut after = None;
+        let mut dispatchable = Vec::new();
         let mut open_runs = 0_usize;
         loop {
             let page = self.read(move |store| store.open_runs(after, PAGE)).await?;
@@ -23,11 +31,7 @@ impl Node {
                     self.timers.set(open.key, open.wake_at);
                 }
                 if open.dispatchable {
-                    let Some(record) = self.read(move |store| store.load(open.key)).await? else { continue };
-                    match Run::decode(record.state) {
-                        Ok(run) => self.offer_all(&run),
-                        Err(error) => tracing::error!(run = open.key.0, %error, "a stored run cannot be read"),
-                    }
+                    dispatchable.push(open.key);
                 }
             }
         }
@@ -43,8 +47,45 @@ impl Node {
             }
         }
         if open_runs > 0 || messages > 0 {
-            tracing::info!(open_runs, messages, "recovered");
+            tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }
+        let node = self.clone();
+        tokio::spawn(async move { node.offer_again(dispatchable).await });
         Ok(())
     }
+
+    /// Offers the tasks of these runs.
+    async fn offer_again(&self, runs: Vec<RunKey>) {
+        for page in runs.chunks(OFFERS_PAGE) {
+            if self.is_stopping() {
+                return;
+            }
+            loop {
+                let keys = page.to_vec();
+                match self.read(move |store| load_all(store, &keys)).await {
+                    Ok(loaded) => {
+                        loaded.iter().for_each(|run| self.offer_all(run));
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "waiting tasks could not be read; trying again");
+                        tokio::time::sleep(RETRY).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<Vec<Run>, ReadError> {
+    let mut runs = Vec::with_capacity(keys.len());
+    for key in keys {
+        let Some(record) = store.load(*key)? else { continue };
+        match Run::decode(record.state) {
+            Ok(run) if run.is_running() => runs.push(run),
+            Ok(_) => {}
+            Err(error) => tracing::error!(run = key.0, %error, "a stored run cannot be read"),
+        }
+    }
+    Ok(runs)
 }

@@ -175,7 +175,7 @@ impl Slots {
 
     /// Accounts for what a slot weighs now; drops others if the cache is too heavy. Returns how many were dropped.
     pub fn settle(&self, state: &mut SlotState) -> usize {
-        let bytes = state.current.as_ref().map_or(0, Current::bytes);
+        let bytes = state.current.as_ref().map_or(SLOT_BYTES, Current::bytes);
         let before = std::mem::replace(&mut state.bytes, bytes);
         let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.bytes.fetch_sub(before, Ordering::Relaxed);

@@ -260,9 +260,8 @@ impl Node {
             }
             activity::start(current, context, scheduled_event_id, stamp, identity, request_id, worker_version)
         };
-        let result = self
-            .transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone())
-            .await;
+        let result =
+            self.transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone()).await;
         let (activity, current) = match result {
             Err(CallError::Rejected(_)) => return Ok(None),
             other => other?,

@@ -3,12 +3,12 @@
 //! Everything after the decision runs in a task of its own, so that a caller who leaves half-way cannot leave a commit
 //! without its consequences.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use prost::Message;
-use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, run_key_of, wake};
+use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, oversize, run_key_of, wake};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
-use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, RunKey, RunWrite};
+use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, Store};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
@@ -17,6 +17,10 @@ use crate::{
     node::Node,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
 };
+
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// More messages than a run can have under way.
+const MESSAGES_MAX: usize = 10_000;
 
 /// Which run of a workflow a call is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -167,6 +171,11 @@ impl Node {
         let task = tokio::spawn(async move {
             let mut locked = node.lock(&key).await?;
             let run = node.select(&locked, &key, &selector).await?;
+            if let Some(reason) = oversize::reason(&run) {
+                let ended = oversize::end(&run, node.context()?, reason);
+                node.commit(&mut locked, ended, Vec::new()).await?;
+                return Err(Rejection::InvalidArgument(reason.to_owned()).into());
+            }
             let applied = call(&run, node.context()?)?;
             let reply = node.commit(&mut locked, applied, delivered).await?;
             let after = after(&mut locked.state, &reply);
@@ -258,8 +267,9 @@ impl Node {
                 }
                 let messages = commit.outbox_add.clone();
                 if let Err(error) = self.committer.commit(commit).await {
-                    // What is stored now is unknown: forget what memory says and load again next time.
-                    self.forget(locked, previous_key);
+                    // What is stored now is unknown: forget what memory says and look again.
+                    self.forget(locked);
+                    self.clone().look_again(locked.slot.key.clone(), previous_key);
                     return Err(error.into());
                 }
                 self.settle_durable(locked, latest, version, &written.batches, events);
@@ -275,17 +285,51 @@ impl Node {
         Ok(reply)
     }
 
-    /// Drops what memory knows of a workflow and lets the timer load it again, so that nothing is left undone.
-    pub(crate) fn forget(&self, locked: &mut Locked, run: Option<RunKey>) {
+    /// Drops what memory knows of a workflow; the next user loads it.
+    pub(crate) fn forget(&self, locked: &mut Locked) {
         locked.state.loaded = false;
         if let Some(current) = locked.state.current.take() {
             self.slots.forget_run(current.key());
         }
         locked.state.queries.unblock();
         self.settle(&mut locked.state);
-        if let Some(run) = run {
-            self.timers.set(run, Some(self.clock.now()));
+    }
+
+    /// After a commit whose outcome is unknown: reads what is stored and derives from it whatever must happen next, so
+    /// that nothing is left undone if the commit did happen. Doing things twice is harmless.
+    fn look_again(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>) {
+        tokio::spawn(async move {
+            while !self.is_stopping() {
+                match self.rederive(&key, previous).await {
+                    Ok(()) => return,
+                    Err(error) => {
+                        tracing::warn!(workflow = %key.workflow_id, %error, "a workflow could not be read again yet");
+                        tokio::time::sleep(LOOK_AGAIN).await;
+                    }
+                }
+            }
+        });
+    }
+
+    async fn rederive(&self, key: &WorkflowKey, previous: Option<RunKey>) -> Result<(), CallError> {
+        let locked = self.lock(key).await?;
+        let current = locked.state.current.as_ref().map(|current| (current.key(), current.run.clone()));
+        self.arm(&locked);
+        drop(locked);
+        if let Some((_, run)) = &current
+            && run.is_running()
+        {
+            self.offer_all(run);
         }
+        let current = current.map(|(run, _)| run);
+        let senders = [previous, current.filter(|run| previous != Some(*run))];
+        for sender in senders.into_iter().flatten() {
+            let rows = self.read(move |store| messages_of(store, sender)).await?;
+            for row in rows {
+                let _ = self.outgoing.send(row);
+            }
+        }
+        Ok(())
     }
 
     fn settle_durable(
@@ -369,20 +413,18 @@ impl Node {
         if applied.transition.durability == Durability::Unchanged {
             let effects = applied.transition.effects;
             self.run_effects(&locked, effects);
-            self.offer_pending_task_again(&locked);
             self.arm(&locked);
             return Ok(());
         }
         self.commit(&mut locked, applied, Vec::new()).await
     }
+}
 
-    /// After a reload the offer of a pending task may be lost with the memory that made it; offering twice is harmless.
-    fn offer_pending_task_again(&self, locked: &Locked) {
-        let Some(current) = &locked.state.current else { return };
-        if current.recent.is_empty() && current.run.is_dispatchable(self.clock.now()) {
-            self.offer_all(&current.run);
-        }
-    }
+/// Messages of one run that are still under way.
+fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, ReadError> {
+    let mut rows = store.outbox(Some(OutboxKey { sender, sequence: 0 }), MESSAGES_MAX)?;
+    rows.retain(|row| row.key.sender == sender);
+    Ok(rows)
 }
 
 struct Written {

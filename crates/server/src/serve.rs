@@ -39,7 +39,9 @@ pub struct ServerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A port could not be had.
-    #[error("cannot listen on {address} for {what}: {error}. Is another server running? Choose another port with {flag}")]
+    #[error(
+        "cannot listen on {address} for {what}: {error}. Is another server running? Choose another port with {flag}"
+    )]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -85,18 +87,17 @@ impl Server {
         let workflows = WorkflowServiceServer::new(Workflows::new(node.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX)
-            .accept_compressed(CompressionEncoding::Gzip)
-            .send_compressed(CompressionEncoding::Gzip);
+            .accept_compressed(CompressionEncoding::Gzip);
         let operator = OperatorServiceServer::new(Operator::default())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
-        let health_service =
-            health_service.accept_compressed(CompressionEncoding::Gzip).send_compressed(CompressionEncoding::Gzip);
+        let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
         for service in ["", SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
             health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
-        let reflection = || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
+        let reflection =
+            || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
 
         let web = tokio::spawn(http::serve(self.http, node.clone()));
         let (stopped, mut drained) = watch::channel(false);

@@ -66,7 +66,10 @@ fn as_temporal_says(response: Response<Body>) -> Response<Body> {
     let headers = response.headers();
     let out_of_range = headers.get("grpc-status").is_some_and(|status| status == "11");
     let too_large = headers.get("grpc-message").is_some_and(|message| {
-        message.as_bytes().windows(b"message%20length%20too%20large".len()).any(|w| w == b"message%20length%20too%20large")
+        message
+            .as_bytes()
+            .windows(b"message%20length%20too%20large".len())
+            .any(|w| w == b"message%20length%20too%20large")
     });
     if out_of_range && too_large {
         return Status::resource_exhausted("grpc: received message larger than max (4194304 bytes)").into_http();

@@ -1,5 +1,9 @@
 //! `cargo xtask bench [--quick]`: Segno next to Temporal's development server, same machine, same driver, same work.
 //!
+//! The comparison is at equal durability: Temporal's server is told to use SQLite as Segno does (a write-ahead log, synced
+//! at each commit). Left alone it uses a rollback journal, which made it about three times slower here; that would
+//! measure a setting, not a server. `--temporal-stock` leaves it alone.
+//!
 //! Servers take turns, several times over, because the machine is noisy; the table shows medians. Both keep their data
 //! in SQLite on the disk under `target/`. Needs `target/release/segno` (or `--binary`) and a `temporal` (`--temporal`,
 //! `TEMPORAL_BIN`, `target/venv/bin`, the path; `--only segno` does without). The driver shares the cores with the
@@ -23,6 +27,9 @@ use crate::{
     wire,
 };
 use report::Report;
+
+/// What makes Temporal's SQLite as durable as Segno's, in the same way.
+const EQUAL_SQLITE: [&str; 4] = ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"];
 
 /// How much of everything.
 struct Sizes {
@@ -67,6 +74,7 @@ pub fn command(mut args: Args) -> Result<()> {
     sizes.busy = args.option_or("--count", sizes.busy)?;
     sizes.open = args.option_or("--open", sizes.open)?;
     let sticky = args.flag("--sticky");
+    let stock = args.flag("--temporal-stock");
     let only: Option<String> = args.option("--only")?;
     let port = args.option_or("--port", 17_600)?;
     let segno: PathBuf = args.option_or("--binary", process::target_dir().join("release/segno"))?;
@@ -82,7 +90,12 @@ pub fn command(mut args: Args) -> Result<()> {
         plans.push(plan(Kind::Segno, segno, port));
     }
     if wanted("temporal") {
-        plans.push(plan(Kind::Temporal, process::find_temporal(temporal)?, port + 2));
+        let mut temporal = plan(Kind::Temporal, process::find_temporal(temporal)?, port + 2);
+        if !stock {
+            temporal.arguments = EQUAL_SQLITE.map(str::to_owned).to_vec();
+        }
+        println!("temporal's SQLite: {}", if stock { "stock settings" } else { "WAL, synchronous=FULL, as Segno's" });
+        plans.push(temporal);
     }
     let mut report = Report::default();
     let runtime = wire::runtime()?;
@@ -113,7 +126,15 @@ pub fn command(mut args: Args) -> Result<()> {
 }
 
 fn plan(kind: Kind, binary: PathBuf, port: u16) -> Plan {
-    Plan { kind, binary, data: PathBuf::new(), port, http_port: port + 1, environment: Vec::new() }
+    Plan {
+        kind,
+        binary,
+        data: PathBuf::new(),
+        port,
+        http_port: port + 1,
+        arguments: Vec::new(),
+        environment: Vec::new(),
+    }
 }
 
 /// A fresh server: start, idleness, then one-activity workflows, many at a time and one at a time.

@@ -63,6 +63,7 @@ pub fn command(mut args: Args) -> Result<()> {
             data: PathBuf::new(),
             port,
             http_port: port + 1,
+            arguments: Vec::new(),
             environment: Vec::new(),
         },
         seconds: args.option_or("--seconds", 0.4)?,

@@ -29,7 +29,10 @@ pub(super) fn apply(
     if pending.values().any(|activity| activity.activity_id == attributes.activity_id) {
         return Err(Refused::Task(TaskFailure::new(
             Cause::ScheduleActivityDuplicateId,
-            format!("invalid history builder state for action: add-activitytask-scheduled-event, ActivityID: {}", attributes.activity_id),
+            format!(
+                "invalid history builder state for action: add-activitytask-scheduled-event, ActivityID: {}",
+                attributes.activity_id
+            ),
         )));
     }
     let now = draft.now();

@@ -21,7 +21,10 @@ pub(super) fn apply(
     if draft.run.state.timers.contains_key(&attributes.timer_id) {
         return Err(Refused::Task(TaskFailure::new(
             Cause::StartTimerDuplicateId,
-            format!("invalid history builder state for action: add-timer-started-event, TimerID: {}", attributes.timer_id),
+            format!(
+                "invalid history builder state for action: add-timer-started-event, TimerID: {}",
+                attributes.timer_id
+            ),
         )));
     }
     let delay = duration_nanos(attributes.start_to_fire_timeout.as_ref());

@@ -198,7 +198,9 @@ impl Workflows {
         let instead = validate::activity::completed(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         match instead {
-            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?,
+            Some(failure) => {
+                self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?
+            }
             None => self.complete_at(target, request.result, request.identity, request.worker_version).await?,
         }
         Ok(RespondActivityTaskCompletedResponse::default())
@@ -247,7 +249,9 @@ impl Workflows {
         let instead = validate::activity::canceled(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         match instead {
-            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?,
+            Some(failure) => {
+                self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?
+            }
             None => self.cancel_at(target, request.details, request.identity, request.worker_version).await?,
         }
         Ok(RespondActivityTaskCanceledResponse::default())

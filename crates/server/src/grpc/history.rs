@@ -67,7 +67,7 @@ impl Workflows {
             return self.closing_event(&namespace, &key, current, request.wait_new_event, until).await;
         }
         if request.wait_new_event && current.run.is_running() && from >= current.run.state.next_event_id {
-            current = self.wait(&key, current, from - 1, false, news_until).await?;
+            current = self.wait(&key, current, from, false, news_until).await?;
         }
         let size = page_size(request.maximum_page_size);
         let view = self.node.history(&current, from, size, with_unwritten).await.map_err(failed)?;
@@ -80,8 +80,8 @@ impl Workflows {
             None if full => Some(end),
             None => None,
         };
-        let next_page_token =
-            next.map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));
+        let next_page_token = next
+            .map(|event_id| PageToken { run_id: current.run.info.run_id.clone(), event_id }.seal(&namespace.token_key));
         Ok(GetWorkflowExecutionHistoryResponse {
             history: Some(view.into_history()),
             next_page_token: next_page_token.unwrap_or_default(),
@@ -98,7 +98,7 @@ impl Workflows {
         until: Instant,
     ) -> Result<Current, Status> {
         // Asking again for what is there anyway costs nothing; what matters is not to miss what comes in between.
-        self.node.wait_for_news(key, current.key(), from + 1, closed_only, until).await;
+        self.node.wait_for_news(key, current.key(), from, closed_only, until).await;
         self.node.snapshot(key, &current.run.info.run_id).await.map_err(failed)
     }
 

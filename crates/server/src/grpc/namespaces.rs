@@ -3,7 +3,10 @@
 use segno_engine::limits::{BLOB_BYTES_MAX, MEMO_BYTES_MAX};
 use segno_proto::{
     enums::{ArchivalState, NamespaceState},
-    namespace::{BadBinaries, NamespaceConfig, NamespaceInfo, namespace_info::{Capabilities, Limits}},
+    namespace::{
+        BadBinaries, NamespaceConfig, NamespaceInfo,
+        namespace_info::{Capabilities, Limits},
+    },
     nanos_duration,
     replication::{ClusterReplicationConfig, NamespaceReplicationConfig},
     workflowservice::{

@@ -17,9 +17,7 @@ use segno_proto::{
         RespondWorkflowTaskFailedRequest, RespondWorkflowTaskFailedResponse,
     },
 };
-use segno_runtime::{
-    Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken, Token,
-};
+use segno_runtime::{Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken, Token};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -32,9 +30,8 @@ use crate::{deadline, delivery::Delivery, status, validate};
 pub(super) fn response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
     let info = &task.run.info;
     let key = &namespace.token_key;
-    let next_page_token = task.history.next_event_id.map(|event_id| {
-        PageToken { run_id: info.run_id.clone(), event_id }.seal(key)
-    });
+    let next_page_token =
+        task.history.next_event_id.map(|event_id| PageToken { run_id: info.run_id.clone(), event_id }.seal(key));
     let task_token = match &task.query {
         Some(query) => QueryToken { query_id: query.id }.seal(key),
         None => TaskToken {

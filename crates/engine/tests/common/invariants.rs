@@ -1,0 +1,322 @@
+//! What holds after every step, checked from outside: history alone must tell what the run's state claims.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prost::Message;
+use segno_engine::{Run, draft::BUFFERED_EVENT_ID};
+use segno_proto::{
+    Nanos, duration_nanos,
+    enums::EventType,
+    events::{HistoryEvent, history_event::Attributes as A},
+    timestamp_nanos,
+};
+
+use super::world::World;
+
+/// What is pending, as an independent reader of history sees it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    pub activities: BTreeSet<i64>,
+    pub timers: BTreeSet<i64>,
+    pub children: BTreeSet<i64>,
+    pub signals: BTreeSet<i64>,
+    pub cancels: BTreeSet<i64>,
+    /// Scheduled event of an open workflow task, and its started event.
+    pub task: Option<(i64, Option<i64>)>,
+}
+
+/// Everything that must hold at any time.
+pub fn check(world: &World) {
+    let history = world.history();
+    check_history(&history);
+    check_storage(world);
+    check_state(&world.run, &history);
+    if let Some(at) = world.wake_at() {
+        assert!(world.run.is_running(), "a closed run wants nothing at {at}");
+    }
+}
+
+/// Ids without gaps, one closing event at the end, references that fit.
+pub fn check_history(history: &[HistoryEvent]) {
+    for (index, event) in history.iter().enumerate() {
+        assert_eq!(event.event_id, index as i64 + 1, "event ids have a gap: {history:#?}");
+        let closing = is_closing(event.event_type());
+        assert!(!closing || index + 1 == history.len(), "events after the closing event");
+    }
+    assert_eq!(history.first().map(HistoryEvent::event_type), Some(EventType::WorkflowExecutionStarted));
+    let mut timers: BTreeMap<i64, Nanos> = BTreeMap::new();
+    for event in history {
+        check_references(history, event);
+        let time = event.event_time.as_ref().map_or(0, timestamp_nanos);
+        match &event.attributes {
+            Some(A::TimerStartedEventAttributes(a)) => {
+                timers.insert(event.event_id, time + duration_nanos(a.start_to_fire_timeout.as_ref()));
+            }
+            Some(A::TimerFiredEventAttributes(a)) => {
+                let due = timers.remove(&a.started_event_id).expect("a timer fires once");
+                assert!(time >= due, "timer {} fired {} ns early", a.timer_id, due - time);
+            }
+            Some(A::TimerCanceledEventAttributes(a)) => {
+                timers.remove(&a.started_event_id).expect("a timer that is canceled was pending");
+            }
+            _ => {}
+        }
+    }
+    replay(history, &[]);
+}
+
+fn is_closing(kind: EventType) -> bool {
+    matches!(
+        kind,
+        EventType::WorkflowExecutionCompleted
+            | EventType::WorkflowExecutionFailed
+            | EventType::WorkflowExecutionTimedOut
+            | EventType::WorkflowExecutionCanceled
+            | EventType::WorkflowExecutionTerminated
+            | EventType::WorkflowExecutionContinuedAsNew
+    )
+}
+
+/// Each id an event names is that of an earlier event of the right type.
+fn check_references(history: &[HistoryEvent], event: &HistoryEvent) {
+    use EventType as T;
+    let refers = |id: i64, kind: T| {
+        let found = history.get((id - 1).max(0) as usize).filter(|_| id > 0 && id < event.event_id);
+        let found = found.map(HistoryEvent::event_type);
+        assert_eq!(found, Some(kind), "event {} refers to {id}: {event:?}", event.event_id);
+    };
+    let maybe = |id: i64, kind: T| {
+        if id != 0 {
+            refers(id, kind);
+        }
+    };
+    match &event.attributes {
+        Some(A::WorkflowTaskStartedEventAttributes(a)) => refers(a.scheduled_event_id, T::WorkflowTaskScheduled),
+        Some(A::WorkflowTaskCompletedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::WorkflowTaskScheduled);
+            refers(a.started_event_id, T::WorkflowTaskStarted);
+        }
+        Some(A::WorkflowTaskFailedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::WorkflowTaskScheduled);
+            refers(a.started_event_id, T::WorkflowTaskStarted);
+        }
+        Some(A::WorkflowTaskTimedOutEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::WorkflowTaskScheduled);
+            maybe(a.started_event_id, T::WorkflowTaskStarted);
+        }
+        Some(A::ActivityTaskScheduledEventAttributes(a)) => {
+            refers(a.workflow_task_completed_event_id, T::WorkflowTaskCompleted);
+        }
+        Some(A::ActivityTaskStartedEventAttributes(a)) => refers(a.scheduled_event_id, T::ActivityTaskScheduled),
+        Some(A::ActivityTaskCompletedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::ActivityTaskScheduled);
+            refers(a.started_event_id, T::ActivityTaskStarted);
+        }
+        Some(A::ActivityTaskFailedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::ActivityTaskScheduled);
+            maybe(a.started_event_id, T::ActivityTaskStarted);
+        }
+        Some(A::ActivityTaskTimedOutEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::ActivityTaskScheduled);
+            maybe(a.started_event_id, T::ActivityTaskStarted);
+        }
+        Some(A::ActivityTaskCancelRequestedEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::ActivityTaskScheduled);
+        }
+        Some(A::ActivityTaskCanceledEventAttributes(a)) => {
+            refers(a.scheduled_event_id, T::ActivityTaskScheduled);
+            maybe(a.started_event_id, T::ActivityTaskStarted);
+            refers(a.latest_cancel_requested_event_id, T::ActivityTaskCancelRequested);
+        }
+        Some(A::TimerFiredEventAttributes(a)) => refers(a.started_event_id, T::TimerStarted),
+        Some(A::TimerCanceledEventAttributes(a)) => refers(a.started_event_id, T::TimerStarted),
+        Some(A::ChildWorkflowExecutionStartedEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+        }
+        Some(A::StartChildWorkflowExecutionFailedEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+        }
+        Some(A::ChildWorkflowExecutionCompletedEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+            refers(a.started_event_id, T::ChildWorkflowExecutionStarted);
+        }
+        Some(A::ChildWorkflowExecutionFailedEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+            refers(a.started_event_id, T::ChildWorkflowExecutionStarted);
+        }
+        Some(A::ChildWorkflowExecutionTerminatedEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+            refers(a.started_event_id, T::ChildWorkflowExecutionStarted);
+        }
+        Some(A::ChildWorkflowExecutionCanceledEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+            refers(a.started_event_id, T::ChildWorkflowExecutionStarted);
+        }
+        Some(A::ChildWorkflowExecutionTimedOutEventAttributes(a)) => {
+            refers(a.initiated_event_id, T::StartChildWorkflowExecutionInitiated);
+            refers(a.started_event_id, T::ChildWorkflowExecutionStarted);
+        }
+        Some(A::WorkflowExecutionCompletedEventAttributes(a)) => {
+            refers(a.workflow_task_completed_event_id, T::WorkflowTaskCompleted);
+        }
+        _ => {}
+    }
+}
+
+/// Storage has everything but the tail, and can be read back.
+fn check_storage(world: &World) {
+    let run = &world.run;
+    let again = Run::decode(run.encode()).expect("a run can be read back");
+    assert_eq!(*again.info, *run.info);
+    assert_eq!(again.state, run.state, "encoding loses nothing");
+    let stored = Run::decode(world.stored_state.clone()).expect("what was stored can be read");
+    assert_eq!(stored.state.next_event_id, world.stored.len() as i64 + 1, "stored state and history fit together");
+    assert_eq!(run.next_stored_event_id(), stored.state.next_event_id, "the tail begins where storage ends");
+    let bytes: usize = world.stored.iter().map(Message::encoded_len).sum();
+    assert_eq!(stored.state.history_bytes, bytes as i64, "history bytes are counted");
+}
+
+/// The run's state is what history says.
+fn check_state(run: &Run, history: &[HistoryEvent]) {
+    let state = &run.state;
+    assert_eq!(state.next_event_id, history.len() as i64 + 1);
+    let closed = history.last().is_some_and(|last| is_closing(last.event_type()));
+    assert_eq!(run.is_running(), !closed, "a run is closed by its closing event");
+    for event in &state.buffered {
+        assert_eq!(event.event_id, BUFFERED_EVENT_ID);
+    }
+    if !state.task_started() {
+        assert!(state.buffered.is_empty(), "events wait although no worker holds a task");
+    }
+    let seen = replay(history, &state.buffered);
+    let (of_history, of_state) = (&seen, pending_of(run));
+    assert_eq!(of_history.activities, of_state.activities, "activities");
+    assert_eq!(of_history.children, of_state.children, "children");
+    if run.is_running() {
+        assert_eq!(of_history.timers, of_state.timers, "timers");
+        assert_eq!(of_history.signals, of_state.signals, "signals to others");
+        assert_eq!(of_history.cancels, of_state.cancels, "cancels of others");
+        assert_eq!(of_history.task, of_state.task, "workflow task");
+        let held_back = state.first_task_due > 0;
+        assert!(
+            state.task.is_some() || !history.last().is_some_and(|last| needs_task(last.event_type())) || held_back,
+            "something happened and no workflow task was scheduled: {:?}",
+            history.last()
+        );
+    } else {
+        assert!(state.timers.is_empty() && state.external_signals.is_empty() && state.external_cancels.is_empty());
+    }
+}
+
+/// Events that the workflow must be told of.
+fn needs_task(kind: EventType) -> bool {
+    use EventType as T;
+    matches!(
+        kind,
+        T::WorkflowExecutionStarted
+            | T::WorkflowTaskFailed
+            | T::WorkflowTaskTimedOut
+            | T::ActivityTaskCompleted
+            | T::ActivityTaskFailed
+            | T::ActivityTaskTimedOut
+            | T::ActivityTaskCanceled
+            | T::TimerFired
+            | T::WorkflowExecutionSignaled
+            | T::WorkflowExecutionCancelRequested
+            | T::ChildWorkflowExecutionStarted
+            | T::ChildWorkflowExecutionCompleted
+            | T::ChildWorkflowExecutionFailed
+            | T::ChildWorkflowExecutionTerminated
+            | T::StartChildWorkflowExecutionFailed
+            | T::ExternalWorkflowExecutionSignaled
+            | T::SignalExternalWorkflowExecutionFailed
+            | T::ExternalWorkflowExecutionCancelRequested
+            | T::RequestCancelExternalWorkflowExecutionFailed
+    )
+}
+
+/// What state says is pending.
+fn pending_of(run: &Run) -> Pending {
+    let state = &run.state;
+    let task = state.task.as_ref().filter(|task| !task.is_transient());
+    Pending {
+        activities: state.activities.keys().copied().collect(),
+        timers: state.timers.values().map(|timer| timer.started_event_id).collect(),
+        children: state.children.keys().copied().collect(),
+        signals: state.external_signals.keys().copied().collect(),
+        cancels: state.external_cancels.keys().copied().collect(),
+        task: task.map(|task| (task.scheduled_event_id, Some(task.started_event_id).filter(|id| *id != 0))),
+    }
+}
+
+/// Derives from history, and from what waits to become history, what is pending. Panics if something ends twice.
+pub fn replay(history: &[HistoryEvent], buffered: &[HistoryEvent]) -> Pending {
+    let mut pending = Pending::default();
+    for event in history.iter().chain(buffered) {
+        let id = event.event_id;
+        let ends = |set: &mut BTreeSet<i64>, id: i64| assert!(set.remove(&id), "{id} ends twice: {event:?}");
+        match &event.attributes {
+            Some(A::ActivityTaskScheduledEventAttributes(_)) => drop(pending.activities.insert(id)),
+            Some(A::ActivityTaskCompletedEventAttributes(a)) => ends(&mut pending.activities, a.scheduled_event_id),
+            Some(A::ActivityTaskFailedEventAttributes(a)) => ends(&mut pending.activities, a.scheduled_event_id),
+            Some(A::ActivityTaskTimedOutEventAttributes(a)) => ends(&mut pending.activities, a.scheduled_event_id),
+            Some(A::ActivityTaskCanceledEventAttributes(a)) => ends(&mut pending.activities, a.scheduled_event_id),
+            Some(A::TimerStartedEventAttributes(_)) => drop(pending.timers.insert(id)),
+            Some(A::TimerFiredEventAttributes(a)) => ends(&mut pending.timers, a.started_event_id),
+            Some(A::TimerCanceledEventAttributes(a)) => ends(&mut pending.timers, a.started_event_id),
+            Some(A::StartChildWorkflowExecutionInitiatedEventAttributes(_)) => drop(pending.children.insert(id)),
+            Some(A::StartChildWorkflowExecutionFailedEventAttributes(a)) => {
+                ends(&mut pending.children, a.initiated_event_id);
+            }
+            Some(A::ChildWorkflowExecutionCompletedEventAttributes(a)) => {
+                ends(&mut pending.children, a.initiated_event_id);
+            }
+            Some(A::ChildWorkflowExecutionFailedEventAttributes(a)) => {
+                ends(&mut pending.children, a.initiated_event_id)
+            }
+            Some(A::ChildWorkflowExecutionCanceledEventAttributes(a)) => {
+                ends(&mut pending.children, a.initiated_event_id);
+            }
+            Some(A::ChildWorkflowExecutionTimedOutEventAttributes(a)) => {
+                ends(&mut pending.children, a.initiated_event_id);
+            }
+            Some(A::ChildWorkflowExecutionTerminatedEventAttributes(a)) => {
+                ends(&mut pending.children, a.initiated_event_id);
+            }
+            Some(A::SignalExternalWorkflowExecutionInitiatedEventAttributes(_)) => drop(pending.signals.insert(id)),
+            Some(A::SignalExternalWorkflowExecutionFailedEventAttributes(a)) => {
+                ends(&mut pending.signals, a.initiated_event_id);
+            }
+            Some(A::ExternalWorkflowExecutionSignaledEventAttributes(a)) => {
+                ends(&mut pending.signals, a.initiated_event_id);
+            }
+            Some(A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(_)) => {
+                pending.cancels.insert(id);
+            }
+            Some(A::RequestCancelExternalWorkflowExecutionFailedEventAttributes(a)) => {
+                ends(&mut pending.cancels, a.initiated_event_id);
+            }
+            Some(A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a)) => {
+                ends(&mut pending.cancels, a.initiated_event_id);
+            }
+            Some(A::WorkflowTaskScheduledEventAttributes(_)) => {
+                assert_eq!(pending.task, None, "a second workflow task");
+                pending.task = Some((id, None));
+            }
+            Some(A::WorkflowTaskStartedEventAttributes(a)) => {
+                assert_eq!(pending.task, Some((a.scheduled_event_id, None)), "a workflow task starts once");
+                pending.task = Some((a.scheduled_event_id, Some(id)));
+            }
+            Some(
+                A::WorkflowTaskCompletedEventAttributes(_)
+                | A::WorkflowTaskFailedEventAttributes(_)
+                | A::WorkflowTaskTimedOutEventAttributes(_),
+            ) => {
+                assert!(pending.task.is_some(), "a workflow task ends once: {event:?}");
+                pending.task = None;
+            }
+            _ => {}
+        }
+    }
+    pending
+}

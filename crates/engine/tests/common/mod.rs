@@ -1,0 +1,11 @@
+//! What the engine's tests share: a run with a storage that can crash ([`world`]), what must hold after every step
+//! ([`invariants`]), and the words in which scenario files speak ([`scenario`], [`words`]).
+
+// Each test file uses its own part of this.
+#![allow(dead_code, deprecated)]
+
+pub mod invariants;
+pub mod scenario;
+pub mod show;
+pub mod words;
+pub mod world;

@@ -1,0 +1,218 @@
+//! A run and the storage it would have: transitions are taken the way the runtime takes them, and a crash loses what
+//! was only in memory.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use segno_engine::{
+    Applied, Context, Durability, Rejection, Run, Transition,
+    complete_task::{self, CompleteTask, Completed, Surroundings},
+    outbox::OutboxMessage,
+    search_attributes::Rules,
+    start::{self, Start},
+    task_calls::{self, TaskRef},
+    wake,
+    workflow_task::TaskStart,
+};
+use segno_proto::{
+    Nanos, common::WorkflowType, enums::IndexedValueType, events::HistoryEvent, taskqueue::TaskQueue,
+    workflowservice::StartWorkflowExecutionRequest,
+};
+
+/// When every test begins: 2001-09-09 01:46:40 UTC.
+pub const EPOCH: Nanos = 1_000_000_000 * SECOND;
+pub const SECOND: Nanos = 1_000_000_000;
+
+/// A run as its owner has it, and as storage has it.
+#[derive(Clone)]
+pub struct World {
+    pub run: Run,
+    pub now: Nanos,
+    /// History in storage.
+    pub stored: Vec<HistoryEvent>,
+    /// State in storage.
+    pub stored_state: Bytes,
+    /// Messages in storage.
+    pub outbox: Vec<OutboxMessage>,
+    /// Durable transitions so far.
+    pub durable: usize,
+    pub successor: Option<Box<Applied<()>>>,
+    /// Keys for new runs.
+    pub next_key: u64,
+}
+
+/// What a step made of the world.
+pub struct Taken<R> {
+    pub reply: R,
+    pub transition: Transition,
+}
+
+impl World {
+    /// Begins a run.
+    pub fn begin(call: Start, now: Nanos) -> (Self, Transition) {
+        let applied = start::start(call, Context { now, new_run_key: 1, new_run_seed: 1 });
+        let mut world = Self {
+            run: applied.run.clone(),
+            now,
+            stored: Vec::new(),
+            stored_state: Bytes::new(),
+            outbox: Vec::new(),
+            durable: 0,
+            successor: None,
+            next_key: 2,
+        };
+        let taken = world.take(applied);
+        (world, taken.transition)
+    }
+
+    /// Time and ids for the next call.
+    pub fn context(&self) -> Context {
+        Context { now: self.now, new_run_key: self.next_key, new_run_seed: self.next_key.wrapping_mul(0x9e37_79b9) }
+    }
+
+    /// Stores what must be stored and goes on with the rest.
+    pub fn take<R>(&mut self, applied: Applied<R>) -> Taken<R> {
+        let Applied { run, mut transition, reply } = applied;
+        self.next_key += 1;
+        match transition.durability {
+            Durability::Unchanged => {
+                assert_eq!(run.state, self.run.state, "an unchanged run is the same");
+                assert_eq!(run.tail, self.run.tail, "an unchanged run is the same");
+                assert!(transition.batches.is_empty() && transition.outbox.is_empty());
+            }
+            Durability::Memory => {
+                assert!(transition.batches.is_empty(), "what stays in memory is not stored");
+                assert!(transition.outbox.is_empty(), "a message is never left in memory");
+            }
+            Durability::Durable => {
+                assert!(run.tail.is_empty(), "a durable transition stores the tail");
+                assert!(transition.batches.iter().all(|batch| !batch.is_empty()));
+                self.stored.extend(transition.batches.iter().flatten().cloned());
+                self.stored_state = run.encode();
+                self.outbox.extend(transition.outbox.iter().cloned());
+                self.durable += 1;
+            }
+        }
+        self.run = run;
+        if let Some(successor) = transition.successor.take() {
+            self.successor = Some(successor.clone());
+            transition.successor = Some(successor);
+        }
+        Taken { reply, transition }
+    }
+
+    /// Applies a call, or says why it was refused. A refused call leaves no trace: there is nowhere to leave one.
+    pub fn call<R>(
+        &mut self,
+        call: impl FnOnce(&Run, Context) -> Result<Applied<R>, Rejection>,
+    ) -> Result<Taken<R>, Rejection> {
+        let applied = call(&self.run, self.context())?;
+        Ok(self.take(applied))
+    }
+
+    /// Power fails: memory is gone.
+    pub fn crash(&mut self) {
+        let start_event = self.stored.first().filter(|_| self.run.info.may_repeat()).cloned();
+        self.run = Run::decode(self.stored_state.clone()).expect("what was stored can be read");
+        self.run.start_event = start_event.map(Arc::new);
+    }
+
+    /// Goes on with the run that follows.
+    pub fn follow(&mut self) -> Option<Transition> {
+        let successor = *self.successor.take()?;
+        self.stored.clear();
+        self.outbox.clear();
+        self.run = successor.run.clone();
+        Some(self.take(successor).transition)
+    }
+
+    /// Stored events and tail.
+    pub fn history(&self) -> Vec<HistoryEvent> {
+        self.stored.iter().chain(&self.run.tail).cloned().collect()
+    }
+
+    /// When the run wants to be woken.
+    pub fn wake_at(&self) -> Option<Nanos> {
+        wake::wake_at(&self.run, self.now)
+    }
+
+    /// A worker takes the pending task.
+    pub fn start_task(&mut self, queue: &str) -> Result<Taken<()>, Rejection> {
+        let stamp = self.run.state.task.as_ref().map_or(0, |task| task.stamp);
+        let call = TaskStart {
+            stamp,
+            request_id: format!("request-{stamp}"),
+            identity: "worker".to_owned(),
+            polled_queue: queue.to_owned(),
+            worker_version: None,
+        };
+        self.call(|run, context| task_calls::start(run, context, call))
+    }
+
+    /// What the worker's token says.
+    pub fn token(&self) -> TaskRef {
+        let task = self.run.state.task.clone().unwrap_or_default();
+        TaskRef {
+            scheduled_event_id: task.scheduled_event_id,
+            started_event_id: task.started_event_id,
+            attempt: task.attempt,
+            started_time: task.started_time,
+        }
+    }
+
+    /// A worker answers.
+    pub fn complete_task(&mut self, call: CompleteTask) -> Result<Taken<Completed>, Rejection> {
+        let custom = BTreeMap::from([("CustomKeyword".to_owned(), IndexedValueType::Keyword)]);
+        let rules = Rules { namespace: "default", custom: &custom };
+        let surroundings = Surroundings {
+            namespace: &|name| (name == "default").then(|| (1, "ns".to_owned())),
+            search_attributes: &rules,
+        };
+        self.call(|run, context| complete_task::complete(run, context, call, &surroundings))
+    }
+}
+
+/// An answer without commands.
+pub fn answer(token: TaskRef) -> CompleteTask {
+    CompleteTask {
+        token,
+        commands: Vec::new(),
+        identity: "worker".to_owned(),
+        sticky: None,
+        return_new_task: false,
+        force_new_task: false,
+        binary_checksum: String::new(),
+        worker_version: None,
+        sdk_metadata: None,
+        metering_metadata: None,
+        versioning_behavior: Default::default(),
+        has_messages: false,
+        eager_request_ids: (0..16).map(|n| format!("eager-{n}")).collect(),
+    }
+}
+
+/// A plain request to start a run.
+pub fn start_request() -> Start {
+    Start {
+        request: StartWorkflowExecutionRequest {
+            namespace: "default".to_owned(),
+            workflow_id: "w".to_owned(),
+            workflow_type: Some(WorkflowType { name: "W".to_owned() }),
+            task_queue: Some(queue("q")),
+            request_id: "start-1".to_owned(),
+            identity: "client".to_owned(),
+            ..Default::default()
+        },
+        namespace_key: 1,
+        namespace_id: "ns".to_owned(),
+        retention: 0,
+        parent: None,
+        root: None,
+        chain: None,
+    }
+}
+
+/// A task queue by name.
+pub fn queue(name: &str) -> TaskQueue {
+    TaskQueue { name: name.to_owned(), ..Default::default() }
+}

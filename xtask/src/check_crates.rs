@@ -1,0 +1,139 @@
+//! Which crate may use which. The table here is the drawing in `docs/architecture.md`; Cargo.toml files must agree.
+
+use crate::check::{Problem, Tree};
+
+/// Crates and those of ours they may use, directly. A crate may always use itself (its tests do).
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("segno-proto", &[]),
+    ("segno-engine", &["segno-proto"]),
+    ("segno-store", &["segno-proto", "segno-engine"]),
+    ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
+    ("segno-runtime", &["segno-proto", "segno-engine", "segno-store"]),
+    ("segno-server", &["segno-proto", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime"]),
+    ("segno", &["segno-proto", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime", "segno-server"]),
+    // Tools speak to servers over the wire, so that what they prove holds for any server.
+    ("xtask", &["segno-proto"]),
+];
+
+/// Crates of others that a crate of ours must not use, and why.
+const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
+    (
+        "segno-engine",
+        &["tokio", "tonic", "rand", "getrandom", "rusqlite", "hyper", "tracing"],
+        "the engine is pure: no waiting, no IO, no chance",
+    ),
+    ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
+    ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),
+    ("segno-runtime", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+];
+
+struct Manifest {
+    name: String,
+    /// Line and name of each dependency, of whatever kind.
+    dependencies: Vec<(usize, String)>,
+}
+
+/// Dependencies against the tables.
+pub fn direction(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml")) {
+        let manifest = read(&file.text);
+        let Some((_, allowed)) = MAY_USE.iter().find(|(name, _)| *name == manifest.name) else {
+            let text = format!("`{}` has no place in the table of xtask/src/check_crates.rs", manifest.name);
+            problems.push(Problem::of(&file.path, text));
+            continue;
+        };
+        for (line, dependency) in &manifest.dependencies {
+            let ours = dependency == "segno" || dependency == "xtask" || dependency.starts_with("segno-");
+            if ours && *dependency != manifest.name && !allowed.contains(&dependency.as_str()) {
+                let text = format!("`{}` may not use `{dependency}`", manifest.name);
+                problems.push(Problem::at(&file.path, *line, text));
+            }
+            for (name, banned, why) in MUST_NOT_USE {
+                if *name == manifest.name && banned.contains(&dependency.as_str()) {
+                    let text = format!("`{name}` must not use `{dependency}`: {why}");
+                    problems.push(Problem::at(&file.path, *line, text));
+                }
+            }
+        }
+    }
+    problems
+}
+
+/// As much of a Cargo.toml as the check needs: its name and the names in its tables of dependencies.
+fn read(text: &str) -> Manifest {
+    let mut manifest = Manifest { name: String::new(), dependencies: Vec::new() };
+    let mut section = String::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split(" #").next().unwrap_or_default().trim();
+        if line.starts_with('#') || line.is_empty() {
+            continue;
+        }
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_matches(['[', ']']).to_owned();
+            // `[dependencies.name]` is a dependency of its own.
+            if let Some((table, name)) = section.rsplit_once('.')
+                && table.ends_with("dependencies")
+            {
+                manifest.dependencies.push((number, name.to_owned()));
+            }
+            continue;
+        }
+        let Some((key, value)) = line.split_once('=') else { continue };
+        let key = key.trim();
+        if section == "package" && key == "name" {
+            manifest.name = value.trim().trim_matches('"').to_owned();
+        }
+        if section.ends_with("dependencies") {
+            let renamed = value.split("package = \"").nth(1).and_then(|rest| rest.split('"').next());
+            let name = renamed.unwrap_or_else(|| key.split('.').next().unwrap_or(key));
+            manifest.dependencies.push((number, name.to_owned()));
+        }
+    }
+    manifest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problems(path: &str, text: &str) -> Vec<String> {
+        direction(&Tree::of(&[(path, text)])).into_iter().map(|problem| problem.to_string()).collect()
+    }
+
+    #[test]
+    fn allowed_directions_pass() {
+        let text = "[package]\nname = \"segno-store\"\n[dependencies]\nsegno-engine.workspace = true\nbytes = \"1\"\n\
+                    [dev-dependencies]\nsegno-store = { workspace = true, features = [\"kit\"] }\n";
+        assert_eq!(problems("crates/store/Cargo.toml", text), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_wrong_direction_is_found_in_every_form() {
+        for dependency in [
+            "[dependencies]\nsegno-runtime.workspace = true",
+            "[dev-dependencies]\nsegno-runtime = { path = \"../runtime\" }",
+            "[build-dependencies]\nalias = { package = \"segno-runtime\", path = \"../runtime\" }",
+            "[dependencies.segno-runtime]\npath = \"../runtime\"",
+            "[target.'cfg(unix)'.dependencies]\nsegno-runtime = \"1\"",
+        ] {
+            let found =
+                problems("crates/engine/Cargo.toml", &format!("[package]\nname = \"segno-engine\"\n{dependency}\n"));
+            assert_eq!(found.len(), 1, "{dependency}: {found:?}");
+            assert!(found[0].contains("`segno-engine` may not use `segno-runtime`"), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn banned_crates_of_others_are_found() {
+        let text = "[package]\nname = \"segno-engine\"\n[dependencies]\n# tonic = \"1\"\ntokio = \"1\"\n";
+        let found = problems("crates/engine/Cargo.toml", text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("crates/engine/Cargo.toml:5: ") && found[0].contains("tokio"), "{found:?}");
+    }
+
+    #[test]
+    fn an_unknown_crate_must_be_placed() {
+        assert!(problems("crates/x/Cargo.toml", "[package]\nname = \"segno-x\"\n")[0].contains("no place"));
+    }
+}

@@ -1,0 +1,217 @@
+//! `cargo xtask test`: everything, from the rules about the source to crashes under load, on a machine that has a
+//! checkout, Rust, Python, Node and a C compiler.
+//!
+//! Steps run one after another and print what they do. A step whose preparation failed counts as failed without being
+//! run: an old binary would prove nothing. Everything that is written goes below the target directory, except the
+//! packages of the TypeScript tests. What single steps do is in `test_steps.rs`.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::{
+    args::Args,
+    test_steps::{self, Outcome},
+};
+
+/// A step.
+struct Step {
+    name: &'static str,
+    what: &'static str,
+    /// Steps that must not have failed.
+    needs: &'static [&'static str],
+    /// Run only with `--full` or when named by `--only`.
+    full_only: bool,
+    run: fn() -> Result<Outcome>,
+}
+
+/// All steps, in order.
+const STEPS: &[Step] = &[
+    Step { name: "check", what: "rules about the source", needs: &[], full_only: false, run: test_steps::check },
+    Step { name: "fmt", what: "cargo fmt", needs: &[], full_only: false, run: test_steps::fmt },
+    Step { name: "clippy", what: "cargo clippy", needs: &[], full_only: false, run: test_steps::clippy },
+    Step { name: "rust", what: "cargo test", needs: &[], full_only: false, run: test_steps::rust },
+    Step { name: "build", what: "the server's release build", needs: &[], full_only: false, run: test_steps::build },
+    Step { name: "venv", what: "Python packages", needs: &[], full_only: false, run: test_steps::venv },
+    Step {
+        name: "transcripts",
+        what: "answers compared with Temporal's, and the comparison's self-test",
+        needs: &["build", "venv"],
+        full_only: false,
+        run: test_steps::transcripts,
+    },
+    Step {
+        name: "python",
+        what: "end to end with the Python SDK",
+        needs: &["build", "venv"],
+        full_only: false,
+        run: test_steps::python,
+    },
+    Step {
+        name: "typescript",
+        what: "end to end with the TypeScript SDK",
+        needs: &["build"],
+        full_only: false,
+        run: test_steps::typescript,
+    },
+    Step {
+        name: "crash",
+        what: "kills and power cuts under load",
+        needs: &["build"],
+        full_only: false,
+        run: test_steps::crash,
+    },
+    Step {
+        name: "lie",
+        what: "a disk that forgets syncs must be noticed",
+        needs: &["build"],
+        full_only: false,
+        run: test_steps::lie,
+    },
+    Step {
+        name: "sabotage",
+        what: "a server that acknowledges too early must be noticed",
+        needs: &[],
+        full_only: true,
+        run: test_steps::sabotage,
+    },
+];
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed(String),
+    Skipped(String),
+}
+
+/// Which steps are wanted.
+#[derive(Clone, Debug, Default)]
+struct Choice {
+    only: Vec<String>,
+    skip: Vec<String>,
+    full: bool,
+}
+
+impl Choice {
+    fn from_args(mut args: Args) -> Result<Self> {
+        let mut choice = Self { full: args.flag("--full"), ..Self::default() };
+        for (option, names) in [("--only", &mut choice.only), ("--skip", &mut choice.skip)] {
+            while let Some(list) = args.option::<String>(option)? {
+                names.extend(list.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
+            }
+        }
+        args.finish()?;
+        let unknown = |name: &&String| STEPS.iter().all(|step| step.name != **name);
+        if let Some(name) = choice.only.iter().chain(&choice.skip).find(unknown) {
+            let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
+            bail!("there is no step `{name}`; there are {}", known.join(", "));
+        }
+        Ok(choice)
+    }
+
+    /// Why a step is left out, if it is.
+    fn leaves_out(&self, step: &Step) -> Option<String> {
+        let named = |names: &[String]| names.iter().any(|name| name == step.name);
+        if named(&self.skip) {
+            Some("--skip".to_owned())
+        } else if !self.only.is_empty() {
+            (!named(&self.only)).then(|| "not in --only".to_owned())
+        } else if step.full_only && !self.full {
+            Some("builds a second server: ask for it with --full".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+/// `cargo xtask test [--only STEP,...] [--skip STEP,...] [--full]`.
+pub fn command(args: Args) -> Result<()> {
+    let choice = Choice::from_args(args)?;
+    let mut results: Vec<(&Step, Verdict, Duration)> = Vec::new();
+    for step in STEPS {
+        let verdict_of =
+            |name: &str| results.iter().find(|(step, ..)| step.name == name).map(|(_, verdict, _)| verdict);
+        let begun = Instant::now();
+        let verdict = match choice.leaves_out(step) {
+            Some(why) => Verdict::Skipped(why),
+            None => match step.needs.iter().find(|name| matches!(verdict_of(name), Some(Verdict::Failed(_)))) {
+                Some(failed) => Verdict::Failed(format!("not run: step `{failed}` failed")),
+                None => run(step),
+            },
+        };
+        results.push((step, verdict, begun.elapsed()));
+    }
+    println!("\n{:<12} {:<8} {:>8}  ", "step", "result", "seconds");
+    for (step, verdict, took) in &results {
+        let (word, why) = match verdict {
+            Verdict::Passed => ("passed", ""),
+            Verdict::Failed(why) => ("FAILED", why.as_str()),
+            Verdict::Skipped(why) => ("skipped", why.as_str()),
+        };
+        println!("{}", format!("{:<12} {word:<8} {:>8.1}  {why}", step.name, took.as_secs_f64()).trim_end());
+    }
+    let (passed, failed) = count(results.iter().map(|(_, verdict, _)| verdict));
+    println!("{passed} passed, {failed} failed");
+    // The count is the last line, so the failure adds no words of its own.
+    if failed > 0 {
+        std::process::exit(1);
+    }
+    Ok(())
+}
+
+fn run(step: &Step) -> Verdict {
+    println!("\n=== {}: {}", step.name, step.what);
+    let begun = Instant::now();
+    let verdict = match (step.run)() {
+        Ok(Outcome::Passed) => Verdict::Passed,
+        Ok(Outcome::Skipped(why)) => Verdict::Skipped(why),
+        Err(error) => Verdict::Failed(format!("{error:#}")),
+    };
+    println!("=== {}: {verdict:?} after {:.1} s", step.name, begun.elapsed().as_secs_f64());
+    verdict
+}
+
+fn count<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> (usize, usize) {
+    verdicts.fold((0, 0), |(passed, failed), verdict| match verdict {
+        Verdict::Passed => (passed + 1, failed),
+        Verdict::Failed(_) => (passed, failed + 1),
+        Verdict::Skipped(_) => (passed, failed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(words: &[&str]) -> Result<Vec<&'static str>> {
+        let choice = Choice::from_args(Args::new(words.iter().map(|word| (*word).to_owned()).collect()))?;
+        Ok(STEPS.iter().filter(|step| choice.leaves_out(step).is_none()).map(|step| step.name).collect())
+    }
+
+    #[test]
+    fn options_choose_steps() {
+        assert_eq!(chosen(&["--only", "fmt,sabotage"]).expect("known"), ["fmt", "sabotage"]);
+        assert_eq!(chosen(&[]).expect("known").len(), STEPS.len() - 1);
+        assert_eq!(chosen(&["--full"]).expect("known").len(), STEPS.len());
+        assert_eq!(chosen(&["--skip", "fmt", "--skip", "crash,lie"]).expect("known").len(), STEPS.len() - 4);
+        assert!(chosen(&["--only", "nonsense"]).is_err());
+        assert!(chosen(&["--nonsense"]).is_err());
+    }
+
+    #[test]
+    fn steps_need_only_earlier_steps() {
+        for (at, step) in STEPS.iter().enumerate() {
+            assert!(
+                step.needs.iter().all(|name| STEPS[..at].iter().any(|earlier| earlier.name == *name)),
+                "{}",
+                step.name
+            );
+        }
+    }
+
+    #[test]
+    fn skipped_steps_do_not_count() {
+        let verdicts = [Verdict::Passed, Verdict::Skipped(String::new()), Verdict::Failed(String::new())];
+        assert_eq!(count(verdicts.iter()), (1, 1));
+    }
+}
