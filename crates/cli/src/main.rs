@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("segno: {error:#}");
+            eprintln!("segno: {}", exit::text(&error));
             exit::code(&error)
         }
     }

@@ -64,7 +64,6 @@ impl Serve {
     }
 
     async fn serve(self) -> anyhow::Result<()> {
-        // Ports first: a second server fails on them before it touches anything.
         let options =
             ServerOptions { grpc: SocketAddr::new(self.ip, self.port), http: SocketAddr::new(self.ip, self.http_port) };
         let kept = self.open()?;

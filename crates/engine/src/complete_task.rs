@@ -181,8 +181,7 @@ fn start_inline(draft: &mut Draft, call: &CompleteTask) -> Option<WorkflowTask> 
         stamp: pending.stamp,
         request_id: "request-from-RespondWorkflowTaskCompleted".to_owned(),
         identity: call.identity.clone(),
-        polled_queue: String::new(),
-        worker_version: None,
+        ..Default::default()
     };
     workflow_task::start(draft, start).ok()?;
     draft.run.state.task.clone()

@@ -179,6 +179,8 @@ pub struct TaskStart {
     pub polled_queue: String,
     /// The worker's version, as far as it says.
     pub worker_version: Option<WorkerVersionStamp>,
+    /// The starter of the workflow takes its first task; it is told no history size.
+    pub eager: bool,
 }
 
 /// Hands the pending task to a worker. The caller decides whether this stays in memory ([`Draft::defer`]).
@@ -197,7 +199,7 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     task.request_id = call.request_id;
     task.identity = call.identity;
     task.worker_version = call.worker_version;
-    task.history_bytes = draft.run.state.history_bytes;
+    task.history_bytes = if call.eager { 0 } else { draft.run.state.history_bytes };
     suggest_continue_as_new(&draft.run, &mut task);
     let outdated = task.is_transient() && task.scheduled_event_id != draft.run.state.next_event_id;
     if outdated {

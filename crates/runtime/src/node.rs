@@ -144,6 +144,8 @@ impl Node {
         self.stopping.store(true, Ordering::Release);
         self.queues.dismiss_everybody();
         self.stop.notify_waiters();
+        // The timer loop looks up from its sleep and sees that it is over.
+        self.timers.earlier.notify_one();
     }
 
     /// Whether the node is shutting down.

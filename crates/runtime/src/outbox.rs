@@ -77,12 +77,18 @@ async fn deliver_one(node: &Arc<Node>, row: OutboxRow) {
             // Between runs order matters now and then: a child's end waits for the report of its start.
             Err(error @ CallError::NotReady(_)) => {
                 tracing::debug!(sender = row.key.sender.0, %error, "a message waits for another");
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = node.stop.notified() => {}
+                }
                 pause = (pause * 2).min(RETRY_MAX);
             }
             Err(error) => {
                 tracing::warn!(sender = row.key.sender.0, %error, "a message was not delivered and is tried again");
-                tokio::time::sleep(pause).await;
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = node.stop.notified() => {}
+                }
                 pause = (pause * 2).min(RETRY_MAX);
             }
         }

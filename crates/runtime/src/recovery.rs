@@ -60,7 +60,7 @@ impl Node {
             if self.is_stopping() {
                 return;
             }
-            loop {
+            while !self.is_stopping() {
                 let keys = page.to_vec();
                 match self.read(move |store| load_all(store, &keys)).await {
                     Ok(loaded) => {
@@ -80,7 +80,16 @@ impl Node {
 fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<Vec<Run>, ReadError> {
     let mut runs = Vec::with_capacity(keys.len());
     for key in keys {
-        let Some(record) = store.load(*key)? else { continue };
+        let record = match store.load(*key) {
+            Ok(Some(record)) => record,
+            Ok(None) => continue,
+            // One damaged run does not keep the others from going on.
+            Err(error @ ReadError::Damaged(_)) => {
+                tracing::error!(run = key.0, %error, "a stored run is damaged and is left alone");
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         match Run::decode(record.state) {
             Ok(run) if run.is_running() => runs.push(run),
             Ok(_) => {}

@@ -7,7 +7,8 @@ use segno_engine::{
     draft::Draft,
     signal::{self, Signal},
     start::{self, Conflict, Start},
-    workflow_task::SERVER_IDENTITY,
+    task_calls,
+    workflow_task::{SERVER_IDENTITY, TaskStart},
 };
 use segno_proto::{
     common::{Payload, Payloads},
@@ -123,9 +124,7 @@ impl Node {
         let eager = start.request.request_eager_execution && !delayed && start.request.cron_schedule.is_empty();
         start.request.request_eager_execution = eager;
         let (identity, request_id) = (start.request.identity.clone(), start.request.request_id.clone());
-        let mut draft = start::begin(start, signal, context);
-        let eager_task = if eager { Self::take_eager_task(&mut draft, &identity, request_id) } else { None };
-        let created = draft.finish(());
+        let created = start::begin(start, signal, context).finish(());
         let existing = locked.state.current.as_ref().filter(|current| current.run.is_running());
         let applied = match existing {
             None => created,
@@ -133,15 +132,33 @@ impl Node {
         };
         self.commit(locked, applied, delivered).await?;
         count(&self.metrics.runs_started);
+        if eager {
+            self.start_eagerly(locked, identity, request_id).await?;
+        }
         let Some(current) = locked.state.current.clone() else {
             return Err(CallError::Unavailable("the run was stored but is not in memory".to_owned()));
         };
         let run = current.run.clone();
-        let eager_task = match eager_task {
-            Some(_) => Some(self.started_task(current, BTreeMap::new(), false).await?),
-            None => None,
+        let eager_task = match eager {
+            true => Some(self.started_task(current, BTreeMap::new(), false).await?),
+            false => None,
         };
         Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false })
+    }
+
+    /// Hands the first task of a new run to its starter. Like every start it stays in memory, so that it can be given
+    /// back if the starter never gets it.
+    async fn start_eagerly(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        identity: String,
+        request_id: String,
+    ) -> Result<(), CallError> {
+        let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
+        let stamp = run.state.task.as_ref().map_or(0, |task| task.stamp);
+        let call = TaskStart { stamp, request_id, identity, eager: true, ..Default::default() };
+        let started = task_calls::start(&run, self.context()?, call)?;
+        self.commit(locked, started, Vec::new()).await
     }
 
     /// Ends a run in favour of a new one, both in one transition.

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::{
-    Effect, Rejection, Run, activity,
+    Rejection, Run, activity,
     state::{Activity, WorkflowTask},
     task_calls, workflow_task,
     workflow_task::TaskStart,
@@ -132,6 +132,7 @@ impl Node {
             identity: poll.identity.clone(),
             polled_queue: poll.queue.name.clone(),
             worker_version,
+            eager: false,
         };
         let result = self
             .transact_and(
@@ -310,25 +311,6 @@ impl Node {
             view.push_events(&workflow_task::unwritten_events(&current.run, true), from);
         }
         Ok(view)
-    }
-
-    /// Starts the workflow task of a run that was just created, for a client that is a worker as well.
-    pub(crate) fn take_eager_task(
-        draft: &mut segno_engine::draft::Draft,
-        identity: &str,
-        request_id: String,
-    ) -> Option<WorkflowTask> {
-        let stamp = draft.run.state.task.as_ref()?.stamp;
-        let start = TaskStart {
-            stamp,
-            request_id,
-            identity: identity.to_owned(),
-            polled_queue: String::new(),
-            worker_version: None,
-        };
-        workflow_task::start(draft, start).ok()?;
-        draft.withdraw(&Effect::OfferWorkflowTask);
-        draft.run.state.task.clone()
     }
 
     /// Nanoseconds since the epoch, as the node's clock has it.

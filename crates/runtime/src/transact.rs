@@ -302,6 +302,10 @@ impl Node {
             while !self.is_stopping() {
                 match self.rederive(&key, previous).await {
                     Ok(()) => return,
+                    Err(error @ CallError::DataLoss(_)) => {
+                        tracing::error!(workflow = %key.workflow_id, %error, "a workflow is damaged and is left alone");
+                        return;
+                    }
                     Err(error) => {
                         tracing::warn!(workflow = %key.workflow_id, %error, "a workflow could not be read again yet");
                         tokio::time::sleep(LOOK_AGAIN).await;

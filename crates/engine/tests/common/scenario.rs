@@ -118,7 +118,7 @@ impl Scenario {
             }
             _ => {
                 let times: usize = words.get("times").map_or(1, |n| n.parse().expect("times is a number"));
-                for _ in 0..times {
+                for time in 1..=times {
                     let (text, transition) = match self.call(&mut world, &words, line) {
                         Ok((note, transition)) => (format!("{}{note}", durability(&transition)), Some(transition)),
                         Err(rejection) => (format!("refused: {rejection}"), None),
@@ -126,7 +126,9 @@ impl Scenario {
                     if transition.is_none() {
                         assert_eq!(world.run.state, before.run.state, "a refused call changes nothing");
                     }
-                    result = self.outcome(&before, &world, &text, transition.as_ref());
+                    if time == times {
+                        result = self.outcome(&before, &world, &text, transition.as_ref());
+                    }
                 }
             }
         }

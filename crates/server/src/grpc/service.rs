@@ -6,7 +6,8 @@ use tonic::{Request, Response, Status};
 use super::Workflows;
 
 /// One call of the service. `request`: the method sees the whole request (deadline, metadata); `inner`: the message
-/// alone; `direct`: the method makes the response itself (it watches its delivery); `sync`: it does not wait.
+/// alone; `direct` and `message`: the same, but the method makes the response itself (it watches its delivery);
+/// `sync`: it does not wait.
 macro_rules! call {
     (direct $self:ident $request:ident $method:ident) => {
         $self.$method($request).await
@@ -16,6 +17,9 @@ macro_rules! call {
     };
     (inner $self:ident $request:ident $method:ident) => {
         $self.$method($request.into_inner()).await.map(Response::new)
+    };
+    (message $self:ident $request:ident $method:ident) => {
+        $self.$method($request.into_inner()).await
     };
     (sync $self:ident $request:ident $method:ident) => {
         $self.$method($request.into_inner()).map(Response::new)
@@ -119,7 +123,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::RespondWorkflowTaskCompletedRequest>,
     ) -> Result<Response<api::RespondWorkflowTaskCompletedResponse>, Status> {
-        call!(inner self request complete_workflow_task)
+        call!(message self request complete_workflow_task)
     }
 
     async fn respond_workflow_task_failed(

@@ -54,7 +54,7 @@ impl Workflows {
             first_execution_run_id: run.info.first_run_id.clone(),
             started: outcome.started,
             status: outcome.status as i32,
-            eager_workflow_task: outcome.eager_task.map(|task| workflow_tasks::response(&namespace, task, 0)),
+            eager_workflow_task: outcome.eager_task.map(|task| workflow_tasks::task_response(&namespace, task, 0)),
             link: Some(link),
         });
         if let Some(delivery) = delivery {

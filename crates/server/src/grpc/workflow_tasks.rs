@@ -17,7 +17,7 @@ use segno_proto::{
         RespondWorkflowTaskFailedRequest, RespondWorkflowTaskFailedResponse,
     },
 };
-use segno_runtime::{Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken, Token};
+use segno_runtime::{Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, TaskToken, Token};
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -27,7 +27,7 @@ use super::{
 use crate::{deadline, delivery::Delivery, status, validate};
 
 /// A started task as the wire has it.
-pub(super) fn response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
+pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
     let info = &task.run.info;
     let key = &namespace.token_key;
     let next_page_token =
@@ -92,7 +92,7 @@ impl Workflows {
         let Some(started) = started else { return Ok(Response::new(PollWorkflowTaskQueueResponse::default())) };
         let backlog = self.node.backlog_of(&poll.queue);
         let delivery = self.watch(started.clone());
-        let mut response = Response::new(response(&namespace, started, backlog));
+        let mut response = Response::new(task_response(&namespace, started, backlog));
         response.extensions_mut().insert(delivery);
         Ok(response)
     }
@@ -109,7 +109,7 @@ impl Workflows {
     pub(super) async fn complete_workflow_task(
         &self,
         mut request: RespondWorkflowTaskCompletedRequest,
-    ) -> Result<RespondWorkflowTaskCompletedResponse, Status> {
+    ) -> Result<Response<RespondWorkflowTaskCompletedResponse>, Status> {
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
         let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
         let (key, task) = task_of(&namespace, &token);
@@ -142,10 +142,28 @@ impl Workflows {
         if reply.completed.heartbeat_timed_out {
             return Err(status::not_found("workflow task heartbeat timeout"));
         }
-        Ok(RespondWorkflowTaskCompletedResponse {
-            workflow_task: reply.new_task.map(|task| response(&namespace, task, 0)),
+        let delivery = (!reply.activities.is_empty()).then(|| self.watch_eager(reply.activities.clone()));
+        let mut response = Response::new(RespondWorkflowTaskCompletedResponse {
+            workflow_task: reply.new_task.map(|task| task_response(&namespace, task, 0)),
             activity_tasks: reply.activities.into_iter().map(|task| activities::response(&namespace, task)).collect(),
             reset_history_event_id: 0,
+        });
+        if let Some(delivery) = delivery {
+            response.extensions_mut().insert(delivery);
+        }
+        Ok(response)
+    }
+
+    /// Gives activities back that their worker was to run itself, if the answer that carries them is lost.
+    fn watch_eager(&self, activities: Vec<StartedActivity>) -> Delivery {
+        let node = self.node.clone();
+        Delivery::new(move || {
+            let (node, activities) = (node.clone(), activities.clone());
+            tokio::spawn(async move {
+                for activity in &activities {
+                    node.give_back_activity(activity).await;
+                }
+            });
         })
     }
 

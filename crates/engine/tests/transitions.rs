@@ -1,0 +1,71 @@
+//! Every arrow of the state machines is taken by some scenario, and nothing else is possible.
+
+mod common;
+
+use std::{collections::BTreeSet, fmt::Debug};
+
+use segno_engine::machine::{self, IllegalStep, coverage};
+
+/// Checks one machine: all pairs outside the table are refused, all pairs inside lead where it says. Returns the steps
+/// of the table that no scenario took.
+fn check<S, E>(
+    name: &'static str,
+    steps: &[(S, E, S)],
+    next: impl Fn(S, E) -> Result<S, IllegalStep>,
+    number: impl Fn(S, E) -> (usize, usize),
+) -> Vec<String>
+where
+    S: Copy + Ord + Debug,
+    E: Copy + Ord + Debug,
+{
+    let states: BTreeSet<S> = steps.iter().flat_map(|(from, _, to)| [*from, *to]).collect();
+    let events: BTreeSet<E> = steps.iter().map(|(_, on, _)| *on).collect();
+    let mut untaken = Vec::new();
+    for (from, on, _) in steps {
+        let (state, event) = number(*from, *on);
+        if !coverage::taken(name, state, event) {
+            untaken.push(format!("{name}: {from:?} + {on:?}"));
+        }
+    }
+    for state in &states {
+        for event in &events {
+            let legal: Vec<S> =
+                steps.iter().filter(|(from, on, _)| (from, on) == (state, event)).map(|(_, _, to)| *to).collect();
+            assert!(legal.len() <= 1, "{name}: {state:?} + {event:?} leads to {legal:?}");
+            match (legal.first(), next(*state, *event)) {
+                (Some(to), Ok(reached)) => assert_eq!(*to, reached),
+                (None, Err(error)) => {
+                    assert_eq!(error.machine, name);
+                    assert_eq!(error.state, format!("{state:?}"));
+                    assert_eq!(error.event, format!("{event:?}"));
+                }
+                (legal, reached) => panic!("{name}: {state:?} + {event:?}: {legal:?} in the table, {reached:?}"),
+            }
+        }
+    }
+    untaken
+}
+
+#[test]
+fn every_arrow_is_taken_and_no_other_exists() {
+    for path in common::scenario::files() {
+        common::scenario::run_file(&path);
+    }
+    // Coverage is looked at machine by machine before the illegal pairs of that machine are tried.
+    let mut untaken = Vec::new();
+    untaken.extend(check(
+        "workflow_task",
+        machine::workflow_task::STEPS,
+        machine::workflow_task::next,
+        |state, event| (state as usize, event as usize),
+    ));
+    untaken.extend(check("activity", machine::activity::STEPS, machine::activity::next, |state, event| {
+        (state as usize, event as usize)
+    }));
+    untaken.extend(check("child", machine::child::STEPS, machine::child::next, |state, event| {
+        (state as usize, event as usize)
+    }));
+    untaken
+        .extend(check("run", machine::run::STEPS, machine::run::next, |state, event| (state as usize, event as usize)));
+    assert!(untaken.is_empty(), "in a table, but no scenario gets there:\n{}", untaken.join("\n"));
+}
