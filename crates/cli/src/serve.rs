@@ -16,6 +16,9 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::logs;
 
+/// How long the end waits for what is still under way.
+const STOP_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+
 /// Where the server listens and keeps its data.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
@@ -60,10 +63,13 @@ impl Serve {
             .thread_name("segno")
             .build()
             .context("the async runtime did not start")?;
-        runtime.block_on(self.serve())
+        let kept = runtime.block_on(self.serve())?;
+        // Whatever still runs is dropped, and with it the last users of the store.
+        runtime.shutdown_timeout(STOP_PATIENCE);
+        close(kept)
     }
 
-    async fn serve(self) -> anyhow::Result<()> {
+    async fn serve(self) -> anyhow::Result<Kept> {
         let options =
             ServerOptions { grpc: SocketAddr::new(self.ip, self.port), http: SocketAddr::new(self.ip, self.http_port) };
         let kept = self.open()?;
@@ -81,8 +87,8 @@ impl Serve {
         };
         println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
         tracing::info!(%grpc, %http, data = place, "ready");
-        server.run(node.clone(), stopped()?).await?;
-        finish(node, kept).await
+        server.run(node, stopped()?).await?;
+        Ok(kept)
     }
 
     fn open(&self) -> anyhow::Result<Kept> {
@@ -111,27 +117,28 @@ fn stopped() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
     })
 }
 
-/// Lets go of the node and closes the store, so that a clean stop leaves one tidy file.
-async fn finish(node: Arc<Node>, kept: Kept) -> anyhow::Result<()> {
-    drop(node);
-    if let Kept::OnDisk(mut store, _) = kept {
-        for _ in 0..200 {
-            match Arc::try_unwrap(store) {
-                Ok(store) => {
-                    store.close().context("closing the store")?;
-                    tracing::info!("stopped cleanly");
-                    return Ok(());
-                }
-                Err(shared) => {
-                    // Calls under way hold the store a moment longer.
-                    store = shared;
-                    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-                }
+/// Closes the store, so that a clean stop leaves one tidy file.
+fn close(kept: Kept) -> anyhow::Result<()> {
+    let Kept::OnDisk(mut store, _) = kept else { return Ok(()) };
+    let until = std::time::Instant::now() + STOP_PATIENCE;
+    loop {
+        match Arc::try_unwrap(store) {
+            Ok(store) => {
+                store.close().context("closing the store")?;
+                tracing::info!("stopped cleanly");
+                return Ok(());
+            }
+            Err(_) if std::time::Instant::now() > until => {
+                tracing::warn!("stopped while a commit was under way; nothing that was acknowledged is lost");
+                return Ok(());
+            }
+            Err(shared) => {
+                // The writer thread ends as soon as it has nothing left to write.
+                store = shared;
+                std::thread::sleep(std::time::Duration::from_millis(2));
             }
         }
-        tracing::warn!("stopped while calls were under way; nothing that was acknowledged is lost");
     }
-    Ok(())
 }
 
 /// The user's data directory, by the conventions of the platform.

@@ -19,6 +19,8 @@ use crate::{
 pub struct Run {
     /// What never changes.
     pub info: Arc<RunInfo>,
+    /// The same, encoded once.
+    encoded_info: Bytes,
     /// What does.
     pub state: RunState,
     /// The tail: events this run has but has not stored yet. The next durable transition stores them first.
@@ -30,12 +32,17 @@ pub struct Run {
 impl Run {
     /// The stored form. The tail is not part of it.
     pub fn encode(&self) -> Bytes {
-        let info_length = self.info.encoded_len();
-        let mut buffer = BytesMut::with_capacity(info_length + self.state.encoded_len() + 8);
-        buffer.put_u32_le(info_length as u32);
-        self.info.encode_raw(&mut buffer);
+        let mut buffer = BytesMut::with_capacity(self.encoded_info.len() + self.state.encoded_len() + 4);
+        buffer.put_u32_le(self.encoded_info.len() as u32);
+        buffer.put_slice(&self.encoded_info);
         self.state.encode_raw(&mut buffer);
         buffer.freeze()
+    }
+
+    /// A run with nothing unstored.
+    pub fn new(info: RunInfo, state: RunState) -> Self {
+        let encoded_info = info.encode_to_vec().into();
+        Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None }
     }
 
     /// Reads the stored form.
@@ -45,9 +52,10 @@ impl Run {
             return Err(RunInfo::decode(&[0x0f_u8][..]).err().unwrap_or_else(|| unreachable_decode_error()));
         }
         let info_length = (stored.get_u32_le() as usize).min(stored.len());
-        let info = RunInfo::decode(stored.split_to(info_length))?;
+        let encoded_info = stored.split_to(info_length);
+        let info = RunInfo::decode(encoded_info.clone())?;
         let state = RunState::decode(stored)?;
-        Ok(Self { info: Arc::new(info), state, tail: Vec::new(), start_event: None })
+        Ok(Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None })
     }
 
     /// Whether the run is open.

@@ -241,7 +241,7 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
     let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(attributes));
     first.user_metadata = request.user_metadata;
     first.links = info.links.clone();
-    let mut run = Run { info: Arc::new(info), state, tail: Vec::new(), start_event: None };
+    let mut run = Run::new(info, state);
     if run.info.may_repeat() {
         let mut kept = first.clone();
         kept.event_id = 1;

@@ -125,12 +125,14 @@ impl Life {
             45..=54 => self.signal(),
             55..=78 => self.activity(),
             79..=86 => self.child_or_external(),
-            87 => ("cancel".to_owned(), self.world.call(|run, context| {
-                cancel::request_cancel(run, context, CancelRequest::default())
-            }).err()),
-            88 if self.random.once_in(3) => ("terminate".to_owned(), self.world.call(|run, context| {
-                terminate::terminate(run, context, Terminate::default())
-            }).err()),
+            87 => (
+                "cancel".to_owned(),
+                self.world.call(|run, context| cancel::request_cancel(run, context, CancelRequest::default())).err(),
+            ),
+            88 if self.random.once_in(3) => (
+                "terminate".to_owned(),
+                self.world.call(|run, context| terminate::terminate(run, context, Terminate::default())).err(),
+            ),
             89 => ("reset sticky".to_owned(), self.world.call(task_calls::reset_sticky).err()),
             90..=92 => {
                 self.crash();
@@ -141,7 +143,11 @@ impl Life {
                 ("wake".to_owned(), None)
             }
         };
-        self.log.push(format!("@{} {what}{}", self.world.now - EPOCH, refused.as_ref().map_or(String::new(), |r| format!(": refused: {r}"))));
+        self.log.push(format!(
+            "@{} {what}{}",
+            self.world.now - EPOCH,
+            refused.as_ref().map_or(String::new(), |r| format!(": refused: {r}"))
+        ));
         if refused.is_some() {
             assert_eq!(before.run.state, self.world.run.state, "a refused call changes nothing");
             assert_eq!(before.run.tail, self.world.run.tail, "a refused call changes nothing");
@@ -185,10 +191,16 @@ impl Life {
         let texts: Vec<String> = (0..self.random.below(5)).map(|_| self.command()).collect();
         let mut texts = texts;
         if self.random.once_in(12) {
-            texts.push(self.random.pick(&["complete", "fail", "fail nonretryable", "cancel", "continue"]).unwrap_or_default().to_owned());
+            texts.push(
+                self.random
+                    .pick(&["complete", "fail", "fail nonretryable", "cancel", "continue"])
+                    .unwrap_or_default()
+                    .to_owned(),
+            );
         }
         call.commands = texts.iter().map(|text| words::command(text)).collect();
-        let what = format!("answer force={} inline={}: {}", call.force_new_task, call.return_new_task, texts.join("; "));
+        let what =
+            format!("answer force={} inline={}: {}", call.force_new_task, call.return_new_task, texts.join("; "));
         let result = self.world.complete_task(call);
         if let Ok(taken) = &result {
             assert_eq!(taken.transition.durability, Durability::Durable, "an answer that is taken is stored");
@@ -270,7 +282,9 @@ impl Life {
         let who = || "worker".to_owned();
         let reference = match (self.random.pick(&pending), self.random.below(4)) {
             (Some(activity), 0) => ActivityRef::Id(activity.activity_id),
-            (_, 1) if !self.starts.is_empty() => self.random.pick(&self.starts.clone()).unwrap_or(ActivityRef::Id(String::new())),
+            (_, 1) if !self.starts.is_empty() => {
+                self.random.pick(&self.starts.clone()).unwrap_or(ActivityRef::Id(String::new()))
+            }
             (Some(activity), _) => ActivityRef::Token {
                 scheduled_event_id: activity.scheduled_event_id,
                 attempt: activity.attempt,
@@ -303,8 +317,8 @@ impl Life {
             }
             5 => {
                 let failure = Some(failure("Oops", self.random.once_in(4), None));
-                let result = world
-                    .call(|run, context| activity::fail(run, context, &reference, failure, who(), None, None));
+                let result =
+                    world.call(|run, context| activity::fail(run, context, &reference, failure, who(), None, None));
                 (format!("fail {text}"), result.err())
             }
             6 => {

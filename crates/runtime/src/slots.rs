@@ -11,7 +11,6 @@ use std::{
     },
 };
 
-use prost::Message;
 use segno_engine::Run;
 use segno_proto::events::HistoryEvent;
 use segno_store::{HistoryBatch, NamespaceKey, RunKey};
@@ -52,12 +51,14 @@ pub struct Current {
     pub recent: VecDeque<HistoryBatch>,
     /// Scheduled events of pending activities, for handing out their input.
     pub activity_events: HashMap<i64, Arc<HistoryEvent>>,
+    /// Size of the stored form.
+    pub stored_bytes: usize,
 }
 
 impl Current {
     /// A run just loaded or created.
     pub fn new(run: Arc<Run>, version: u64) -> Self {
-        Self { run, version, recent: VecDeque::new(), activity_events: HashMap::new() }
+        Self { run, version, recent: VecDeque::new(), activity_events: HashMap::new(), stored_bytes: 0 }
     }
 
     /// The number storage knows the run by.
@@ -78,7 +79,7 @@ impl Current {
     fn bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(|batch| batch.events.len() + 64).sum();
         // Decoded state takes about twice its encoded size.
-        SLOT_BYTES + recent + 2 * (self.run.info.encoded_len() + self.run.state.encoded_len())
+        SLOT_BYTES + recent + 2 * self.stored_bytes
     }
 }
 

@@ -77,9 +77,9 @@ impl Node {
             .await?;
         let Some(record) = record else { return Ok(None) };
         count(&self.metrics.runs_loaded);
-        let version = record.version;
+        let (version, stored_bytes) = (record.version, record.state.len());
         let run = self.decode(record.state, record.key).await?;
-        Ok(Some(Current::new(Arc::new(run), version)))
+        Ok(Some(Current { stored_bytes, ..Current::new(Arc::new(run), version) }))
     }
 
     /// Decodes a stored run, with its start event if that may be needed.
@@ -236,7 +236,7 @@ impl Node {
                 let previous_key = previous.map(Current::key);
                 let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
                 let write = run_write(&run, expected_version, &transition.batches, now);
-                let mut written = Written { current_key: write.key, batches: write.batches.clone() };
+                let mut written = Written::of(&write);
                 commit.runs.push(write);
                 add_outbox(&mut commit, &run, transition.outbox);
                 let mut events = transition.batches;
@@ -249,7 +249,7 @@ impl Node {
                     self.timers.set(RunKey(latest.info.run_key), None);
                     count(&self.metrics.runs_closed);
                     count(&self.metrics.runs_started);
-                    written = Written { current_key: write.key, batches: write.batches.clone() };
+                    written = Written::of(&write);
                     commit.runs.push(write);
                     add_outbox(&mut commit, &next, transition.outbox);
                     events = transition.batches;
@@ -272,7 +272,7 @@ impl Node {
                     self.clone().look_again(locked.slot.key.clone(), previous_key);
                     return Err(error.into());
                 }
-                self.settle_durable(locked, latest, version, &written.batches, events);
+                self.settle_durable(locked, latest, version, &written, events);
                 self.run_effects(locked, effects);
                 for message in messages {
                     let _ = self.outgoing.send(message);
@@ -341,13 +341,14 @@ impl Node {
         locked: &mut Locked,
         run: Run,
         version: u64,
-        batches: &[HistoryBatch],
+        written: &Written,
         events: Vec<Vec<HistoryEvent>>,
     ) {
         let progress = progress_of(&run);
         if progress.closed {
             count(&self.metrics.runs_closed);
         }
+        let run = Arc::new(run);
         let key = run.info.run_key;
         let pending = |id: &i64| run.state.activities.contains_key(id);
         let mut current = match locked.state.current.take() {
@@ -357,7 +358,7 @@ impl Node {
                     self.slots.forget_run(before.key());
                 }
                 self.slots.note_run(RunKey(key), &locked.slot.key);
-                Current::new(Arc::new(run.clone()), version)
+                Current::new(run.clone(), version)
             }
         };
         current.activity_events.retain(|id, _| pending(id));
@@ -366,9 +367,10 @@ impl Node {
                 current.activity_events.insert(event.event_id, Arc::new(event));
             }
         }
-        current.run = Arc::new(run);
+        current.run = run.clone();
         current.version = version;
-        current.remember(batches);
+        current.stored_bytes = written.state_bytes;
+        current.remember(&written.batches);
         locked.state.current = Some(current);
         self.arm(locked);
         self.settle(&mut locked.state);
@@ -431,9 +433,17 @@ fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, Read
     Ok(rows)
 }
 
+/// What memory keeps of a write.
 struct Written {
     current_key: RunKey,
+    state_bytes: usize,
     batches: Vec<HistoryBatch>,
+}
+
+impl Written {
+    fn of(write: &RunWrite) -> Self {
+        Self { current_key: write.key, state_bytes: write.state.len(), batches: write.batches.clone() }
+    }
 }
 
 /// How far a run has come.

@@ -7,7 +7,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
@@ -40,10 +40,36 @@ impl Delivery {
     }
 }
 
+/// Counts calls under way, from their arrival until the last byte of their answer left.
+#[derive(Clone, Debug, Default)]
+pub struct UnderWay(Arc<AtomicUsize>);
+
+impl UnderWay {
+    /// How many calls are under way.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn one_more(&self) -> OneCall {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        OneCall(self.0.clone())
+    }
+}
+
+/// One call under way.
+struct OneCall(Arc<AtomicUsize>);
+
+impl Drop for OneCall {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// A response body that knows whether it was read to its end.
 pub struct WatchedBody<B> {
     body: B,
     delivery: Option<Delivery>,
+    _under_way: OneCall,
 }
 
 impl<B: Body + Unpin> Body for WatchedBody<B> {
@@ -84,14 +110,17 @@ impl<B> Drop for WatchedBody<B> {
 }
 
 /// Puts [`WatchedBody`] around every response.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct WatchDelivery;
+#[derive(Clone, Debug, Default)]
+pub struct WatchDelivery {
+    /// Calls under way.
+    pub under_way: UnderWay,
+}
 
 impl<S> Layer<S> for WatchDelivery {
     type Service = Watching<S>;
 
     fn layer(&self, inner: S) -> Watching<S> {
-        Watching { inner }
+        Watching { inner, under_way: self.under_way.clone() }
     }
 }
 
@@ -99,6 +128,7 @@ impl<S> Layer<S> for WatchDelivery {
 #[derive(Clone, Debug)]
 pub struct Watching<S> {
     inner: S,
+    under_way: UnderWay,
 }
 
 impl<S, I, O> Service<Request<I>> for Watching<S>
@@ -115,11 +145,12 @@ where
     }
 
     fn call(&mut self, request: Request<I>) -> Self::Future {
+        let call = self.under_way.one_more();
         let response = self.inner.call(request);
         Box::pin(async move {
             let (mut parts, body) = response.await?.into_parts();
             let delivery = parts.extensions.remove::<Delivery>();
-            Ok(Response::from_parts(parts, WatchedBody { body, delivery }))
+            Ok(Response::from_parts(parts, WatchedBody { body, delivery, _under_way: call }))
         })
     }
 }

@@ -14,7 +14,7 @@ use tonic::{
 };
 
 use crate::{
-    delivery::WatchDelivery,
+    delivery::{UnderWay, WatchDelivery},
     grpc::{Operator, Workflows},
     http,
     unbuilt::NameUnbuilt,
@@ -24,6 +24,7 @@ use crate::{
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time for calls under way when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN_STEP: Duration = Duration::from_millis(20);
 const SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
 
 /// Where to listen.
@@ -108,12 +109,14 @@ impl Server {
             stopping.shut_down();
             let _ = stopped.send(true);
         };
+        let under_way = UnderWay::default();
+        let calls = under_way.clone();
         let incoming = TcpIncoming::from(self.grpc).with_nodelay(Some(true));
         let serving = Transport::builder()
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(1 << 22)
             .http2_keepalive_interval(Some(Duration::from_secs(60)))
-            .layer(WatchDelivery)
+            .layer(WatchDelivery { under_way: under_way.clone() })
             .layer(NameUnbuilt)
             .add_service(workflows)
             .add_service(operator)
@@ -123,11 +126,16 @@ impl Server {
             .serve_with_incoming_shutdown(incoming, graceful);
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
-            tokio::time::sleep(DRAIN).await;
+            let until = tokio::time::Instant::now() + DRAIN;
+            while calls.count() > 0 && tokio::time::Instant::now() < until {
+                tokio::time::sleep(DRAIN_STEP).await;
+            }
+            // Answers that just left still have to reach the wire.
+            tokio::time::sleep(DRAIN_STEP).await;
         };
         let result = tokio::select! {
             result = serving => result,
-            // Clients that keep their connections open do not keep the server up.
+            // Clients that keep their connections open without a call do not keep the server up.
             () = patience => Ok(()),
         };
         web.abort();

@@ -7,7 +7,7 @@ use std::{cell::Cell, rc::Rc, time::Duration};
 use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
 use tonic::{Code, Status};
 
-use super::ledger::{Kind, Ledger, receiver_id};
+use super::ledger::{Breach, Kind, Ledger, receiver_id};
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 
 /// Task queue of the campaign.
@@ -66,18 +66,18 @@ pub async fn run(shared: Rc<Shared>, mut client: Client) {
             _ => crossed(&shared, &mut client, &id).await,
         };
         if let Err(broken) = outcome {
-            shared.ledger.violation(broken);
+            shared.ledger.breach(broken);
         }
     }
 }
 
 /// A workflow that needs nothing from its client.
-async fn plain(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<(), String> {
+async fn plain(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<(), Breach> {
     let run_id = start(shared, client, kind, id, input).await?;
     result(shared, client, kind, id, &run_id).await
 }
 
-async fn signalled(shared: &Shared, client: &mut Client, id: &str) -> Result<(), String> {
+async fn signalled(shared: &Shared, client: &mut Client, id: &str) -> Result<(), Breach> {
     let run_id = start(shared, client, Kind::Signals, id, "").await?;
     for name in ["s0", "s1", "s2"] {
         signal(shared, client, Kind::Signals, id, &run_id, name).await?;
@@ -87,7 +87,7 @@ async fn signalled(shared: &Shared, client: &mut Client, id: &str) -> Result<(),
 
 /// A sender and its receiver. The receiver stays open until the sender is done: a signal delivered twice to a closed
 /// workflow would rightly fail.
-async fn crossed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), String> {
+async fn crossed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), Breach> {
     let receiver = receiver_id(id);
     let receiver_run = start(shared, client, Kind::Receiver, &receiver, "").await?;
     plain(shared, client, Kind::Sender, id, &receiver).await?;
@@ -95,11 +95,11 @@ async fn crossed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), S
     result(shared, client, Kind::Receiver, &receiver, &receiver_run).await
 }
 
-async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, String> {
+async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, Breach> {
     let mut call = wire::start(kind.name(), id, QUEUE, input);
     call.workflow_task_timeout = Some(wire::millis(2_000));
     let reply = insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-    let run_id = reply.map_err(|status| refused("start", id, &status))?.into_inner().run_id;
+    let run_id = reply.map_err(|status| refused(shared, "start", id, &status))?.into_inner().run_id;
     shared.ledger.note(kind, id, &run_id, |_, _| {});
     Ok(run_id)
 }
@@ -111,7 +111,7 @@ async fn signal(
     id: &str,
     run_id: &str,
     name: &str,
-) -> Result<(), String> {
+) -> Result<(), Breach> {
     let call = SignalWorkflowExecutionRequest {
         namespace: NAMESPACE.to_owned(),
         workflow_execution: wire::execution(id, run_id),
@@ -137,20 +137,23 @@ async fn signal(
         }
         // An attempt without an answer may have been the last signal the workflow waited for: then it is closed now.
         Err(status) if status.code() == Code::NotFound && attempts > 1 => Ok(()),
-        Err(status) => Err(refused("signal", id, &status)),
+        Err(status) => Err(refused(shared, "signal", id, &status)),
     }
 }
 
-async fn result(shared: &Shared, client: &mut Client, kind: Kind, id: &str, run_id: &str) -> Result<(), String> {
+async fn result(shared: &Shared, client: &mut Client, kind: Kind, id: &str, run_id: &str) -> Result<(), Breach> {
     let event = insist(async || wire::wait_closed(client, id, run_id).await).await;
-    let text = wire::closing_result(&event.map_err(|status| refused("result", id, &status))?);
+    let text = wire::closing_result(&event.map_err(|status| refused(shared, "result", id, &status))?);
     if text != kind.result(id) {
-        return Err(format!("{id} ended with `{text}` instead of `{}`", kind.result(id)));
+        return Err(Breach::Wrong(format!("{id} ended with `{text}` instead of `{}`", kind.result(id))));
     }
     shared.ledger.note(kind, id, run_id, |facts, _| facts.result = Some(text));
     Ok(())
 }
 
-fn refused(call: &str, id: &str, status: &Status) -> String {
-    format!("{call} of {id} was refused: {:?} {}", status.code(), status.message())
+/// A refused call. A run that was acknowledged before the last crash and is not found now was lost in it.
+fn refused(shared: &Shared, call: &str, id: &str, status: &Status) -> Breach {
+    let text = format!("{call} of {id} was refused: {:?} {}", status.code(), status.message());
+    let is_lost = status.code() == Code::NotFound && shared.ledger.crashed_since_start(id);
+    if is_lost { Breach::Lost(text) } else { Breach::Wrong(text) }
 }

@@ -8,6 +8,9 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+/// Broken promises printed of each kind.
+const BREACHES_SHOWN: usize = 10;
+
 /// What a workflow does; see `flows.rs` for the client's part and `turns.rs` for the worker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -97,22 +100,40 @@ pub struct Facts {
     pub result: Option<String>,
 }
 
+/// A broken promise. The two kinds are kept apart because only the first is evidence that a crash took something away:
+/// a faulty server may also misbehave without any crash, and a harness that took that for a catch would be fooled.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Breach {
+    /// Something acknowledged is not there any more.
+    Lost(String),
+    /// Anything else that must not be.
+    Wrong(String),
+}
+
 /// The book of one campaign.
 #[derive(Default)]
 pub struct Ledger {
     workflows: RefCell<BTreeMap<String, Facts>>,
     touched: RefCell<BTreeSet<String>>,
-    violations: RefCell<Vec<String>>,
+    lost: Cell<usize>,
+    wrong: Cell<usize>,
     round: Cell<u32>,
     facts: Cell<usize>,
     names: Cell<u64>,
 }
 
 impl Ledger {
-    /// Opens the page of the next round; the workflows touched in the last one.
-    pub fn next_round(&self) -> BTreeSet<String> {
+    /// Closes a round, after its crash and before the server is back: what was acknowledged about the workflows it
+    /// touched. What of this is missing later was taken by a crash, not merely not yet visible.
+    pub fn next_round(&self) -> Vec<(String, Facts)> {
         self.round.set(self.round.get() + 1);
-        self.touched.take()
+        let touched = self.touched.take();
+        touched.into_iter().filter_map(|id| self.facts(&id).map(|facts| (id, facts))).collect()
+    }
+
+    /// Whether a crash happened since the workflow was first acknowledged.
+    pub fn crashed_since_start(&self, workflow_id: &str) -> bool {
+        self.workflows.borrow().get(workflow_id).is_some_and(|facts| facts.round < self.round.get())
     }
 
     /// A name never used before.
@@ -140,18 +161,26 @@ impl Ledger {
         self.facts.set(self.facts.get() + 1);
     }
 
-    /// Notes that a promise was broken.
-    pub fn violation(&self, what: String) {
-        let mut violations = self.violations.borrow_mut();
-        if violations.len() < 20 {
-            println!("  VIOLATION: {what}");
+    /// Notes that a promise was broken; the first few of each kind are shown.
+    pub fn breach(&self, breach: Breach) {
+        let (count, kind, what) = match breach {
+            Breach::Lost(what) => (&self.lost, "LOST", what),
+            Breach::Wrong(what) => (&self.wrong, "WRONG", what),
+        };
+        count.set(count.get() + 1);
+        if count.get() <= BREACHES_SHOWN {
+            println!("  {kind}: {what}");
         }
-        violations.push(what);
     }
 
-    /// How many promises were broken.
-    pub fn violation_count(&self) -> usize {
-        self.violations.borrow().len()
+    /// How many acknowledged facts were found missing.
+    pub fn lost(&self) -> usize {
+        self.lost.get()
+    }
+
+    /// How many other promises were broken.
+    pub fn wrong(&self) -> usize {
+        self.wrong.get()
     }
 
     /// How many facts there are.
@@ -159,13 +188,17 @@ impl Ledger {
         self.facts.get()
     }
 
-    /// What is known of a workflow at this moment.
-    pub fn facts(&self, workflow_id: &str) -> Option<Facts> {
+    fn facts(&self, workflow_id: &str) -> Option<Facts> {
         self.workflows.borrow().get(workflow_id).cloned()
     }
 
-    /// Every workflow with a fact.
-    pub fn workflow_ids(&self) -> BTreeSet<String> {
-        self.workflows.borrow().keys().cloned().collect()
+    /// How many workflows have a fact.
+    pub fn workflow_count(&self) -> usize {
+        self.workflows.borrow().len()
+    }
+
+    /// Everything acknowledged so far.
+    pub fn everything(&self) -> Vec<(String, Facts)> {
+        self.workflows.borrow().iter().map(|(id, facts)| (id.clone(), facts.clone())).collect()
     }
 }

@@ -28,7 +28,7 @@ use crate::{
     wire,
 };
 use flows::Shared;
-use ledger::Ledger;
+use ledger::{Breach, Ledger};
 use power::{Cut, Shim};
 
 /// Rounds on one data directory before a fresh one is taken.
@@ -44,6 +44,10 @@ struct Options {
     seed: u64,
     clients: usize,
     lie: bool,
+    /// Watch, and lie if told to, but never cut: a control, which must find nothing lost.
+    no_cut: bool,
+    /// Only losses count: the server is faulty on purpose, and its other misbehaviour is no evidence.
+    expect_caught: bool,
 }
 
 /// `cargo xtask crash`.
@@ -70,6 +74,8 @@ pub fn command(mut args: Args) -> Result<()> {
         seed: args.option_or("--seed", u64::from(std::process::id()))?,
         clients: args.option_or("--clients", 24)?,
         lie: args.flag("--lie"),
+        no_cut: args.flag("--no-cut"),
+        expect_caught,
     };
     args.finish()?;
     println!("seed {}", options.seed);
@@ -98,15 +104,15 @@ pub fn command(mut args: Args) -> Result<()> {
     match (expect_caught, broken) {
         (false, 0) => Ok(()),
         (false, _) => bail!("{broken} promises broken; data and log are kept in {}", options.plan.data.display()),
-        (true, 0) => bail!("the sabotage was NOT caught: the harness is blind"),
+        (true, 0) => bail!("NOT caught: nothing acknowledged was found missing, the harness is blind"),
         (true, _) => {
-            println!("caught: {broken} promises broken, as they must be");
+            println!("caught: {broken} acknowledged facts lost, as they must be");
             Ok(())
         }
     }
 }
 
-/// Runs one campaign; how many promises were broken.
+/// Runs one campaign; how many promises were broken, of those that count.
 fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result<usize> {
     let shared = Rc::new(Shared {
         ledger: Ledger::default(),
@@ -123,7 +129,11 @@ fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result
         outcome
     };
     wire::runtime()?.block_on(LocalSet::new().run_until(work))?;
-    Ok(shared.ledger.violation_count())
+    Ok(counting_breaches(options, &shared.ledger))
+}
+
+fn counting_breaches(options: &Options, ledger: &Ledger) -> usize {
+    if options.expect_caught { ledger.lost() } else { ledger.lost() + ledger.wrong() }
 }
 
 struct Campaign<'a> {
@@ -154,10 +164,10 @@ impl Campaign<'_> {
         }
         let mut unsynced = 0;
         let mut done = 0;
-        while done < rounds && self.shared.ledger.violation_count() == 0 {
+        while done < rounds && counting_breaches(self.options, &self.shared.ledger) == 0 {
             match self.round().await {
                 Ok(changes) => unsynced += changes,
-                Err(error) => self.shared.ledger.violation(format!("round {}: {error:#}", done + 1)),
+                Err(error) => self.shared.ledger.breach(Breach::Wrong(format!("round {}: {error:#}", done + 1))),
             }
             done += 1;
             let touched = self.shared.ledger.next_round();
@@ -166,21 +176,22 @@ impl Campaign<'_> {
                 println!("  round {done}: {} facts acknowledged", self.shared.ledger.fact_count());
             }
         }
-        if self.shared.ledger.violation_count() == 0 {
+        if counting_breaches(self.options, &self.shared.ledger) == 0 {
             self.finish(&mut flows).await?;
         }
-        if self.shim.is_some() && done >= 10 && unsynced == 0 {
+        if self.shim.is_some() && !self.options.no_cut && done >= 10 && unsynced == 0 {
             bail!("no change was ever unsynced: the shim does not see what the server writes, this proves nothing");
         }
         let what = if self.shim.is_some() { "power cut" } else { "kill -9" };
         println!(
             "{what}: {done} rounds ({} before ready) in {:.0} s, {} workflows, {} acknowledged facts, {unsynced} unsynced \
-             changes taken back, {} broken promises",
+             changes taken back, {} facts lost, {} other promises broken",
             self.early,
             begun.elapsed().as_secs_f64(),
-            self.shared.ledger.workflow_ids().len(),
+            self.shared.ledger.workflow_count(),
             self.shared.ledger.fact_count(),
-            self.shared.ledger.violation_count(),
+            self.shared.ledger.lost(),
+            self.shared.ledger.wrong(),
         );
         Ok(())
     }
@@ -208,6 +219,7 @@ impl Campaign<'_> {
         match &self.shim {
             // Killed so early that not even the shim was there.
             Some(shim) if !shim.was_loaded() && is_early => Ok(0),
+            Some(_) if self.options.no_cut => Ok(0),
             Some(shim) => shim.cut(Cut::choose(&mut self.random), &mut self.random),
             None => Ok(0),
         }
@@ -223,17 +235,20 @@ impl Campaign<'_> {
             while self.checks.join_next().await.is_some() {}
         };
         if tokio::time::timeout(DRAIN_MAX, ended).await.is_err() {
-            self.shared.ledger.violation(format!("{} clients still wait after {DRAIN_MAX:?}", flows.len()));
+            self.shared.ledger.breach(Breach::Wrong(format!("{} clients still wait after {DRAIN_MAX:?}", flows.len())));
         }
-        let ids: Vec<String> = self.shared.ledger.workflow_ids().into_iter().collect();
+        // Of a server that is faulty on purpose only what a crash took counts, and that has been checked by now.
+        let all = if self.options.expect_caught { Vec::new() } else { self.shared.ledger.everything() };
         let mut checks = JoinSet::new();
-        for part in ids.chunks(ids.len().div_ceil(8).max(1)) {
+        for part in all.chunks(all.len().div_ceil(8).max(1)) {
             let client = wire::client(self.options.plan.port)?;
             checks.spawn_local(verify::verify(self.shared.clone(), client, part.to_vec(), true));
         }
         while checks.join_next().await.is_some() {}
         if let Some(status) = server.ended()? {
-            self.shared.ledger.violation(format!("the server ended by itself ({status}):\n{}", server.last_words()));
+            self.shared
+                .ledger
+                .breach(Breach::Wrong(format!("the server ended by itself ({status}):\n{}", server.last_words())));
         }
         server.terminate()?;
         Ok(())

@@ -21,7 +21,7 @@ use segno_proto::{
 
 use super::{
     flows::{QUEUE, Shared, insist, is_transient},
-    ledger::{Answer, Kind, child_id},
+    ledger::{Answer, Breach, Kind, child_id},
 };
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
 
@@ -54,14 +54,18 @@ async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQ
     if !turn.next_page_token.is_empty() {
         match insist(async || wire::history(client, &run.workflow_id, &run.run_id).await).await {
             Ok(all) => events = all,
-            Err(status) => return shared.ledger.violation(format!("history of {}: {status}", run.workflow_id)),
+            Err(status) => {
+                return shared.ledger.breach(Breach::Wrong(format!("history of {}: {status}", run.workflow_id)));
+            }
         }
     }
     let Some(kind) = Kind::named(&name) else {
-        return shared.ledger.violation(format!("a task of unknown type `{name}`"));
+        return shared.ledger.breach(Breach::Wrong(format!("a task of unknown type `{name}`")));
     };
     if events.first().is_none_or(|event| event.event_id != 1) {
-        return shared.ledger.violation(format!("a task of {} without the start of its history", run.workflow_id));
+        return shared
+            .ledger
+            .breach(Breach::Wrong(format!("a task of {} without the start of its history", run.workflow_id)));
     }
     let commands = decide(kind, &run.workflow_id, &events);
     let count = commands.len();
@@ -194,7 +198,7 @@ pub async fn poll_activities(shared: Rc<Shared>, mut client: Client) {
             Ok(reply) => do_activity(&shared, &mut client, reply.into_inner()).await,
             Err(status) if is_transient(&status) => tokio::time::sleep(POLL_PAUSE).await,
             Err(status) => {
-                shared.ledger.violation(format!("an activity poll was refused: {status}"));
+                shared.ledger.breach(Breach::Wrong(format!("an activity poll was refused: {status}")));
                 tokio::time::sleep(CALL_TIMEOUT).await;
             }
         }

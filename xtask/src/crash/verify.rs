@@ -11,41 +11,41 @@ use tonic::Code;
 
 use super::{
     flows::{Shared, insist},
-    ledger::Facts,
+    ledger::{Breach, Facts},
 };
 use crate::wire::{self, Client};
 
 /// A timer may be this early by the clock of the events: some servers keep deadlines in whole milliseconds.
 const TIMER_SLACK_NANOS: i64 = 1_000_000;
 
-/// Checks some workflows against the server; at the end of a campaign all of them must have ended.
-pub async fn verify(
-    shared: Rc<Shared>,
-    mut client: Client,
-    workflow_ids: impl IntoIterator<Item = String>,
-    must_be_closed: bool,
-) {
-    for id in workflow_ids {
-        // Facts first, history second: what is noted in between is checked next time.
-        let Some(facts) = shared.ledger.facts(&id) else { continue };
+/// Checks what was acknowledged about some workflows against the server; at the end of a campaign all of them must have ended.
+pub async fn verify(shared: Rc<Shared>, mut client: Client, workflows: Vec<(String, Facts)>, must_be_closed: bool) {
+    for (id, facts) in workflows {
         let run_id = facts.runs.first().cloned().unwrap_or_default();
         let round = facts.round;
         match insist(async || wire::history(&mut client, &id, &run_id).await).await {
             Ok(events) => {
-                for broken in check(&id, &facts, &events, must_be_closed) {
-                    shared.ledger.violation(format!("{id} (first acknowledged in round {round}): {broken}"));
+                for breach in check(&id, &facts, &events, must_be_closed) {
+                    let place = |what| format!("{id} (first acknowledged in round {round}): {what}");
+                    shared.ledger.breach(match breach {
+                        Breach::Lost(what) => Breach::Lost(place(what)),
+                        Breach::Wrong(what) => Breach::Wrong(place(what)),
+                    });
                 }
             }
             Err(status) if status.code() == Code::NotFound => {
-                shared.ledger.violation(format!("{id}: acknowledged in round {round}, but gone"));
+                shared.ledger.breach(Breach::Lost(format!("{id}: acknowledged in round {round}, but gone")));
             }
-            Err(status) => shared.ledger.violation(format!("{id}: its history cannot be read: {status}")),
+            Err(status) => {
+                shared.ledger.breach(Breach::Wrong(format!("{id}: its history cannot be read: {status}")));
+            }
         }
     }
 }
 
 /// Every way in which a history breaks what was promised.
-fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool) -> Vec<String> {
+fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool) -> Vec<Breach> {
+    let mut lost = Vec::new();
     let mut broken = Vec::new();
     if facts.runs.len() != 1 {
         broken.push(format!("acknowledged under {} runs", facts.runs.len()));
@@ -55,7 +55,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
     for (identity, answer) in &facts.turns {
         let found = seen.turns.get(identity).map_or(&[][..], Vec::as_slice);
         match found {
-            [] => broken.push(format!("workflow task answered in round {} ({identity}) is lost", answer.round)),
+            [] => lost.push(format!("workflow task answered in round {} ({identity}) is lost", answer.round)),
             [completed] if seen.orders.get(completed).copied().unwrap_or(0) != answer.commands => {
                 broken.push(format!("{identity} had {} commands, not all became events", answer.commands));
             }
@@ -64,7 +64,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
     }
     for (identity, answer) in &facts.activities {
         if !seen.activities.contains_key(identity) {
-            broken.push(format!("activity completed in round {} ({identity}) is lost", answer.round));
+            lost.push(format!("activity completed in round {} ({identity}) is lost", answer.round));
         }
     }
     for (identity, found) in seen.turns.iter().chain(&seen.activities).filter(|(_, found)| found.len() > 1) {
@@ -72,7 +72,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
     }
     for (name, acknowledged) in &facts.signals {
         if *acknowledged && !seen.signals.contains_key(name.as_str()) {
-            broken.push(format!("acknowledged signal {name} is lost"));
+            lost.push(format!("acknowledged signal {name} is lost"));
         }
     }
     for (name, times) in seen.signals.iter().filter(|(_, times)| **times > 1) {
@@ -81,14 +81,14 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
     let closing = events.last().filter(|event| wire::is_closing(event)).map(wire::closing_result);
     match (&closing, &facts.result) {
         (Some(text), _) if *text != facts.kind.result(id) => broken.push(format!("wrong result `{text}`")),
-        (None, Some(text)) => broken.push(format!("the result `{text}` was read, but the run is open again")),
+        (None, Some(text)) => lost.push(format!("the result `{text}` was read, but the run is open again")),
         (None, None) if must_be_closed => {
             let last = events.last().map_or("nothing", |event| event.event_type().as_str_name());
             broken.push(format!("never completed, stuck at {last}"));
         }
         _ => {}
     }
-    broken
+    lost.into_iter().map(Breach::Lost).chain(broken.into_iter().map(Breach::Wrong)).collect()
 }
 
 /// Ids without gaps, one closing event at the end, one end for everything begun, no timer early.
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_whole_history_passes() {
-        assert_eq!(check("w", &facts(), &events(), false), Vec::<String>::new());
+        assert_eq!(check("w", &facts(), &events(), false), []);
         assert_eq!(check("w", &facts(), &events(), true).len(), 1, "it is not closed");
     }
 
@@ -257,7 +257,10 @@ mod tests {
             let mut events = events();
             events.remove(lost);
             (1..).zip(&mut events).for_each(|(id, event)| event.event_id = id);
-            assert_eq!(check("w", &facts(), &events, false).len(), 1, "without event {}", lost + 1);
+            let found = check("w", &facts(), &events, false);
+            assert_eq!(found.len(), 1, "without event {}", lost + 1);
+            // A history without its start is malformed; everything else removed here had been acknowledged.
+            assert_eq!(matches!(found[0], Breach::Lost(_)), lost > 0, "{:?}", found[0]);
         }
     }
 
@@ -271,6 +274,6 @@ mod tests {
         }
         let mut events = events();
         events[3].event_id = 5;
-        assert_eq!(check("w", &facts(), &events, false), ["event id 5 at place 4"]);
+        assert_eq!(check("w", &facts(), &events, false), [Breach::Wrong("event id 5 at place 4".to_owned())]);
     }
 }

@@ -345,9 +345,7 @@ impl Scenario {
             for message in &transition.outbox {
                 let _ = writeln!(text, "  send {}", show::message(message));
             }
-            for effect in &transition.effects {
-                let _ = writeln!(text, "  {}", show_effect(effect, after));
-            }
+            list(&mut text, transition.effects.iter().map(|effect| show_effect(effect, after)));
             if let Some(successor) = &transition.successor {
                 let due = successor.run.state.first_task_due;
                 let held = if due == 0 { String::new() } else { format!(", first task at {}", show::time(due)) };

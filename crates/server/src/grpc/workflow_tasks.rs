@@ -17,7 +17,9 @@ use segno_proto::{
         RespondWorkflowTaskFailedRequest, RespondWorkflowTaskFailedResponse,
     },
 };
-use segno_runtime::{Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, TaskToken, Token};
+use segno_runtime::{
+    Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, TaskToken, Token,
+};
 use tonic::{Request, Response, Status};
 
 use super::{

@@ -1,0 +1,73 @@
+//! A store whose gate can be closed for reports: commits that take a message off the outbox are not done while it is.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use segno_store::{
+    Commit, CommitError, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    ReadError, RunKey, RunRecord, Store,
+};
+
+/// See above.
+#[derive(Default)]
+pub struct Gate {
+    pub memory: Arc<MemoryStore>,
+    pub closed: AtomicBool,
+}
+
+impl Store for Gate {
+    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
+        let one = |commit: &Commit| {
+            if self.closed.load(Ordering::SeqCst) && !commit.outbox_remove.is_empty() {
+                return Err(CommitError::Unknown("the gate is closed".to_owned()));
+            }
+            self.memory.commit(std::slice::from_ref(commit)).remove(0)
+        };
+        group.iter().map(one).collect()
+    }
+
+    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
+        self.memory.load(key)
+    }
+
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
+        self.memory.current(namespace, workflow_id)
+    }
+
+    fn history(
+        &self,
+        key: RunKey,
+        from: i64,
+        until: i64,
+        batches_max: usize,
+        bytes_max: usize,
+    ) -> Result<Vec<HistoryBatch>, ReadError> {
+        self.memory.history(key, from, until, batches_max, bytes_max)
+    }
+
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
+        self.memory.history_reverse(key, until, batches_max)
+    }
+
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
+        self.memory.open_runs(after, limit)
+    }
+
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
+        self.memory.outbox(after, limit)
+    }
+
+    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
+        self.memory.reserve_run_keys(count)
+    }
+
+    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
+        self.memory.namespaces()
+    }
+
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+        self.memory.put_namespace(namespace)
+    }
+}
