@@ -24,7 +24,7 @@ use crate::{
     error::{Rejection, TaskFailure},
     limits::{RESET_POINTS_MAX, TASK_HEARTBEAT_MAX},
     oversize, retry,
-    run::{Applied, Context, Run},
+    run::{Applied, Context, Effect, Run},
     search_attributes::Rules,
     state::{Activity, Sticky, WorkflowTask},
     task_calls::{self, TaskRef},
@@ -184,6 +184,7 @@ fn start_inline(draft: &mut Draft, call: &CompleteTask) -> Option<WorkflowTask> 
         ..Default::default()
     };
     workflow_task::start(draft, start).ok()?;
+    draft.withdraw(&Effect::OfferWorkflowTask);
     draft.run.state.task.clone()
 }
 

@@ -131,6 +131,11 @@ impl Draft {
         }
     }
 
+    /// Takes a consequence back.
+    pub fn withdraw(&mut self, effect: &Effect) {
+        self.effects.retain(|known| known != effect);
+    }
+
     /// Sends a message to another run.
     pub fn send(&mut self, content: Content) {
         self.run.state.outbox_sequence += 1;

@@ -58,17 +58,15 @@ machine! {
     /// differs is whether their events are stored.
     workflow_task {
         states { Absent, Scheduled, Started }
-        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack, Drop }
+        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack }
         steps {
             Absent + Schedule => Scheduled,
             Scheduled + Start => Started,
             Scheduled + TimeOut => Absent,
-            Scheduled + Drop => Absent,
             Started + Complete => Absent,
             Started + Fail => Absent,
             Started + TimeOut => Absent,
             Started + GiveBack => Scheduled,
-            Started + Drop => Absent,
         }
     }
 }
@@ -77,16 +75,14 @@ machine! {
     /// An activity from its command to its end.
     activity {
         states { Waiting, Running, BackingOff, Ended }
-        events { Start, Heartbeat, Retry, BackOffOver, End, GiveBack }
+        events { Start, Heartbeat, Retry, End, GiveBack }
         steps {
             Waiting + Start => Running,
             Waiting + End => Ended,
-            Waiting + Retry => BackingOff,
             Running + Heartbeat => Running,
             Running + Retry => BackingOff,
             Running + End => Ended,
             Running + GiveBack => Waiting,
-            BackingOff + BackOffOver => Waiting,
             BackingOff + Start => Running,
             BackingOff + End => Ended,
         }

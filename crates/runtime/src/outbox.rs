@@ -162,7 +162,7 @@ impl Node {
     ) -> Result<(), CallError> {
         let attributes = start.attributes.clone();
         if !self.child_wanted(message).await? {
-            return self.drop_message(key).await;
+            return self.end_unreported_child(message, start, key).await;
         }
         let Some(namespace) = self.namespaces.get(&attributes.namespace) else {
             let start = start.clone();
@@ -242,6 +242,39 @@ impl Node {
         }
     }
 
+    /// The parent closed. Its child may have been started before that with the report lost: its policy reaches it here.
+    async fn end_unreported_child(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        start: &StartChild,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        let attributes = &start.attributes;
+        let Some((_, child)) = self.key_of(&attributes.namespace, &attributes.workflow_id) else {
+            return self.drop_message(key).await;
+        };
+        let child = match self.snapshot(&child, "").await {
+            Ok(child) => child.run.info.clone(),
+            Err(CallError::WorkflowNotFound { .. }) => return self.drop_message(key).await,
+            Err(error) => return Err(error),
+        };
+        let ours = child.parent.as_ref().is_some_and(|parent| {
+            parent.execution == message.sender && parent.initiated_event_id == start.initiated_event_id
+        });
+        if !ours || attributes.parent_close_policy == ParentClosePolicy::Abandon as i32 {
+            return self.drop_message(key).await;
+        }
+        let closed = ParentClosed {
+            namespace: attributes.namespace.clone(),
+            child: WorkflowExecution {
+                workflow_id: attributes.workflow_id.clone(),
+                run_id: child.first_run_id.clone(),
+            },
+            policy: attributes.parent_close_policy,
+        };
+        self.parent_closed(message, &closed, key).await
+    }
+
     /// Whether a child is still to be started: only while its parent runs, as in Temporal.
     async fn child_wanted(&self, message: &OutboxMessage) -> Result<bool, CallError> {
         let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
@@ -284,6 +317,10 @@ impl Node {
                     .transact(&target, &selector, move |run, context| {
                         if child_only && !is_child_of(run, &sender) {
                             return Err(Rejection::RunNotFound);
+                        }
+                        if run.state.signal_request_ids.contains(&call.request_id) {
+                            // It arrived before; what the target did since, even closing, does not matter.
+                            return Ok(segno_engine::draft::Draft::new(run, context).finish(()));
                         }
                         signal::signal(run, context, call)
                     })

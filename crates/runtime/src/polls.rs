@@ -11,7 +11,7 @@ use std::{
 
 use segno_engine::Run;
 use segno_proto::{Nanos, common::Priority};
-use segno_store::{NamespaceKey, RunKey};
+use segno_store::{NamespaceKey, OpenRun, RunKey};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
@@ -294,7 +294,10 @@ impl Node {
             let page = self.read(move |store| store.open_runs(after, 1000)).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.key);
-            for open in page.into_iter().filter(|open| open.dispatchable) {
+            // A retry whose back-off ended since its last commit is not marked as waiting, but its wake-up is due.
+            let now = self.clock.now();
+            let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
+            for open in page.into_iter().filter(waits) {
                 let Some(record) = self.read(move |store| store.load(open.key)).await? else { continue };
                 let Ok(run) = Run::decode(record.state) else { continue };
                 if run.info.namespace_key != key.namespace.0 {

@@ -49,6 +49,8 @@ pub struct Current {
     pub version: u64,
     /// The newest stored batches, without a gap up to the newest.
     pub recent: VecDeque<HistoryBatch>,
+    /// Until when the run has been woken: what became due since was not offered yet.
+    pub woken: i64,
     /// Scheduled events of pending activities, for handing out their input.
     pub activity_events: HashMap<i64, Arc<HistoryEvent>>,
     /// Size of the stored form.
@@ -58,7 +60,7 @@ pub struct Current {
 impl Current {
     /// A run just loaded or created.
     pub fn new(run: Arc<Run>, version: u64) -> Self {
-        Self { run, version, recent: VecDeque::new(), activity_events: HashMap::new(), stored_bytes: 0 }
+        Self { run, version, recent: VecDeque::new(), woken: 0, activity_events: HashMap::new(), stored_bytes: 0 }
     }
 
     /// The number storage knows the run by.

@@ -155,8 +155,17 @@ impl Node {
         let Some(current) = current else { return Ok(None) };
         count(&self.metrics.workflow_tasks_started);
         let sticky = current.run.state.sticky.is_some();
-        let started = self.started_task(current, queries, sticky).await?;
-        Ok(Some(started))
+        let run = current.run.clone();
+        match self.started_task(current, queries, sticky).await {
+            Ok(started) => Ok(Some(started)),
+            Err(error) => {
+                // The worker cannot be told what happened so far: nobody has the task yet.
+                let started_time = run.state.task.as_ref().map_or(0, |task| task.started_time);
+                let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
+                let _ = self.transact(&key, &RunSelector::run(run.info.run_id.clone()), call).await;
+                Err(error)
+            }
+        }
     }
 
     /// Puts together what the worker of a started task needs to see.
@@ -269,8 +278,14 @@ impl Node {
         };
         let Some(current) = current else { return Ok(None) };
         count(&self.metrics.activity_tasks_started);
-        let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
-        Ok(Some(StartedActivity { run: current.run, activity, scheduled }))
+        match self.scheduled_attributes(&current, scheduled_event_id).await {
+            Ok(scheduled) => Ok(Some(StartedActivity { run: current.run, activity, scheduled })),
+            Err(error) => {
+                let lost = StartedActivity { run: current.run, activity, scheduled: Default::default() };
+                self.give_back_activity(&lost).await;
+                Err(error)
+            }
+        }
     }
 
     /// What an activity was scheduled with: from memory, else from history.

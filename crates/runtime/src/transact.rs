@@ -380,7 +380,7 @@ impl Node {
     /// Sets the wake-up of the current run.
     fn arm(&self, locked: &Locked) {
         if let Some(current) = &locked.state.current {
-            self.timers.set(current.key(), wake::wake_at(&current.run, self.clock.now()));
+            self.timers.set(current.key(), wake::wake_at(&current.run, current.woken));
         }
     }
 
@@ -415,7 +415,11 @@ impl Node {
         if current.key() != run || !current.run.is_running() {
             return Ok(());
         }
-        let applied = wake::wake(&current.run, self.context()?);
+        let context = self.context()?;
+        let applied = wake::wake(&current.run, context);
+        if let Some(current) = &mut locked.state.current {
+            current.woken = context.now;
+        }
         if applied.transition.durability == Durability::Unchanged {
             let effects = applied.transition.effects;
             self.run_effects(&locked, effects);

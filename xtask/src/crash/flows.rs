@@ -2,7 +2,11 @@
 //!
 //! A call without an answer is repeated with the same request id until it has one; only answers enter the ledger.
 
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
 use tonic::{Code, Status};
@@ -14,6 +18,8 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 pub const QUEUE: &str = "crash";
 /// Pause before a call that failed is repeated.
 const RETRY_PAUSE: Duration = Duration::from_millis(5);
+/// A worker repeats an answer for this long; longer than any task may take.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// What all tasks of one campaign share.
 pub struct Shared {
@@ -23,6 +29,10 @@ pub struct Shared {
     pub stopping: Cell<bool>,
     /// Workflows started so far, for their numbers.
     pub next: Cell<u64>,
+    /// Last words of the server on answers that a worker gave up on.
+    pub given_up: RefCell<Vec<String>>,
+    /// When a poll last came back, with a task or without.
+    pub last_poll: Cell<Instant>,
     /// Prefix of workflow ids.
     pub prefix: String,
 }
@@ -48,6 +58,24 @@ pub async fn insist<T>(mut call: impl AsyncFnMut() -> Result<T, Status>) -> Resu
     loop {
         match call().await {
             Err(status) if is_transient(&status) => tokio::time::sleep(RETRY_PAUSE).await,
+            answer => return answer,
+        }
+    }
+}
+
+/// Repeats a worker's answer, but not for ever: its task times out, and a worker stuck on it would look like a server
+/// that hands out no tasks. What the server kept saying is remembered.
+pub async fn insist_briefly<T>(shared: &Shared, mut call: impl AsyncFnMut() -> Result<T, Status>) -> Result<T, Status> {
+    let begun = Instant::now();
+    loop {
+        match call().await {
+            Err(status) if is_transient(&status) && begun.elapsed() < ANSWER_MAX => {
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            Err(status) if is_transient(&status) => {
+                shared.given_up.borrow_mut().push(format!("{:?} {}", status.code(), status.message()));
+                return Err(status);
+            }
             answer => return answer,
         }
     }

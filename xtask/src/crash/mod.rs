@@ -12,7 +12,7 @@ mod turns;
 mod verify;
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     path::PathBuf,
     rc::Rc,
     time::{Duration, Instant},
@@ -118,6 +118,8 @@ fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result
         ledger: Ledger::default(),
         stopping: Cell::new(false),
         next: Cell::new(0),
+        given_up: RefCell::default(),
+        last_poll: Cell::new(Instant::now()),
         prefix: "flow".to_owned(),
     });
     let shim = is_power.then(|| Shim::build(&options.plan.data)).transpose()?;
@@ -235,7 +237,14 @@ impl Campaign<'_> {
             while self.checks.join_next().await.is_some() {}
         };
         if tokio::time::timeout(DRAIN_MAX, ended).await.is_err() {
-            self.shared.ledger.breach(Breach::Wrong(format!("{} clients still wait after {DRAIN_MAX:?}", flows.len())));
+            // Whether the worker still asks for work tells a lost task from a stuck harness.
+            let polled = self.shared.last_poll.get().elapsed();
+            let given_up = self.shared.given_up.borrow();
+            self.shared.ledger.breach(Breach::Wrong(format!(
+                "{} clients still wait after {DRAIN_MAX:?}; last activity poll came back {polled:.0?} ago; \
+                 answers given up on: {given_up:?}",
+                flows.len()
+            )));
         }
         // Of a server that is faulty on purpose only what a crash took counts, and that has been checked by now.
         let all = if self.options.expect_caught { Vec::new() } else { self.shared.ledger.everything() };

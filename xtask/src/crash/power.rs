@@ -1,7 +1,8 @@
 //! Cutting the power: takes back what a killed server wrote but never synced, from the log of `tests/crash/powercut.c`.
 //!
 //! After the cut, files hold what a disk might hold: the synced state, plus nothing, or everything up to some moment,
-//! or any mixture of sectors ([`Cut`]). What was synced is never touched. Names of files (creation, removal, renaming)
+//! or any mixture of sectors ([`Cut`]). What was synced is never touched, and no state is made that a disk under a
+//! journalling file system could not leave. Names of files (creation, removal, renaming)
 //! are journalled in order, as file systems do, and durable once their directory was synced.
 
 use std::{
@@ -176,6 +177,10 @@ impl Record {
         matches!(self.kind, CREATE | UNLINK | RENAME)
     }
 
+    fn shrinks(&self) -> bool {
+        self.kind == RESIZE && self.new_size < self.old_size
+    }
+
     /// Bytes of the file that differ before and after.
     fn range(&self) -> std::ops::Range<usize> {
         match self.kind {
@@ -252,40 +257,51 @@ fn undo(mut file: Vec<u8>, changes: &[&Record]) -> Vec<u8> {
 }
 
 /// The file with some of the changes made again, sector by sector.
+///
+/// Shrinking a file is one step of the file system's journal: it happened whole or not at all, nothing after it survives
+/// without it, and what it cut off does not come back. A model without this rule makes files no disk can leave behind.
 fn redo(base: &[u8], changes: &[&Record], cut: Cut, moment: u64, random: &mut Random) -> Vec<u8> {
+    let shrinks: Vec<usize> = (0..changes.len()).filter(|at| changes[*at].shrinks()).collect();
+    let before = changes.iter().filter(|change| change.seq <= moment).count();
+    // Changes up to `end` may survive, the last shrinking below `settled` did.
+    let (end, settled) = match cut {
+        Cut::Nothing => return base.to_vec(),
+        Cut::Prefix => (before, before),
+        Cut::Scatter => {
+            let kept = random.up_to(shrinks.len() as u64) as usize;
+            let settled = kept.checked_sub(1).map_or(0, |last| shrinks[last] + 1);
+            (shrinks.get(kept).copied().unwrap_or(changes.len()), settled)
+        }
+    };
     let sizes: Vec<usize> =
         std::iter::once(base.len()).chain(changes.iter().map(|change| change.new_size as usize)).collect();
-    let before = changes.iter().filter(|change| change.seq <= moment).count();
-    let size = match cut {
-        Cut::Nothing => return base.to_vec(),
-        Cut::Prefix => sizes[before],
-        Cut::Scatter => sizes[random.up_to(changes.len() as u64) as usize],
-    };
-    let mut sectors: BTreeMap<usize, Vec<&Record>> = BTreeMap::new();
-    for &change in changes {
+    let size = sizes[settled + random.up_to((end - settled) as u64) as usize];
+    // Of the write at the moment of the cut, the sectors before a random one.
+    let torn = changes.get(end).filter(|change| cut == Cut::Prefix && change.kind == WRITE).map(|change| {
+        let range = change.range();
+        range.start / SECTOR + random.up_to((range.len() / SECTOR) as u64) as usize
+    });
+    let mut sectors: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for (at, change) in changes[..end + usize::from(torn.is_some())].iter().enumerate() {
         let range = change.range();
         for sector in range.start / SECTOR..range.end.div_ceil(SECTOR) {
-            sectors.entry(sector).or_default().push(change);
+            sectors.entry(sector).or_default().push(at);
         }
     }
-    let torn = changes.get(before).filter(|_| cut == Cut::Prefix).map(|change| {
-        let range = change.range();
-        (change.seq, range.start / SECTOR + random.up_to((range.len() / SECTOR) as u64) as usize)
-    });
     let mut file = base.to_vec();
     file.resize(sizes.into_iter().max().unwrap_or(0).next_multiple_of(SECTOR), 0);
     for (sector, versions) in sectors {
         let made = match cut {
-            Cut::Scatter => random.up_to(versions.len() as u64) as usize,
-            _ => versions
-                .iter()
-                .take_while(|change| {
-                    change.seq <= moment || torn.is_some_and(|(seq, end)| change.seq == seq && sector < end)
-                })
-                .count(),
+            // Up to the last settled shrinking there is no choice.
+            Cut::Scatter => {
+                let is_settled = |at: &usize| *at < settled && changes[*at].shrinks();
+                let least = versions.iter().rposition(is_settled).map_or(0, |index| index + 1);
+                least + random.up_to((versions.len() - least) as u64) as usize
+            }
+            _ => versions.iter().filter(|at| **at < end || torn.is_some_and(|first| sector < first)).count(),
         };
-        for change in &versions[..made] {
-            apply(&mut file, change, sector * SECTOR..(sector + 1) * SECTOR);
+        for at in &versions[..made] {
+            apply(&mut file, changes[*at], sector * SECTOR..(sector + 1) * SECTOR);
         }
     }
     file.truncate(size);
@@ -347,5 +363,23 @@ mod tests {
             let scatter = redo(b"", &list, Cut::Scatter, 1, &mut Random::new(seed));
             assert!(scatter.chunks(SECTOR).all(|sector| sector.iter().all(|byte| byte == &sector[0])));
         }
+    }
+
+    #[test]
+    fn shrinking_happens_whole_or_not_at_all() {
+        let old = [1; 4 * SECTOR];
+        let shrink = Record { kind: RESIZE, seq: 1, old_size: 2048, old: old.to_vec(), ..Record::default() };
+        let changes = [shrink, write(2, 0, 0, b"", &[2; 1024])];
+        let list: Vec<&Record> = changes.iter().collect();
+        let mut outcomes = [0; 2];
+        for seed in 0..200 {
+            for (cut, moment) in [(Cut::Scatter, 1), (Cut::Prefix, 0), (Cut::Prefix, 1), (Cut::Prefix, 2)] {
+                let file = redo(&old, &list, cut, moment, &mut Random::new(seed));
+                let is_whole = file == old;
+                assert!(is_whole || !file.contains(&1), "old bytes came back after the file was cut off");
+                outcomes[usize::from(is_whole)] += 1;
+            }
+        }
+        assert!(outcomes.iter().all(|times| *times > 0), "both must occur");
     }
 }

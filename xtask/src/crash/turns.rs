@@ -3,7 +3,10 @@
 //! What to do next follows from the history alone. Each answer is given under an identity used only once, which the
 //! server writes into the event: that is how an acknowledged answer is found again after a crash.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use segno_proto::{
     command::{
@@ -20,7 +23,7 @@ use segno_proto::{
 };
 
 use super::{
-    flows::{QUEUE, Shared, insist, is_transient},
+    flows::{QUEUE, Shared, insist, insist_briefly, is_transient},
     ledger::{Answer, Breach, Kind, child_id},
 };
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
@@ -79,7 +82,7 @@ async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQ
     };
     let call = async || client.respond_workflow_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
     // A refusal is no violation: the task may have timed out, or this is a repeat of an answer that had arrived.
-    if insist(call).await.is_ok() {
+    if insist_briefly(shared, call).await.is_ok() {
         shared.ledger.note(kind, &run.workflow_id, &run.run_id, |facts, round| {
             facts.turns.insert(identity, Answer { round, commands: count });
         });
@@ -193,7 +196,9 @@ pub async fn poll_activities(shared: Rc<Shared>, mut client: Client) {
             identity: "xtask".to_owned(),
             ..Default::default()
         };
-        match client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await {
+        let answer = client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await;
+        shared.last_poll.set(Instant::now());
+        match answer {
             Ok(reply) if reply.get_ref().task_token.is_empty() => {}
             Ok(reply) => do_activity(&shared, &mut client, reply.into_inner()).await,
             Err(status) if is_transient(&status) => tokio::time::sleep(POLL_PAUSE).await,
@@ -216,7 +221,7 @@ async fn do_activity(shared: &Shared, client: &mut Client, task: PollActivityTas
         ..Default::default()
     };
     let call = async || client.respond_activity_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
-    if insist(call).await.is_ok() {
+    if insist_briefly(shared, call).await.is_ok() {
         shared.ledger.note(Kind::Activity, &run.workflow_id, &run.run_id, |facts, round| {
             facts.activities.insert(identity, Answer { round, commands: 0 });
         });

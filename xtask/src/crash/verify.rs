@@ -62,7 +62,10 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
             _ => {}
         }
     }
-    for (identity, answer) in &facts.activities {
+    // While a worker has a task, what arrives is stored but enters history only when the task ends: of an open run,
+    // signals and activities that are not there yet say nothing. The check at the end finds them.
+    let is_settled = must_be_closed || events.last().is_some_and(wire::is_closing);
+    for (identity, answer) in facts.activities.iter().filter(|_| is_settled) {
         if !seen.activities.contains_key(identity) {
             lost.push(format!("activity completed in round {} ({identity}) is lost", answer.round));
         }
@@ -71,7 +74,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
         broken.push(format!("one answer ({identity}) was accepted {} times", found.len()));
     }
     for (name, acknowledged) in &facts.signals {
-        if *acknowledged && !seen.signals.contains_key(name.as_str()) {
+        if *acknowledged && is_settled && !seen.signals.contains_key(name.as_str()) {
             lost.push(format!("acknowledged signal {name} is lost"));
         }
     }
@@ -253,14 +256,17 @@ mod tests {
 
     #[test]
     fn every_missing_fact_is_noticed() {
-        for lost in 0..4 {
+        for lost in 1..4 {
             let mut events = events();
             events.remove(lost);
             (1..).zip(&mut events).for_each(|(id, event)| event.event_id = id);
-            let found = check("w", &facts(), &events, false);
-            assert_eq!(found.len(), 1, "without event {}", lost + 1);
-            // A history without its start is malformed; everything else removed here had been acknowledged.
-            assert_eq!(matches!(found[0], Breach::Lost(_)), lost > 0, "{:?}", found[0]);
+            let losses = |is_end| {
+                let found = check("w", &facts(), &events, is_end);
+                found.iter().filter(|breach| matches!(breach, Breach::Lost(_))).count()
+            };
+            assert_eq!(losses(true), 1, "without event {}", lost + 1);
+            // A turn is in history at once; signals and activities may be waiting for the end of one.
+            assert_eq!(losses(false), usize::from(lost == 1), "without event {}", lost + 1);
         }
     }
 

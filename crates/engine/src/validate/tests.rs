@@ -154,7 +154,7 @@ fn continue_as_new_inherits_and_caps() {
     attributes.workflow_run_timeout = seconds(-1);
     let refused = workflow_commands::continue_as_new(Some(&mut attributes), inherited, &rules);
     let want = "Invalid WorkflowRunTimeout on ContinueAsNewWorkflowExecutionCommand: negative duration. \
-                WorkflowType=Kind TaskQueue=name:\"q\" kind:TASK_QUEUE_KIND_NORMAL";
+                WorkflowType=Kind TaskQueue=name:\"q\"  kind:TASK_QUEUE_KIND_NORMAL";
     assert_eq!(refused, Err((Cause::BadContinueAsNewAttributes, Invalid::new(want))));
 }
 

@@ -144,7 +144,7 @@ impl World {
             request_id: format!("request-{stamp}"),
             identity: "worker".to_owned(),
             polled_queue: queue.to_owned(),
-            worker_version: None,
+            ..Default::default()
         };
         self.call(|run, context| task_calls::start(run, context, call))
     }
