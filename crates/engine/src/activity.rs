@@ -409,7 +409,8 @@ pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
 /// When an activity wants attention next: a timeout, or the end of its back-off.
 pub fn wake_at(activity: &Activity, woken: Nanos) -> Option<Nanos> {
     let timeout = earliest_timeout(activity).map(|(at, _)| at);
-    let due = (activity.attempt > 1 && activity.started_time == 0 && activity.scheduled_time > woken).then_some(activity.scheduled_time);
+    let due = (activity.attempt > 1 && activity.started_time == 0 && activity.scheduled_time > woken)
+        .then_some(activity.scheduled_time);
     [timeout, due].into_iter().flatten().min()
 }
 
