@@ -135,7 +135,7 @@ fn apply(
             binary_checksum: call.binary_checksum.clone(),
             worker_version: call.worker_version.clone(),
             sdk_metadata: call.sdk_metadata.clone(),
-            metering_metadata: call.metering_metadata.clone(),
+            metering_metadata: call.metering_metadata,
             versioning_behavior: call.versioning_behavior as i32,
             ..Default::default()
         }));

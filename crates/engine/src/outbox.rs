@@ -25,6 +25,8 @@ pub struct OutboxMessage {
 }
 
 /// What a message says.
+// Messages are few and short-lived; a box would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Content {
     /// Start a child and report its run id.

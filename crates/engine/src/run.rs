@@ -49,7 +49,7 @@ impl Run {
     pub fn decode(mut stored: Bytes) -> Result<Self, DecodeError> {
         if stored.len() < 4 {
             // An empty message is never a run; let prost say so.
-            return Err(RunInfo::decode(&[0x0f_u8][..]).err().unwrap_or_else(|| unreachable_decode_error()));
+            return Err(RunInfo::decode(&[0x0f_u8][..]).err().unwrap_or_else(unreachable_decode_error));
         }
         let info_length = (stored.get_u32_le() as usize).min(stored.len());
         let encoded_info = stored.split_to(info_length);
