@@ -79,7 +79,7 @@ pub fn clippy() -> Result<Outcome> {
 
 /// Unit and contract tests.
 pub fn rust() -> Result<Outcome> {
-    finish(&mut cargo(&["test", "--workspace", "--release"]))
+    finish(&mut cargo(&["test", "--workspace", "--release", "--no-fail-fast"]))
 }
 
 /// The binary that all later steps use.

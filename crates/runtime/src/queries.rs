@@ -26,6 +26,8 @@ use crate::slots::lock;
 pub const BUFFERED_MAX: usize = 32;
 
 /// What a worker said.
+// One per query, moved once: a box would cost more than it saves.
+#[allow(clippy::large_enum_variant)]
 #[derive(Clone, Debug)]
 pub enum QueryAnswer {
     /// The result.

@@ -312,9 +312,12 @@ fn redo(base: &[u8], changes: &[&Record], cut: Cut, moment: u64, random: &mut Ra
 fn apply(file: &mut [u8], change: &Record, sector: std::ops::Range<usize>) {
     let range = change.range();
     let (start, end) = (range.start.max(sector.start), range.end.min(sector.end).min(file.len()));
-    for at in start..end {
+    if start >= end {
+        return;
+    }
+    for (at, byte) in (start..end).zip(&mut file[start..end]) {
         let index = at.checked_sub(change.offset as usize).filter(|_| change.kind == WRITE);
-        file[at] = index.map_or(0, |index| change.new[index]);
+        *byte = index.map_or(0, |index| change.new[index]);
     }
 }
 

@@ -8,8 +8,9 @@ use segno_engine::{
 use segno_proto::{
     command::{Command, command::Attributes},
     common::WorkerVersionStamp,
-    enums::TaskQueueKind,
+    enums::{QueryResultType, TaskQueueKind},
     nanos_timestamp,
+    query::WorkflowQueryResult,
     taskqueue::TaskQueue,
     workflowservice::{
         PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse, ResetStickyTaskQueueRequest,
@@ -132,7 +133,7 @@ impl Workflows {
             has_messages: !request.messages.is_empty(),
             eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
         };
-        let results = request.query_results;
+        let results = request.query_results.into_iter().map(|(id, result)| (id, within_limit(result))).collect();
         let reply = self
             .node
             .complete_workflow_task(namespace.clone(), &key, &token.run_id, call, results)
@@ -200,6 +201,18 @@ impl Workflows {
         let apply = move |run: &Run, context| task_calls::reset_sticky(run, context);
         self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(ResetStickyTaskQueueResponse::default())
+    }
+}
+
+/// An answer too large to pass on becomes a failed one.
+fn within_limit(result: WorkflowQueryResult) -> WorkflowQueryResult {
+    if !validate::size::is_too_large(result.answer.as_ref()) {
+        return result;
+    }
+    WorkflowQueryResult {
+        result_type: QueryResultType::Failed as i32,
+        error_message: "Blob data size exceeds limit.".to_owned(),
+        ..Default::default()
     }
 }
 
