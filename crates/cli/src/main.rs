@@ -8,10 +8,6 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Small allocations of many threads are most of what a server does between syscalls.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// Segno runs workflows that survive anything. It speaks Temporal's protocol: every Temporal SDK and the `temporal`
 /// command line work with it unchanged.
 #[derive(Parser)]
