@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-/// A run's number: handed out in order by the server, never reused, at most 2^43.
+/// A run's number: handed out in order by the server, never reused, below 2^43.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKey(pub u64);
 
