@@ -20,10 +20,10 @@ use crate::{
     cron,
     draft::{Draft, event},
     error::Rejection,
-    limits,
     run::{Applied, Context, Run},
     signal::{self, Signal},
     state::{Parent, RunInfo, RunState},
+    validate::{effective_run_timeout, effective_task_timeout},
     workflow_task,
 };
 
@@ -77,31 +77,15 @@ pub struct Chain {
 pub fn clamp_timeouts(request: &mut StartWorkflowExecutionRequest) {
     let execution = duration_nanos(request.workflow_execution_timeout.as_ref());
     let run = duration_nanos(request.workflow_run_timeout.as_ref());
-    let clamped = clamp_run_timeout(run, execution);
+    let clamped = effective_run_timeout(run, execution);
     if clamped != run {
         request.workflow_run_timeout = Some(nanos_duration(clamped));
     }
     let task = duration_nanos(request.workflow_task_timeout.as_ref());
-    let clamped_task = clamp_task_timeout(task, clamped);
+    let clamped_task = effective_task_timeout(task, clamped);
     if clamped_task != task {
         request.workflow_task_timeout = Some(nanos_duration(clamped_task));
     }
-}
-
-/// A run may not outlast its execution.
-pub fn clamp_run_timeout(run: Nanos, execution: Nanos) -> Nanos {
-    match (run, execution) {
-        (0, execution) => execution,
-        (run, 0) => run,
-        (run, execution) => run.min(execution),
-    }
-}
-
-/// A task gets ten seconds unless told otherwise, never more than two minutes or than the run has.
-pub fn clamp_task_timeout(task: Nanos, run: Nanos) -> Nanos {
-    let task = if task == 0 { limits::TASK_TIMEOUT_DEFAULT } else { task };
-    let task = task.min(limits::TASK_TIMEOUT_MAX);
-    if run == 0 { task } else { task.min(run) }
 }
 
 /// Begins a run: its first event, and its first workflow task unless that is held back.

@@ -16,14 +16,9 @@ use segno_proto::{Nanos, common, duration_nanos, enums, nanos_duration, taskqueu
 
 pub use activity::schedule_activity;
 
-/// Length limit in bytes of workflow ids, activity ids, names of types, queues and signals, and their like.
-pub const ID_LENGTH_MAX: usize = 1000;
-/// How long a worker may take for a workflow task unless the workflow says otherwise.
-pub const WORKFLOW_TASK_TIMEOUT_DEFAULT: Nanos = 10 * SECOND;
-/// The longest workflow task timeout; longer ones are cut to this.
-pub const WORKFLOW_TASK_TIMEOUT_MAX: Nanos = 120 * SECOND;
+pub use crate::limits::ID_LENGTH_MAX;
+use crate::limits::{SECOND, TASK_TIMEOUT_DEFAULT, TASK_TIMEOUT_MAX};
 
-const SECOND: Nanos = 1_000_000_000;
 /// Durations are cut to 100 years, which leaves room for adding them to a point in time.
 const DURATION_SECONDS_MAX: i64 = 100 * 365 * 24 * 3600;
 const FAIRNESS_KEY_LENGTH_MAX: usize = 64;
@@ -184,8 +179,8 @@ pub fn effective_run_timeout(run_timeout: Nanos, execution_timeout: Nanos) -> Na
 
 /// The workflow task timeout in effect: the default if none is given, at most two minutes and the run timeout.
 pub fn effective_task_timeout(task_timeout: Nanos, run_timeout: Nanos) -> Nanos {
-    let task = if task_timeout == 0 { WORKFLOW_TASK_TIMEOUT_DEFAULT } else { task_timeout };
-    let task = task.min(WORKFLOW_TASK_TIMEOUT_MAX);
+    let task = if task_timeout == 0 { TASK_TIMEOUT_DEFAULT } else { task_timeout };
+    let task = task.min(TASK_TIMEOUT_MAX);
     if run_timeout == 0 { task } else { task.min(run_timeout) }
 }
 
