@@ -470,6 +470,7 @@ fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>], no
         wake_at: wake::wake_at(run, now),
         dispatchable: run.is_dispatchable(now),
         batches: batches.iter().map(encode).collect(),
+        visibility: None,
     }
 }
 

@@ -81,6 +81,7 @@ fn commit(key: u64, step: u64, open: bool) -> Commit {
             last_event_id: first_event_id + 2,
             events: Bytes::from(vec![step as u8; 400]),
         }],
+        visibility: None,
     };
     Commit { runs: vec![write], ..Commit::default() }
 }

@@ -14,12 +14,14 @@ mod layout;
 mod open;
 mod read;
 mod schema;
+mod visibility;
 mod write;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
 use segno_store::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
     RunRecord, Store,
@@ -166,5 +168,34 @@ impl Store for SqliteStore {
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
         self.writer().put_namespace(namespace)
+    }
+
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+        self.writer().delete_namespace(namespace)
+    }
+
+    fn list(&self, _query: &ListQuery) -> Result<ListPage, ReadError> {
+        Err(ReadError::Failed("lists are not built yet".to_owned()))
+    }
+
+    fn count(
+        &self,
+        _namespace: NamespaceKey,
+        _filter: &Filter,
+        _group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, ReadError> {
+        Err(ReadError::Failed("counts are not built yet".to_owned()))
+    }
+
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.readers.read(|connection| read::closed_runs(connection, namespace, closed_before, limit))
+    }
+
+    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+        self.readers.read(|connection| read::first_close(connection, namespace))
+    }
+
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.readers.read(|connection| read::runs_of(connection, namespace, after, limit))
     }
 }

@@ -18,6 +18,7 @@ use segno_store::{
     HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord,
 };
 
+use crate::visibility::write::OPEN;
 use crate::{checksum, layout};
 
 /// More would help only if reads waited for the disk; each costs up to 1 MiB of cache.
@@ -266,6 +267,52 @@ pub(crate) fn namespaces(connection: &Connection) -> Result<Vec<NamespaceRecord>
     let found =
         connection.prepare_cached(select).and_then(|mut statement| statement.query_map([], namespace)?.collect());
     found.map_err(|error| read_error("the namespaces", &error))
+}
+
+/// See [`segno_store::Store::closed_runs`].
+pub(crate) fn closed_runs(
+    connection: &Connection,
+    namespace: NamespaceKey,
+    closed_before: i64,
+    limit: usize,
+) -> Result<Vec<RunKey>, ReadError> {
+    let select =
+        "SELECT run_key FROM visibility WHERE namespace = ?1 AND ended < ?2 ORDER BY ended, start_time LIMIT ?3";
+    keys(connection, select, params![namespace.0, closed_before, count(limit)])
+}
+
+/// See [`segno_store::Store::first_close`].
+pub(crate) fn first_close(connection: &Connection, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+    let select = "SELECT min(ended) FROM visibility WHERE namespace = ?1";
+    let first: Option<i64> = connection
+        .prepare_cached(select)
+        .and_then(|mut statement| statement.query_row([namespace.0], |row| row.get(0)))
+        .map_err(|error| read_error("the first closed run", &error))?;
+    Ok(first.filter(|ended| *ended != OPEN))
+}
+
+/// See [`segno_store::Store::runs_of`].
+pub(crate) fn runs_of(
+    connection: &Connection,
+    namespace: NamespaceKey,
+    after: Option<RunKey>,
+    limit: usize,
+) -> Result<Vec<RunKey>, ReadError> {
+    let after = match after.map(layout::run_row) {
+        None => -1,
+        Some(Some(row)) => row,
+        Some(None) => return Ok(Vec::new()),
+    };
+    let select = "SELECT run_key FROM visibility NOT INDEXED WHERE run_key > ?2 AND namespace = ?1 \
+                  ORDER BY run_key LIMIT ?3";
+    keys(connection, select, params![namespace.0, after, count(limit)])
+}
+
+fn keys(connection: &Connection, select: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<RunKey>, ReadError> {
+    let found = connection
+        .prepare_cached(select)
+        .and_then(|mut statement| statement.query_map(values, |row| row.get(0).map(layout::run_key))?.collect());
+    found.map_err(|error| read_error("the runs of a namespace", &error))
 }
 
 fn blob(row: &Row<'_>, column: usize) -> rusqlite::Result<Bytes> {

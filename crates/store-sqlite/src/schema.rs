@@ -12,7 +12,8 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"Sgno");
 
 /// The migrations, oldest first.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE runs (
         run_key INTEGER PRIMARY KEY,
         version INTEGER NOT NULL,
@@ -57,7 +58,61 @@ const MIGRATIONS: &[&str] = &["
         value INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     INSERT INTO meta (key, value) VALUES ('next_run_key', 1);
-"];
+",
+    "
+    -- What filters look at. `ended` is the close time, or the greatest integer while the run is open.
+    -- `root_*` is null if the run is its own root. `attributes` is JSON, by attribute number.
+    CREATE TABLE visibility (
+        run_key INTEGER PRIMARY KEY,
+        namespace INTEGER NOT NULL,
+        ended INTEGER NOT NULL,
+        start_time INTEGER NOT NULL,
+        status INTEGER NOT NULL,
+        execution_time INTEGER NOT NULL,
+        workflow_type TEXT NOT NULL,
+        workflow_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        task_queue TEXT NOT NULL,
+        history_length INTEGER,
+        history_bytes INTEGER,
+        transitions INTEGER,
+        parent_workflow_id TEXT,
+        parent_run_id TEXT,
+        root_workflow_id TEXT,
+        root_run_id TEXT,
+        activity_attempts INTEGER,
+        activity_failure TEXT,
+        task_attempts INTEGER,
+        task_failure TEXT,
+        attributes TEXT
+    ) STRICT;
+    CREATE INDEX visibility_order ON visibility (namespace, ended, start_time);
+    CREATE INDEX visibility_type ON visibility (namespace, workflow_type, ended, start_time, status);
+    CREATE INDEX visibility_workflow_id ON visibility (namespace, workflow_id);
+    -- Most runs are running or completed and are found by the order they stand in.
+    CREATE INDEX visibility_status ON visibility (namespace, status, ended, start_time) WHERE status > 2;
+    CREATE INDEX visibility_parent ON visibility (namespace, parent_workflow_id) WHERE parent_workflow_id IS NOT NULL;
+    CREATE INDEX visibility_retrying ON visibility (namespace, activity_attempts, task_attempts)
+        WHERE activity_attempts IS NOT NULL OR task_attempts IS NOT NULL;
+
+    -- attribute: namespace << 32 | number of the attribute. One row for each value, lists have several.
+    CREATE TABLE attributes (
+        attribute INTEGER NOT NULL,
+        value ANY NOT NULL,
+        ended INTEGER NOT NULL,
+        start_time INTEGER NOT NULL,
+        run_key INTEGER NOT NULL,
+        PRIMARY KEY (attribute, value, ended, start_time, run_key)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE status_counts (
+        namespace INTEGER NOT NULL,
+        status INTEGER NOT NULL,
+        runs INTEGER NOT NULL,
+        PRIMARY KEY (namespace, status)
+    ) STRICT, WITHOUT ROWID;
+",
+];
 
 /// The newest schema version this binary knows.
 pub(crate) fn newest() -> i64 {

@@ -11,13 +11,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use segno_store::{Commit, CommitError, CurrentWrite, NamespaceRecord, RunKey, RunRecord, RunWrite, limits};
+use segno_store::{
+    Commit, CommitError, CurrentWrite, NamespaceKey, NamespaceRecord, RunKey, RunRecord, RunWrite, limits,
+};
 
 use crate::checkpoint::Signal;
-use crate::{Options, checksum, layout, open};
+use crate::{Options, checksum, layout, open, visibility};
 
 /// Statements kept prepared; more than there are.
-const STATEMENTS_CACHED: usize = 32;
+const STATEMENTS_CACHED: usize = 48;
 
 /// See the module.
 #[derive(Debug)]
@@ -102,6 +104,14 @@ impl Writer {
                          ON CONFLICT (namespace) DO UPDATE SET name = excluded.name, detail = excluded.detail";
             let mut write = connection.prepare_cached(write)?;
             write.execute(params![namespace.key.0, namespace.name, &namespace.detail[..]])?;
+            Ok(())
+        })
+    }
+
+    pub(crate) fn delete_namespace(&mut self, namespace: NamespaceKey) -> Result<(), CommitError> {
+        self.write(|connection| {
+            connection.prepare_cached("DELETE FROM namespaces WHERE namespace = ?1")?.execute([namespace.0])?;
+            connection.prepare_cached("DELETE FROM status_counts WHERE namespace = ?1")?.execute([namespace.0])?;
             Ok(())
         })
     }
@@ -281,6 +291,9 @@ fn write_run(connection: &Connection, write: &RunWrite) -> Result<(), Refusal> {
         let values = params![id, batch.last_event_id, sum, &batch.events[..]];
         one_row(connection.prepare_cached(insert)?.execute(values)?)?;
     }
+    if let Some(facts) = &write.visibility {
+        visibility::write::put(connection, row, facts)?;
+    }
     Ok(())
 }
 
@@ -313,6 +326,7 @@ fn move_current(connection: &Connection, write: &CurrentWrite) -> Result<(), Ref
 fn delete_run(connection: &Connection, key: RunKey) -> Result<(), Refusal> {
     let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
     let ends = [*rows.start(), *rows.end()];
+    visibility::write::delete(connection, row)?;
     connection.prepare_cached("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
     connection.prepare_cached("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
     connection.prepare_cached("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;

@@ -2,6 +2,8 @@
 
 use bytes::Bytes;
 
+use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
+
 /// A run's number: handed out in order by the server, never reused, below 2^43.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunKey(pub u64);
@@ -59,7 +61,7 @@ pub struct HistoryBatch {
 }
 
 /// A run's new state and the events that led to it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct RunWrite {
     /// The run's number.
     pub key: RunKey,
@@ -75,6 +77,8 @@ pub struct RunWrite {
     pub dispatchable: bool,
     /// New history batches, in order.
     pub batches: Vec<HistoryBatch>,
+    /// The searchable facts if they changed; always given for a new run.
+    pub visibility: Option<Box<VisibilityRow>>,
 }
 
 /// Moves the pointer from a workflow id to its current run.
@@ -111,7 +115,7 @@ pub struct NamespaceRecord {
 }
 
 /// One transition made durable: everything in it happens, or nothing does.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Commit {
     /// States and events of runs (usually one; two when a run is continued by another).
     pub runs: Vec<RunWrite>,
@@ -121,7 +125,7 @@ pub struct Commit {
     pub outbox_add: Vec<OutboxRow>,
     /// Messages that arrived. Removing an absent row is no error.
     pub outbox_remove: Vec<OutboxKey>,
-    /// Runs to forget entirely: state, history and outbox rows. Removing an absent run is no error.
+    /// Runs to forget entirely: state, history, searchable facts and outbox rows. Removing an absent run is no error.
     pub delete_runs: Vec<RunKey>,
 }
 
@@ -191,4 +195,28 @@ pub trait Store: Send + Sync + 'static {
 
     /// Creates or replaces a namespace by its key; durable once this returns. A name used by another key conflicts.
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError>;
+
+    /// Forgets a namespace by its key. Its runs must be gone; forgetting an absent one is no error.
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError>;
+
+    /// A page of runs. Each is of one moment: what the filter saw is what is given back.
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError>;
+
+    /// Counts runs, by the value of an attribute if one is given (runs without it are a group of their own), most
+    /// numerous group first.
+    fn count(
+        &self,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, ReadError>;
+
+    /// Closed runs of a namespace that closed before a moment, in the order in which they closed, at most `limit`.
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError>;
+
+    /// When the first of a namespace's closed runs closed.
+    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError>;
+
+    /// Runs of a namespace in key order, after `after`, at most `limit`.
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError>;
 }

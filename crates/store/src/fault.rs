@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
 use crate::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
     RunRecord, Store,
@@ -217,5 +218,39 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
         self.plan.write(|| self.store.put_namespace(namespace))
+    }
+
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+        self.plan.write(|| self.store.delete_namespace(namespace))
+    }
+
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+        self.plan.next_read()?;
+        self.store.list(query)
+    }
+
+    fn count(
+        &self,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, ReadError> {
+        self.plan.next_read()?;
+        self.store.count(namespace, filter, group_by)
+    }
+
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.plan.next_read()?;
+        self.store.closed_runs(namespace, closed_before, limit)
+    }
+
+    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+        self.plan.next_read()?;
+        self.store.first_close(namespace)
+    }
+
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.plan.next_read()?;
+        self.store.runs_of(namespace, after, limit)
     }
 }

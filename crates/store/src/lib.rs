@@ -16,6 +16,7 @@ pub mod kit;
 pub mod limits;
 mod memory;
 mod shared;
+pub mod visibility;
 
 pub use contract::{
     Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,

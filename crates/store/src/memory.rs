@@ -15,6 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::limits;
+use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
     Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
     ReadError, RunKey, RunRecord, RunWrite, Store,
@@ -29,6 +30,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Tables {
     runs: BTreeMap<RunKey, RunRecord>,
+    visibility: BTreeMap<RunKey, VisibilityRow>,
     /// By run and first event id.
     history: BTreeMap<(RunKey, i64), HistoryBatch>,
     current: BTreeMap<(NamespaceKey, String), RunKey>,
@@ -40,6 +42,7 @@ struct Tables {
 /// What one write of a commit replaced; played backwards it takes the commit back.
 enum Undo {
     Run(RunKey, Option<RunRecord>),
+    Visibility(RunKey, Option<Box<VisibilityRow>>),
     History(RunKey, i64),
     Current((NamespaceKey, String), Option<RunKey>),
     Outbox(OutboxKey),
@@ -108,6 +111,10 @@ impl Tables {
         };
         let before = self.runs.insert(write.key, record);
         undo.push(Undo::Run(write.key, before));
+        if let Some(row) = &write.visibility {
+            let before = self.visibility.insert(write.key, VisibilityRow::clone(row));
+            undo.push(Undo::Visibility(write.key, before.map(Box::new)));
+        }
         for batch in &write.batches {
             match self.history.entry((write.key, batch.first_event_id)) {
                 Entry::Occupied(_) => return Err(CommitError::Conflict),
@@ -139,6 +146,8 @@ impl Tables {
         match step {
             Undo::Run(_, Some(before)) => drop(self.runs.insert(before.key, before)),
             Undo::Run(key, None) => drop(self.runs.remove(&key)),
+            Undo::Visibility(key, Some(before)) => drop(self.visibility.insert(key, *before)),
+            Undo::Visibility(key, None) => drop(self.visibility.remove(&key)),
             Undo::History(key, first) => drop(self.history.remove(&(key, first))),
             Undo::Current(name, before) => self.point(name, before),
             Undo::Outbox(key) => drop(self.outbox.remove(&key)),
@@ -147,6 +156,7 @@ impl Tables {
 
     fn delete_run(&mut self, key: RunKey) {
         self.runs.remove(&key);
+        self.visibility.remove(&key);
         let firsts: Vec<_> = self.run_history(key).map(|batch| batch.first_event_id).collect();
         for first in firsts {
             self.history.remove(&(key, first));
@@ -237,9 +247,51 @@ impl Store for MemoryStore {
         tables.namespaces.insert(namespace.key, namespace.clone());
         Ok(())
     }
+
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+        self.tables().namespaces.remove(&namespace);
+        Ok(())
+    }
+
+    fn list(&self, _query: &ListQuery) -> Result<ListPage, ReadError> {
+        Err(ReadError::Failed("lists are not built yet".to_owned()))
+    }
+
+    fn count(
+        &self,
+        _namespace: NamespaceKey,
+        _filter: &Filter,
+        _group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, ReadError> {
+        Err(ReadError::Failed("counts are not built yet".to_owned()))
+    }
+
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        let tables = self.tables();
+        let mut closed: Vec<_> = tables.closed(namespace).filter(|(time, _)| *time < closed_before).collect();
+        closed.sort_unstable();
+        Ok(closed.into_iter().take(limit).map(|(_, key)| key).collect())
+    }
+
+    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+        Ok(self.tables().closed(namespace).map(|(time, _)| time).min())
+    }
+
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        let tables = self.tables();
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let rows = tables.visibility.range((from, Bound::Unbounded)).filter(|(_, row)| row.namespace == namespace);
+        Ok(rows.take(limit).map(|(key, _)| *key).collect())
+    }
 }
 
 impl Tables {
+    /// When each closed run of a namespace closed.
+    fn closed(&self, namespace: NamespaceKey) -> impl Iterator<Item = (i64, RunKey)> {
+        let rows = self.visibility.iter().filter(move |(_, row)| row.namespace == namespace);
+        rows.filter_map(|(key, row)| row.closed.map(|closed| (closed.time, *key)))
+    }
+
     fn run_history(&self, key: RunKey) -> impl DoubleEndedIterator<Item = &HistoryBatch> {
         self.history.range((key, i64::MIN)..=(key, i64::MAX)).map(|(_, batch)| batch)
     }

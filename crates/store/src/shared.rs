@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
 use crate::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
     RunRecord, Store,
@@ -54,5 +55,34 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
         (**self).put_namespace(namespace)
+    }
+
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+        (**self).delete_namespace(namespace)
+    }
+
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+        (**self).list(query)
+    }
+
+    fn count(
+        &self,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, ReadError> {
+        (**self).count(namespace, filter, group_by)
+    }
+
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        (**self).closed_runs(namespace, closed_before, limit)
+    }
+
+    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+        (**self).first_close(namespace)
+    }
+
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        (**self).runs_of(namespace, after, limit)
     }
 }

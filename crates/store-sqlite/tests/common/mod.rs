@@ -47,6 +47,7 @@ pub fn commit(key: u64, version: u64, bytes: usize) -> Commit {
         wake_at: Some(version as i64),
         dispatchable: true,
         batches: vec![HistoryBatch { first_event_id: event, last_event_id: event, events: fill(1) }],
+        visibility: None,
     };
     Commit { runs: vec![write], ..Commit::default() }
 }

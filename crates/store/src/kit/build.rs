@@ -14,6 +14,7 @@ pub fn run(key: u64, expected_version: u64, state: &'static str) -> RunWrite {
         wake_at: None,
         dispatchable: false,
         batches: Vec::new(),
+        visibility: None,
     }
 }
 

@@ -104,6 +104,7 @@ fn run_write(random: &mut Random, model: &MemoryStore) -> RunWrite {
         wake_at: random.once_in(2).then(|| random.next_u64() as i64),
         dispatchable: random.once_in(2),
         batches,
+        visibility: None,
     }
 }
 

@@ -1,0 +1,205 @@
+//! Keeps the tables of searchable facts, inside the transaction that changes the run.
+
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use segno_store::NamespaceKey;
+use segno_store::visibility::{Value, VisibilityRow};
+use serde_json::{Map, Value as Json};
+
+/// The close time of a run that is open: later than any other.
+pub(crate) const OPEN: i64 = i64::MAX;
+
+/// Attributes of different namespaces do not meet: their entries carry namespace and number in one integer.
+pub(crate) fn attribute_entry(namespace: NamespaceKey, number: u32) -> i64 {
+    i64::from(namespace.0) << 32 | i64::from(number)
+}
+
+/// What the tables say of a run before a write.
+struct Before {
+    namespace: u32,
+    ended: i64,
+    start_time: i64,
+    status: i32,
+    attributes: Option<String>,
+}
+
+/// Writes the facts of a run, new or known.
+pub(crate) fn put(connection: &Connection, run: i64, row: &VisibilityRow) -> rusqlite::Result<()> {
+    let ended = row.closed.map_or(OPEN, |closed| closed.time);
+    let attributes = (!row.attributes.is_empty()).then(|| as_json(row));
+    let before = before(connection, run)?;
+    match &before {
+        None => insert(connection, run, row, ended, attributes.as_deref())?,
+        Some(_) => update(connection, run, row, ended, attributes.as_deref())?,
+    }
+    if before.as_ref().is_none_or(|before| before.status != row.status) {
+        if let Some(before) = &before {
+            add(connection, before.namespace, before.status, -1)?;
+        }
+        add(connection, row.namespace.0, row.status, 1)?;
+    }
+    if before.as_ref().is_some_and(|before| before.ended == ended && before.attributes == attributes) {
+        return Ok(());
+    }
+    if let Some(before) = &before {
+        remove_entries(connection, run, before)?;
+    }
+    add_entries(connection, run, row, ended)
+}
+
+/// Forgets a run.
+pub(crate) fn delete(connection: &Connection, run: i64) -> rusqlite::Result<()> {
+    let Some(before) = before(connection, run)? else { return Ok(()) };
+    remove_entries(connection, run, &before)?;
+    add(connection, before.namespace, before.status, -1)?;
+    connection.prepare_cached("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
+    Ok(())
+}
+
+fn before(connection: &Connection, run: i64) -> rusqlite::Result<Option<Before>> {
+    let select = "SELECT namespace, ended, start_time, status, attributes FROM visibility WHERE run_key = ?1";
+    let mut statement = connection.prepare_cached(select)?;
+    let found = statement.query_row([run], |row| {
+        Ok(Before {
+            namespace: row.get(0)?,
+            ended: row.get(1)?,
+            start_time: row.get(2)?,
+            status: row.get(3)?,
+            attributes: row.get(4)?,
+        })
+    });
+    found.optional()
+}
+
+fn insert(
+    connection: &Connection,
+    run: i64,
+    row: &VisibilityRow,
+    ended: i64,
+    attributes: Option<&str>,
+) -> rusqlite::Result<()> {
+    let insert = "INSERT INTO visibility (run_key, namespace, start_time, execution_time, workflow_type, workflow_id, \
+                  run_id, task_queue, parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, status, \
+                  history_length, history_bytes, transitions, activity_attempts, activity_failure, task_attempts, \
+                  task_failure, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
+                  ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+    let (parent, root) = (row.parent.as_ref(), row.root.as_ref());
+    let values = params![
+        run,
+        row.namespace.0,
+        row.start_time,
+        row.execution_time,
+        row.workflow_type,
+        row.workflow_id,
+        row.run_id,
+        row.task_queue,
+        parent.map(|parent| &parent.0),
+        parent.map(|parent| &parent.1),
+        root.map(|root| &root.0),
+        root.map(|root| &root.1),
+        ended,
+        row.status,
+        row.closed.map(|closed| closed.history_length),
+        row.closed.map(|closed| closed.history_bytes),
+        row.closed.map(|closed| closed.transitions),
+        row.activity_retry.as_ref().map(|retry| retry.attempt),
+        row.activity_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
+        row.task_retry.as_ref().map(|retry| retry.attempt),
+        row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
+        attributes
+    ];
+    connection.prepare_cached(insert)?.execute(values)?;
+    Ok(())
+}
+
+/// Only what can change after the start.
+fn update(
+    connection: &Connection,
+    run: i64,
+    row: &VisibilityRow,
+    ended: i64,
+    attributes: Option<&str>,
+) -> rusqlite::Result<()> {
+    let update = "UPDATE visibility SET ended = ?2, status = ?3, history_length = ?4, history_bytes = ?5, \
+                  transitions = ?6, activity_attempts = ?7, activity_failure = ?8, task_attempts = ?9, \
+                  task_failure = ?10, attributes = ?11 WHERE run_key = ?1";
+    let values = params![
+        run,
+        ended,
+        row.status,
+        row.closed.map(|closed| closed.history_length),
+        row.closed.map(|closed| closed.history_bytes),
+        row.closed.map(|closed| closed.transitions),
+        row.activity_retry.as_ref().map(|retry| retry.attempt),
+        row.activity_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
+        row.task_retry.as_ref().map(|retry| retry.attempt),
+        row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
+        attributes
+    ];
+    connection.prepare_cached(update)?.execute(values)?;
+    Ok(())
+}
+
+fn add(connection: &Connection, namespace: u32, status: i32, runs: i64) -> rusqlite::Result<()> {
+    let add = "INSERT INTO status_counts (namespace, status, runs) VALUES (?1, ?2, ?3) \
+               ON CONFLICT (namespace, status) DO UPDATE SET runs = runs + excluded.runs";
+    connection.prepare_cached(add)?.execute(params![namespace, status, runs])?;
+    Ok(())
+}
+
+fn add_entries(connection: &Connection, run: i64, row: &VisibilityRow, ended: i64) -> rusqlite::Result<()> {
+    if row.attributes.is_empty() {
+        return Ok(());
+    }
+    let insert = "INSERT OR IGNORE INTO attributes (attribute, value, ended, start_time, run_key) \
+                  VALUES (?1, ?2, ?3, ?4, ?5)";
+    let mut insert = connection.prepare_cached(insert)?;
+    for (number, value) in &row.attributes {
+        let attribute = attribute_entry(row.namespace, *number);
+        let mut entry = |value: &dyn ToSql| insert.execute(params![attribute, value, ended, row.start_time, run]);
+        match value {
+            Value::Text(text) => entry(text)?,
+            Value::Int(number) => entry(number)?,
+            Value::Double(number) => entry(number)?,
+            Value::Bool(truth) => entry(truth)?,
+            Value::List(items) => items.iter().try_fold(0, |_, item| entry(item))?,
+        };
+    }
+    Ok(())
+}
+
+fn remove_entries(connection: &Connection, run: i64, before: &Before) -> rusqlite::Result<()> {
+    let Some(attributes) = &before.attributes else { return Ok(()) };
+    let delete = "DELETE FROM attributes WHERE attribute = ?1 AND value = ?2 AND ended = ?3 AND start_time = ?4 \
+                  AND run_key = ?5";
+    let mut delete = connection.prepare_cached(delete)?;
+    let namespace = NamespaceKey(before.namespace);
+    let written: Map<String, Json> = serde_json::from_str(attributes).unwrap_or_default();
+    for (number, value) in &written {
+        let attribute = attribute_entry(namespace, number.parse().unwrap_or_default());
+        let mut entry =
+            |value: &dyn ToSql| delete.execute(params![attribute, value, before.ended, before.start_time, run]);
+        match value {
+            Json::String(text) => entry(text)?,
+            Json::Bool(truth) => entry(truth)?,
+            Json::Number(number) => match number.as_i64() {
+                Some(number) => entry(&number)?,
+                None => entry(&number.as_f64())?,
+            },
+            Json::Array(items) => items.iter().try_fold(0, |_, item| entry(&item.as_str()))?,
+            Json::Null | Json::Object(_) => 0,
+        };
+    }
+    Ok(())
+}
+
+/// Attributes as SQL reads them: an object from numbers to values.
+fn as_json(row: &VisibilityRow) -> String {
+    let json = |value: &Value| match value {
+        Value::Text(text) => Json::from(text.as_str()),
+        Value::List(items) => Json::from(items.as_slice()),
+        Value::Int(number) => Json::from(*number),
+        Value::Double(number) => Json::from(*number),
+        Value::Bool(truth) => Json::from(*truth),
+    };
+    Json::Object(row.attributes.iter().map(|(number, value)| (number.to_string(), json(value))).collect()).to_string()
+}
