@@ -6,6 +6,13 @@ use std::{env, fs, path::PathBuf};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 
+/// The largest contents of an event, boxed: one of them alone would make every event 2 KB to move about.
+const BOXED: [&str; 3] = [
+    "workflow_execution_started_event_attributes",
+    "workflow_execution_continued_as_new_event_attributes",
+    "start_child_workflow_execution_initiated_event_attributes",
+];
+
 /// Packages of the descriptor set that a server has no use for.
 const UNUSED_FILES: [&str; 4] = ["temporal/sdk/", "temporal/api/cloud/", "temporal/api/testservice/", "health/"];
 
@@ -29,6 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .btree_map(["."])
         .extern_path(".temporal.api.history.v1.History", "crate::History")
         .include_file("wire.rs");
+    for content in BOXED {
+        config.boxed(format!(".temporal.api.history.v1.HistoryEvent.attributes.{content}"));
+    }
     tonic_prost_build::configure()
         .generate_default_stubs(true)
         .build_transport(true)

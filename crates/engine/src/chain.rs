@@ -71,7 +71,7 @@ fn spaced(run: &Run, now: Nanos, backoff: Option<Nanos>) -> Option<Nanos> {
 
 fn start_attributes(run: &Run) -> WorkflowExecutionStartedEventAttributes {
     match run.start_event.as_ref().and_then(|event| event.attributes.clone()) {
-        Some(Attributes::WorkflowExecutionStartedEventAttributes(attributes)) => attributes,
+        Some(Attributes::WorkflowExecutionStartedEventAttributes(attributes)) => *attributes,
         _ => WorkflowExecutionStartedEventAttributes::default(),
     }
 }

@@ -222,7 +222,7 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
         eager_execution_accepted: request.request_eager_execution,
         ..Default::default()
     };
-    let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(attributes));
+    let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(Box::new(attributes)));
     first.user_metadata = request.user_metadata;
     first.links = info.links.clone();
     let mut run = Run::new(info, state);

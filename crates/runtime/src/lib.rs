@@ -12,6 +12,7 @@ mod committer;
 mod complete;
 mod delete;
 mod error;
+mod finish;
 mod history;
 mod ids;
 mod metrics;

@@ -18,7 +18,10 @@ use segno_proto::{
 };
 use segno_store::{NamespaceKey, OutboxKey};
 
-use crate::{error::CallError, metrics::count, node::Node, slots::WorkflowKey, tasks::StartedTask, transact::Locked};
+use crate::{
+    error::CallError, finish::finish, metrics::count, node::Node, slots::WorkflowKey, tasks::StartedTask,
+    transact::Locked,
+};
 
 /// What became of a start.
 #[derive(Clone, Debug)]
@@ -48,8 +51,8 @@ impl Node {
     /// Starts a workflow, or answers with the one that is there, as the policies say.
     pub async fn start_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
         let node = self.clone();
-        let task = tokio::spawn(async move { node.start_under_lock(start, Vec::new()).await });
-        task.await.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+        let work = async move { node.start_under_lock(start, Vec::new()).await };
+        finish(work).await
     }
 
     pub(crate) async fn start_under_lock(
@@ -180,8 +183,8 @@ impl Node {
     /// Signals the workflow, starting it first if it does not run.
     pub async fn signal_with_start(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {
         let node = self.clone();
-        let task = tokio::spawn(async move { node.signal_with_start_under_lock(call).await });
-        task.await.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+        let work = async move { node.signal_with_start_under_lock(call).await };
+        finish(work).await
     }
 
     async fn signal_with_start_under_lock(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {

@@ -15,10 +15,10 @@ use segno_proto::{
     query::WorkflowQuery,
 };
 use segno_store::RunKey;
-use tokio::sync::oneshot;
 
 use crate::{
     error::CallError,
+    finish::finish_or,
     history::HistoryView,
     metrics::count,
     node::Node,
@@ -91,8 +91,8 @@ impl Node {
         }
     }
 
-    /// Starts an offered task in a task of its own: a worker that leaves half-way neither swallows it nor leaves it
-    /// started, and one that cannot be started for now goes back to its queue.
+    /// Starts an offered task. A worker that leaves half-way neither swallows it nor leaves it started, and one that
+    /// cannot be started for now goes back to its queue.
     async fn hand_over<T, B>(
         self: &Arc<Self>,
         poll: &Poll,
@@ -102,20 +102,23 @@ impl Node {
     ) -> Result<Option<T>, CallError>
     where
         T: Send + 'static,
-        B: Future<Output = ()> + Send,
+        B: Future<Output = ()> + Send + 'static,
     {
         let (node, queue) = (self.clone(), poll.queue.clone());
-        let (answer, started) = oneshot::channel();
-        tokio::spawn(async move {
+        let work = async move {
             let result = start.await;
             if result.is_err() {
                 node.queues.take_back(&queue, offer);
             }
-            if let Err(Ok(Some(undelivered))) = answer.send(result) {
-                give_back(node, undelivered).await;
+            result
+        };
+        let node = self.clone();
+        let unclaimed = move |result| {
+            if let Ok(Some(undelivered)) = result {
+                tokio::spawn(give_back(node, undelivered));
             }
-        });
-        started.await.map_err(|_| CallError::Unavailable("the task was not started".to_owned()))?
+        };
+        finish_or(work, unclaimed).await
     }
 
     async fn start_workflow_task(

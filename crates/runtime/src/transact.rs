@@ -1,7 +1,6 @@
 //! One call on one run: lock, load, decide, commit, consequences. The heart of the runtime.
 //!
-//! Everything after the decision runs in a task of its own, so that a caller who leaves half-way cannot leave a commit
-//! without its consequences.
+//! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its consequences.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,6 +12,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     error::CallError,
+    finish::finish,
     metrics::count,
     node::Node,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
@@ -164,7 +164,7 @@ impl Node {
         G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
     {
         let (node, key, selector) = (self.clone(), key.clone(), selector.clone());
-        let task = tokio::spawn(async move {
+        let work = async move {
             let mut locked = node.lock(&key).await?;
             let run = node.select(&locked, &key, &selector).await?;
             if let Some(reason) = oversize::reason(&run) {
@@ -176,8 +176,8 @@ impl Node {
             let reply = node.commit(&mut locked, applied, delivered).await?;
             let after = after(&mut locked.state, &reply);
             Ok((reply, after))
-        });
-        task.await.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+        };
+        finish(work).await
     }
 
     /// The run a selector means. Only the current run can be open, so an older one is refused as closed.

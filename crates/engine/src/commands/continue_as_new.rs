@@ -49,27 +49,24 @@ pub(super) fn apply(
     let new_execution_run_id = next.run.info.run_id.clone();
     draft.succeed_by(next);
     let timeout = |given: Option<prost_types::Duration>| Some(nanos_duration(duration_nanos(given.as_ref())));
-    close::close(
-        draft,
-        Attributes::WorkflowExecutionContinuedAsNewEventAttributes(WorkflowExecutionContinuedAsNewEventAttributes {
-            new_execution_run_id,
-            workflow_type: attributes.workflow_type,
-            task_queue: attributes.task_queue,
-            input: attributes.input,
-            workflow_run_timeout: timeout(attributes.workflow_run_timeout),
-            workflow_task_timeout: timeout(attributes.workflow_task_timeout),
-            workflow_task_completed_event_id: turn.completed_event_id,
-            backoff_start_interval: attributes.backoff_start_interval,
-            initiator: attributes.initiator,
-            failure: attributes.failure,
-            last_completion_result: attributes.last_completion_result,
-            header: attributes.header,
-            memo: attributes.memo,
-            search_attributes: attributes.search_attributes,
-            inherit_build_id: attributes.inherit_build_id,
-            initial_versioning_behavior: attributes.initial_versioning_behavior,
-        }),
-        Vec::new(),
-    );
+    let continued = WorkflowExecutionContinuedAsNewEventAttributes {
+        new_execution_run_id,
+        workflow_type: attributes.workflow_type,
+        task_queue: attributes.task_queue,
+        input: attributes.input,
+        workflow_run_timeout: timeout(attributes.workflow_run_timeout),
+        workflow_task_timeout: timeout(attributes.workflow_task_timeout),
+        workflow_task_completed_event_id: turn.completed_event_id,
+        backoff_start_interval: attributes.backoff_start_interval,
+        initiator: attributes.initiator,
+        failure: attributes.failure,
+        last_completion_result: attributes.last_completion_result,
+        header: attributes.header,
+        memo: attributes.memo,
+        search_attributes: attributes.search_attributes,
+        inherit_build_id: attributes.inherit_build_id,
+        initial_versioning_behavior: attributes.initial_versioning_behavior,
+    };
+    close::close(draft, Attributes::WorkflowExecutionContinuedAsNewEventAttributes(Box::new(continued)), Vec::new());
     Ok(())
 }

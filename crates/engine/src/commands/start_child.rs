@@ -85,7 +85,7 @@ pub(super) fn apply(
         versioning_override: attributes.versioning_override,
         ..Default::default()
     };
-    let id = draft.add(Attributes::StartChildWorkflowExecutionInitiatedEventAttributes(initiated.clone()));
+    let id = draft.add(Attributes::StartChildWorkflowExecutionInitiatedEventAttributes(Box::new(initiated.clone())));
     draft.run.state.children.insert(
         id,
         Child {
