@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::limits;
-use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
+use crate::visibility::{self, Attribute, Count, Cursor, Filter, ListPage, ListQuery, Listed, VisibilityRow};
 use crate::{
     Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
     ReadError, RunKey, RunRecord, RunWrite, Store,
@@ -253,17 +253,25 @@ impl Store for MemoryStore {
         Ok(())
     }
 
-    fn list(&self, _query: &ListQuery) -> Result<ListPage, ReadError> {
-        Err(ReadError::Failed("lists are not built yet".to_owned()))
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+        let tables = self.tables();
+        let places = visibility::page(tables.visibility.values(), query);
+        let listed = |place: &Cursor| match tables.runs.get(&place.key) {
+            Some(run) => Ok(Listed { key: run.key, state: run.state.clone() }),
+            None => Err(ReadError::Damaged(format!("run {} can be searched but is not there", place.key.0))),
+        };
+        let runs = places.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
+        let full = places.len() == query.limit;
+        Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })
     }
 
     fn count(
         &self,
-        _namespace: NamespaceKey,
-        _filter: &Filter,
-        _group_by: Option<Attribute>,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
     ) -> Result<Vec<Count>, ReadError> {
-        Err(ReadError::Failed("counts are not built yet".to_owned()))
+        Ok(visibility::count(self.tables().visibility.values(), namespace, filter, group_by))
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {

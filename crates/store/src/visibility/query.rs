@@ -5,8 +5,9 @@
 //!
 //! Order and pages. By default open runs come first, newest first, then closed ones, last closed first. A list is told
 //! as of the moment of its first page: a run that closes while pages are read keeps its place among the open ones, so
-//! none is shown twice or left out. With an order of the user's, runs without a value come last. Ties are broken by
-//! start time and key, newest first.
+//! none is shown twice or left out. With an order of the user's, runs without a value come last, in the default order.
+//! Runs with the same value are in the default order if the greatest value comes first; smallest first is exactly the
+//! reverse, so that one index serves both.
 
 use bytes::Bytes;
 
@@ -30,7 +31,8 @@ pub enum Comparison {
     GreaterOrEqual,
 }
 
-/// Which runs are wanted.
+/// Which runs are wanted. Texts and lists are searched, not compared: equal is a text that has one of the words, and a
+/// list that holds the value; a run without them is not equal.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Filter {
     /// Each of these; all runs if there is none.
@@ -39,7 +41,7 @@ pub enum Filter {
     Any(Vec<Filter>),
     /// Not this.
     Not(Box<Filter>),
-    /// A comparison with one value of the attribute's kind.
+    /// A comparison with one value of the attribute's kind (a text for a list; an Int may meet a Double).
     Compare(Attribute, Comparison, Value),
     /// One of these values.
     In(Attribute, Vec<Value>),
@@ -47,9 +49,9 @@ pub enum Filter {
     Between(Attribute, Value, Value),
     /// No value.
     IsNull(Attribute),
-    /// A text that begins so.
+    /// A text that begins so, or a list with such an item.
     StartsWith(Attribute, String),
-    /// A text that fits a pattern: `%` is any text, `_` any character, a backslash makes the next one plain.
+    /// A text that fits a pattern, or a list with such an item: `%` is any text, `_` any character, a backslash makes the next one plain.
     Like(Attribute, String),
 }
 
@@ -79,8 +81,10 @@ pub enum Phase {
 pub struct Cursor {
     /// The part it was in.
     pub phase: Phase,
-    /// Its close time (default order, second part) or the attribute's value (own order, first part).
+    /// The value of the attribute of the order (own order, first part).
     pub value: Option<Value>,
+    /// Its close time, if it was closed when the first page was read.
+    pub closed: Option<i64>,
     /// Its start time.
     pub start_time: i64,
     /// Its key.

@@ -1,0 +1,160 @@
+//! Filters answered run by run: what they mean, written to be obviously right.
+//!
+//! Three answers are possible; `None` stands for *unknown*, which a comparison with an absent value gives. Lists and
+//! texts are searched rather than compared: one that is absent holds nothing, so the answer is known.
+
+use std::cmp::Ordering;
+
+use super::words::{contains_word, fits};
+use super::{Attribute, Comparison, Filter, Kind, Value, VisibilityRow};
+
+impl Filter {
+    /// Whether a run is wanted; `None` if that is unknown, which a list takes as no.
+    pub fn evaluate(&self, row: &VisibilityRow) -> Option<bool> {
+        match self {
+            Self::All(parts) => all(parts.iter().map(|part| part.evaluate(row))),
+            Self::Any(parts) => any(parts.iter().map(|part| part.evaluate(row))),
+            Self::Not(part) => part.evaluate(row).map(|truth| !truth),
+            Self::Compare(attribute, comparison, value) => compare(row, *attribute, *comparison, value),
+            Self::In(attribute, values) => {
+                any(values.iter().map(|value| compare(row, *attribute, Comparison::Equal, value)))
+            }
+            Self::Between(attribute, from, to) => all([
+                compare(row, *attribute, Comparison::GreaterOrEqual, from),
+                compare(row, *attribute, Comparison::LessOrEqual, to),
+            ]
+            .into_iter()),
+            Self::IsNull(attribute) => Some(row.value(*attribute).is_none()),
+            Self::StartsWith(attribute, prefix) => search(row, *attribute, |text| text.starts_with(prefix)),
+            Self::Like(attribute, pattern) => search(row, *attribute, |text| fits(text, pattern)),
+        }
+    }
+
+    /// Whether an attribute is mentioned anywhere.
+    pub fn mentions(&self, attribute: Attribute) -> bool {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().any(|part| part.mentions(attribute)),
+            Self::Not(part) => part.mentions(attribute),
+            Self::Compare(named, ..)
+            | Self::In(named, _)
+            | Self::Between(named, ..)
+            | Self::IsNull(named)
+            | Self::StartsWith(named, _)
+            | Self::Like(named, _) => *named == attribute,
+        }
+    }
+}
+
+impl Value {
+    /// How two values of the same kind are ordered; `None` if they are of different kinds. Numbers of different types
+    /// are compared exactly.
+    pub fn compare(&self, other: &Self) -> Option<Ordering> {
+        match (self, other) {
+            (Self::Int(int), Self::Double(double)) => int_with_double(*int, *double),
+            (Self::Double(double), Self::Int(int)) => int_with_double(*int, *double).map(Ordering::reverse),
+            (Self::Text(one), Self::Text(two)) => Some(one.cmp(two)),
+            (Self::List(one), Self::List(two)) => Some(one.cmp(two)),
+            (Self::Int(one), Self::Int(two)) => Some(one.cmp(two)),
+            (Self::Double(one), Self::Double(two)) => one.partial_cmp(two),
+            (Self::Bool(one), Self::Bool(two)) => Some(one.cmp(two)),
+            _ => None,
+        }
+    }
+}
+
+fn all(truths: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    let mut outcome = Some(true);
+    for truth in truths {
+        match truth {
+            Some(false) => return Some(false),
+            Some(true) => {}
+            None => outcome = None,
+        }
+    }
+    outcome
+}
+
+fn any(truths: impl Iterator<Item = Option<bool>>) -> Option<bool> {
+    all(truths.map(|truth| truth.map(|truth| !truth))).map(|truth| !truth)
+}
+
+fn compare(row: &VisibilityRow, attribute: Attribute, comparison: Comparison, wanted: &Value) -> Option<bool> {
+    if comparison == Comparison::NotEqual {
+        return compare(row, attribute, Comparison::Equal, wanted).map(|truth| !truth);
+    }
+    let value = row.value(attribute);
+    match (attribute.kind(), &value, wanted) {
+        (Kind::KeywordList, Some(Value::List(items)), Value::Text(wanted)) => {
+            Some(items.iter().any(|item| holds(comparison, item.cmp(wanted))))
+        }
+        (Kind::Text, Some(Value::Text(text)), Value::Text(wanted)) if comparison == Comparison::Equal => {
+            Some(contains_word(text, wanted))
+        }
+        (Kind::KeywordList | Kind::Text, None, _) => Some(false),
+        (_, Some(value), wanted) => value.compare(wanted).map(|ordering| holds(comparison, ordering)),
+        (_, None, _) => None,
+    }
+}
+
+fn search(row: &VisibilityRow, attribute: Attribute, found: impl Fn(&str) -> bool) -> Option<bool> {
+    match (attribute.kind(), row.value(attribute)) {
+        (_, Some(Value::Text(text))) => Some(found(&text)),
+        (_, Some(Value::List(items))) => Some(items.iter().any(|item| found(item))),
+        (Kind::KeywordList | Kind::Text, None) => Some(false),
+        _ => None,
+    }
+}
+
+fn holds(comparison: Comparison, ordering: Ordering) -> bool {
+    match comparison {
+        Comparison::Equal => ordering.is_eq(),
+        Comparison::NotEqual => ordering.is_ne(),
+        Comparison::Less => ordering.is_lt(),
+        Comparison::LessOrEqual => ordering.is_le(),
+        Comparison::Greater => ordering.is_gt(),
+        Comparison::GreaterOrEqual => ordering.is_ge(),
+    }
+}
+
+/// Exact: turning the integer into a double could make different numbers equal.
+fn int_with_double(int: i64, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    // 2^63 is a double; every double below it has a whole part that is an i64.
+    const END: f64 = 9_223_372_036_854_775_808.0;
+    if double >= END {
+        return Some(Ordering::Less);
+    }
+    if double < -END {
+        return Some(Ordering::Greater);
+    }
+    let whole = double.trunc();
+    Some(int.cmp(&(whole as i64)).then_with(|| 0.0_f64.total_cmp(&(double - whole + 0.0))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_and_doubles_compare_exactly() {
+        let cases = [
+            (5, 5.0, Ordering::Equal),
+            (5, 5.5, Ordering::Less),
+            (-5, -5.5, Ordering::Greater),
+            (0, -0.0, Ordering::Equal),
+            (0, -0.5, Ordering::Greater),
+            (9_007_199_254_740_993, 9_007_199_254_740_992.0, Ordering::Greater),
+            (i64::MAX, 9_223_372_036_854_775_808.0, Ordering::Less),
+            (i64::MIN, -9_223_372_036_854_775_808.0, Ordering::Equal),
+            (i64::MIN, -1e300, Ordering::Greater),
+            (i64::MAX, f64::INFINITY, Ordering::Less),
+        ];
+        for (int, double, wanted) in cases {
+            assert_eq!(Value::Int(int).compare(&Value::Double(double)), Some(wanted), "{int} {double}");
+            assert_eq!(Value::Double(double).compare(&Value::Int(int)), Some(wanted.reverse()), "{double} {int}");
+        }
+        assert_eq!(Value::Int(1).compare(&Value::Text("1".to_owned())), None);
+    }
+}
