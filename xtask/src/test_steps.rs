@@ -74,12 +74,12 @@ pub fn clippy() -> Result<Outcome> {
     if !asked.is_ok_and(|status| status.success()) {
         return Ok(Outcome::Skipped("clippy is not installed: rustup component add clippy".to_owned()));
     }
-    finish(&mut cargo(&["clippy", "--workspace", "--all-targets", "--release", "--", "-D", "warnings"]))
+    finish(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
 }
 
 /// Unit and contract tests.
 pub fn rust() -> Result<Outcome> {
-    finish(&mut cargo(&["test", "--workspace", "--release", "--no-fail-fast"]))
+    finish(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))
 }
 
 /// The binary that all later steps use.
