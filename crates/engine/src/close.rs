@@ -10,6 +10,7 @@ use crate::{
     draft::{Draft, event},
     machine::run as machine,
     outbox::{ChildClosed, Content, ParentClosed},
+    update::abort,
     workflow_task,
 };
 
@@ -32,6 +33,10 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
         // A second closing command in one answer: the first one counts.
         return;
     }
+    if draft.run.is_speculating() {
+        // No worker has it, and none will.
+        workflow_task::discard(draft);
+    }
     let mut closing = event(draft.now(), attributes);
     closing.links = links;
     let id = draft.add_event(closing.clone());
@@ -47,6 +52,12 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
     state.external_cancels.clear();
     state.external_signals.clear();
     state.first_task_due = 0;
+    let reason = match state.successor_run_id.is_empty() {
+        true => abort::Reason::WorkflowCompleted,
+        false => abort::Reason::WorkflowContinuing,
+    };
+    abort::all(draft, reason);
+    let state = &mut draft.run.state;
     // What was pending stays on record: people look at it to see what a closed run left behind.
     let children: Vec<_> = state.children.values().filter(|child| child.started_event_id != 0).cloned().collect();
     for child in children {

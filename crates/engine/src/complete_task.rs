@@ -13,6 +13,7 @@ use segno_proto::{
     enums::{VersioningBehavior, WorkflowTaskFailedCause},
     events::{WorkflowTaskCompletedEventAttributes, history_event::Attributes},
     nanos_timestamp,
+    protocol::Message,
     sdk::WorkflowTaskCompletedMetadata,
     taskqueue::StickyExecutionAttributes,
     workflow::ResetPointInfo,
@@ -22,12 +23,16 @@ use crate::{
     activity, close, commands,
     draft::Draft,
     error::{Rejection, TaskFailure},
-    limits::{RESET_POINTS_MAX, TASK_HEARTBEAT_MAX},
+    limits::{DISCARD_EVENTS_MAX, RESET_POINTS_MAX, TASK_HEARTBEAT_MAX},
     oversize, retry,
     run::{Applied, Context, Effect, Run},
     search_attributes::Rules,
-    state::{Activity, Sticky, WorkflowTask},
+    state::{Activity, Sticky, TaskKind, WorkflowTask},
     task_calls::{self, TaskRef},
+    update::{
+        UpdateLimits, abort, deliver,
+        messages::{self, Inbox},
+    },
     validate,
     workflow_task::{self, TaskFailed, TaskStart},
 };
@@ -57,8 +62,12 @@ pub struct CompleteTask {
     pub metering_metadata: Option<MeteringMetadata>,
     /// Carried into the event.
     pub versioning_behavior: VersioningBehavior,
-    /// Whether messages came along (they count as progress).
-    pub has_messages: bool,
+    /// What the worker says about updates.
+    pub messages: Vec<Message>,
+    /// Whether the worker can go back behind events it has seen when its task is discarded.
+    pub discards_with_events: bool,
+    /// What the namespace allows of updates.
+    pub update_limits: UpdateLimits,
     /// Request ids for activities started in the reply, at least one per command that asks for it.
     pub eager_request_ids: Vec<String>,
 }
@@ -80,8 +89,12 @@ pub struct Completed {
     pub heartbeat_timed_out: bool,
     /// A task for the worker to go on with.
     pub new_task: Option<WorkflowTask>,
+    /// Messages for that task.
+    pub new_messages: Vec<Message>,
     /// Activities the worker runs itself.
     pub eager_activities: Vec<Activity>,
+    /// The task left no trace: the worker goes back to what it knew after this event. 0 if nothing was discarded.
+    pub reset_history_event_id: i64,
 }
 
 /// Applies a worker's answer.
@@ -94,7 +107,7 @@ pub fn complete(
     // A completion that comes after the end is told that its task is gone; a failure, that the workflow is.
     let task = task_calls::find(run, &call.token).map_err(|_| Rejection::TaskNotFound)?.clone();
     validate::commands::command_sequence(&call.commands).map_err(|invalid| Rejection::InvalidArgument(invalid.0))?;
-    let heartbeat = call.force_new_task && call.commands.is_empty() && !call.has_messages;
+    let heartbeat = call.force_new_task && call.commands.is_empty() && call.messages.is_empty();
     if heartbeat && context.now > task.original_scheduled_time + TASK_HEARTBEAT_MAX {
         let mut draft = Draft::new(run, context);
         draft.run.state.sticky = None;
@@ -124,6 +137,10 @@ fn apply(
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied<Completed>, commands::Refused> {
     let mut draft = Draft::new(run, context);
+    let mut inbox = Inbox::new(call.messages.clone(), call.update_limits);
+    if leaves_no_trace(run, call, task) {
+        return discard(draft, inbox, call);
+    }
     let had_buffered = !draft.run.state.buffered.is_empty();
     workflow_task::materialise(&mut draft, &call.identity);
     let finished = workflow_task::complete(&mut draft).unwrap_or_default();
@@ -150,14 +167,19 @@ fn apply(
         initiated_children: BTreeSet::new(),
         eager: Vec::new(),
         canceled_unstarted: false,
+        inbox: &mut inbox,
     };
     for command in &call.commands {
         commands::apply(&mut draft, &mut turn, command)?;
     }
     let (eager, buffered, canceled_unstarted) = (turn.eager, turn.buffered, turn.canceled_unstarted);
+    inbox.handle_rest(&mut draft)?;
 
     let mut reply = Completed::default();
     if draft.run.is_running() {
+        if !call.force_new_task {
+            messages::reject_unprocessed(&mut draft);
+        }
         for (id, request_id) in eager.into_iter().zip(call.eager_request_ids.iter().cloned()) {
             let started =
                 activity::begin(&mut draft, id, call.identity.clone(), request_id, call.worker_version.clone());
@@ -167,25 +189,68 @@ fn apply(
             let original = heartbeat.then_some(task.original_scheduled_time);
             workflow_task::schedule(&mut draft, original);
             if call.return_new_task {
-                reply.new_task = start_inline(&mut draft, call);
+                start_inline(&mut draft, call, &mut reply);
             }
+        } else {
+            follow_up_updates(&mut draft, call, &mut reply);
         }
     }
     Ok(draft.finish(reply))
 }
 
-/// The next task goes to the worker with the reply. It is stored with the same commit, so nothing is lost by a crash.
-fn start_inline(draft: &mut Draft, call: &CompleteTask) -> Option<WorkflowTask> {
-    let pending = draft.run.state.task.as_ref()?;
+/// Whether a speculative task was for nothing: the worker wants nothing and accepts nothing, so that history need not
+/// know. What the worker has seen beyond its last completed task must be little enough for it to forget.
+fn leaves_no_trace(run: &Run, call: &CompleteTask, task: &WorkflowTask) -> bool {
+    let seen_max = if call.discards_with_events { DISCARD_EVENTS_MAX } else { 0 };
+    task.kind() == TaskKind::Speculative
+        && call.commands.is_empty()
+        && !call.force_new_task
+        && run.state.next_event_id <= run.state.last_completed_started_id + 2 + seen_max
+        && call.messages.iter().all(messages::is_rejection)
+}
+
+/// Forgets a speculative task and what it rejected.
+fn discard(mut draft: Draft, mut inbox: Inbox, call: &CompleteTask) -> Result<Applied<Completed>, commands::Refused> {
+    inbox.handle_rest(&mut draft)?;
+    messages::reject_unprocessed(&mut draft);
+    workflow_task::discard(&mut draft);
+    draft.run.state.sticky = call.sticky.as_ref().and_then(sticky);
+    let mut reply =
+        Completed { reset_history_event_id: draft.run.state.last_completed_started_id, ..Default::default() };
+    follow_up_updates(&mut draft, call, &mut reply);
+    Ok(draft.finish(reply))
+}
+
+/// Updates that came while the worker was busy get a task of their own: with the reply if the worker wants it so, in
+/// which case it may again leave no trace.
+fn follow_up_updates(draft: &mut Draft, call: &CompleteTask, reply: &mut Completed) {
+    if !draft.run.updates.have_unsent() || draft.run.state.task.is_some() {
+        return;
+    }
+    if call.return_new_task {
+        workflow_task::schedule_speculative(draft);
+        start_inline(draft, call, reply);
+    } else {
+        workflow_task::schedule(draft, None);
+    }
+}
+
+/// The next task goes to the worker with the reply. A normal one is stored with the same commit, so nothing is lost by
+/// a crash.
+fn start_inline(draft: &mut Draft, call: &CompleteTask, reply: &mut Completed) {
+    let Some(pending) = draft.run.state.task.as_ref() else { return };
     let start = TaskStart {
         stamp: pending.stamp,
         request_id: "request-from-RespondWorkflowTaskCompleted".to_owned(),
         identity: call.identity.clone(),
         ..Default::default()
     };
-    workflow_task::start(draft, start).ok()?;
+    if workflow_task::start(draft, start).is_err() {
+        return;
+    }
     draft.withdraw(&Effect::OfferWorkflowTask);
-    draft.run.state.task.clone()
+    reply.new_messages = deliver::deliver(draft);
+    reply.new_task = draft.run.state.task.clone();
 }
 
 /// Fails the task instead of completing it; on a later attempt the answer is simply not taken, and time does the rest.
@@ -210,6 +275,7 @@ fn fail(
         worker_version: call.worker_version.clone(),
     };
     workflow_task::fail(&mut draft, failed);
+    abort::all(&mut draft, abort::Reason::WorkflowTaskFailed);
     if unhandled {
         draft.run.state.close_attempted = true;
     }

@@ -39,6 +39,11 @@ pub struct Draft {
     deferred: bool,
     /// Whether state changed without an event.
     changed: bool,
+    /// Whether something changed that is never stored.
+    changed_in_memory: bool,
+    /// A speculative workflow task that was there before this transition, by its stamp. Anything durable that happens
+    /// while it is pending makes it part of history first.
+    speculative: Option<u32>,
     outbox: Vec<OutboxMessage>,
     effects: Vec<Effect>,
     successor: Option<Box<Applied<()>>>,
@@ -52,13 +57,16 @@ impl Draft {
 
     /// Begins the first transition of a new run.
     pub fn of(run: Run, context: Context) -> Self {
+        let speculative = run.state.task.as_ref().filter(|_| run.is_speculating()).map(|task| task.stamp);
         Self {
+            speculative,
             run,
             context,
             events: Vec::new(),
             batch_starts: Vec::new(),
             deferred: false,
             changed: false,
+            changed_in_memory: false,
             outbox: Vec::new(),
             effects: Vec::new(),
             successor: None,
@@ -77,6 +85,7 @@ impl Draft {
 
     /// Adds a prepared event to history; returns its id.
     pub fn add_event(&mut self, mut event: HistoryEvent) -> i64 {
+        self.settle_speculation();
         let id = self.run.state.next_event_id;
         event.event_id = id;
         event.task_id = id;
@@ -117,6 +126,25 @@ impl Draft {
     /// State changed in a way no event shows.
     pub fn touch(&mut self) {
         self.changed = true;
+    }
+
+    /// Something changed that is never stored, and needs no store to be true.
+    pub fn touch_memory(&mut self) {
+        self.changed_in_memory = true;
+    }
+
+    /// Makes a speculative task that was there before part of history. What it owes is written now, in front of
+    /// whatever comes next.
+    fn settle_speculation(&mut self) {
+        let Some(stamp) = self.speculative.take() else { return };
+        if self.run.is_speculating() && self.run.state.task.as_ref().is_some_and(|task| task.stamp == stamp) {
+            workflow_task::materialise(self, "");
+        }
+    }
+
+    /// The speculative task that was there before is dealt with.
+    pub(crate) fn forget_speculation(&mut self) {
+        self.speculative = None;
     }
 
     /// The whole transition may stay in memory: a crash simply undoes it.
@@ -181,6 +209,12 @@ impl Draft {
                         child.started_event_id = id;
                     }
                 }
+                Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => {
+                    let update = a.request.and_then(|request| request.meta).map(|meta| meta.update_id);
+                    if let Some(record) = update.and_then(|update| self.run.state.updates.get_mut(&update)) {
+                        record.admitted_event_id = id;
+                    }
+                }
                 Some(Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a)) => {
                     if let Some(attached) = self.run.state.attached_request_ids.get_mut(&a.attached_request_id) {
                         *attached = id;
@@ -202,10 +236,13 @@ impl Draft {
         }
         let changed = self.changed || !self.events.is_empty() || !self.outbox.is_empty() || self.successor.is_some();
         let durability = match (changed, self.deferred) {
-            (false, _) => Durability::Unchanged,
-            (true, true) => Durability::Memory,
+            (false, _) if !self.changed_in_memory => Durability::Unchanged,
+            (false, _) | (true, true) => Durability::Memory,
             (true, false) => Durability::Durable,
         };
+        if durability == Durability::Durable && self.run.is_running() {
+            self.settle_speculation();
+        }
         let mut batches = Vec::new();
         match durability {
             Durability::Unchanged => {}

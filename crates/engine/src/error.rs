@@ -38,6 +38,15 @@ pub enum Rejection {
     /// The run tried to close; what arrives now must wait for the outcome.
     #[error("workflow operation can not be applied because workflow is closing")]
     Closing,
+    /// The run cannot take this call while its workflow tasks keep failing.
+    #[error("{0}")]
+    NotReady(String),
+    /// Too many updates are under way.
+    #[error("{0}")]
+    UpdateLimit(String),
+    /// The run has had as many updates as it may have.
+    #[error("{0}")]
+    UpdateTotal(String),
     /// The worker's answer was taken, but made the workflow task fail.
     #[error("{0}")]
     TaskFailed(String),

@@ -33,6 +33,7 @@ pub mod start;
 pub mod state;
 pub mod task_calls;
 pub mod terminate;
+pub mod update;
 pub mod validate;
 pub mod wake;
 pub mod workflow_task;

@@ -23,6 +23,12 @@ pub const HISTORY_BYTES_MAX: i64 = 50 * 1024 * 1024;
 pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
 /// From here on the worker is told to continue as new.
 pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
+/// From this many updates on the worker is told to continue as new.
+pub const UPDATES_SUGGEST: usize = 1800;
+/// How long a speculative workflow task may wait on a normal queue before it becomes a normal one.
+pub const SPECULATIVE_SCHEDULE_TO_START: Nanos = 5 * SECOND;
+/// Events since the last completed task up to which a speculative one may be discarded, for workers that can take it.
+pub const DISCARD_EVENTS_MAX: i64 = 10;
 /// Largest state of one run; passing it ends the run.
 pub const STATE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most bytes of history that one answer of a worker may add; passing it ends the run.

@@ -11,7 +11,8 @@ use segno_proto::{Nanos, enums::WorkflowExecutionStatus, events::HistoryEvent};
 
 use crate::{
     outbox::OutboxMessage,
-    state::{RunInfo, RunState},
+    state::{RunInfo, RunState, TaskKind},
+    update::Updates,
 };
 
 /// A run as the owner holds it: stored state plus the tail.
@@ -27,11 +28,18 @@ pub struct Run {
     pub tail: Vec<HistoryEvent>,
     /// Event 1, kept for runs that may be followed by another (retry, cron).
     pub start_event: Option<Arc<HistoryEvent>>,
+    /// Updates that are not in history yet, and how the last ones ended.
+    pub updates: Updates,
 }
 
 impl Run {
-    /// The stored form. The tail is not part of it.
+    /// The stored form. The tail is not part of it, and neither is a speculative workflow task.
     pub fn encode(&self) -> Bytes {
+        if self.is_speculating() {
+            let mut stored = self.clone();
+            stored.state.task = None;
+            return stored.encode();
+        }
         let mut buffer = BytesMut::with_capacity(self.encoded_info.len() + self.state.encoded_len() + 4);
         buffer.put_u32_le(self.encoded_info.len() as u32);
         buffer.put_slice(&self.encoded_info);
@@ -42,7 +50,8 @@ impl Run {
     /// A run with nothing unstored.
     pub fn new(info: RunInfo, state: RunState) -> Self {
         let encoded_info = info.encode_to_vec().into();
-        Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None }
+        let updates = Updates::of(&state);
+        Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates }
     }
 
     /// Reads the stored form.
@@ -55,7 +64,8 @@ impl Run {
         let encoded_info = stored.split_to(info_length);
         let info = RunInfo::decode(encoded_info.clone())?;
         let state = RunState::decode(stored)?;
-        Ok(Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None })
+        let updates = Updates::of(&state);
+        Ok(Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates })
     }
 
     /// Whether the run is open.
@@ -75,13 +85,18 @@ impl Run {
 
     /// Whether memory knows more than storage, so that this copy must not be dropped.
     pub fn has_unstored(&self) -> bool {
-        !self.tail.is_empty() || self.state.task_started()
+        !self.tail.is_empty() || self.state.task_started() || self.is_speculating() || self.updates.are_unstored()
+    }
+
+    /// Whether the pending workflow task is known in memory alone.
+    pub fn is_speculating(&self) -> bool {
+        self.state.task.as_ref().is_some_and(|task| task.kind() == TaskKind::Speculative)
     }
 
     /// Whether a task of this run waits for a worker.
     pub fn is_dispatchable(&self, now: Nanos) -> bool {
         self.is_running()
-            && (self.state.task.as_ref().is_some_and(|task| task.started_event_id == 0)
+            && (self.state.task.as_ref().is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
                 || self.state.activities.values().any(|a| a.started_time == 0 && a.scheduled_time <= now))
     }
 }

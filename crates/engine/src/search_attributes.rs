@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
+use segno_proto::Nanos;
 use segno_proto::common::{Payload, SearchAttributes};
 use segno_proto::enums::IndexedValueType::{self, Bool, Datetime, Double, Int, Keyword, KeywordList, Text};
 use serde_json::Value;
@@ -158,7 +159,8 @@ fn encoding(payload: &Payload) -> &[u8] {
     payload.metadata.get("encoding").map_or(&[], |encoding| encoding)
 }
 
-fn json(payload: &Payload) -> Option<Value> {
+/// The JSON that a payload holds.
+pub fn json(payload: &Payload) -> Option<Value> {
     // Go replaces broken characters where a stricter parser would refuse them.
     serde_json::from_str(&String::from_utf8_lossy(&payload.data)).ok()
 }
@@ -230,6 +232,12 @@ fn is_rfc3339(text: &str) -> bool {
         }
         _ => false,
     }
+}
+
+/// The moment that a text in the form above names.
+pub fn rfc3339_nanos(text: &str) -> Option<Nanos> {
+    let time: jiff::Timestamp = is_rfc3339(text).then(|| text.parse().ok())??;
+    i64::try_from(time.as_nanosecond()).ok()
 }
 
 /// A value that was refused, as Go prints it.

@@ -239,6 +239,12 @@ pub struct RunState {
     /// The closing event, kept so that a parent can be told and a duplicate start answered.
     #[prost(int64, tag = "31")]
     pub close_event_id: i64,
+    /// Why the last workflow task failed, if none succeeded since.
+    #[prost(string, tag = "32")]
+    pub last_task_failure: String,
+    /// Updates that left a trace in history, by id.
+    #[prost(btree_map = "string, message", tag = "33")]
+    pub updates: BTreeMap<String, UpdateRecord>,
 }
 
 impl RunState {
@@ -310,12 +316,36 @@ pub struct WorkflowTask {
     /// Version the worker started it with.
     #[prost(message, optional, tag = "18")]
     pub worker_version: Option<WorkerVersionStamp>,
+    /// Whether a worker asked for it only to have more time.
+    #[prost(bool, tag = "19")]
+    pub heartbeat: bool,
 }
 
 impl WorkflowTask {
     /// Attempt after a failure: its events are written only when it completes.
     pub fn is_transient(&self) -> bool {
         self.attempt > 1
+    }
+}
+
+/// Where history speaks of an update.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct UpdateRecord {
+    /// The event that admitted it, if one did; negative while that event is buffered.
+    #[prost(int64, tag = "1")]
+    pub admitted_event_id: i64,
+    /// The event that accepted it; 0 before.
+    #[prost(int64, tag = "2")]
+    pub accepted_event_id: i64,
+    /// The event that completed it; 0 before.
+    #[prost(int64, tag = "3")]
+    pub completed_event_id: i64,
+}
+
+impl UpdateRecord {
+    /// Whether a worker accepted it and has not completed it.
+    pub fn is_accepted(&self) -> bool {
+        self.accepted_event_id > 0 && self.completed_event_id == 0
     }
 }
 

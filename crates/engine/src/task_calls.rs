@@ -1,7 +1,9 @@
 //! Calls about the workflow task other than completing it: taking it, failing it, giving it back, forgetting stickiness.
 
-use prost::Message;
-use segno_proto::{Nanos, common::WorkerVersionStamp, enums::WorkflowTaskFailedCause, failure::Failure};
+use prost::Message as _;
+use segno_proto::{
+    Nanos, common::WorkerVersionStamp, enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message,
+};
 
 use crate::{
     close,
@@ -11,6 +13,7 @@ use crate::{
     retry,
     run::{Applied, Context, Run},
     state::WorkflowTask,
+    update::deliver,
     workflow_task::{self, TaskFailed, TaskStart},
 };
 
@@ -43,11 +46,18 @@ pub fn find<'a>(run: &'a Run, token: &TaskRef) -> Result<&'a WorkflowTask, Rejec
 }
 
 /// A worker takes the task. Nothing is stored: a crash means the task is offered again and this token fits no more.
-pub fn start(run: &Run, context: Context, call: TaskStart) -> Result<Applied<()>, Rejection> {
+///
+/// The answer has the messages for the worker. A speculative task exists to carry messages: without any it is dropped.
+pub fn start(run: &Run, context: Context, call: TaskStart) -> Result<Applied<Vec<Message>>, Rejection> {
     let mut draft = Draft::new(run, context);
-    workflow_task::start(&mut draft, call)?;
     draft.defer();
-    Ok(draft.finish(()))
+    if run.is_speculating() && run.updates.waiting().is_empty() {
+        workflow_task::discard(&mut draft);
+        return Ok(draft.finish(Vec::new()));
+    }
+    workflow_task::start(&mut draft, call)?;
+    let messages = deliver::deliver(&mut draft);
+    Ok(draft.finish(messages))
 }
 
 /// The worker never got the task.

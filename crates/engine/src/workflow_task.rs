@@ -24,6 +24,7 @@ use crate::{
     machine::{IllegalStep, workflow_task as machine},
     run::{Effect, Run},
     state::{TaskKind, WorkflowTask},
+    update,
 };
 
 /// Identity in events that the server itself causes.
@@ -76,6 +77,7 @@ pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
         attempt,
         scheduled_time: now,
         original_scheduled_time: heartbeat_of.unwrap_or(now),
+        heartbeat: heartbeat_of.is_some(),
         start_to_close: start_to_close(draft.run.info.task_timeout, attempt),
         schedule_to_start,
         queue,
@@ -91,6 +93,47 @@ pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
     }
     draft.run.state.task = Some(task);
     draft.effect(Effect::OfferWorkflowTask);
+}
+
+/// Schedules a task that is known in memory alone, for updates that may leave no trace. If something waits to become
+/// history anyway, it is a normal one.
+pub fn schedule_speculative(draft: &mut Draft) {
+    if !draft.run.state.buffered.is_empty() || draft.run.state.next_task_attempt > 1 {
+        return schedule(draft, None);
+    }
+    if step(&draft.run, machine::Event::Schedule).is_err() {
+        return;
+    }
+    let now = draft.now();
+    let state = &mut draft.run.state;
+    state.task_stamp += 1;
+    let (queue, sticky, schedule_to_start) = match &state.sticky {
+        Some(sticky) => (sticky.queue.clone(), true, sticky.schedule_to_start),
+        None => (draft.run.info.task_queue.clone(), false, limits::SPECULATIVE_SCHEDULE_TO_START),
+    };
+    state.task = Some(WorkflowTask {
+        kind: TaskKind::Speculative as i32,
+        scheduled_event_id: state.next_event_id,
+        attempt: 1,
+        scheduled_time: now,
+        original_scheduled_time: now,
+        start_to_close: draft.run.info.task_timeout,
+        schedule_to_start,
+        queue,
+        sticky,
+        stamp: state.task_stamp,
+        ..Default::default()
+    });
+    draft.touch_memory();
+    draft.effect(Effect::OfferWorkflowTask);
+}
+
+/// Forgets a speculative task as if it had never been.
+pub fn discard(draft: &mut Draft) {
+    draft.forget_speculation();
+    draft.run.state.task = None;
+    draft.withdraw(&Effect::OfferWorkflowTask);
+    draft.touch_memory();
 }
 
 /// Time for an attempt: attempts that keep failing get more, which slows down those that end by timing out.
@@ -213,7 +256,10 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     }
     if task.is_transient() || task.kind() == TaskKind::Speculative {
         task.started_event_id = task.scheduled_event_id + 1;
-        draft.touch();
+        match task.kind() {
+            TaskKind::Speculative => draft.touch_memory(),
+            TaskKind::Normal => draft.touch(),
+        }
     } else {
         task.started_event_id = draft.run.state.next_event_id;
         let started = started_event(&task, &task.identity);
@@ -231,6 +277,9 @@ fn suggest_continue_as_new(run: &Run, task: &mut WorkflowTask) {
     if run.state.next_event_id >= limits::HISTORY_EVENTS_SUGGEST {
         reasons.push(SuggestContinueAsNewReason::TooManyHistoryEvents as i32);
     }
+    if update::total(run) >= limits::UPDATES_SUGGEST {
+        reasons.push(SuggestContinueAsNewReason::TooManyUpdates as i32);
+    }
     task.suggest_continue_as_new = !reasons.is_empty();
     task.suggest_reasons = reasons;
 }
@@ -242,7 +291,7 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
         return Err(Rejection::TaskObsolete);
     }
     let started_in_tail = draft.run.tail.last().is_some_and(|last| last.event_id == task.started_event_id);
-    if !started_in_tail && !task.is_transient() {
+    if !started_in_tail && !task.is_transient() && task.kind() != TaskKind::Speculative {
         // The start is history already; only the clock can end this task.
         return Err(Rejection::TaskObsolete);
     }
@@ -262,10 +311,12 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
 
 /// Writes the events a transient or speculative task owes history; called when it completes or must become durable.
 pub fn materialise(draft: &mut Draft, identity: &str) {
+    draft.forget_speculation();
     let Some(mut task) = draft.run.state.task.clone() else { return };
     if !task.is_transient() && task.kind() != TaskKind::Speculative {
         return;
     }
+    task.kind = TaskKind::Normal as i32;
     task.scheduled_event_id = draft.run.state.next_event_id;
     let scheduled = scheduled_event(&draft.run, &task);
     draft.add_event(scheduled);
@@ -275,7 +326,6 @@ pub fn materialise(draft: &mut Draft, identity: &str) {
         draft.add_event(started);
         draft.begin_batch();
     }
-    task.kind = TaskKind::Normal as i32;
     draft.run.state.task = Some(task);
 }
 
@@ -285,6 +335,7 @@ pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
     let task = draft.run.state.task.take();
     draft.run.state.next_task_attempt = 1;
     draft.run.state.failures_since_success = 0;
+    draft.run.state.last_task_failure.clear();
     draft.run.state.close_attempted = false;
     if let Some(task) = &task {
         draft.run.state.last_completed_started_id = task.started_event_id;
@@ -316,6 +367,8 @@ pub fn fail(draft: &mut Draft, failed: TaskFailed) {
         materialise(draft, "");
     }
     let Some(task) = draft.run.state.task.take() else { return };
+    let said = failed.failure.as_ref().map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
+    draft.run.state.last_task_failure = shortened(said.unwrap_or(failed.cause.as_str_name()));
     if !task.is_transient() {
         draft.add(Attributes::WorkflowTaskFailedEventAttributes(WorkflowTaskFailedEventAttributes {
             scheduled_event_id: task.scheduled_event_id,
@@ -329,6 +382,12 @@ pub fn fail(draft: &mut Draft, failed: TaskFailed) {
         }));
     }
     count_failure(draft, &task);
+}
+
+/// The beginning of a failure's text, enough to recognise it by.
+fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 300;
+    text.chars().take(CHARACTERS_MAX).collect()
 }
 
 /// The server fails the started task for reasons of its own; what was buffered becomes history.
@@ -364,6 +423,7 @@ pub fn time_out(draft: &mut Draft) {
     let Some(task) = draft.run.state.task.take() else { return };
     let timeout_type =
         if task.started_event_id == 0 { TimeoutType::ScheduleToStart } else { TimeoutType::StartToClose };
+    draft.run.state.last_task_failure = "workflow task timed out".to_owned();
     if !task.is_transient() {
         draft.add(Attributes::WorkflowTaskTimedOutEventAttributes(WorkflowTaskTimedOutEventAttributes {
             scheduled_event_id: task.scheduled_event_id,

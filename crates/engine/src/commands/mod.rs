@@ -16,6 +16,7 @@ use crate::{
     draft::Draft,
     error::{Rejection, TaskFailure},
     limits::{BLOB_BYTES_MAX, PENDING_MAX},
+    update::messages::Inbox,
     validate,
 };
 
@@ -50,6 +51,8 @@ pub struct Turn<'a> {
     pub eager: Vec<i64>,
     /// Whether an activity was canceled that no worker had taken: the workflow must hear of it.
     pub canceled_unstarted: bool,
+    /// What the worker says about updates.
+    pub inbox: &'a mut Inbox,
 }
 
 /// Why a command was not carried out.
@@ -125,10 +128,7 @@ pub fn apply(draft: &mut Draft, turn: &mut Turn<'_>, command: &Command) -> Resul
             let mut attributes = attributes!(ProtocolMessageCommandAttributes);
             validate::commands::protocol_message(attributes.as_mut())?;
             let id = attributes.map(|a| a.message_id).unwrap_or_default();
-            return Err(Refused::Task(TaskFailure::new(
-                WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage,
-                format!("ProtocolMessageCommand referenced absent message ID {id}"),
-            )));
+            turn.inbox.handle_named(draft, &id)?;
         }
         Type::ScheduleNexusOperation | Type::RequestCancelNexusOperation => {
             return Err(Refused::Task(TaskFailure::new(

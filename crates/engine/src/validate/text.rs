@@ -24,6 +24,11 @@ pub fn indexed_value_type(value: enums::IndexedValueType) -> String {
     short_name(value.as_str_name(), "INDEXED_VALUE_TYPE_")
 }
 
+/// The status of a workflow run, such as `TimedOut`.
+pub fn execution_status(value: enums::WorkflowExecutionStatus) -> String {
+    short_name(value.as_str_name(), "WORKFLOW_EXECUTION_STATUS_")
+}
+
 /// A timeout type from its short or its full name.
 pub fn timeout_type(text: &str) -> Option<enums::TimeoutType> {
     use enums::TimeoutType::{Heartbeat, ScheduleToClose, ScheduleToStart, StartToClose, Unspecified};

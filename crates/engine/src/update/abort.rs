@@ -1,0 +1,81 @@
+//! Ending updates that can no longer be answered: who is told what, as a table.
+
+use super::Ended;
+use crate::draft::Draft;
+
+/// What a waiter hears of an update that will not be answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Abort {
+    /// The workflow ended.
+    Closed,
+    /// The workflow goes on as another run; trying again reaches that one.
+    Continuing,
+    /// The workflow task that carried it failed.
+    TaskFailed,
+}
+
+/// Why updates are ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Reason {
+    /// The run closed for good.
+    WorkflowCompleted,
+    /// The run closed and another follows.
+    WorkflowContinuing,
+    /// The server failed the workflow task although the worker had completed it.
+    WorkflowTaskFailed,
+}
+
+/// Where an update can be when it is ended. An accepted one needs no entry here: its failure follows from the closed run
+/// and is the same for ever after ([`super::status::of`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Stage {
+    /// Waits in memory.
+    Admitted,
+    /// A worker has it.
+    Sent,
+    /// Waits, and its admission is an event.
+    AdmittedDurably,
+}
+
+/// Every case.
+pub const TABLE: &[(Stage, Reason, Option<Abort>)] = &[
+    (Stage::Admitted, Reason::WorkflowCompleted, Some(Abort::Closed)),
+    (Stage::Admitted, Reason::WorkflowContinuing, Some(Abort::Continuing)),
+    // Temporal tells the caller to try again; here it simply waits for the next task.
+    (Stage::Admitted, Reason::WorkflowTaskFailed, None),
+    (Stage::Sent, Reason::WorkflowCompleted, Some(Abort::Closed)),
+    (Stage::Sent, Reason::WorkflowContinuing, Some(Abort::Continuing)),
+    (Stage::Sent, Reason::WorkflowTaskFailed, Some(Abort::TaskFailed)),
+    (Stage::AdmittedDurably, Reason::WorkflowCompleted, Some(Abort::Closed)),
+    (Stage::AdmittedDurably, Reason::WorkflowContinuing, Some(Abort::Continuing)),
+    // What is stored is not lost with a workflow task: it goes to the next worker.
+    (Stage::AdmittedDurably, Reason::WorkflowTaskFailed, None),
+];
+
+/// What a waiter hears, if the update ends at all.
+pub fn outcome(stage: Stage, reason: Reason) -> Option<Abort> {
+    TABLE.iter().find(|(at, why, _)| *at == stage && *why == reason).and_then(|(_, _, abort)| *abort)
+}
+
+/// Ends every update that waits, as the table says.
+pub fn all(draft: &mut Draft, reason: Reason) {
+    let waiting = draft.run.updates.waiting().to_vec();
+    for update in waiting {
+        let stage = match (&update.request, update.sent) {
+            (None, _) => Stage::AdmittedDurably,
+            (Some(_), false) => Stage::Admitted,
+            (Some(_), true) => Stage::Sent,
+        };
+        match outcome(stage, reason) {
+            Some(abort) => {
+                draft.run.updates.remove(&update.id);
+                draft.run.updates.end(update.id, Ended::Aborted(abort));
+            }
+            None => draft.run.updates.unsend(&update.id),
+        }
+    }
+    if reason != Reason::WorkflowTaskFailed {
+        // Accepted ones have their failure now.
+        draft.run.updates.changed();
+    }
+}

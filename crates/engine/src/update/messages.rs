@@ -1,0 +1,239 @@
+//! What a worker says about updates: accepted, rejected, answered.
+//!
+//! Messages come beside the commands of a workflow task. A command may name one, which is then handled in its place;
+//! what no command names is handled after all commands, in order.
+
+use std::sync::Arc;
+
+use prost::Message as _;
+use segno_proto::{
+    enums::WorkflowTaskFailedCause,
+    events::{
+        WorkflowExecutionUpdateAcceptedEventAttributes, WorkflowExecutionUpdateCompletedEventAttributes,
+        history_event::Attributes,
+    },
+    protocol::Message,
+    update::{Acceptance, Rejection as UpdateRejection, Request, Response},
+};
+
+use super::{
+    Ended, UpdateLimits,
+    admit::check_total,
+    deliver::request_message_id,
+    status::{self, Status, unprocessed},
+};
+use crate::{
+    commands::Refused,
+    draft::Draft,
+    error::{Rejection, TaskFailure},
+    limits::BLOB_BYTES_MAX,
+};
+
+const PROTOCOL: &str = "temporal.api.update.v1";
+
+/// The messages of one answer, each handled once.
+#[derive(Debug, Default)]
+pub struct Inbox {
+    messages: Vec<Option<Message>>,
+    limits: UpdateLimits,
+}
+
+impl Inbox {
+    /// Messages as they came.
+    pub fn new(messages: Vec<Message>, limits: UpdateLimits) -> Self {
+        Self { messages: messages.into_iter().map(Some).collect(), limits }
+    }
+
+    /// Handles the message that a command names.
+    pub fn handle_named(&mut self, draft: &mut Draft, id: &str) -> Result<(), Refused> {
+        let place = self.messages.iter().position(|message| message.as_ref().is_some_and(|message| message.id == id));
+        match place.and_then(|place| self.messages[place].take()) {
+            Some(message) => handle(draft, message, &self.limits),
+            None => Err(bad(format!("ProtocolMessageCommand referenced absent message ID {id}"))),
+        }
+    }
+
+    /// Handles all that no command named.
+    pub fn handle_rest(&mut self, draft: &mut Draft) -> Result<(), Refused> {
+        for place in 0..self.messages.len() {
+            if let Some(message) = self.messages[place].take() {
+                handle(draft, message, &self.limits)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a message rejects an update, so that it leaves no trace.
+pub fn is_rejection(message: &Message) -> bool {
+    kind_of(message).is_some_and(|(protocol, kind)| protocol == PROTOCOL && kind == "Rejection")
+}
+
+/// Protocol and kind of a message's body.
+fn kind_of(message: &Message) -> Option<(&str, &str)> {
+    let url = &message.body.as_ref()?.type_url;
+    url.rsplit('/').next()?.rsplit_once('.')
+}
+
+/// Updates that a worker was sent and says nothing about are rejected: it cannot know them.
+pub fn reject_unprocessed(draft: &mut Draft) {
+    let sent: Vec<_> = draft.run.updates.waiting().iter().filter(|update| update.sent).cloned().collect();
+    for update in sent {
+        end_rejected(draft, &update.id, unprocessed());
+    }
+}
+
+fn bad(text: String) -> Refused {
+    Refused::Task(TaskFailure::new(WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage, text))
+}
+
+fn handle(draft: &mut Draft, message: Message, limits: &UpdateLimits) -> Result<(), Refused> {
+    let Some((protocol, kind)) = kind_of(&message) else {
+        let text = "unable to determine the protocol of a message: it has no body, or one without a type";
+        return Err(Refused::Call(Rejection::InvalidArgument(text.to_owned())));
+    };
+    let body = message.body.as_ref().map(|body| &body.value[..]).unwrap_or_default();
+    if body.len() > BLOB_BYTES_MAX {
+        let text = format!("Message type {protocol}.{kind} exceeds size limit.");
+        let cause = WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage;
+        return Err(Refused::Task(TaskFailure::terminating(cause, text)));
+    }
+    if protocol != PROTOCOL {
+        return Err(bad(format!("unsupported protocol type {protocol}")));
+    }
+    let id = message.protocol_instance_id.as_str();
+    let unreadable = |error: prost::DecodeError| bad(format!("unable to unmarshal request: {error}"));
+    match kind {
+        "Acceptance" => {
+            let acceptance = Acceptance::decode(body).map_err(unreadable)?;
+            find_or_resurrect(draft, id, acceptance.accepted_request.as_ref(), limits)?;
+            accept(draft, id, acceptance)
+        }
+        "Rejection" => {
+            let rejection = UpdateRejection::decode(body).map_err(unreadable)?;
+            find_or_resurrect(draft, id, rejection.rejected_request.as_ref(), limits)?;
+            reject(draft, id, rejection)
+        }
+        "Response" => {
+            let response = Response::decode(body).map_err(unreadable)?;
+            find_or_resurrect(draft, id, None, limits)?;
+            respond(draft, id, response)
+        }
+        _ => {
+            find_or_resurrect(draft, id, None, limits)?;
+            Err(bad(format!("Message type *update.{kind} not supported")))
+        }
+    }
+}
+
+/// An update this server forgot is taken up again if the worker still knows what was asked.
+fn find_or_resurrect(
+    draft: &mut Draft,
+    id: &str,
+    request: Option<&Request>,
+    limits: &UpdateLimits,
+) -> Result<(), Refused> {
+    match status::of(&draft.run, id) {
+        Some(Status::Aborted(_)) | None => {}
+        Some(_) => return Ok(()),
+    }
+    let Some(request) = request else {
+        return Err(bad(format!(
+            "update {id} wasn't found on the server. This is most likely a transient error which will be resolved \
+             automatically by retries"
+        )));
+    };
+    if !draft.run.is_running() {
+        return Ok(());
+    }
+    check_total(draft, limits).map_err(Refused::Call)?;
+    draft.run.updates.admit(id.to_owned(), Some(Arc::new(request.clone())), request.encoded_len());
+    Ok(())
+}
+
+/// A message that does not fit how its update stands.
+fn wrong_state(draft: &Draft, id: &str, kind: &str) -> Refused {
+    let state = match status::of(&draft.run, id) {
+        Some(Status::Admitted) => match draft.run.updates.find(id).is_some_and(|update| update.sent) {
+            true => "Sent",
+            false => "Admitted",
+        },
+        Some(Status::Accepted) => "Accepted",
+        Some(Status::Completed(_) | Status::CompletedIn(_)) => "Completed",
+        Some(Status::Aborted(_)) | None => "Aborted",
+    };
+    bad(format!(
+        "invalid state transition attempted for Update {id}: received *update.{kind} message while in state {state}"
+    ))
+}
+
+fn unset(kind: &str, field: &str) -> Refused {
+    bad(format!("invalid *update.{kind}: {field} is not set"))
+}
+
+fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance) -> Result<(), Refused> {
+    let Some(waiting) = draft.run.updates.find(id).cloned() else {
+        // Its workflow closed with an earlier command: nobody will answer it.
+        return if draft.run.is_running() { Err(wrong_state(draft, id, "Acceptance")) } else { Ok(()) };
+    };
+    if acceptance.accepted_request_sequencing_event_id == 0 {
+        return Err(unset("Acceptance", "accepted_request_sequencing_event_id"));
+    }
+    if acceptance.accepted_request_message_id.is_empty() {
+        return Err(unset("Acceptance", "accepted_request_message_id"));
+    }
+    draft.run.updates.remove(id);
+    let event_id = draft.add(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
+        WorkflowExecutionUpdateAcceptedEventAttributes {
+            protocol_instance_id: id.to_owned(),
+            accepted_request_message_id: request_message_id(id),
+            accepted_request_sequencing_event_id: acceptance.accepted_request_sequencing_event_id,
+            accepted_request: waiting.request.as_deref().cloned(),
+        },
+    ));
+    draft.run.state.updates.entry(id.to_owned()).or_default().accepted_event_id = event_id;
+    Ok(())
+}
+
+fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection) -> Result<(), Refused> {
+    if draft.run.updates.find(id).is_none() {
+        return if draft.run.is_running() { Err(wrong_state(draft, id, "Rejection")) } else { Ok(()) };
+    }
+    end_rejected(draft, id, rejection.failure.unwrap_or_default());
+    Ok(())
+}
+
+fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Failure) {
+    draft.run.updates.remove(id);
+    draft.run.updates.end(id.to_owned(), Ended::Rejected(Arc::new(failure)));
+    if draft.run.state.updates.remove(id).is_some() {
+        // Its admission was stored, so its end must be: otherwise it would come back after a crash.
+        draft.touch();
+    }
+}
+
+fn respond(draft: &mut Draft, id: &str, response: Response) -> Result<(), Refused> {
+    if !draft.run.is_running() {
+        return Ok(());
+    }
+    let accepted = draft.run.state.updates.get(id).filter(|record| record.is_accepted()).cloned();
+    let Some(record) = accepted else { return Err(wrong_state(draft, id, "Response")) };
+    let Some(meta) = &response.meta else { return Err(unset("Response", "meta")) };
+    if meta.update_id.is_empty() {
+        return Err(unset("Response", "meta.update_id"));
+    }
+    if meta.update_id != id {
+        return Err(bad(format!("invalid *update.Response: meta.update_id: {} != {id}", meta.update_id)));
+    }
+    let Some(outcome) = response.outcome else { return Err(unset("Response", "outcome")) };
+    let event_id = draft.add(Attributes::WorkflowExecutionUpdateCompletedEventAttributes(
+        WorkflowExecutionUpdateCompletedEventAttributes {
+            meta: response.meta,
+            accepted_event_id: record.accepted_event_id,
+            outcome: Some(outcome.clone()),
+        },
+    ));
+    draft.run.state.updates.entry(id.to_owned()).or_default().completed_event_id = event_id;
+    draft.run.updates.end(id.to_owned(), Ended::Completed(Arc::new(outcome)));
+    Ok(())
+}

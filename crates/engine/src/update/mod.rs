@@ -1,0 +1,198 @@
+//! Updates: calls into a running workflow that can be refused without a trace, or accepted and answered.
+//!
+//! An update is *admitted* and waits for a workflow task, is *sent* to the worker as a message, and is then *accepted*
+//! (an event), *completed* (another one) or *rejected* (nothing at all). Until it is accepted it lives in memory, in
+//! [`Updates`], a part of the run that is not stored; what is accepted is in the run's state.
+//!
+//! A transition that is not committed is thrown away with the run it made ([`crate::run::Applied`]), and nobody is told
+//! before the commit. So there are no provisional states to take back: an update has one state, and waiters look at it.
+//!
+//! [`admit`] takes an update in, [`deliver`] sends it, [`messages`] takes the worker's answers, [`abort`] ends what can
+//! no longer be answered, [`status`] says how one stands.
+
+pub mod abort;
+pub mod admit;
+pub mod deliver;
+pub mod messages;
+pub mod status;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use segno_proto::{
+    enums::UpdateAdmittedEventOrigin,
+    events::{WorkflowExecutionUpdateAdmittedEventAttributes, history_event::Attributes},
+    failure::Failure,
+    update::{Outcome, Request, outcome},
+};
+
+use crate::{
+    draft::{BUFFERED_EVENT_ID, Draft},
+    state::{RunState, UpdateRecord},
+};
+use abort::Abort;
+
+/// How many ended updates a run remembers in memory, so that a repeated call or a late poll hears how it ended.
+pub const ENDED_MAX: usize = 100;
+
+/// What a namespace allows; 0 means no limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpdateLimits {
+    /// Updates of one run that are not completed.
+    pub in_flight: usize,
+    /// Bytes of their requests.
+    pub in_flight_bytes: usize,
+    /// Updates of one run, rejected ones aside.
+    pub total: usize,
+}
+
+impl Default for UpdateLimits {
+    fn default() -> Self {
+        // Temporal allows 10 in flight: its registry is cleared by any error and every entry is paid for then. Here
+        // one that waits costs its bytes and nothing else.
+        Self { in_flight: 100, in_flight_bytes: 20 * 1024 * 1024, total: 2000 }
+    }
+}
+
+/// An update that no worker has accepted.
+#[derive(Clone, Debug)]
+pub struct Waiting {
+    /// Its id.
+    pub id: String,
+    /// What is asked; `None` if an event says it.
+    pub request: Option<Arc<Request>>,
+    /// Size of the request.
+    pub bytes: usize,
+    /// Whether a worker has it.
+    pub sent: bool,
+}
+
+/// How an update ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// It was accepted and this came out.
+    Completed(Arc<Outcome>),
+    /// It was refused.
+    Rejected(Arc<Failure>),
+    /// It will not be answered.
+    Aborted(Abort),
+}
+
+/// Updates of a run beyond its stored state.
+#[derive(Clone, Debug, Default)]
+pub struct Updates {
+    /// Not accepted yet, in the order in which they were admitted.
+    waiting: Vec<Waiting>,
+    /// How the last ones ended, oldest first.
+    ended: VecDeque<(String, Ended)>,
+    /// Counts changes, so that waiters notice them.
+    version: u64,
+}
+
+impl Updates {
+    /// What stored state says of updates that wait: those whose admission is an event.
+    pub fn of(state: &RunState) -> Self {
+        let waits = |record: &UpdateRecord| record.accepted_event_id == 0 && record.completed_event_id == 0;
+        let waiting = state.updates.iter().filter(|(_, record)| waits(record));
+        let waiting = waiting.map(|(id, _)| Waiting { id: id.clone(), request: None, bytes: 0, sent: false });
+        Self { waiting: waiting.collect(), ..Self::default() }
+    }
+
+    /// Counts changes.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether some wait in memory alone, so that this copy of the run must not be dropped.
+    pub fn are_unstored(&self) -> bool {
+        self.waiting.iter().any(|update| update.request.is_some())
+    }
+
+    /// Whether a worker has yet to hear of one.
+    pub fn have_unsent(&self) -> bool {
+        self.waiting.iter().any(|update| !update.sent)
+    }
+
+    /// Those that wait.
+    pub fn waiting(&self) -> &[Waiting] {
+        &self.waiting
+    }
+
+    fn find(&self, id: &str) -> Option<&Waiting> {
+        self.waiting.iter().find(|update| update.id == id)
+    }
+
+    fn ended(&self, id: &str) -> Option<&Ended> {
+        self.ended.iter().find(|(ended, _)| ended == id).map(|(_, how)| how)
+    }
+
+    fn admit(&mut self, id: String, request: Option<Arc<Request>>, bytes: usize) {
+        self.version += 1;
+        self.ended.retain(|(ended, _)| *ended != id);
+        self.waiting.push(Waiting { id, request, bytes, sent: false });
+    }
+
+    /// Those that wait, to be sent.
+    fn for_delivery(&mut self) -> impl Iterator<Item = &mut Waiting> {
+        self.waiting.iter_mut()
+    }
+
+    /// A worker that had it is out of the picture.
+    fn unsend(&mut self, id: &str) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+            update.sent = false;
+        }
+    }
+
+    /// An event says what is asked; memory need not.
+    fn forget_request(&mut self, id: &str) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+            update.request = None;
+            update.bytes = 0;
+        }
+    }
+
+    fn changed(&mut self) {
+        self.version += 1;
+    }
+
+    fn remove(&mut self, id: &str) -> Option<Waiting> {
+        let place = self.waiting.iter().position(|update| update.id == id)?;
+        self.version += 1;
+        Some(self.waiting.remove(place))
+    }
+
+    fn end(&mut self, id: String, how: Ended) {
+        self.version += 1;
+        self.ended.retain(|(ended, _)| *ended != id);
+        if self.ended.len() >= ENDED_MAX {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((id, how));
+    }
+}
+
+/// How many updates of a run are not completed.
+fn in_flight(draft: &Draft) -> usize {
+    let accepted = draft.run.state.updates.values().filter(|record| record.is_accepted()).count();
+    draft.run.updates.waiting.len() + accepted
+}
+
+/// How many updates a run has had, rejected ones aside.
+pub fn total(run: &crate::run::Run) -> usize {
+    let unstored = run.updates.waiting.iter().filter(|update| !run.state.updates.contains_key(&update.id));
+    run.state.updates.len() + unstored.count()
+}
+
+/// Writes the event that makes an admission durable.
+pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: UpdateAdmittedEventOrigin) {
+    let attributes = WorkflowExecutionUpdateAdmittedEventAttributes { request: Some(request), origin: origin as i32 };
+    let event_id = draft.add_external(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(attributes));
+    debug_assert!(event_id > 0 || event_id == BUFFERED_EVENT_ID);
+    let record = UpdateRecord { admitted_event_id: event_id, ..Default::default() };
+    draft.run.state.updates.insert(id.to_owned(), record);
+}
+
+/// An outcome that is a failure.
+pub fn failed(failure: Failure) -> Outcome {
+    Outcome { value: Some(outcome::Value::Failure(failure)) }
+}
