@@ -69,7 +69,9 @@ impl Node {
             reply.activities.push(StartedActivity { run: current.run.clone(), activity, scheduled });
         }
         if reply.completed.new_task.is_some() {
-            reply.new_task = Some(self.started_task(current, queries, true).await?);
+            let started = self.started_task(current, queries, true).await?;
+            let messages = std::mem::take(&mut reply.completed.new_messages);
+            reply.new_task = Some(StartedTask { messages, ..started });
         }
         Ok(reply)
     }

@@ -1,6 +1,6 @@
 //! Why a call failed, in the runtime's own terms. The server maps these to statuses in one table.
 
-use segno_engine::Rejection;
+use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
 
 /// A call that did not succeed.
@@ -46,9 +46,26 @@ pub enum CallError {
     /// The run is not able to answer queries now.
     #[error("{0}")]
     NotReady(String),
+    /// The run knows no such update.
+    #[error("update {update_id:?} not found")]
+    UpdateNotFound {
+        /// What was asked for.
+        update_id: String,
+    },
+    /// An update will not be answered.
+    #[error("{}", aborted(*.0))]
+    UpdateAborted(Abort),
     /// A worker answered a query with an error.
     #[error("{0}")]
     QueryFailed(String, Option<Box<segno_proto::failure::Failure>>),
+}
+
+fn aborted(abort: Abort) -> &'static str {
+    match abort {
+        Abort::Closed => "workflow update was aborted by closing workflow",
+        Abort::Continuing => "workflow operation can not be applied because workflow is closing",
+        Abort::TaskFailed => "Unable to perform workflow execution update due to unexpected workflow task failure.",
+    }
 }
 
 impl From<ReadError> for CallError {

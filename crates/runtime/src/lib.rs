@@ -7,6 +7,7 @@
 //! This crate knows neither requests nor statuses; that is the server's business.
 
 mod ask;
+mod backfill;
 mod clock;
 mod committer;
 mod complete;
@@ -29,6 +30,8 @@ mod tasks;
 mod timers;
 mod tokens;
 mod transact;
+mod updates;
+mod visibility;
 
 pub use ask::QueryReply;
 pub use clock::{Clock, SystemClock};
@@ -46,3 +49,5 @@ pub use starts::{SignalWithStart, StartOutcome};
 pub use tasks::{StartedActivity, StartedTask};
 pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use transact::RunSelector;
+pub use updates::{UpdateReply, UpdateStage, WaitFor};
+pub use visibility::{FoundRuns, ListPosition, kind_of};

@@ -35,6 +35,17 @@ pub struct NamespaceDetail {
     pub search_attributes: BTreeMap<String, i32>,
 }
 
+/// A custom search attribute.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CustomAttribute {
+    /// Its type.
+    #[prost(enumeration = "IndexedValueType", tag = "1")]
+    pub kind: i32,
+    /// Its number.
+    #[prost(uint32, tag = "2")]
+    pub number: u32,
+}
+
 /// A namespace in memory.
 #[derive(Clone, Debug)]
 pub struct Namespace {
@@ -48,6 +59,8 @@ pub struct Namespace {
     pub token_key: [u8; 16],
     /// Custom search attributes.
     pub search_attributes: BTreeMap<String, IndexedValueType>,
+    /// The same with their numbers.
+    pub attributes: BTreeMap<String, CustomAttribute>,
 }
 
 impl Namespace {
@@ -58,7 +71,14 @@ impl Namespace {
         let typed = |kind: i32| IndexedValueType::try_from(kind).unwrap_or(IndexedValueType::Keyword);
         let search_attributes =
             detail.search_attributes.iter().map(|(name, kind)| (name.clone(), typed(*kind))).collect();
-        Ok(Self { key: record.key, name: record.name.clone(), detail, token_key, search_attributes })
+        Ok(Self {
+            key: record.key,
+            name: record.name.clone(),
+            detail,
+            token_key,
+            search_attributes,
+            attributes: BTreeMap::new(),
+        })
     }
 }
 
@@ -97,6 +117,11 @@ impl Namespaces {
     /// A namespace by name.
     pub fn get(&self, name: &str) -> Option<Arc<Namespace>> {
         self.by_name.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(name).cloned()
+    }
+
+    /// A namespace by key.
+    pub fn by_key(&self, key: NamespaceKey) -> Option<Arc<Namespace>> {
+        self.all().into_iter().find(|namespace| namespace.key == key)
     }
 
     /// All namespaces, by name.

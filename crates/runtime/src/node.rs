@@ -100,6 +100,7 @@ impl Node {
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         });
+        node.list_older_runs().await?;
         node.recover().await?;
         tokio::spawn(outbox::deliver(Arc::downgrade(&node), messages));
         tokio::spawn(run_timers(node.clone()));

@@ -11,7 +11,7 @@ use std::{
     },
 };
 
-use segno_engine::Run;
+use segno_engine::{Run, update::Updates};
 use segno_proto::events::HistoryEvent;
 use segno_store::{HistoryBatch, NamespaceKey, RunKey};
 use tokio::sync::watch;
@@ -96,6 +96,8 @@ pub struct Progress {
     pub closed: bool,
     /// Completed workflow tasks, by the started event of the last one.
     pub last_completed_started_id: i64,
+    /// Counts changes of updates.
+    pub updates: u64,
 }
 
 /// What the lock of a slot protects.
@@ -107,6 +109,8 @@ pub struct SlotState {
     pub current: Option<Current>,
     /// Queries that wait for a workflow task.
     pub(crate) queries: QueryRegistry,
+    /// How the updates of the run before the current one ended, for those who still wait for them.
+    pub(crate) previous_updates: Option<(RunKey, Updates)>,
     /// Weight at the last look.
     bytes: usize,
 }

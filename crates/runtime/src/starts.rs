@@ -161,7 +161,7 @@ impl Node {
         let stamp = run.state.task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart { stamp, request_id, identity, eager: true, ..Default::default() };
         let started = task_calls::start(&run, self.context()?, call)?;
-        self.commit(locked, started, Vec::new()).await
+        self.commit(locked, started, Vec::new()).await.map(|_| ())
     }
 
     /// Ends a run in favour of a new one, both in one transition.

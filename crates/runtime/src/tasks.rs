@@ -12,6 +12,7 @@ use segno_proto::{
     History, Nanos,
     common::WorkerVersionStamp,
     events::{ActivityTaskScheduledEventAttributes, HistoryEvent, history_event::Attributes},
+    protocol::Message,
     query::WorkflowQuery,
 };
 use segno_store::RunKey;
@@ -42,6 +43,8 @@ pub struct StartedTask {
     pub history: HistoryView,
     /// Questions that ride along.
     pub queries: BTreeMap<String, WorkflowQuery>,
+    /// Updates that ride along.
+    pub messages: Vec<Message>,
     /// A question instead of a task.
     pub query: Option<QueryTask>,
 }
@@ -148,19 +151,20 @@ impl Node {
                     }
                     task_calls::start(current, context, call)
                 },
-                |state, ()| (state.current.clone(), state.queries.outgoing()),
+                |state, _| (state.current.clone(), state.queries.outgoing()),
             )
             .await;
-        let ((), (current, queries)) = match result {
+        let (messages, (current, queries)) = match result {
             Err(CallError::Rejected(_)) => return Ok(None),
             other => other?,
         };
-        let Some(current) = current else { return Ok(None) };
+        // A speculative task that had nothing to carry any more is gone.
+        let Some(current) = current.filter(|current| current.run.state.task_started()) else { return Ok(None) };
         count(&self.metrics.workflow_tasks_started);
         let sticky = current.run.state.sticky.is_some();
         let run = current.run.clone();
         match self.started_task(current, queries, sticky).await {
-            Ok(started) => Ok(Some(started)),
+            Ok(started) => Ok(Some(StartedTask { messages, ..started })),
             Err(error) => {
                 // The worker cannot be told what happened so far: nobody has the task yet.
                 let started_time = run.state.task.as_ref().map_or(0, |task| task.started_time);
@@ -183,7 +187,7 @@ impl Node {
         let previous_started_event_id = run.state.last_completed_started_id;
         let from = if partial { previous_started_event_id + 1 } else { 1 };
         let history = self.history_for_worker(&current, from).await?;
-        Ok(StartedTask { run, task, previous_started_event_id, history, queries, query: None })
+        Ok(StartedTask { run, task, previous_started_event_id, history, queries, messages: Vec::new(), query: None })
     }
 
     async fn start_query(&self, query: QueryTask) -> Result<Option<StartedTask>, CallError> {

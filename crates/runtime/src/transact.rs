@@ -231,17 +231,20 @@ impl Node {
                 let expected_version = same_run.map_or(0, |current| current.version);
                 let previous_key = previous.map(Current::key);
                 let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
-                let write = run_write(&run, expected_version, &transition.batches, now);
+                let mut write = run_write(&run, expected_version, &transition.batches, now);
+                write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
                 let mut written = Written::of(&write);
                 commit.runs.push(write);
                 add_outbox(&mut commit, &run, transition.outbox);
                 let mut events = transition.batches;
                 let mut effects = transition.effects;
+                let mut replaced = None;
                 let mut latest = run;
                 let mut version = expected_version + 1;
                 if let Some(successor) = transition.successor {
                     let Applied { run: next, transition, .. } = *successor;
-                    let write = run_write(&next, 0, &transition.batches, now);
+                    let mut write = run_write(&next, 0, &transition.batches, now);
+                    write.visibility = self.facts_changed(None, &next);
                     self.timers.set(RunKey(latest.info.run_key), None);
                     count(&self.metrics.runs_closed);
                     count(&self.metrics.runs_started);
@@ -250,6 +253,7 @@ impl Node {
                     add_outbox(&mut commit, &next, transition.outbox);
                     events = transition.batches;
                     effects = transition.effects;
+                    replaced = Some((RunKey(latest.info.run_key), std::mem::take(&mut latest.updates)));
                     latest = next;
                     version = 1;
                 }
@@ -267,6 +271,9 @@ impl Node {
                     self.forget(locked);
                     self.clone().look_again(locked.slot.key.clone(), previous_key);
                     return Err(error.into());
+                }
+                if replaced.is_some() {
+                    locked.state.previous_updates = replaced;
                 }
                 self.settle_durable(locked, latest, version, &written, events);
                 self.run_effects(locked, effects);
@@ -453,6 +460,7 @@ pub(crate) fn progress_of(run: &Run) -> Progress {
         next_event_id: run.state.next_event_id,
         closed: !run.is_running(),
         last_completed_started_id: run.state.last_completed_started_id,
+        updates: run.updates.version(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use prost::Message;
-use segno_engine::Rejection;
+use segno_engine::{Rejection, update::abort::Abort};
 use segno_proto::{
     enums::{ResourceExhaustedCause, ResourceExhaustedScope},
     errordetails::{
@@ -50,6 +50,15 @@ fn busy(text: impl Into<String>) -> Status {
     detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
 }
 
+/// Too much at the same time.
+fn limited(text: impl Into<String>) -> Status {
+    let detail = ResourceExhaustedFailure {
+        cause: ResourceExhaustedCause::ConcurrentLimit as i32,
+        scope: ResourceExhaustedScope::Namespace as i32,
+    };
+    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
 /// Storage is full: a limit of the whole system, not of a namespace.
 fn storage_full(text: impl Into<String>) -> Status {
     let detail = ResourceExhaustedFailure {
@@ -70,6 +79,9 @@ pub fn from_call(error: CallError) -> Status {
         CallError::DataLoss(_) => Status::data_loss(text),
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
         CallError::QueryBufferFull => busy(text),
+        CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
+        CallError::UpdateAborted(Abort::Continuing) => busy(text),
+        CallError::UpdateAborted(Abort::TaskFailed) => not_ready(text),
         CallError::NotReady(_) => not_ready(text),
         CallError::QueryFailed(_, failure) => {
             let detail = QueryFailedFailure { failure: failure.map(|failure| *failure) };
@@ -94,6 +106,9 @@ fn from_rejection(rejection: Rejection) -> Status {
         | Rejection::ActivityIdNotFound(_)
         | Rejection::ChildNotFound => not_found(text),
         Rejection::Closing => busy(text),
+        Rejection::NotReady(_) => not_ready(text),
+        Rejection::UpdateLimit(_) => limited(text),
+        Rejection::UpdateTotal(_) => Status::failed_precondition(text),
         Rejection::NamespaceNotFound(namespace) => namespace_not_found(&namespace),
         Rejection::AlreadyStarted { start_request_id, run_id, first_run_id, .. } => {
             let detail = WorkflowExecutionAlreadyStartedFailure {

@@ -11,6 +11,7 @@ use tower::{Layer, Service};
 
 /// Every call that is built. The compatibility page lists the same ones; a test compares.
 pub const BUILT: &[&str] = &[
+    "CountWorkflowExecutions",
     "DeleteWorkflowExecution",
     "DescribeNamespace",
     "DescribeTaskQueue",
@@ -19,8 +20,13 @@ pub const BUILT: &[&str] = &[
     "GetSystemInfo",
     "GetWorkflowExecutionHistory",
     "GetWorkflowExecutionHistoryReverse",
+    "ListArchivedWorkflowExecutions",
+    "ListClosedWorkflowExecutions",
     "ListNamespaces",
+    "ListOpenWorkflowExecutions",
+    "ListWorkflowExecutions",
     "PollActivityTaskQueue",
+    "PollWorkflowExecutionUpdate",
     "PollWorkflowTaskQueue",
     "QueryWorkflow",
     "RecordActivityTaskHeartbeat",
@@ -36,11 +42,13 @@ pub const BUILT: &[&str] = &[
     "RespondQueryTaskCompleted",
     "RespondWorkflowTaskCompleted",
     "RespondWorkflowTaskFailed",
+    "ScanWorkflowExecutions",
     "ShutdownWorker",
     "SignalWithStartWorkflowExecution",
     "SignalWorkflowExecution",
     "StartWorkflowExecution",
     "TerminateWorkflowExecution",
+    "UpdateWorkflowExecution",
 ];
 
 /// Answers for what is not built.

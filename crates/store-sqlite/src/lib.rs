@@ -174,6 +174,10 @@ impl Store for SqliteStore {
         self.writer().delete_namespace(namespace)
     }
 
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.readers.read(|connection| read::unlisted_runs(connection, limit))
+    }
+
     fn list(&self, _query: &ListQuery) -> Result<ListPage, ReadError> {
         Err(ReadError::Failed("lists are not built yet".to_owned()))
     }

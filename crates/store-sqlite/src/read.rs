@@ -269,6 +269,13 @@ pub(crate) fn namespaces(connection: &Connection) -> Result<Vec<NamespaceRecord>
     found.map_err(|error| read_error("the namespaces", &error))
 }
 
+/// See [`segno_store::Store::unlisted_runs`].
+pub(crate) fn unlisted_runs(connection: &Connection, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+    let select = "SELECT run_key FROM runs WHERE run_key <= (SELECT value FROM meta WHERE key = 'unlisted_until') \
+                  AND NOT EXISTS (SELECT 1 FROM visibility WHERE visibility.run_key = runs.run_key) LIMIT ?1";
+    keys(connection, select, params![count(limit)])
+}
+
 /// See [`segno_store::Store::closed_runs`].
 pub(crate) fn closed_runs(
     connection: &Connection,

@@ -111,6 +111,8 @@ const MIGRATIONS: &[&str] = &[
         runs INTEGER NOT NULL,
         PRIMARY KEY (namespace, status)
     ) STRICT, WITHOUT ROWID;
+    -- Runs up to this one were written before there were facts to search; the server adds them when it starts.
+    INSERT INTO meta (key, value) SELECT 'unlisted_until', coalesce(max(run_key), 0) FROM runs;
 ",
 ];
 

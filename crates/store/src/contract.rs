@@ -199,6 +199,9 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets a namespace by its key. Its runs must be gone; forgetting an absent one is no error.
     fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError>;
 
+    /// Runs whose searchable facts were never written, because they are older than the facts; at most `limit`.
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError>;
+
     /// A page of runs. Each is of one moment: what the filter saw is what is given back.
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError>;
 

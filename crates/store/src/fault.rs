@@ -224,6 +224,11 @@ impl<S: Store> Store for FaultStore<S> {
         self.plan.write(|| self.store.delete_namespace(namespace))
     }
 
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.plan.next_read()?;
+        self.store.unlisted_runs(limit)
+    }
+
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
         self.plan.next_read()?;
         self.store.list(query)

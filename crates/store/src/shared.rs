@@ -61,6 +61,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).delete_namespace(namespace)
     }
 
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        (**self).unlisted_runs(limit)
+    }
+
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
         (**self).list(query)
     }

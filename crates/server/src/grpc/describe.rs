@@ -81,7 +81,8 @@ fn config(run: &Run) -> WorkflowExecutionConfig {
     }
 }
 
-fn info(run: &Run) -> WorkflowExecutionInfo {
+/// What is told of a run as a whole.
+pub(super) fn info(run: &Run) -> WorkflowExecutionInfo {
     let (info, state) = (&run.info, &run.state);
     let parent = info.parent.as_ref();
     let closed = !run.is_running();

@@ -14,6 +14,8 @@ mod service;
 mod starting;
 mod system;
 mod tokens;
+mod updates;
+mod visibility;
 mod workers;
 mod workflow_tasks;
 mod workflows;

@@ -244,4 +244,60 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::DescribeTaskQueueResponse>, Status> {
         call!(sync self request describe_queue)
     }
+
+    async fn list_workflow_executions(
+        &self,
+        request: Request<api::ListWorkflowExecutionsRequest>,
+    ) -> Result<Response<api::ListWorkflowExecutionsResponse>, Status> {
+        call!(inner self request list)
+    }
+
+    async fn scan_workflow_executions(
+        &self,
+        request: Request<api::ScanWorkflowExecutionsRequest>,
+    ) -> Result<Response<api::ScanWorkflowExecutionsResponse>, Status> {
+        call!(inner self request scan)
+    }
+
+    async fn list_open_workflow_executions(
+        &self,
+        request: Request<api::ListOpenWorkflowExecutionsRequest>,
+    ) -> Result<Response<api::ListOpenWorkflowExecutionsResponse>, Status> {
+        call!(inner self request list_open)
+    }
+
+    async fn list_closed_workflow_executions(
+        &self,
+        request: Request<api::ListClosedWorkflowExecutionsRequest>,
+    ) -> Result<Response<api::ListClosedWorkflowExecutionsResponse>, Status> {
+        call!(inner self request list_closed)
+    }
+
+    async fn list_archived_workflow_executions(
+        &self,
+        request: Request<api::ListArchivedWorkflowExecutionsRequest>,
+    ) -> Result<Response<api::ListArchivedWorkflowExecutionsResponse>, Status> {
+        call!(sync self request list_archived)
+    }
+
+    async fn count_workflow_executions(
+        &self,
+        request: Request<api::CountWorkflowExecutionsRequest>,
+    ) -> Result<Response<api::CountWorkflowExecutionsResponse>, Status> {
+        call!(inner self request count)
+    }
+
+    async fn update_workflow_execution(
+        &self,
+        request: Request<api::UpdateWorkflowExecutionRequest>,
+    ) -> Result<Response<api::UpdateWorkflowExecutionResponse>, Status> {
+        call!(request self request update)
+    }
+
+    async fn poll_workflow_execution_update(
+        &self,
+        request: Request<api::PollWorkflowExecutionUpdateRequest>,
+    ) -> Result<Response<api::PollWorkflowExecutionUpdateResponse>, Status> {
+        call!(request self request poll_update)
+    }
 }

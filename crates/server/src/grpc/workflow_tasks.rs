@@ -4,6 +4,7 @@ use segno_engine::{
     Run,
     complete_task::CompleteTask,
     task_calls::{self, FailTask},
+    update::UpdateLimits,
 };
 use segno_proto::{
     command::{Command, command::Attributes},
@@ -67,6 +68,7 @@ pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: u
         scheduled_time: time(task.task.scheduled_time),
         started_time: time(task.task.started_time),
         queries: task.queries,
+        messages: task.messages,
         ..Default::default()
     }
 }
@@ -130,7 +132,12 @@ impl Workflows {
             sdk_metadata: request.sdk_metadata,
             metering_metadata: request.metering_metadata,
             versioning_behavior,
-            has_messages: !request.messages.is_empty(),
+            messages: request.messages,
+            discards_with_events: request
+                .capabilities
+                .as_ref()
+                .is_some_and(|capabilities| capabilities.discard_speculative_workflow_task_with_events),
+            update_limits: UpdateLimits::default(),
             eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
         };
         let results = request.query_results.into_iter().map(|(id, result)| (id, within_limit(result))).collect();
@@ -149,7 +156,7 @@ impl Workflows {
         let mut response = Response::new(RespondWorkflowTaskCompletedResponse {
             workflow_task: reply.new_task.map(|task| task_response(&namespace, task, 0)),
             activity_tasks: reply.activities.into_iter().map(|task| activities::response(&namespace, task)).collect(),
-            reset_history_event_id: 0,
+            reset_history_event_id: reply.completed.reset_history_event_id,
         });
         if let Some(delivery) = delivery {
             response.extensions_mut().insert(delivery);

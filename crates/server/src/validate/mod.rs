@@ -8,6 +8,7 @@ pub mod activity;
 pub mod links;
 pub mod size;
 pub mod start;
+pub mod update;
 pub mod worker;
 pub mod workflow;
 

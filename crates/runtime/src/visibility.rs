@@ -1,0 +1,239 @@
+//! Finding runs: what of a run can be searched, and the answers to lists and counts.
+
+use std::sync::Arc;
+
+use segno_engine::{
+    Run,
+    search_attributes::{PREDEFINED, json, rfc3339_nanos},
+};
+use segno_proto::{common::Payload, enums::IndexedValueType};
+use segno_store::{
+    NamespaceKey, RunKey,
+    visibility::{
+        Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Names, Order, Retry, Value, VisibilityRow,
+        parse_count, parse_list,
+    },
+};
+
+use crate::{error::CallError, namespaces::Namespace, node::Node};
+
+/// The kind of values a type of the wire has.
+pub fn kind_of(kind: IndexedValueType) -> Kind {
+    match kind {
+        IndexedValueType::Text => Kind::Text,
+        IndexedValueType::Int => Kind::Int,
+        IndexedValueType::Double => Kind::Double,
+        IndexedValueType::Bool => Kind::Bool,
+        IndexedValueType::Datetime => Kind::Datetime,
+        IndexedValueType::KeywordList => Kind::KeywordList,
+        IndexedValueType::Keyword | IndexedValueType::Unspecified => Kind::Keyword,
+    }
+}
+
+impl Namespace {
+    /// A custom or predefined attribute by its name. Predefined ones are numbered by their place in the table.
+    pub fn attribute(&self, name: &str) -> Option<Attribute> {
+        if let Some(custom) = self.attributes.get(name) {
+            return Some(Attribute::Numbered(custom.number, kind_of(custom.kind())));
+        }
+        let (place, known) = PREDEFINED.iter().enumerate().find(|(_, known)| known.0 == name)?;
+        Some(Attribute::Numbered(place as u32 + 1, kind_of(known.1)))
+    }
+}
+
+impl Names for Namespace {
+    fn find(&self, name: &str) -> Option<Attribute> {
+        self.attribute(name)
+    }
+}
+
+impl Node {
+    /// The searchable facts of a run if they are not what they were before.
+    pub(crate) fn facts_changed(&self, before: Option<&Run>, run: &Run) -> Option<Box<VisibilityRow>> {
+        let same = before.is_some_and(|before| {
+            before.state.status == run.state.status
+                && before.state.search_attributes == run.state.search_attributes
+                && activity_retry(before) == activity_retry(run)
+                && task_retry(before) == task_retry(run)
+        });
+        (!same).then(|| Box::new(self.facts(run)))
+    }
+
+    /// The searchable facts of a run.
+    pub(crate) fn facts(&self, run: &Run) -> VisibilityRow {
+        let (info, state) = (&run.info, &run.state);
+        let pair = |execution: &segno_proto::common::WorkflowExecution| {
+            (execution.workflow_id.clone(), execution.run_id.clone())
+        };
+        VisibilityRow {
+            key: RunKey(info.run_key),
+            namespace: NamespaceKey(info.namespace_key),
+            workflow_id: info.workflow_id.clone(),
+            run_id: info.run_id.clone(),
+            workflow_type: info.workflow_type.clone(),
+            task_queue: info.task_queue.clone(),
+            status: state.status,
+            start_time: info.start_time,
+            execution_time: info.execution_time(),
+            closed: (!run.is_running()).then(|| Closed {
+                time: state.close_time,
+                history_length: state.next_event_id - 1,
+                history_bytes: state.history_bytes,
+                transitions: state.transitions,
+            }),
+            parent: info.parent.as_ref().map(|parent| pair(&parent.execution)),
+            root: info.root.as_ref().filter(|root| root.run_id != info.run_id).map(pair),
+            activity_retry: activity_retry(run)
+                .map(|(attempt, failure)| Retry { attempt, failure: failure.map(str::to_owned) }),
+            task_retry: task_retry(run).map(|(attempt, failure)| Retry { attempt, failure: Some(failure.to_owned()) }),
+            attributes: self.numbered(run),
+        }
+    }
+
+    fn numbered(&self, run: &Run) -> std::collections::BTreeMap<u32, Value> {
+        if run.state.search_attributes.is_empty() {
+            return Default::default();
+        }
+        let Some(namespace) = self.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else {
+            return Default::default();
+        };
+        let numbered = |(name, payload): (&String, &Payload)| match namespace.attribute(name)? {
+            Attribute::Numbered(number, kind) => Some((number, value(payload, kind)?)),
+            _ => None,
+        };
+        run.state.search_attributes.iter().filter_map(numbered).collect()
+    }
+}
+
+/// Highest attempt among activities that are being retried, with its last failure.
+fn activity_retry(run: &Run) -> Option<(i32, Option<&str>)> {
+    if !run.is_running() {
+        return None;
+    }
+    let retried = run.state.activities.values().filter(|activity| activity.attempt > 1);
+    let worst = retried.max_by_key(|activity| activity.attempt)?;
+    Some((worst.attempt, worst.last_failure.as_ref().map(|failure| failure.message.as_str())))
+}
+
+/// The attempt of the workflow task after failures, with the last of them.
+fn task_retry(run: &Run) -> Option<(i32, &str)> {
+    let failed = run.is_running() && run.state.failures_since_success > 0;
+    failed.then(|| (run.state.failures_since_success + 1, run.state.last_task_failure.as_str()))
+}
+
+/// What a payload says as a value of a kind; nothing if it says nothing of that kind.
+fn value(payload: &Payload, kind: Kind) -> Option<Value> {
+    use serde_json::Value as Json;
+    let mut json = json(payload)?;
+    // Any type may come as a list; of a single value the first counts.
+    if kind != Kind::KeywordList
+        && let Json::Array(items) = json
+    {
+        json = items.into_iter().next()?;
+    }
+    match (kind, json) {
+        (Kind::Keyword | Kind::Text, Json::String(text)) => Some(Value::Text(text)),
+        (Kind::KeywordList, Json::Array(items)) => {
+            let text = |item: Json| match item {
+                Json::String(text) => Some(text),
+                _ => None,
+            };
+            Some(Value::List(items.into_iter().filter_map(text).collect()))
+        }
+        (Kind::KeywordList, Json::String(text)) => Some(Value::List(vec![text])),
+        (Kind::Int, Json::Number(number)) => number.as_i64().map(Value::Int),
+        (Kind::Double, Json::Number(number)) => number.as_f64().map(Value::Double),
+        (Kind::Bool, Json::Bool(truth)) => Some(Value::Bool(truth)),
+        (Kind::Datetime, Json::String(text)) => rfc3339_nanos(&text).map(Value::Int),
+        _ => None,
+    }
+}
+
+/// Where a list goes on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListPosition {
+    /// When the first page was read.
+    pub as_of: i64,
+    /// The last run of the page before.
+    pub after: Cursor,
+}
+
+/// A page of runs.
+#[derive(Clone, Debug)]
+pub struct FoundRuns {
+    /// The runs, in order.
+    pub runs: Vec<Run>,
+    /// Where to go on, if there may be more.
+    pub next: Option<ListPosition>,
+}
+
+/// The attribute by which the server's own helpers are told from users' workflows.
+const DIVISION: &str = "TemporalNamespaceDivision";
+
+impl Node {
+    /// A page of the runs that fit a filter.
+    pub async fn list(
+        &self,
+        namespace: &Arc<Namespace>,
+        filter: &str,
+        position: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<FoundRuns, CallError> {
+        let (filter, order) = parse_list(filter, &**namespace).map_err(refused)?;
+        self.list_matching(namespace, filter, order, position, limit).await
+    }
+
+    /// A page of the runs that fit a filter that is already understood.
+    pub async fn list_matching(
+        &self,
+        namespace: &Arc<Namespace>,
+        filter: Filter,
+        order: Order,
+        position: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<FoundRuns, CallError> {
+        let (as_of, after) = match position {
+            Some(position) => (position.as_of, Some(position.after)),
+            None => (self.now(), None),
+        };
+        let filter = undivided(namespace, filter);
+        let query = ListQuery { namespace: namespace.key, filter, order, as_of, after, limit };
+        let page = self.read(move |store| store.list(&query)).await?;
+        let decode = |found: segno_store::visibility::Listed| {
+            let damaged = |error| CallError::DataLoss(format!("run {}: {error}", found.key.0));
+            Run::decode(found.state).map_err(damaged)
+        };
+        let runs = page.runs.into_iter().map(decode).collect::<Result<_, _>>()?;
+        Ok(FoundRuns { runs, next: page.next.map(|after| ListPosition { as_of, after }) })
+    }
+
+    /// How many runs fit a filter, by groups if it asks for them; the attribute of the groups is given back.
+    pub async fn count(
+        &self,
+        namespace: &Arc<Namespace>,
+        filter: &str,
+    ) -> Result<(Option<Attribute>, Vec<Count>), CallError> {
+        let (filter, group_by) = parse_count(filter, &**namespace).map_err(refused)?;
+        let (key, filter) = (namespace.key, undivided(namespace, filter));
+        let counts = self.read(move |store| store.count(key, &filter, group_by)).await?;
+        Ok((group_by, counts))
+    }
+}
+
+/// Unless a filter speaks of divisions, only what belongs to none is meant.
+fn undivided(namespace: &Namespace, filter: Filter) -> Filter {
+    match namespace.attribute(DIVISION) {
+        Some(division) if !filter.mentions(division) => match filter {
+            Filter::All(mut parts) => {
+                parts.push(Filter::IsNull(division));
+                Filter::All(parts)
+            }
+            other => Filter::All(vec![other, Filter::IsNull(division)]),
+        },
+        _ => filter,
+    }
+}
+
+fn refused(bad: segno_store::visibility::BadFilter) -> CallError {
+    segno_engine::Rejection::InvalidArgument(format!("invalid query: {bad}")).into()
+}
