@@ -43,7 +43,7 @@ impl Node {
         let apply = move |run: &Run, context| {
             let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
             let surroundings = Surroundings {
-                namespace: &|name| node.namespaces.get(name).map(|found| (found.key.0, found.detail.id.clone())),
+                namespace: &|name| node.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
                 search_attributes: &rules,
             };
             complete_task::complete(run, context, call, &surroundings)

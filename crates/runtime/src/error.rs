@@ -23,6 +23,12 @@ pub enum CallError {
         /// What was asked for.
         run_id: String,
     },
+    /// No namespace of that name or id.
+    #[error("Namespace {0} is not found.")]
+    NamespaceNotFound(String),
+    /// The name belongs to another namespace.
+    #[error("Namespace {0:?} already exists")]
+    NamespaceExists(String),
     /// Storage could not say or do it; whether something changed is unknown. Trying again is safe.
     #[error("{0}")]
     Unavailable(String),

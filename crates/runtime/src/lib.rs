@@ -39,7 +39,7 @@ pub use complete::CompletedTask;
 pub use error::CallError;
 pub use history::{HistoryPage, HistoryView};
 pub use metrics::Metrics;
-pub use namespaces::{Namespace, NamespaceDetail, Namespaces};
+pub use namespaces::{CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace};
 pub use node::{Node, NodeOptions};
 pub use polls::{Poll, PollResult};
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};

@@ -164,7 +164,7 @@ impl Node {
         if !self.child_wanted(message).await? {
             return self.end_unreported_child(message, start, key).await;
         }
-        let Some(namespace) = self.namespaces.get(&attributes.namespace) else {
+        let Some(namespace) = self.namespaces.live(&attributes.namespace) else {
             let start = start.clone();
             return self
                 .report(message, key, move |run, context| {

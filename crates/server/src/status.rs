@@ -4,10 +4,10 @@ use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Rejection, update::abort::Abort};
 use segno_proto::{
-    enums::{ResourceExhaustedCause, ResourceExhaustedScope},
+    enums::{NamespaceState, ResourceExhaustedCause, ResourceExhaustedScope},
     errordetails::{
-        NamespaceNotFoundFailure, NotFoundFailure, QueryFailedFailure, ResourceExhaustedFailure,
-        WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
+        NamespaceAlreadyExistsFailure, NamespaceInvalidStateFailure, NamespaceNotFoundFailure, NotFoundFailure,
+        QueryFailedFailure, ResourceExhaustedFailure, WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
     },
     google::rpc,
 };
@@ -36,6 +36,23 @@ pub fn not_found(text: impl Into<String>) -> Status {
 pub fn namespace_not_found(namespace: &str) -> Status {
     let detail = NamespaceNotFoundFailure { namespace: namespace.to_owned() };
     detailed(Code::NotFound, format!("Namespace {namespace} is not found."), "NamespaceNotFoundFailure", &detail)
+}
+
+/// A name belongs to a namespace that is there.
+fn namespace_exists(text: impl Into<String>) -> Status {
+    detailed(Code::AlreadyExists, text, "NamespaceAlreadyExistsFailure", &NamespaceAlreadyExistsFailure::default())
+}
+
+/// A namespace is not in a state for this call.
+pub fn namespace_invalid_state(name: &str, state: NamespaceState, allowed: &[NamespaceState]) -> Status {
+    let names: Vec<_> = allowed.iter().map(|state| format!("{state:?}")).collect();
+    let text = format!("Namespace has invalid state: {state:?}. Must be {}.", names.join(" or "));
+    let detail = NamespaceInvalidStateFailure {
+        namespace: name.to_owned(),
+        state: state as i32,
+        allowed_states: allowed.iter().map(|state| *state as i32).collect(),
+    };
+    detailed(Code::FailedPrecondition, text, "NamespaceInvalidStateFailure", &detail)
 }
 
 fn not_ready(text: impl Into<String>) -> Status {
@@ -74,6 +91,8 @@ pub fn from_call(error: CallError) -> Status {
     match error {
         CallError::Rejected(rejection) => from_rejection(rejection),
         CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => not_found(text),
+        CallError::NamespaceNotFound(name) => namespace_not_found(&name),
+        CallError::NamespaceExists(_) => namespace_exists(text),
         CallError::Unavailable(_) | CallError::ShuttingDown => Status::unavailable(text),
         CallError::StorageFull(_) => storage_full(text),
         CallError::DataLoss(_) => Status::data_loss(text),

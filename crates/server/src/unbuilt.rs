@@ -11,12 +11,15 @@ use tower::{Layer, Service};
 
 /// Every call that is built. The compatibility page lists the same ones; a test compares.
 pub const BUILT: &[&str] = &[
+    "AddSearchAttributes",
     "CountWorkflowExecutions",
     "DeleteWorkflowExecution",
+    "DeprecateNamespace",
     "DescribeNamespace",
     "DescribeTaskQueue",
     "DescribeWorkflowExecution",
     "GetClusterInfo",
+    "GetSearchAttributes",
     "GetSystemInfo",
     "GetWorkflowExecutionHistory",
     "GetWorkflowExecutionHistoryReverse",
@@ -24,6 +27,7 @@ pub const BUILT: &[&str] = &[
     "ListClosedWorkflowExecutions",
     "ListNamespaces",
     "ListOpenWorkflowExecutions",
+    "ListSearchAttributes",
     "ListWorkflowExecutions",
     "PollActivityTaskQueue",
     "PollWorkflowExecutionUpdate",
@@ -31,6 +35,8 @@ pub const BUILT: &[&str] = &[
     "QueryWorkflow",
     "RecordActivityTaskHeartbeat",
     "RecordActivityTaskHeartbeatById",
+    "RegisterNamespace",
+    "RemoveSearchAttributes",
     "RequestCancelWorkflowExecution",
     "ResetStickyTaskQueue",
     "RespondActivityTaskCanceled",
@@ -48,6 +54,7 @@ pub const BUILT: &[&str] = &[
     "SignalWorkflowExecution",
     "StartWorkflowExecution",
     "TerminateWorkflowExecution",
+    "UpdateNamespace",
     "UpdateWorkflowExecution",
 ];
 

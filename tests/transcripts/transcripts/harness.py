@@ -15,6 +15,8 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+from temporalio.api.operatorservice.v1 import request_response_pb2 as operator_requests
+from temporalio.api.operatorservice.v1 import service_pb2_grpc as operator_grpc
 from temporalio.api.workflowservice.v1 import request_response_pb2 as requests
 from temporalio.api.workflowservice.v1 import service_pb2_grpc
 
@@ -36,7 +38,14 @@ class Server:
     def __init__(self, address: str) -> None:
         self.channel = grpc.insecure_channel(address, options=OPTIONS)
         self.stub = service_pb2_grpc.WorkflowServiceStub(self.channel)
+        self.operator = operator_grpc.OperatorServiceStub(self.channel)
         self.namespace_id = ""
+
+    def method(self, rpc: str) -> tuple[Any, Any]:
+        """The type of a call's request, and the call itself; of whichever service has it."""
+        if hasattr(self.stub, rpc):
+            return getattr(requests, f"{rpc}Request"), getattr(self.stub, rpc)
+        return getattr(operator_requests, f"{rpc}Request"), getattr(self.operator, rpc)
 
     def wait_ready(self, patience: float = 30) -> None:
         """Waits until the default namespace answers, and learns its id."""
@@ -61,6 +70,8 @@ class Session:
         self.normaliser = Normaliser(self.nonce, server.namespace_id)
         self.steps: list[dict[str, Any]] = []
         self.request_count = 0
+        # Where calls go that name no namespace.
+        self.namespace = NAMESPACE
 
     # -- the one way to talk to the server ------------------------------------------------
 
@@ -70,13 +81,14 @@ class Session:
 
     def begin(self, rpc: str, deadline: float | None = 10, **fields: Any) -> Future:
         """Starts an RPC in the background; `join` records it."""
-        fields.setdefault("namespace", NAMESPACE)
-        request = getattr(requests, f"{rpc}Request")(**{k: v for k, v in fields.items() if v is not None})
+        fields.setdefault("namespace", self.namespace)
+        kind, method = self.server.method(rpc)
+        request = kind(**{k: v for k, v in fields.items() if v is not None})
         done: Future = Future()
 
         def run() -> None:
             try:
-                done.set_result((rpc, request, getattr(self.server.stub, rpc)(request, timeout=deadline), None))
+                done.set_result((rpc, request, method(request, timeout=deadline), None))
             except grpc.RpcError as error:
                 done.set_result((rpc, request, None, error))
 
@@ -102,14 +114,20 @@ class Session:
 
     def silent(self, rpc: str, **fields: Any) -> Any:
         """Performs an RPC without recording it."""
-        request = getattr(requests, f"{rpc}Request")(namespace=NAMESPACE, **fields)
-        return getattr(self.server.stub, rpc)(request, timeout=10)
+        kind, method = self.server.method(rpc)
+        return method(kind(**{"namespace": self.namespace, **fields}), timeout=10)
 
     # -- names ----------------------------------------------------------------------------
 
     def name(self, short: str) -> str:
         """A name unique to this playing."""
         return f"{short}-{self.nonce}"
+
+    def new_namespace(self, short: str = "ns", days: int = 1, **more: Any) -> str:
+        """Registers a namespace and returns its name."""
+        fields = {"workflow_execution_retention_period": {"seconds": days * 86400}, **more}
+        self.call("RegisterNamespace", namespace=self.name(short), **fields)
+        return self.name(short)
 
     def queue(self, short: str = "q") -> Fields:
         """A TaskQueue."""

@@ -16,6 +16,8 @@ from temporalio.api.common.v1 import grpc_status_pb2
 from temporalio.api.errordetails.v1 import message_pb2 as errordetails
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+# A deleted namespace is renamed after the first digits of its id.
+DELETED = re.compile(r"-deleted-[0-9a-f]{5}\b")
 TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| \+0000 UTC)?")
 
 # Fields that only this server's operator cares about.
@@ -80,6 +82,7 @@ class Normaliser:
     def text(self, value: str, field: str = "") -> str:
         """Replaces what differs from run to run inside a string."""
         value = value.replace("-" + self.nonce, "")
+        value = DELETED.sub("-deleted-<id>", value)
         value = UUID.sub(lambda m: self._placeholder(m.group(), field), value)
         value = TIME_TEXT.sub("<time>", value)
         value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)

@@ -12,6 +12,11 @@ from pathlib import Path
 PORTS = range(17300, 17400)
 # One partition per task queue: tasks reach a single poller sooner and in order.
 SETTINGS = ["matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1"]
+# Scenarios register and change many namespaces.
+SETTINGS += [
+    "frontend.rps.namespaceReplicationInducingAPIs=1000",
+    "frontend.globalNamespaceRPS.namespaceReplicationInducingAPIs=1000",
+]
 
 
 def free_port() -> int:

@@ -10,6 +10,7 @@ mod links;
 mod namespaces;
 mod operator;
 mod queries;
+mod search_attributes;
 mod service;
 mod starting;
 mod system;
@@ -22,7 +23,7 @@ mod workflows;
 
 use std::sync::Arc;
 
-use segno_proto::common::WorkflowExecution;
+use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
@@ -41,12 +42,23 @@ impl Workflows {
         Self { node }
     }
 
-    /// The namespace a request names.
+    /// The namespace a request names, if it can be used.
     fn namespace(&self, name: &str) -> Result<Arc<Namespace>, Status> {
+        self.namespace_in(name, namespaces::USABLE)
+    }
+
+    /// The namespace a request names, if workflows can be started in it.
+    fn open_namespace(&self, name: &str) -> Result<Arc<Namespace>, Status> {
+        self.namespace_in(name, namespaces::OPEN)
+    }
+
+    fn namespace_in(&self, name: &str, allowed: &[NamespaceState]) -> Result<Arc<Namespace>, Status> {
+        validate::namespace::name_length(name).map_err(refused)?;
         if name.is_empty() {
             return Err(Status::invalid_argument("Namespace is empty."));
         }
-        self.node.namespaces.get(name).ok_or_else(|| status::namespace_not_found(name))
+        let namespace = self.node.namespaces.get(name).ok_or_else(|| status::namespace_not_found(name))?;
+        namespaces::in_state(namespace, allowed)
     }
 }
 

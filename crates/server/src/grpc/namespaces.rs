@@ -1,8 +1,13 @@
-//! DescribeNamespace and ListNamespaces.
+//! Registering, describing, listing and changing namespaces.
 
-use segno_engine::limits::{BLOB_BYTES_MAX, MEMO_BYTES_MAX};
+use std::sync::Arc;
+
+use segno_engine::{
+    Rejection,
+    limits::{BLOB_BYTES_MAX, MEMO_BYTES_MAX},
+};
 use segno_proto::{
-    enums::{ArchivalState, NamespaceState},
+    enums::{ArchivalState, NamespaceState, ReplicationState},
     namespace::{
         BadBinaries, NamespaceConfig, NamespaceInfo,
         namespace_info::{Capabilities, Limits},
@@ -10,67 +15,171 @@ use segno_proto::{
     nanos_duration,
     replication::{ClusterReplicationConfig, NamespaceReplicationConfig},
     workflowservice::{
-        DescribeNamespaceRequest, DescribeNamespaceResponse, ListNamespacesRequest, ListNamespacesResponse,
+        DeprecateNamespaceRequest, DeprecateNamespaceResponse, DescribeNamespaceRequest, DescribeNamespaceResponse,
+        ListNamespacesRequest, ListNamespacesResponse, RegisterNamespaceRequest, RegisterNamespaceResponse,
+        UpdateNamespaceRequest, UpdateNamespaceResponse,
     },
 };
-use segno_runtime::Namespace;
+use segno_runtime::{CallError, Namespace, NamespaceName, NewNamespace, Node};
+use segno_store::NamespaceKey;
 use tonic::Status;
 
-use super::Workflows;
-use crate::status;
+use super::{Workflows, failed, refused};
+use crate::{
+    status,
+    validate::{self, namespace::CLUSTER},
+};
+
+/// The states in which a namespace can be used.
+pub const USABLE: &[NamespaceState] = &[NamespaceState::Registered, NamespaceState::Deprecated];
+/// The state in which workflows can be started in a namespace.
+pub const OPEN: &[NamespaceState] = &[NamespaceState::Registered];
+
+/// A namespace in one of the given states.
+pub fn in_state(namespace: Arc<Namespace>, allowed: &[NamespaceState]) -> Result<Arc<Namespace>, Status> {
+    if allowed.contains(&namespace.state()) {
+        return Ok(namespace);
+    }
+    Err(status::namespace_invalid_state(&namespace.name, namespace.state(), allowed))
+}
+
+/// A namespace by name or id that can be used.
+pub fn usable(node: &Node, name: &NamespaceName) -> Result<Arc<Namespace>, Status> {
+    let (NamespaceName::Name(text) | NamespaceName::Id(text)) = name;
+    let namespace = node.namespaces.find(name).ok_or_else(|| status::namespace_not_found(text))?;
+    in_state(namespace, USABLE)
+}
+
+/// A refusal while a namespace is being changed.
+pub fn rejected(refused: validate::Refused) -> CallError {
+    CallError::Rejected(Rejection::InvalidArgument(refused.text))
+}
 
 impl Workflows {
+    pub(super) async fn register_namespace(
+        &self,
+        mut request: RegisterNamespaceRequest,
+    ) -> Result<RegisterNamespaceResponse, Status> {
+        let retention = validate::namespace::register(&mut request).map_err(refused)?;
+        let name = &request.namespace;
+        if name == validate::namespace::SYSTEM_NAMESPACE || self.node.namespaces.get(name).is_some() {
+            return Err(failed(CallError::NamespaceExists(request.namespace)));
+        }
+        validate::namespace::register_clusters(&request).map_err(refused)?;
+        let new = NewNamespace {
+            name: request.namespace,
+            retention,
+            description: request.description,
+            owner_email: request.owner_email,
+            data: request.data.into_iter().collect(),
+        };
+        self.node.register_namespace(new).await.map_err(failed)?;
+        Ok(RegisterNamespaceResponse::default())
+    }
+
     pub(super) fn describe_namespace(
         &self,
         request: DescribeNamespaceRequest,
     ) -> Result<DescribeNamespaceResponse, Status> {
-        let namespace = match (request.namespace.as_str(), request.id.as_str()) {
-            ("", "") => return Err(Status::invalid_argument("Namespace not set on request.")),
-            ("", id) => self.node.namespaces.by_id(id).ok_or_else(|| status::namespace_not_found(id))?,
-            (name, _) => self.node.namespaces.get(name).ok_or_else(|| status::namespace_not_found(name))?,
-        };
-        Ok(description(&namespace))
+        let name = validate::namespace::describe(&request).map_err(refused)?;
+        let (NamespaceName::Name(text) | NamespaceName::Id(text)) = &name;
+        let namespace = self.node.namespaces.find(&name).ok_or_else(|| status::namespace_not_found(text))?;
+        let (info, config, replication) = description(&namespace);
+        Ok(DescribeNamespaceResponse {
+            namespace_info: Some(info),
+            config: Some(config),
+            replication_config: Some(replication),
+            ..Default::default()
+        })
     }
 
-    pub(super) fn list_namespaces(&self, _request: ListNamespacesRequest) -> ListNamespacesResponse {
-        let namespaces = self.node.namespaces.all().iter().map(|namespace| description(namespace)).collect();
-        ListNamespacesResponse { namespaces, ..Default::default() }
+    /// In the order in which they were registered; a page's token is the key of its last namespace.
+    pub(super) fn list_namespaces(&self, request: ListNamespacesRequest) -> Result<ListNamespacesResponse, Status> {
+        let (size, after) = validate::namespace::list(&request).map_err(refused)?;
+        let also_deleted = request.namespace_filter.is_some_and(|filter| filter.include_deleted);
+        let mut found = self.node.namespaces.after(NamespaceKey(after));
+        found.retain(|namespace| also_deleted || namespace.is_live());
+        let more = found.len() > size;
+        found.truncate(size);
+        let last = found.last().filter(|_| more);
+        let next_page_token = last.map(|last| last.key.0.to_be_bytes().to_vec().into()).unwrap_or_default();
+        let namespaces = found.iter().map(|namespace| {
+            let (info, config, replication) = description(namespace);
+            DescribeNamespaceResponse {
+                namespace_info: Some(info),
+                config: Some(config),
+                replication_config: Some(replication),
+                ..Default::default()
+            }
+        });
+        Ok(ListNamespacesResponse { namespaces: namespaces.collect(), next_page_token })
+    }
+
+    pub(super) async fn update_namespace(
+        &self,
+        request: UpdateNamespaceRequest,
+    ) -> Result<UpdateNamespaceResponse, Status> {
+        let name = validate::namespace::named(&request.namespace).map_err(refused)?;
+        usable(&self.node, &name)?;
+        let now = self.node.now();
+        let edit = move |detail: &mut _| validate::namespace::update(request, detail, now).map_err(rejected);
+        let namespace = self.node.change_namespace(name, edit).await.map_err(failed)?;
+        let (info, config, replication) = description(&namespace);
+        Ok(UpdateNamespaceResponse {
+            namespace_info: Some(info),
+            config: Some(config),
+            replication_config: Some(replication),
+            ..Default::default()
+        })
+    }
+
+    pub(super) async fn deprecate_namespace(
+        &self,
+        request: DeprecateNamespaceRequest,
+    ) -> Result<DeprecateNamespaceResponse, Status> {
+        let name = validate::namespace::named(&request.namespace).map_err(refused)?;
+        usable(&self.node, &name)?;
+        let edit = |detail: &mut segno_runtime::NamespaceDetail| {
+            detail.state = NamespaceState::Deprecated as i32;
+            Ok(())
+        };
+        self.node.change_namespace(name, edit).await.map_err(failed)?;
+        Ok(DeprecateNamespaceResponse::default())
     }
 }
 
-fn description(namespace: &Namespace) -> DescribeNamespaceResponse {
+fn description(namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, NamespaceReplicationConfig) {
     let detail = &namespace.detail;
-    DescribeNamespaceResponse {
-        namespace_info: Some(NamespaceInfo {
-            name: namespace.name.clone(),
-            state: NamespaceState::Registered as i32,
-            description: detail.description.clone(),
-            owner_email: detail.owner_email.clone(),
-            id: detail.id.clone(),
-            capabilities: Some(Capabilities {
-                eager_workflow_start: true,
-                worker_poll_complete_on_shutdown: true,
-                ..Default::default()
-            }),
-            limits: Some(Limits {
-                blob_size_limit_error: BLOB_BYTES_MAX as i64,
-                memo_size_limit_error: MEMO_BYTES_MAX as i64,
-                ..Default::default()
-            }),
+    let info = NamespaceInfo {
+        name: namespace.name.clone(),
+        state: namespace.state() as i32,
+        description: detail.description.clone(),
+        owner_email: detail.owner_email.clone(),
+        data: detail.data.clone().into_iter().collect(),
+        id: detail.id.clone(),
+        capabilities: Some(Capabilities {
+            eager_workflow_start: true,
+            worker_poll_complete_on_shutdown: true,
             ..Default::default()
         }),
-        config: Some(NamespaceConfig {
-            workflow_execution_retention_ttl: Some(nanos_duration(detail.retention)),
-            bad_binaries: Some(BadBinaries::default()),
-            history_archival_state: ArchivalState::Disabled as i32,
-            visibility_archival_state: ArchivalState::Disabled as i32,
-            ..Default::default()
-        }),
-        replication_config: Some(NamespaceReplicationConfig {
-            active_cluster_name: "active".to_owned(),
-            clusters: vec![ClusterReplicationConfig { cluster_name: "active".to_owned(), ..Default::default() }],
+        limits: Some(Limits {
+            blob_size_limit_error: BLOB_BYTES_MAX as i64,
+            memo_size_limit_error: MEMO_BYTES_MAX as i64,
             ..Default::default()
         }),
         ..Default::default()
-    }
+    };
+    let config = NamespaceConfig {
+        workflow_execution_retention_ttl: Some(nanos_duration(detail.retention)),
+        bad_binaries: Some(BadBinaries { binaries: detail.bad_binaries.clone().into_iter().collect() }),
+        history_archival_state: ArchivalState::Disabled as i32,
+        visibility_archival_state: ArchivalState::Disabled as i32,
+        ..Default::default()
+    };
+    let replication = NamespaceReplicationConfig {
+        active_cluster_name: CLUSTER.to_owned(),
+        clusters: vec![ClusterReplicationConfig { cluster_name: CLUSTER.to_owned(), ..Default::default() }],
+        state: ReplicationState::Normal as i32,
+    };
+    (info, config, replication)
 }

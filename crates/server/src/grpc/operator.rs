@@ -1,10 +1,44 @@
-//! Temporal's OperatorService. Nothing of it is built yet; the layer in front of it says so call by call.
+//! Temporal's OperatorService, tied to the methods of this module. What is not here answers UNIMPLEMENTED before it
+//! gets this far.
 
-use segno_proto::operatorservice::operator_service_server::OperatorService;
+use std::sync::Arc;
+
+use segno_proto::operatorservice::{self as api, operator_service_server::OperatorService};
+use segno_runtime::Node;
+use tonic::{Request, Response, Status};
 
 /// Temporal's OperatorService.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Operator;
+pub struct Operator {
+    pub(super) node: Arc<Node>,
+}
+
+impl Operator {
+    /// The service on a node.
+    pub fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+}
 
 #[tonic::async_trait]
-impl OperatorService for Operator {}
+impl OperatorService for Operator {
+    async fn add_search_attributes(
+        &self,
+        request: Request<api::AddSearchAttributesRequest>,
+    ) -> Result<Response<api::AddSearchAttributesResponse>, Status> {
+        self.add_attributes(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn remove_search_attributes(
+        &self,
+        request: Request<api::RemoveSearchAttributesRequest>,
+    ) -> Result<Response<api::RemoveSearchAttributesResponse>, Status> {
+        self.remove_attributes(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_search_attributes(
+        &self,
+        request: Request<api::ListSearchAttributesRequest>,
+    ) -> Result<Response<api::ListSearchAttributesResponse>, Status> {
+        self.list_attributes(request.into_inner()).map(Response::new)
+    }
+}

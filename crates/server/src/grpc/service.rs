@@ -228,7 +228,35 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::ListNamespacesRequest>,
     ) -> Result<Response<api::ListNamespacesResponse>, Status> {
-        call!(syncok self request list_namespaces)
+        call!(sync self request list_namespaces)
+    }
+
+    async fn register_namespace(
+        &self,
+        request: Request<api::RegisterNamespaceRequest>,
+    ) -> Result<Response<api::RegisterNamespaceResponse>, Status> {
+        call!(inner self request register_namespace)
+    }
+
+    async fn update_namespace(
+        &self,
+        request: Request<api::UpdateNamespaceRequest>,
+    ) -> Result<Response<api::UpdateNamespaceResponse>, Status> {
+        call!(inner self request update_namespace)
+    }
+
+    async fn deprecate_namespace(
+        &self,
+        request: Request<api::DeprecateNamespaceRequest>,
+    ) -> Result<Response<api::DeprecateNamespaceResponse>, Status> {
+        call!(inner self request deprecate_namespace)
+    }
+
+    async fn get_search_attributes(
+        &self,
+        request: Request<api::GetSearchAttributesRequest>,
+    ) -> Result<Response<api::GetSearchAttributesResponse>, Status> {
+        call!(syncok self request search_attributes)
     }
 
     async fn shutdown_worker(

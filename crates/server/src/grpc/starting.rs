@@ -20,7 +20,7 @@ impl Workflows {
         request: Request<StartWorkflowExecutionRequest>,
     ) -> Result<Response<StartWorkflowExecutionResponse>, Status> {
         let mut request = request.into_inner();
-        let namespace = self.namespace(&request.namespace)?;
+        let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         validate::start::start_workflow(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
@@ -68,7 +68,7 @@ impl Workflows {
         request: SignalWithStartWorkflowExecutionRequest,
     ) -> Result<SignalWithStartWorkflowExecutionResponse, Status> {
         let mut request = request;
-        let namespace = self.namespace(&request.namespace)?;
+        let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         validate::start::signal_with_start(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {

@@ -8,7 +8,10 @@ use segno_proto::Nanos;
 use segno_runtime::{ActivityToken, Namespace, TaskToken, Token, WorkflowKey};
 use tonic::Status;
 
-use super::Workflows;
+use super::{
+    Workflows,
+    namespaces::{USABLE, in_state},
+};
 
 /// Where a page of history goes on.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -40,7 +43,7 @@ impl Workflows {
         for namespace in self.node.namespaces.all() {
             if let Ok(token) = T::open(token, &namespace.token_key) {
                 if name.is_empty() {
-                    return Ok((namespace, token));
+                    return Ok((in_state(namespace, USABLE)?, token));
                 }
                 let text = "Operation requested with a token from a different namespace.";
                 return Err(Status::invalid_argument(text));

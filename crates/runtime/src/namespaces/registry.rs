@@ -1,0 +1,257 @@
+//! Finding and changing namespaces.
+//!
+//! What holds: a change is stored before anybody sees it; changes come one after the other; names are unique; a key is
+//! never used again, also after its namespace is gone.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError, RwLock},
+};
+
+use prost::Message;
+use segno_proto::{Nanos, enums::NamespaceState};
+use segno_store::{CommitError, NamespaceKey, Store};
+
+use super::{Namespace, NamespaceDetail};
+use crate::{error::CallError, ids::Ids, node::Node, slots::lock};
+
+/// Closed runs are kept for a day unless told otherwise.
+const RETENTION_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
+/// The record under which the registry keeps its own notes. No namespace has an empty name.
+const NOTES: NamespaceKey = NamespaceKey(0);
+
+/// What the registry keeps besides the namespaces.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Notes {
+    /// The highest key ever given, as far as the records themselves do not show it.
+    #[prost(uint32, tag = "1")]
+    last_key: u32,
+}
+
+/// How a request names a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamespaceName {
+    /// By name.
+    Name(String),
+    /// By id.
+    Id(String),
+}
+
+/// A namespace to be registered.
+#[derive(Clone, Debug, Default)]
+pub struct NewNamespace {
+    /// Its name.
+    pub name: String,
+    /// How long closed runs are kept.
+    pub retention: Nanos,
+    /// Free text.
+    pub description: String,
+    /// Free text.
+    pub owner_email: String,
+    /// The user's own notes.
+    pub data: BTreeMap<String, String>,
+}
+
+#[derive(Default)]
+struct Tables {
+    by_key: BTreeMap<NamespaceKey, Arc<Namespace>>,
+    by_name: BTreeMap<String, Arc<Namespace>>,
+    last_key: u32,
+}
+
+impl Tables {
+    fn put(&mut self, namespace: Arc<Namespace>) {
+        self.remove(namespace.key);
+        self.last_key = self.last_key.max(namespace.key.0);
+        self.by_name.insert(namespace.name.clone(), namespace.clone());
+        self.by_key.insert(namespace.key, namespace);
+    }
+
+    fn remove(&mut self, key: NamespaceKey) {
+        if let Some(before) = self.by_key.remove(&key) {
+            self.by_name.remove(&before.name);
+        }
+    }
+
+    fn find(&self, name: &NamespaceName) -> Option<&Arc<Namespace>> {
+        match name {
+            NamespaceName::Name(name) => self.by_name.get(name),
+            NamespaceName::Id(id) => self.by_key.values().find(|namespace| namespace.detail.id == *id),
+        }
+    }
+
+    fn read(store: &dyn Store) -> Result<Self, CallError> {
+        let mut tables = Self::default();
+        for record in store.namespaces()? {
+            if record.key == NOTES {
+                let notes = Notes::decode(record.detail).unwrap_or_default();
+                tables.last_key = tables.last_key.max(notes.last_key);
+                continue;
+            }
+            let namespace = Namespace::from_record(&record)?;
+            if namespace.record() != record {
+                // An older version wrote it: what was added to it on load is stored before it is used.
+                store.put_namespace(&namespace.record())?;
+            }
+            tables.put(Arc::new(namespace));
+        }
+        Ok(tables)
+    }
+}
+
+/// All namespaces.
+pub struct Namespaces {
+    tables: RwLock<Tables>,
+    /// Held while something is changed; the tables themselves are locked only to look and to publish.
+    changing: Mutex<()>,
+}
+
+impl Namespaces {
+    /// Reads what is stored and creates `default` if it is not there.
+    pub fn load(store: &dyn Store, ids: &Ids) -> Result<Self, CallError> {
+        let namespaces = Self { tables: RwLock::new(Tables::read(store)?), changing: Mutex::default() };
+        if namespaces.get("default").is_none() {
+            let default =
+                NewNamespace { name: "default".to_owned(), retention: RETENTION_DEFAULT, ..Default::default() };
+            namespaces.register(store, ids, default)?;
+        }
+        Ok(namespaces)
+    }
+
+    fn tables(&self) -> std::sync::RwLockReadGuard<'_, Tables> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, change: impl FnOnce(&mut Tables)) {
+        change(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// A namespace by name, in whatever state.
+    pub fn get(&self, name: &str) -> Option<Arc<Namespace>> {
+        self.tables().by_name.get(name).cloned()
+    }
+
+    /// A namespace by name that is not about to be deleted.
+    pub fn live(&self, name: &str) -> Option<Arc<Namespace>> {
+        self.get(name).filter(|namespace| namespace.is_live())
+    }
+
+    /// A namespace by name or id, in whatever state.
+    pub fn find(&self, name: &NamespaceName) -> Option<Arc<Namespace>> {
+        self.tables().find(name).cloned()
+    }
+
+    /// A namespace by key, in whatever state.
+    pub fn by_key(&self, key: NamespaceKey) -> Option<Arc<Namespace>> {
+        self.tables().by_key.get(&key).cloned()
+    }
+
+    /// All namespaces, in the order in which they were registered.
+    pub fn all(&self) -> Vec<Arc<Namespace>> {
+        self.tables().by_key.values().cloned().collect()
+    }
+
+    /// Namespaces after a key, in the order in which they were registered.
+    pub fn after(&self, key: NamespaceKey) -> Vec<Arc<Namespace>> {
+        let from = (std::ops::Bound::Excluded(key), std::ops::Bound::Unbounded);
+        self.tables().by_key.range(from).map(|(_, namespace)| namespace.clone()).collect()
+    }
+
+    fn register(&self, store: &dyn Store, ids: &Ids, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
+        let _changing = lock(&self.changing);
+        if self.get(&new.name).is_some() {
+            return Err(CallError::NamespaceExists(new.name));
+        }
+        let detail = NamespaceDetail {
+            id: ids.uuid(),
+            token_key: [ids.bits().to_le_bytes(), ids.bits().to_le_bytes()].concat(),
+            retention: new.retention,
+            description: new.description,
+            owner_email: new.owner_email,
+            state: NamespaceState::Registered as i32,
+            data: new.data,
+            ..Default::default()
+        };
+        let last_key = self.tables().last_key;
+        let key = last_key.checked_add(1).ok_or_else(|| CallError::StorageFull("no namespace keys left".to_owned()))?;
+        let namespace = Namespace::new(NamespaceKey(key), new.name, detail)
+            .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
+        self.store(store, namespace)
+    }
+
+    fn change(
+        &self,
+        store: &dyn Store,
+        name: &NamespaceName,
+        edit: impl FnOnce(&mut Namespace) -> Result<(), CallError>,
+    ) -> Result<Arc<Namespace>, CallError> {
+        let _changing = lock(&self.changing);
+        let Some(before) = self.find(name) else {
+            let (NamespaceName::Name(name) | NamespaceName::Id(name)) = name;
+            return Err(CallError::NamespaceNotFound(name.clone()));
+        };
+        let mut after = Namespace::clone(&before);
+        edit(&mut after)?;
+        if after.detail == before.detail && after.name == before.name {
+            return Ok(before);
+        }
+        let Namespace { key, name, detail, .. } = after;
+        let after = Namespace::new(key, name, detail)
+            .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
+        self.store(store, after)
+    }
+
+    /// Stores a namespace, then lets everybody see it. If it is unknown whether it was stored, what is stored counts.
+    fn store(&self, store: &dyn Store, namespace: Namespace) -> Result<Arc<Namespace>, CallError> {
+        if let Err(error) = store.put_namespace(&namespace.record()) {
+            if error != CommitError::Full {
+                self.read_again(store);
+            }
+            return Err(error.into());
+        }
+        let namespace = Arc::new(namespace);
+        self.publish(|tables| tables.put(namespace.clone()));
+        Ok(namespace)
+    }
+
+    fn read_again(&self, store: &dyn Store) {
+        match Tables::read(store) {
+            Ok(mut stored) => self.publish(|tables| {
+                stored.last_key = stored.last_key.max(tables.last_key);
+                *tables = stored;
+            }),
+            Err(error) => tracing::warn!(%error, "namespaces could not be read again"),
+        }
+    }
+}
+
+impl Node {
+    /// Registers a namespace. Once this returns it is stored and can be used.
+    pub async fn register_namespace(self: &Arc<Self>, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
+        self.with_registry(move |node| node.namespaces.register(&*node.store, &node.ids, new)).await
+    }
+
+    /// Changes a namespace. `edit` sees its newest state and may refuse. Once this returns the change is stored and in
+    /// effect.
+    pub async fn change_namespace<F>(
+        self: &Arc<Self>,
+        name: NamespaceName,
+        edit: F,
+    ) -> Result<Arc<Namespace>, CallError>
+    where
+        F: FnOnce(&mut NamespaceDetail) -> Result<(), CallError> + Send + 'static,
+    {
+        let edit = |namespace: &mut Namespace| edit(&mut namespace.detail);
+        self.with_registry(move |node| node.namespaces.change(&*node.store, &name, edit)).await
+    }
+
+    /// Runs a change where waiting for storage does no harm, to its end even if the caller leaves.
+    async fn with_registry<T: Send + 'static>(
+        self: &Arc<Self>,
+        change: impl FnOnce(&Arc<Self>) -> Result<T, CallError> + Send + 'static,
+    ) -> Result<T, CallError> {
+        let node = self.clone();
+        let done = tokio::task::spawn_blocking(move || change(&node)).await;
+        done.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+    }
+}

@@ -1,0 +1,207 @@
+//! Requests about namespaces and their search attributes.
+//!
+//! Updates are checked and applied in one go, on the newest state of the namespace, in Temporal's order.
+
+use segno_engine::search_attributes::{PREDEFINED, SYSTEM};
+use segno_engine::validate::{ID_LENGTH_MAX, duration};
+use segno_proto::enums::{IndexedValueType, NamespaceState, ReplicationState};
+use segno_proto::replication::ClusterReplicationConfig;
+use segno_proto::workflowservice::{
+    DescribeNamespaceRequest, ListNamespacesRequest, RegisterNamespaceRequest, UpdateNamespaceRequest,
+};
+use segno_proto::{Nanos, duration_nanos, nanos_timestamp};
+use segno_runtime::{NamespaceDetail, NamespaceName};
+
+use super::Refused;
+
+/// The name of the one cluster there is.
+pub const CLUSTER: &str = "active";
+/// Temporal keeps its own workflows in this namespace. Segno has none of those, but nobody else may have the name.
+pub const SYSTEM_NAMESPACE: &str = "temporal-system";
+const RETENTION_MIN: Nanos = 3600 * 1_000_000_000;
+const BAD_BINARIES_MAX: usize = 10;
+const PAGE_SIZE_DEFAULT: usize = 100;
+const PAGE_SIZE_MAX: usize = 1000;
+/// Names that mean something to Temporal's own storage of search attributes.
+const RESERVED_ATTRIBUTES: [&str; 4] = ["NamespaceId", "MemoEncoding", "Memo", "VisibilityTaskKey"];
+
+fn not_set() -> Refused {
+    Refused::invalid("Namespace not set on request.")
+}
+
+/// A name that is too long is refused before anything else.
+pub fn name_length(name: &str) -> Result<(), Refused> {
+    if name.len() > ID_LENGTH_MAX { Err(Refused::invalid("Namespace length exceeds limit.")) } else { Ok(()) }
+}
+
+/// A namespace that must be named.
+pub fn named(name: &str) -> Result<NamespaceName, Refused> {
+    name_length(name)?;
+    if name.is_empty() { Err(not_set()) } else { Ok(NamespaceName::Name(name.to_owned())) }
+}
+
+/// DescribeNamespace.
+pub fn describe(request: &DescribeNamespaceRequest) -> Result<NamespaceName, Refused> {
+    name_length(&request.namespace)?;
+    match (request.namespace.as_str(), request.id.as_str()) {
+        ("", "") => Err(not_set()),
+        ("", id) => Ok(NamespaceName::Id(id.to_owned())),
+        (name, "") => Ok(NamespaceName::Name(name.to_owned())),
+        _ => Err(Refused::invalid("GetNamespace operation failed.  Both ID and Name specified in request.")),
+    }
+}
+
+/// RegisterNamespace. Gives back the retention that will hold.
+pub fn register(request: &mut RegisterNamespaceRequest) -> Result<Nanos, Refused> {
+    named(&request.namespace)?;
+    if request.is_global_namespace {
+        return Err(Refused::invalid("Cannot register global namespace when not enabled"));
+    }
+    retention(request.workflow_execution_retention_period.as_mut())
+}
+
+/// The clusters a new namespace is to be in; looked at after its name.
+pub fn register_clusters(request: &RegisterNamespaceRequest) -> Result<(), Refused> {
+    clusters(&request.active_cluster_name, &request.clusters)
+}
+
+/// ListNamespaces. Gives back how many are wanted and the key after which they begin.
+pub fn list(request: &ListNamespacesRequest) -> Result<(usize, u32), Refused> {
+    let size = match usize::try_from(request.page_size) {
+        Ok(0) => PAGE_SIZE_DEFAULT,
+        Ok(size) => size.min(PAGE_SIZE_MAX),
+        Err(_) => return Err(Refused::invalid("Invalid PageSize.")),
+    };
+    if request.next_page_token.is_empty() {
+        return Ok((size, 0));
+    }
+    let token = request.next_page_token.as_ref().try_into().map_err(|_| Refused::invalid("Invalid NextPageToken."))?;
+    Ok((size, u32::from_be_bytes(token)))
+}
+
+/// UpdateNamespace: applies the request to what the namespace is now.
+pub fn update(request: UpdateNamespaceRequest, detail: &mut NamespaceDetail, now: Nanos) -> Result<(), Refused> {
+    let before = state_of(detail);
+    if let Some(info) = request.update_info {
+        if !info.description.is_empty() {
+            detail.description = info.description;
+        }
+        if !info.owner_email.is_empty() {
+            detail.owner_email = info.owner_email;
+        }
+        detail.data.extend(info.data);
+        let after = NamespaceState::try_from(info.state).ok();
+        if after != Some(NamespaceState::Unspecified) && after != Some(before) {
+            detail.state = new_state(before, after)? as i32;
+        }
+    }
+    if let Some(mut config) = request.config {
+        if config.workflow_execution_retention_ttl.is_some() {
+            detail.retention = retention(config.workflow_execution_retention_ttl.as_mut())?;
+        }
+        for (checksum, mut binary) in config.bad_binaries.unwrap_or_default().binaries {
+            binary.create_time = Some(nanos_timestamp(now));
+            detail.bad_binaries.insert(checksum, binary);
+        }
+        if detail.bad_binaries.len() > BAD_BINARIES_MAX {
+            let text = format!("Total resetBinaries cannot exceed the max limit: {BAD_BINARIES_MAX}");
+            return Err(Refused::invalid(text));
+        }
+        if !config.custom_search_attribute_aliases.is_empty() {
+            return Err(Refused::invalid(
+                "Search attributes have no aliases here. Use the operator service to add and remove them.",
+            ));
+        }
+    }
+    if !request.delete_bad_binary.is_empty() && detail.bad_binaries.remove(&request.delete_bad_binary).is_none() {
+        return Err(Refused::invalid(format!("Bad binary checksum {} doesn't exists.", request.delete_bad_binary)));
+    }
+    if let Some(config) = request.replication_config {
+        if config.state == ReplicationState::Handover as i32 {
+            return Err(Refused::invalid("Handover can only be set for global namespace"));
+        }
+        clusters(&config.active_cluster_name, &config.clusters)?;
+    }
+    if request.promote_namespace {
+        return Err(Refused::invalid(format!(
+            "global namespace is not enabled on this cluster, cannot update global namespace or promote local \
+             namespace: {}",
+            request.namespace
+        )));
+    }
+    Ok(())
+}
+
+/// AddSearchAttributes, as far as the namespace does not matter: names and types.
+pub fn new_attributes(
+    asked: impl IntoIterator<Item = (String, i32)>,
+) -> Result<Vec<(String, IndexedValueType)>, Refused> {
+    let mut attributes = Vec::new();
+    for (name, kind) in asked {
+        let known = |other: &str| other == name;
+        let taken = SYSTEM.iter().any(|(other, _)| known(other))
+            || PREDEFINED.iter().any(|(other, ..)| known(other))
+            || RESERVED_ATTRIBUTES.iter().any(|other| known(other));
+        if taken || name.starts_with("Temporal") {
+            return Err(Refused::invalid(format!("Search attribute {name} is reserved by system.")));
+        }
+        let unknown = || Refused::invalid(format!("Unknown search attribute type: {kind}."));
+        attributes.push((name, IndexedValueType::try_from(kind).map_err(|_| unknown())?));
+    }
+    if attributes.is_empty() {
+        return Err(Refused::invalid("SearchAttributes are not set on request."));
+    }
+    if attributes.iter().any(|(_, kind)| *kind == IndexedValueType::Unspecified) {
+        let text = "Unable to create search attributes: cannot have more than 0 search attribute of type Unspecified.";
+        return Err(Refused::invalid(text));
+    }
+    Ok(attributes)
+}
+
+/// RemoveSearchAttributes: the server's own stay.
+pub fn remove_attributes(names: &[String], detail: &mut NamespaceDetail) -> Result<(), Refused> {
+    for name in names {
+        let removed = detail.attributes.remove(name).is_some();
+        let own = SYSTEM.iter().any(|(other, _)| other == name) || PREDEFINED.iter().any(|(other, ..)| other == name);
+        if !removed && own {
+            return Err(Refused::invalid(format!("Unable to remove non-custom search attributes: {name}.")));
+        }
+    }
+    Ok(())
+}
+
+fn state_of(detail: &NamespaceDetail) -> NamespaceState {
+    match detail.state() {
+        NamespaceState::Unspecified => NamespaceState::Registered,
+        state => state,
+    }
+}
+
+/// A namespace can only go down: registered, deprecated, deleted.
+fn new_state(before: NamespaceState, after: Option<NamespaceState>) -> Result<NamespaceState, Refused> {
+    use NamespaceState::{Deleted, Deprecated, Registered};
+    match (before, after) {
+        (Registered, Some(after @ (Deprecated | Deleted))) | (Deprecated, Some(after @ Deleted)) => Ok(after),
+        _ => Err(Refused::invalid("Invalid namespace state update.")),
+    }
+}
+
+fn retention(period: Option<&mut prost_types::Duration>) -> Result<Nanos, Refused> {
+    let invalid = || Refused::invalid("A valid retention period is not set on request.");
+    let period = period.ok_or_else(invalid)?;
+    duration(Some(period)).map_err(|_| invalid())?;
+    let nanos = duration_nanos(Some(period));
+    if nanos < RETENTION_MIN { Err(invalid()) } else { Ok(nanos) }
+}
+
+fn clusters(active: &str, clusters: &[ClusterReplicationConfig]) -> Result<(), Refused> {
+    let names = clusters.iter().map(|cluster| cluster.cluster_name.as_str());
+    let active = Some(active).filter(|name| !name.is_empty());
+    if let Some(unknown) = active.into_iter().chain(names).find(|name| *name != CLUSTER) {
+        return Err(Refused::invalid(format!("Invalid cluster name: {unknown}")));
+    }
+    if clusters.len() > 1 {
+        return Err(Refused::invalid("Invalid local namespace clusters"));
+    }
+    Ok(())
+}
