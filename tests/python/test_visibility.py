@@ -12,12 +12,7 @@ from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, RemoveSearchAttributesRequest
 from temporalio.api.workflowservice.v1 import ListWorkflowExecutionsRequest
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import (
-    RetryPolicy,
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
-)
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError, RPCStatusCode
 
 from flows import CallActivity, Echo, Fails, Waiter, fail_until
@@ -285,10 +280,10 @@ async def test_retrying_activities_are_found(env: Env):
             "stuck",
             "fail_until",
             [99],
-            {"retry_policy": RetryPolicy(initial_interval=timedelta(milliseconds=100), backoff_coefficient=1.0)},
+            {"retry": {"initial_interval": 0.1, "backoff_coefficient": 1.0}},
             flow=CallActivity,
         )
-        await start(env, "fine", "fail_until", [1], flow=CallActivity)
+        await start(env, "fine", "fail_until", [1], {}, flow=CallActivity)
 
         async def is_found() -> bool:
             return await found(env, "ActivityAttempts >= 3") == ["stuck"]

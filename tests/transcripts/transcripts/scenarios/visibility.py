@@ -200,13 +200,13 @@ def attributes(s: Session) -> None:
         "TemporalSchedulePaused != true",
     ]:
         counted(s, filter)
-    listed(s, "BuildIds = 'two'")
+    listed(s, "BatcherUser = 'ann'")
 
 
 @scenario
 def upserted(s: Session) -> None:
     """What a workflow sets later is found; what it unsets is not."""
-    upsert = {"indexed_fields": {"BatcherUser": payload("later"), "BuildIds": payload(["b"])}}
+    upsert = {"indexed_fields": {"BatcherUser": payload("later"), "TemporalChangeVersion": payload(["b"])}}
     s.begun(command("UPSERT_WORKFLOW_SEARCH_ATTRIBUTES", search_attributes=upsert), timer("t", 60))
     settled(s, 1, "BatcherUser = 'later'")
     listed(s)
