@@ -25,6 +25,7 @@ from .normalise import Normaliser
 
 NAMESPACE = "default"
 POLL_SECONDS = 8.0
+STAGE = "UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_"
 OPTIONS = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)]
 
 
@@ -194,6 +195,46 @@ class Session:
         """A query that needs no worker of ours."""
         return self.join(self.begin_query(wf, run, **more))
 
+    def update_fields(self, update_id: str = "u", wf: str = "wf", run: str = "", stage: str = "", **more: Any) -> Fields:
+        """The fields of an update request; `stage` names the stage to wait for."""
+        plain: Fields = {
+            "workflow_execution": self.execution(wf, run),
+            "request": {
+                "meta": {"update_id": update_id, "identity": "caller"},
+                "input": {"name": "up", "args": payloads(f"args of {update_id}")},
+            },
+        }
+        if stage:
+            plain["wait_policy"] = {"lifecycle_stage": f"{STAGE}{stage}"}
+        return {**plain, **more}
+
+    def begin_update(self, update_id: str = "u", wf: str = "wf", deadline: float = 10, **more: Any) -> Future:
+        """Begins an update; `join` it after a worker has answered."""
+        return self.begin("UpdateWorkflowExecution", deadline, **self.update_fields(update_id, wf, **more))
+
+    def admit(self, update_id: str = "u", wf: str = "wf", **more: Any) -> Future:
+        """Begins an update and waits, unrecorded, until the server knows it."""
+        begun = self.begin_update(update_id, wf, **more)
+        self.wait_update(update_id, wf)
+        return begun
+
+    def update(self, update_id: str = "u", wf: str = "wf", **more: Any) -> Any:
+        """An update that needs no worker of ours."""
+        return self.join(self.begin_update(update_id, wf, **more))
+
+    def begin_poll_update(
+        self, update_id: str = "u", wf: str = "wf", run: str = "", stage: str = "", deadline: float = 10, **more: Any
+    ) -> Future:
+        """Begins to wait for an update's outcome; without a stage it asks for what is known now."""
+        fields: Fields = {"update_ref": {"workflow_execution": self.execution(wf, run), "update_id": update_id}}
+        if stage:
+            fields["wait_policy"] = {"lifecycle_stage": f"{STAGE}{stage}"}
+        return self.begin("PollWorkflowExecutionUpdate", deadline, **{**fields, **more})
+
+    def poll_update(self, update_id: str = "u", wf: str = "wf", **more: Any) -> Any:
+        """Waits for an update's outcome."""
+        return self.join(self.begin_poll_update(update_id, wf, **more))
+
     def history(self, wf: str = "wf", run: str = "", **more: Any) -> Any:
         """Reads and records the history."""
         return self.call("GetWorkflowExecutionHistory", execution=self.execution(wf, run), **more)
@@ -317,6 +358,19 @@ class Session:
             if time.monotonic() > end:
                 raise Stopped("the awaited description did not come")
             time.sleep(0.05)
+
+    def wait_update(self, update_id: str = "u", wf: str = "wf", patience: float = 15) -> None:
+        """Waits, unrecorded, until the server knows the update."""
+        ref = {"workflow_execution": self.execution(wf), "update_id": update_id}
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self.silent("PollWorkflowExecutionUpdate", update_ref=ref)
+                return
+            except grpc.RpcError:
+                if time.monotonic() > end:
+                    raise Stopped(f"update {update_id} did not arrive") from None
+            time.sleep(0.03)
 
     def wait_new_run(self, old_run: str, wf: str = "wf") -> str:
         """Waits, unrecorded, until the workflow id belongs to another run; returns that run's id."""

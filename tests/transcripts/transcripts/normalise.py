@@ -10,10 +10,11 @@ import re
 from typing import Any
 
 import grpc
+from google.protobuf import symbol_database
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from temporalio.api.common.v1 import grpc_status_pb2
-from temporalio.api.errordetails.v1 import message_pb2 as errordetails
+from temporalio.api.errordetails.v1 import message_pb2 as errordetails  # noqa: F401 - registers the details' types
 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # A deleted namespace is renamed after the first digits of its id.
@@ -104,6 +105,8 @@ class Normaliser:
             return self._time(message, base)
         if name == "google.protobuf.Duration":
             return duration(message)
+        if name == "google.protobuf.Any":
+            return self._any(message)
         is_event = name == "temporal.api.history.v1.HistoryEvent"
         if is_event:
             base = message.event_time.ToNanoseconds() / 1e9
@@ -172,15 +175,18 @@ class Normaliser:
         for key, value in error.trailing_metadata() or ():
             if key == "grpc-status-details-bin":
                 status = grpc_status_pb2.GrpcStatus.FromString(value)
-                details = [self._detail(d) for d in status.details]
+                details = [self._any(d) for d in status.details]
         out["details"] = details
         return out
 
-    def _detail(self, detail: Any) -> dict[str, Any]:
-        name = detail.TypeName().rsplit(".", 1)[-1]
-        kind = getattr(errordetails, name, None)
-        fields = self.message(kind.FromString(detail.value)) if kind else f"<{len(detail.value)} bytes>"
-        return {"type": name, "fields": fields}
+    def _any(self, packed: Any) -> dict[str, Any]:
+        """A packed message, such as an error detail or an update protocol message."""
+        try:
+            kind = symbol_database.Default().GetSymbol(packed.TypeName())
+            fields = self.message(kind.FromString(packed.value))
+        except (KeyError, DecodeError):
+            fields = f"<{len(packed.value)} bytes>"
+        return {"type": packed.TypeName().rsplit(".", 1)[-1], "fields": fields}
 
 
 def duration(message: Message) -> str:
