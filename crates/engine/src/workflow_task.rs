@@ -364,7 +364,7 @@ pub fn fail(draft: &mut Draft, failed: TaskFailed) {
         return;
     }
     if draft.run.state.task.as_ref().is_some_and(|task| task.kind() == TaskKind::Speculative && !task.is_transient()) {
-        materialise(draft, "");
+        materialise(draft, &failed.identity);
     }
     let Some(task) = draft.run.state.task.take() else { return };
     let said = failed.failure.as_ref().map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());

@@ -18,7 +18,8 @@ use segno_proto::{
         UpdateWorkflowExecutionResponse,
     },
 };
-use segno_runtime::{Namespace, RunSelector, UpdateReply, UpdateStage, WaitFor};
+use segno_runtime::{CallError, Namespace, RunSelector, UpdateReply, UpdateStage, WaitFor};
+use tokio::time::Instant;
 use tonic::{Request, Status};
 
 use super::{Workflows, failed, key_of, refused};
@@ -27,12 +28,37 @@ use crate::{deadline, validate};
 /// How long a call waits before it says how far the update came; the client asks again.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Whose patience ends first: the server's, which then says how far the update came, or the caller's, who has given up.
+pub(super) struct Patience {
+    pub(super) until: Instant,
+    is_callers: bool,
+}
+
+impl Patience {
+    pub(super) fn of<T>(request: &Request<T>) -> Self {
+        let (callers, servers) = (deadline::call(request), Instant::now() + PATIENCE);
+        Self { until: callers.min(servers), is_callers: callers < servers }
+    }
+
+    pub(super) fn check(&self, reply: &UpdateReply, wait: WaitFor) -> Result<(), Status> {
+        let reached = match reply.stage {
+            UpdateStage::Admitted => WaitFor::Admitted,
+            UpdateStage::Accepted => WaitFor::Accepted,
+            UpdateStage::Completed(_) => WaitFor::Completed,
+        };
+        match self.is_callers && reached < wait {
+            true => Err(failed(CallError::DeadlineExceeded)),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Workflows {
     pub(super) async fn update(
         &self,
         request: Request<UpdateWorkflowExecutionRequest>,
     ) -> Result<UpdateWorkflowExecutionResponse, Status> {
-        let until = deadline::long_read(&request, PATIENCE);
+        let patience = Patience::of(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::update::update(&mut request, || self.node.uuid()).map_err(refused)?;
@@ -43,7 +69,8 @@ impl Workflows {
         let (id, request_id) =
             (update.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), update.request_id.clone());
         let call = Admit { request: update, durable: wait == WaitFor::Admitted, limits: UpdateLimits::default() };
-        let reply = self.node.update_workflow(&key, &selector, call, wait, until).await.map_err(failed)?;
+        let reply = self.node.update_workflow(&key, &selector, call, wait, patience.until).await.map_err(failed)?;
+        patience.check(&reply, wait)?;
         Ok(response(&namespace, &key.workflow_id, &id, &request_id, reply))
     }
 
@@ -51,7 +78,7 @@ impl Workflows {
         &self,
         request: Request<PollWorkflowExecutionUpdateRequest>,
     ) -> Result<PollWorkflowExecutionUpdateResponse, Status> {
-        let until = deadline::long_read(&request, PATIENCE);
+        let patience = Patience::of(&request);
         let request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::update::poll(&request).map_err(refused)?;
@@ -63,7 +90,8 @@ impl Workflows {
             _ => WaitFor::Admitted,
         };
         let id = update.update_id;
-        let reply = self.node.poll_update(&key, &run_id, &id, wait, until).await.map_err(failed)?;
+        let reply = self.node.poll_update(&key, &run_id, &id, wait, patience.until).await.map_err(failed)?;
+        patience.check(&reply, wait)?;
         let (stage, outcome) = stage_of(reply.stage);
         let update_ref = Some(reference(&key.workflow_id, reply.run_id, id));
         Ok(PollWorkflowExecutionUpdateResponse { outcome, stage, update_ref })
@@ -104,6 +132,7 @@ pub(super) fn response(
     let (stage, outcome) = stage_of(stage);
     let failed = matches!(outcome, Some(Outcome { value: Some(outcome::Value::Failure(_)) }));
     let (name, workflow) = (namespace.name.clone(), workflow_id.to_owned());
+    let told = stage != Stage::Admitted as i32;
     let variant = match failed {
         true => Variant::Workflow(Workflow {
             namespace: name,
@@ -125,6 +154,6 @@ pub(super) fn response(
         update_ref: Some(reference(workflow_id, run_id, update_id.to_owned())),
         outcome,
         stage,
-        link: Some(Link { variant: Some(variant) }),
+        link: told.then_some(Link { variant: Some(variant) }),
     }
 }
