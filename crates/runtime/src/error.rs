@@ -58,6 +58,9 @@ pub enum CallError {
         /// What was asked for.
         update_id: String,
     },
+    /// Something else came in between; the same call again may succeed.
+    #[error("{0}")]
+    Aborted(String),
     /// An update will not be answered.
     #[error("{}", aborted(*.0))]
     UpdateAborted(Abort),

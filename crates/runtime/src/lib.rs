@@ -30,6 +30,7 @@ mod tasks;
 mod timers;
 mod tokens;
 mod transact;
+mod update_with_start;
 mod updates;
 mod visibility;
 
@@ -49,5 +50,6 @@ pub use starts::{SignalWithStart, StartOutcome};
 pub use tasks::{StartedActivity, StartedTask};
 pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use transact::RunSelector;
+pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
 pub use visibility::{FoundRuns, ListPosition, kind_of};

@@ -8,6 +8,7 @@ use segno_engine::{
     signal::{self, Signal},
     start::{self, Conflict, Start},
     task_calls,
+    update::admit::{self, Admit},
     workflow_task::{SERVER_IDENTITY, TaskStart},
 };
 use segno_proto::{
@@ -20,7 +21,7 @@ use segno_store::{NamespaceKey, OutboxKey};
 
 use crate::{
     error::CallError, finish::finish, metrics::count, node::Node, slots::WorkflowKey, tasks::StartedTask,
-    transact::Locked,
+    transact::Locked, update_with_start::WithStartError,
 };
 
 /// What became of a start.
@@ -75,7 +76,9 @@ impl Node {
                 }
                 self.use_existing(&mut locked, start, decision == Conflict::SameRequest).await
             }
-            Conflict::Create | Conflict::TerminateExisting => self.create(&mut locked, start, None, delivered).await,
+            Conflict::Create | Conflict::TerminateExisting => {
+                self.create(&mut locked, start, None, None, delivered).await
+            }
         }
     }
 
@@ -120,6 +123,7 @@ impl Node {
         locked: &mut Locked,
         mut start: Start,
         signal: Option<Signal>,
+        update: Option<Admit>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
         let context = self.context()?;
@@ -127,7 +131,11 @@ impl Node {
         let eager = start.request.request_eager_execution && !delayed && start.request.cron_schedule.is_empty();
         start.request.request_eager_execution = eager;
         let (identity, request_id) = (start.request.identity.clone(), start.request.request_id.clone());
-        let created = start::begin(start, signal, context).finish(());
+        let mut draft = start::begin(start, signal, context);
+        if let Some(update) = update {
+            admit::admit_into(&mut draft, update)?;
+        }
+        let created = draft.finish(());
         let existing = locked.state.current.as_ref().filter(|current| current.run.is_running());
         let applied = match existing {
             None => created,
@@ -147,6 +155,32 @@ impl Node {
             false => None,
         };
         Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false })
+    }
+
+    /// Creates a run that has an update from its first moment on, if the policies allow it.
+    pub(crate) async fn create_with_update(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        start: Start,
+        update: Admit,
+    ) -> Result<StartOutcome, WithStartError> {
+        let decision = match &locked.state.current {
+            None => Conflict::Create,
+            Some(current) => resolve(&current.run, &start).map_err(|refused| WithStartError::Start(refused.into()))?,
+        };
+        match decision {
+            Conflict::Create | Conflict::TerminateExisting => {
+                let created = self.create(locked, start, None, Some(update), Vec::new()).await;
+                created.map_err(|error| match error {
+                    CallError::Rejected(_) => WithStartError::Update(error),
+                    other => WithStartError::Start(other),
+                })
+            }
+            Conflict::SameRequest | Conflict::UseExisting => {
+                let text = "Workflow was not started: it is there already and is closed";
+                Err(WithStartError::Start(CallError::Unavailable(text.to_owned())))
+            }
+        }
     }
 
     /// Hands the first task of a new run to its starter. Like every start it stays in memory, so that it can be given
@@ -215,7 +249,7 @@ impl Node {
                 });
             }
         }
-        self.create(&mut locked, start, Some(signal), Vec::new()).await
+        self.create(&mut locked, start, Some(signal), None, Vec::new()).await
     }
 }
 

@@ -6,9 +6,12 @@ use segno_engine::{Rejection, update::abort::Abort};
 use segno_proto::{
     enums::{NamespaceState, ResourceExhaustedCause, ResourceExhaustedScope},
     errordetails::{
-        NamespaceAlreadyExistsFailure, NamespaceInvalidStateFailure, NamespaceNotFoundFailure, NotFoundFailure,
-        QueryFailedFailure, ResourceExhaustedFailure, WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
+        MultiOperationExecutionFailure, NamespaceAlreadyExistsFailure, NamespaceInvalidStateFailure,
+        NamespaceNotFoundFailure, NotFoundFailure, QueryFailedFailure, ResourceExhaustedFailure,
+        WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
+        multi_operation_execution_failure::OperationStatus,
     },
+    failure::MultiOperationExecutionAborted,
     google::rpc,
 };
 use segno_runtime::CallError;
@@ -18,11 +21,13 @@ use crate::validate;
 
 /// A status with one detail message.
 fn detailed(code: Code, text: impl Into<String>, kind: &str, detail: &impl Message) -> Status {
+    named(code, text, &format!("temporal.api.errordetails.v1.{kind}"), detail)
+}
+
+/// A status with one detail message of any type.
+fn named(code: Code, text: impl Into<String>, kind: &str, detail: &impl Message) -> Status {
     let message = text.into();
-    let any = prost_types::Any {
-        type_url: format!("type.googleapis.com/temporal.api.errordetails.v1.{kind}"),
-        value: detail.encode_to_vec(),
-    };
+    let any = prost_types::Any { type_url: format!("type.googleapis.com/{kind}"), value: detail.encode_to_vec() };
     let status = rpc::Status { code: code as i32, message: message.clone(), details: vec![any] };
     Status::with_details(code, message, Bytes::from(status.encode_to_vec()))
 }
@@ -98,6 +103,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::DataLoss(_) => Status::data_loss(text),
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
         CallError::QueryBufferFull => busy(text),
+        CallError::Aborted(_) => Status::aborted(text),
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
         CallError::UpdateAborted(Abort::Continuing) => busy(text),
         CallError::UpdateAborted(Abort::TaskFailed) => not_ready(text),
@@ -107,6 +113,24 @@ pub fn from_call(error: CallError) -> Status {
             detailed(Code::InvalidArgument, text, "QueryFailedFailure", &detail)
         }
     }
+}
+
+/// Two operations of which at least one failed. `None` for one that was not tried because of the other.
+pub fn multi_operation(operations: Vec<Option<Status>>) -> Status {
+    let aborted = || {
+        let detail = MultiOperationExecutionAborted::default();
+        let kind = "temporal.api.failure.v1.MultiOperationExecutionAborted";
+        named(Code::Aborted, "Operation was aborted.", kind, &detail)
+    };
+    let code = operations.iter().flatten().map(Status::code).find(|code| *code != Code::Ok).unwrap_or(Code::Aborted);
+    let told = |status: Status| OperationStatus {
+        code: status.code() as i32,
+        message: status.message().to_owned(),
+        details: rpc::Status::decode(status.details()).map(|status| status.details).unwrap_or_default(),
+    };
+    let statuses = operations.into_iter().map(|status| told(status.unwrap_or_else(aborted))).collect();
+    let detail = MultiOperationExecutionFailure { statuses };
+    detailed(code, "Update-with-Start could not be executed.", "MultiOperationExecutionFailure", &detail)
 }
 
 fn from_rejection(rejection: Rejection) -> Status {

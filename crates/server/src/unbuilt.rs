@@ -18,6 +18,7 @@ pub const BUILT: &[&str] = &[
     "DescribeNamespace",
     "DescribeTaskQueue",
     "DescribeWorkflowExecution",
+    "ExecuteMultiOperation",
     "GetClusterInfo",
     "GetSearchAttributes",
     "GetSystemInfo",

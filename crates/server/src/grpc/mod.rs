@@ -7,6 +7,7 @@ mod activities;
 mod describe;
 mod history;
 mod links;
+mod multi_operation;
 mod namespaces;
 mod operator;
 mod queries;

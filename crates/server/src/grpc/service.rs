@@ -328,4 +328,11 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::PollWorkflowExecutionUpdateResponse>, Status> {
         call!(request self request poll_update)
     }
+
+    async fn execute_multi_operation(
+        &self,
+        request: Request<api::ExecuteMultiOperationRequest>,
+    ) -> Result<Response<api::ExecuteMultiOperationResponse>, Status> {
+        call!(request self request execute_multi_operation)
+    }
 }

@@ -6,6 +6,7 @@
 
 pub mod activity;
 pub mod links;
+pub mod multi_operation;
 pub mod namespace;
 pub mod size;
 pub mod start;

@@ -1,0 +1,106 @@
+//! Updating a workflow that is started first if it does not run, as one operation.
+
+use std::sync::Arc;
+
+use segno_engine::{
+    start::Start,
+    update::{
+        abort::Abort,
+        admit::{self, Admit},
+        status::{self, Status},
+    },
+};
+use segno_proto::enums::WorkflowIdConflictPolicy;
+use segno_store::NamespaceKey;
+use tokio::time::Instant;
+
+use crate::{
+    error::CallError,
+    finish::finish,
+    node::Node,
+    slots::WorkflowKey,
+    starts::StartOutcome,
+    updates::{UpdateReply, WaitFor},
+};
+
+/// Tries when the workflow closes under the update's feet.
+const TRIES: usize = 2;
+
+/// Which of the two operations failed.
+#[derive(Clone, Debug)]
+pub enum WithStartError {
+    /// The start; nothing happened.
+    Start(CallError),
+    /// The update; nothing was started.
+    Update(CallError),
+    /// The update, although the start is done.
+    UpdateAfterStart(CallError),
+}
+
+/// Both operations done.
+#[derive(Clone, Debug)]
+pub struct StartedAndUpdated {
+    /// The start's part.
+    pub start: StartOutcome,
+    /// The update's part.
+    pub update: UpdateReply,
+}
+
+impl Node {
+    /// Updates the workflow, starting it first if need be.
+    pub async fn update_with_start(
+        self: &Arc<Self>,
+        start: Start,
+        update: Admit,
+        wait: WaitFor,
+        until: Instant,
+    ) -> Result<StartedAndUpdated, WithStartError> {
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.request.workflow_id);
+        let id = update.id().to_owned();
+        let mut tries = 1;
+        loop {
+            let (node, call) = (self.clone(), (start.clone(), update.clone()));
+            let outcome = finish(async move { node.start_with_update(call.0, call.1).await }).await?;
+            let run_id = outcome.run.info.run_id.clone();
+            match self.wait_for_update(&key, &run_id, &id, wait, until).await {
+                Ok(update) => return Ok(StartedAndUpdated { start: outcome, update }),
+                // A workflow that was there ended meanwhile: another one can be started.
+                Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started && tries < TRIES => tries += 1,
+                Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started => {
+                    return Err(WithStartError::UpdateAfterStart(CallError::Aborted(
+                        "workflow update was aborted by closing workflow".to_owned(),
+                    )));
+                }
+                Err(error) => return Err(WithStartError::UpdateAfterStart(error)),
+            }
+        }
+    }
+
+    async fn start_with_update(self: &Arc<Self>, start: Start, update: Admit) -> Result<StartOutcome, WithStartError> {
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.request.workflow_id);
+        let mut locked = self.lock(&key).await.map_err(WithStartError::Start)?;
+        if let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) {
+            let known = status::of(&run, update.id());
+            let completed = matches!(known, Some(Status::Completed(_) | Status::CompletedIn(_)));
+            let there =
+                |run: Arc<_>, status| StartOutcome { run, started: false, status, eager_task: None, attached: false };
+            if completed {
+                let status = run.status();
+                return Ok(there(run, status));
+            }
+            let uses_existing = run.info.create_request_id == start.request.request_id
+                || known.is_some()
+                || start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::UseExisting;
+            if run.is_running() && uses_existing {
+                let context = self.context().map_err(WithStartError::Update)?;
+                let applied =
+                    admit::admit(&run, context, update).map_err(|refused| WithStartError::Update(refused.into()))?;
+                self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;
+                let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
+                let status = run.status();
+                return Ok(there(run, status));
+            }
+        }
+        self.create_with_update(&mut locked, start, update).await
+    }
+}

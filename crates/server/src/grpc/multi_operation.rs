@@ -1,0 +1,98 @@
+//! ExecuteMultiOperation: an update of a workflow that is started if need be.
+
+use segno_engine::{
+    search_attributes::Rules,
+    start::Start,
+    update::{UpdateLimits, admit::Admit},
+};
+use segno_proto::workflowservice::{
+    ExecuteMultiOperationRequest, ExecuteMultiOperationResponse, StartWorkflowExecutionRequest,
+    StartWorkflowExecutionResponse, UpdateWorkflowExecutionRequest,
+    execute_multi_operation_request::operation::Operation,
+    execute_multi_operation_response::{Response as Part, response::Response},
+};
+use segno_runtime::{Namespace, StartedAndUpdated, WaitFor, WithStartError};
+use tonic::{Request, Status};
+
+use super::{Workflows, failed, links, refused, updates};
+use crate::{status, validate};
+
+impl Workflows {
+    pub(super) async fn execute_multi_operation(
+        &self,
+        request: Request<ExecuteMultiOperationRequest>,
+    ) -> Result<ExecuteMultiOperationResponse, Status> {
+        let patience = updates::Patience::of(&request);
+        let request = request.into_inner();
+        let namespace = self.open_namespace(&request.namespace)?;
+        let (mut start, mut update) = start_and_update(request.operations)?;
+        let errors = self.check(&namespace, &mut start, &mut update);
+        if errors.iter().any(Option::is_some) {
+            return Err(status::multi_operation(errors));
+        }
+        let wait = updates::wait_for(update.wait_policy.as_ref());
+        let content = update.request.unwrap_or_default();
+        let (update_id, request_id) =
+            (content.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), content.request_id.clone());
+        let workflow_id = start.workflow_id.clone();
+        let start = Start {
+            request: start,
+            namespace_key: namespace.key.0,
+            namespace_id: namespace.detail.id.clone(),
+            retention: namespace.detail.retention,
+            parent: None,
+            root: None,
+            chain: None,
+        };
+        let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: UpdateLimits::default() };
+        let done = self.node.update_with_start(start, call, wait, patience.until).await;
+        let StartedAndUpdated { start, update } = done.map_err(|error| match error {
+            WithStartError::Start(error) => status::multi_operation(vec![Some(failed(error)), None]),
+            WithStartError::Update(error) => status::multi_operation(vec![None, Some(failed(error))]),
+            WithStartError::UpdateAfterStart(error) => {
+                status::multi_operation(vec![Some(Status::ok("")), Some(failed(error))])
+            }
+        })?;
+        patience.check(&update, wait)?;
+        let started = StartWorkflowExecutionResponse {
+            run_id: start.run.info.run_id.clone(),
+            first_execution_run_id: start.run.info.first_run_id.clone(),
+            started: start.started,
+            status: start.status as i32,
+            eager_workflow_task: None,
+            link: Some(links::to_start(&start.run)),
+        };
+        let updated = updates::response(&namespace, &workflow_id, &update_id, &request_id, update);
+        let parts = [Response::StartWorkflow(started), Response::UpdateWorkflow(updated)];
+        let responses = parts.into_iter().map(|part| Part { response: Some(part) }).collect();
+        Ok(ExecuteMultiOperationResponse { responses })
+    }
+
+    /// What is wrong with each of the two.
+    fn check(
+        &self,
+        namespace: &Namespace,
+        start: &mut StartWorkflowExecutionRequest,
+        update: &mut UpdateWorkflowExecutionRequest,
+    ) -> Vec<Option<Status>> {
+        let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
+        let started = validate::multi_operation::start(&namespace.name, start, &rules, &|| self.node.uuid());
+        if let Some(search_attributes) = start.search_attributes.as_mut() {
+            rules.apply_types(search_attributes);
+        }
+        let updated =
+            validate::multi_operation::update(&namespace.name, &start.workflow_id, update, || self.node.uuid());
+        vec![started.err().map(refused), updated.err().map(refused)]
+    }
+}
+
+/// Exactly one start and one update, in this order.
+fn start_and_update(
+    operations: Vec<segno_proto::workflowservice::execute_multi_operation_request::Operation>,
+) -> Result<(StartWorkflowExecutionRequest, UpdateWorkflowExecutionRequest), Status> {
+    let mut operations = operations.into_iter().map(|operation| operation.operation);
+    match (operations.next().flatten(), operations.next().flatten(), operations.next()) {
+        (Some(Operation::StartWorkflow(start)), Some(Operation::UpdateWorkflow(update)), None) => Ok((start, update)),
+        _ => Err(Status::invalid_argument("Operations have to be exactly [Start, Update].")),
+    }
+}

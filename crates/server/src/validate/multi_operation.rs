@@ -1,0 +1,61 @@
+//! The two halves of an update-with-start.
+
+use segno_engine::search_attributes::Rules;
+use segno_proto::{
+    duration_nanos,
+    workflowservice::{StartWorkflowExecutionRequest, UpdateWorkflowExecutionRequest},
+};
+
+use super::{Refused, execution, start, update};
+
+fn same_namespace(namespace: &str, named: &str) -> Result<(), Refused> {
+    match named.is_empty() || named == namespace {
+        true => Ok(()),
+        false => Err(Refused::invalid("Operation namespace did not match request's namespace.")),
+    }
+}
+
+/// The start.
+pub fn start(
+    namespace: &str,
+    request: &mut StartWorkflowExecutionRequest,
+    rules: &Rules<'_>,
+    new_id: &dyn Fn() -> String,
+) -> Result<(), Refused> {
+    same_namespace(namespace, &request.namespace)?;
+    namespace.clone_into(&mut request.namespace);
+    start::start_workflow(request, rules, new_id)?;
+    if !request.cron_schedule.is_empty() {
+        return Err(Refused::invalid("CronSchedule is not allowed."));
+    }
+    if request.request_eager_execution {
+        return Err(Refused::invalid("RequestEagerExecution is not supported."));
+    }
+    if duration_nanos(request.workflow_start_delay.as_ref()) > 0 {
+        return Err(Refused::invalid("WorkflowStartDelay is not supported."));
+    }
+    Ok(())
+}
+
+/// The update.
+pub fn update(
+    namespace: &str,
+    workflow_id: &str,
+    request: &mut UpdateWorkflowExecutionRequest,
+    new_id: impl FnOnce() -> String,
+) -> Result<(), Refused> {
+    same_namespace(namespace, &request.namespace)?;
+    execution(request.workflow_execution.as_ref())?;
+    update::content(request, new_id)?;
+    let named = request.workflow_execution.clone().unwrap_or_default();
+    if named.workflow_id != workflow_id {
+        return Err(Refused::invalid("WorkflowId is not consistent with previous operation(s)."));
+    }
+    if !request.first_execution_run_id.is_empty() {
+        return Err(Refused::invalid("FirstExecutionRunId is not allowed."));
+    }
+    if !named.run_id.is_empty() {
+        return Err(Refused::invalid("RunId is not allowed."));
+    }
+    Ok(())
+}
