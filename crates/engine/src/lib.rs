@@ -25,6 +25,8 @@ pub mod limits;
 pub mod machine;
 pub mod outbox;
 pub mod oversize;
+pub mod rebuild;
+pub mod reset;
 pub mod retry;
 pub mod run;
 pub mod search_attributes;

@@ -245,6 +245,9 @@ pub struct RunState {
     /// Updates that left a trace in history, by id.
     #[prost(btree_map = "string, message", tag = "33")]
     pub updates: BTreeMap<String, UpdateRecord>,
+    /// The run this one was reset to.
+    #[prost(string, tag = "34")]
+    pub reset_run_id: String,
 }
 
 impl RunState {

@@ -24,6 +24,7 @@ mod polls;
 mod queries;
 mod queues;
 mod recovery;
+mod reset;
 mod slots;
 mod starts;
 mod tasks;

@@ -118,7 +118,7 @@ impl Node {
         self.older_run(key, run_id).await
     }
 
-    async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
+    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
         let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
         let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
         let record = self.read(move |store| store.load(run_key)).await?.ok_or_else(missing)?;

@@ -40,6 +40,7 @@ pub const BUILT: &[&str] = &[
     "RemoveSearchAttributes",
     "RequestCancelWorkflowExecution",
     "ResetStickyTaskQueue",
+    "ResetWorkflowExecution",
     "RespondActivityTaskCanceled",
     "RespondActivityTaskCanceledById",
     "RespondActivityTaskCompleted",

@@ -192,6 +192,12 @@ pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: Up
     draft.run.state.updates.insert(id.to_owned(), record);
 }
 
+/// Admits an update again that another run had, with an event of its own.
+pub fn readmit(draft: &mut Draft, id: String, request: Request, origin: UpdateAdmittedEventOrigin) {
+    write_admission(draft, &id, request, origin);
+    draft.run.updates.admit(id, None, 0);
+}
+
 /// An outcome that is a failure.
 pub fn failed(failure: Failure) -> Outcome {
     Outcome { value: Some(outcome::Value::Failure(failure)) }

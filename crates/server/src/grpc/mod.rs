@@ -11,6 +11,7 @@ mod multi_operation;
 mod namespaces;
 mod operator;
 mod queries;
+mod reset;
 mod search_attributes;
 mod service;
 mod starting;

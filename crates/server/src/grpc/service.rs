@@ -335,4 +335,11 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::ExecuteMultiOperationResponse>, Status> {
         call!(request self request execute_multi_operation)
     }
+
+    async fn reset_workflow_execution(
+        &self,
+        request: Request<api::ResetWorkflowExecutionRequest>,
+    ) -> Result<Response<api::ResetWorkflowExecutionResponse>, Status> {
+        call!(inner self request reset)
+    }
 }

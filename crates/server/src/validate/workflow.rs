@@ -4,7 +4,8 @@ use segno_proto::enums::{HistoryEventFilterType, QueryRejectCondition};
 use segno_proto::workflowservice::{
     DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
     GetWorkflowExecutionHistoryReverseRequest, QueryWorkflowRequest, RequestCancelWorkflowExecutionRequest,
-    ResetStickyTaskQueueRequest, SignalWorkflowExecutionRequest, TerminateWorkflowExecutionRequest,
+    ResetStickyTaskQueueRequest, ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest,
+    TerminateWorkflowExecutionRequest,
 };
 
 use super::{Refused, at_most, execution, links, size};
@@ -58,6 +59,15 @@ pub fn terminate(request: &mut TerminateWorkflowExecutionRequest) -> Result<(), 
 
 /// DeleteWorkflowExecution.
 pub fn delete(request: &mut DeleteWorkflowExecutionRequest) -> Result<(), Refused> {
+    execution(request.workflow_execution.as_ref())
+}
+
+/// ResetWorkflowExecution.
+pub fn reset(request: &ResetWorkflowExecutionRequest) -> Result<(), Refused> {
+    if request.request_id.is_empty() {
+        return Err(Refused::invalid("RequestId is not set on request."));
+    }
+    at_most(&request.request_id, "RequestId length exceeds limit.")?;
     execution(request.workflow_execution.as_ref())
 }
 

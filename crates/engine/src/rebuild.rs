@@ -1,0 +1,231 @@
+//! State from history: what a run was when a given event was its last.
+//!
+//! A running server never needs this, because state is stored. It is for resetting a run to a point in its past, and for
+//! tests that hold state and history against each other. What history does not tell (attempts of activities, heartbeats)
+//! begins anew.
+
+use prost::Message;
+use segno_proto::{
+    Nanos,
+    common::Payload,
+    duration_nanos,
+    enums::WorkflowExecutionStatus,
+    events::{HistoryEvent, history_event::Attributes as A},
+    timestamp_nanos,
+    workflow::ResetPointInfo,
+};
+
+use crate::{
+    start::is_null,
+    state::{Activity, Child, External, RunInfo, RunState, Timer, WorkflowTask},
+};
+
+/// The state after these events, which begin with the first one of a run.
+pub fn rebuild(info: &RunInfo, events: &[HistoryEvent]) -> RunState {
+    let mut state = RunState {
+        status: WorkflowExecutionStatus::Running as i32,
+        next_event_id: 1,
+        next_task_attempt: 1,
+        ..Default::default()
+    };
+    for event in events {
+        state.next_event_id = event.event_id + 1;
+        state.history_bytes += event.encoded_len() as i64;
+        apply(&mut state, info, event);
+    }
+    state
+}
+
+fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
+    let id = event.event_id;
+    let time = event.event_time.as_ref().map_or(0, timestamp_nanos);
+    let Some(attributes) = event.attributes.clone() else { return };
+    match attributes {
+        A::WorkflowExecutionStartedEventAttributes(a) => {
+            state.memo = a.memo.map(|memo| memo.fields).unwrap_or_default();
+            state.search_attributes = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
+            state.reset_points = a.prev_auto_reset_points.map(|points| points.points).unwrap_or_default();
+        }
+        A::WorkflowTaskScheduledEventAttributes(a) => {
+            state.task_stamp += 1;
+            state.task = Some(WorkflowTask {
+                scheduled_event_id: id,
+                attempt: a.attempt.max(1),
+                scheduled_time: time,
+                original_scheduled_time: time,
+                start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+                queue: info.task_queue.clone(),
+                stamp: state.task_stamp,
+                ..Default::default()
+            });
+        }
+        A::WorkflowTaskStartedEventAttributes(a) => {
+            if let Some(task) = &mut state.task {
+                task.started_event_id = id;
+                task.started_time = time;
+                task.request_id = a.request_id;
+                task.identity = a.identity;
+            }
+        }
+        A::WorkflowTaskCompletedEventAttributes(a) => {
+            state.task = None;
+            state.last_completed_started_id = a.started_event_id;
+            note_build(state, info, &a.binary_checksum, id, time);
+        }
+        A::WorkflowTaskFailedEventAttributes(_) | A::WorkflowTaskTimedOutEventAttributes(_) => state.task = None,
+        A::ActivityTaskScheduledEventAttributes(a) => {
+            let activity = Activity {
+                scheduled_event_id: id,
+                activity_id: a.activity_id,
+                activity_type: a.activity_type.map(|kind| kind.name).unwrap_or_default(),
+                queue: a.task_queue.map(|queue| queue.name).unwrap_or_default(),
+                first_scheduled_time: time,
+                scheduled_time: time,
+                attempt: 1,
+                schedule_to_start: duration_nanos(a.schedule_to_start_timeout.as_ref()),
+                start_to_close: duration_nanos(a.start_to_close_timeout.as_ref()),
+                schedule_to_close: duration_nanos(a.schedule_to_close_timeout.as_ref()),
+                heartbeat: duration_nanos(a.heartbeat_timeout.as_ref()),
+                retry_policy: a.retry_policy,
+                priority: a.priority,
+                stamp: 1,
+                ..Default::default()
+            };
+            state.activities.insert(id, activity);
+        }
+        A::ActivityTaskStartedEventAttributes(a) => {
+            if let Some(activity) = state.activities.get_mut(&a.scheduled_event_id) {
+                activity.started_time = time;
+                activity.attempt = a.attempt.max(1);
+                activity.started_identity = a.identity;
+                activity.request_id = a.request_id;
+            }
+        }
+        A::ActivityTaskCancelRequestedEventAttributes(a) => {
+            if let Some(activity) = state.activities.get_mut(&a.scheduled_event_id) {
+                activity.cancel_requested = true;
+                activity.cancel_requested_event_id = id;
+            }
+        }
+        A::ActivityTaskCompletedEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::ActivityTaskFailedEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::ActivityTaskTimedOutEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::ActivityTaskCanceledEventAttributes(a) => drop(state.activities.remove(&a.scheduled_event_id)),
+        A::TimerStartedEventAttributes(a) => {
+            let fire_at = time.saturating_add(duration_nanos(a.start_to_fire_timeout.as_ref()));
+            state.timers.insert(a.timer_id, Timer { started_event_id: id, fire_at });
+        }
+        A::TimerFiredEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
+        A::TimerCanceledEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
+        A::StartChildWorkflowExecutionInitiatedEventAttributes(a) => {
+            let namespace = if a.namespace.is_empty() { info.namespace.clone() } else { a.namespace.clone() };
+            let child = Child {
+                initiated_event_id: id,
+                workflow_id: a.workflow_id.clone(),
+                workflow_type: a.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default(),
+                namespace,
+                namespace_id: a.namespace_id.clone(),
+                parent_close_policy: a.parent_close_policy,
+                ..Default::default()
+            };
+            state.children.insert(id, child);
+        }
+        A::ChildWorkflowExecutionStartedEventAttributes(a) => {
+            if let Some(child) = state.children.get_mut(&a.initiated_event_id) {
+                child.started_event_id = id;
+                child.run_id = a.workflow_execution.map(|execution| execution.run_id).unwrap_or_default();
+            }
+        }
+        A::StartChildWorkflowExecutionFailedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionCompletedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionFailedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionCanceledEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionTimedOutEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::ChildWorkflowExecutionTerminatedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
+        A::SignalExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            let external = External {
+                namespace: a.namespace,
+                namespace_id: a.namespace_id,
+                execution: a.workflow_execution.unwrap_or_default(),
+                control: a.control,
+            };
+            state.external_signals.insert(id, external);
+        }
+        A::ExternalWorkflowExecutionSignaledEventAttributes(a) => {
+            drop(state.external_signals.remove(&a.initiated_event_id));
+        }
+        A::SignalExternalWorkflowExecutionFailedEventAttributes(a) => {
+            drop(state.external_signals.remove(&a.initiated_event_id));
+        }
+        A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            let external = External {
+                namespace: a.namespace,
+                namespace_id: a.namespace_id,
+                execution: a.workflow_execution.unwrap_or_default(),
+                control: a.control,
+            };
+            state.external_cancels.insert(id, external);
+        }
+        A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a) => {
+            drop(state.external_cancels.remove(&a.initiated_event_id));
+        }
+        A::RequestCancelExternalWorkflowExecutionFailedEventAttributes(a) => {
+            drop(state.external_cancels.remove(&a.initiated_event_id));
+        }
+        A::WorkflowExecutionSignaledEventAttributes(a) => {
+            state.signal_count += 1;
+            if !a.request_id.is_empty() {
+                state.signal_request_ids.push(a.request_id);
+            }
+        }
+        A::WorkflowExecutionCancelRequestedEventAttributes(_) => state.cancel_requested = true,
+        A::UpsertWorkflowSearchAttributesEventAttributes(a) => {
+            let fields = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
+            upsert(&mut state.search_attributes, fields);
+        }
+        A::WorkflowPropertiesModifiedEventAttributes(a) => {
+            upsert(&mut state.memo, a.upserted_memo.map(|memo| memo.fields).unwrap_or_default());
+        }
+        A::WorkflowExecutionOptionsUpdatedEventAttributes(a) if !a.attached_request_id.is_empty() => {
+            state.attached_request_ids.insert(a.attached_request_id, id);
+        }
+        A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
+            let update = a.request.and_then(|request| request.meta).map(|meta| meta.update_id).unwrap_or_default();
+            state.updates.entry(update).or_default().admitted_event_id = id;
+        }
+        A::WorkflowExecutionUpdateAcceptedEventAttributes(a) => {
+            state.updates.entry(a.protocol_instance_id).or_default().accepted_event_id = id;
+        }
+        A::WorkflowExecutionUpdateCompletedEventAttributes(a) => {
+            let update = a.meta.map(|meta| meta.update_id).unwrap_or_default();
+            state.updates.entry(update).or_default().completed_event_id = id;
+        }
+        _ => {}
+    }
+}
+
+fn upsert(
+    current: &mut std::collections::BTreeMap<String, Payload>,
+    fields: std::collections::BTreeMap<String, Payload>,
+) {
+    for (name, value) in fields {
+        match is_null(&value) {
+            true => drop(current.remove(&name)),
+            false => drop(current.insert(name, value)),
+        }
+    }
+}
+
+fn note_build(state: &mut RunState, info: &RunInfo, checksum: &str, completed_event_id: i64, time: Nanos) {
+    if state.reset_points.iter().any(|point| point.binary_checksum == checksum) {
+        return;
+    }
+    state.reset_points.push(ResetPointInfo {
+        binary_checksum: checksum.to_owned(),
+        run_id: info.run_id.clone(),
+        first_workflow_task_completed_id: completed_event_id,
+        create_time: Some(segno_proto::nanos_timestamp(time)),
+        resettable: true,
+        ..Default::default()
+    });
+}

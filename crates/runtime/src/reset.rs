@@ -1,0 +1,122 @@
+//! Resetting a run to a point in its past.
+
+use std::sync::Arc;
+
+use segno_engine::reset::{self, Reset};
+use segno_proto::{History, events::HistoryEvent};
+use segno_store::RunKey;
+
+use crate::{
+    error::CallError,
+    finish::finish,
+    node::Node,
+    slots::{Current, WorkflowKey},
+};
+
+/// Batches read at a time.
+const BATCHES: usize = 256;
+const BATCHES_BYTES: usize = 16 * 1024 * 1024;
+
+impl Node {
+    /// Resets a run, the current one if none is named. Gives back the id of the new run.
+    pub async fn reset_workflow(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run_id: &str,
+        call: Reset,
+    ) -> Result<String, CallError> {
+        let (node, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
+        finish(async move { node.reset_under_lock(&key, &run_id, call).await }).await
+    }
+
+    async fn reset_under_lock(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run_id: &str,
+        call: Reset,
+    ) -> Result<String, CallError> {
+        let mut locked = self.lock(key).await?;
+        let current = locked.state.current.clone();
+        let base = match &current {
+            Some(current) if run_id.is_empty() || current.run.info.run_id == run_id => current.clone(),
+            None if run_id.is_empty() => {
+                return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
+            }
+            _ => self.older_run(key, run_id).await?,
+        };
+        reset::check_point(&base.run, call.finish_event_id)?;
+        if let Some(current) = &current
+            && current.run.info.create_request_id == call.request_id
+        {
+            return Ok(current.run.info.run_id.clone());
+        }
+        let context = self.context()?;
+        let mut past = self.all_events(&base).await?;
+        let mut later = cut(&mut past, call.finish_event_id);
+        let mut next = base.run.state.successor_run_id.clone();
+        let mut last = base.key();
+        while !next.is_empty() {
+            let run = match &current {
+                Some(current) if current.run.info.run_id == next => current.clone(),
+                _ => match self.older_run(key, &next).await {
+                    Ok(run) => run,
+                    // A run that was deleted ends the chain.
+                    Err(CallError::RunNotFound { .. }) => break,
+                    Err(error) => return Err(error),
+                },
+            };
+            later.extend(self.all_events(&run).await?.into_iter().flatten());
+            last = run.key();
+            next = run.run.state.successor_run_id.clone();
+        }
+        let ended = current.as_ref().filter(|current| current.run.is_running());
+        let ended = ended.map(|current| (current.key(), reset::end_current(&current.run, context, &call.reason)));
+        if let Some((current, ended)) = &ended
+            && *current == last
+        {
+            later.extend(ended.transition.batches.iter().flatten().cloned());
+        }
+        let made = reset::reset(&base.run, context, &call, past, &later)?;
+        let new_run_id = made.run.info.run_id.clone();
+        let applied = match ended {
+            Some((_, ended)) => reset::replace(ended, made),
+            None => made,
+        };
+        self.commit(&mut locked, applied, Vec::new()).await?;
+        Ok(new_run_id)
+    }
+
+    /// Every event of a run, in the batches in which it is stored, the tail last.
+    async fn all_events(&self, current: &Current) -> Result<Vec<Vec<HistoryEvent>>, CallError> {
+        let until = current.run.next_stored_event_id();
+        let mut events = Vec::new();
+        let mut from = 1;
+        while from < until {
+            let key: RunKey = current.key();
+            let batches = self.read(move |store| store.history(key, from, until, BATCHES, BATCHES_BYTES)).await?;
+            let Some(last) = batches.last() else { break };
+            from = last.last_event_id + 1;
+            for batch in &batches {
+                let mut decoded = Vec::new();
+                History::decode_batch(&batch.events, &mut decoded)
+                    .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", key.0)))?;
+                events.push(decoded);
+            }
+        }
+        if !current.run.tail.is_empty() {
+            events.push(current.run.tail.clone());
+        }
+        Ok(events)
+    }
+}
+
+/// Takes off everything from an event on.
+fn cut(batches: &mut Vec<Vec<HistoryEvent>>, from: i64) -> Vec<HistoryEvent> {
+    let mut later = Vec::new();
+    for batch in batches.iter_mut() {
+        let keep = batch.iter().take_while(|event| event.event_id < from).count();
+        later.extend(batch.split_off(keep));
+    }
+    batches.retain(|batch| !batch.is_empty());
+    later
+}
