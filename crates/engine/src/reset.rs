@@ -99,7 +99,10 @@ pub fn reset(
 pub fn end_current(current: &Run, context: Context, reason: &str) -> Applied<()> {
     let mut draft = Draft::new(current, context);
     close::terminate(&mut draft, reason.to_owned(), None, RESETTER_IDENTITY.to_owned(), Vec::new());
-    draft.finish(())
+    let mut ended = draft.finish(());
+    // Neither its parent nor its children hear of this end: the new run takes its place.
+    ended.transition.outbox.clear();
+    ended
 }
 
 /// Makes the end of the current run and the beginning of the new one a single transition.

@@ -275,6 +275,22 @@ impl Node {
         self.parent_closed(message, &closed, key).await
     }
 
+    /// The run that took the place of a run by reset, or that run itself.
+    async fn reset_of(&self, workflow: &WorkflowKey, run_id: &str) -> Result<String, CallError> {
+        let mut run_id = run_id.to_owned();
+        loop {
+            let next = match self.snapshot(workflow, &run_id).await {
+                Ok(found) => found.run.state.reset_run_id.clone(),
+                Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => return Ok(run_id),
+                Err(error) => return Err(error),
+            };
+            if next.is_empty() {
+                return Ok(run_id);
+            }
+            run_id = next;
+        }
+    }
+
     /// Whether a child is still to be started: only while its parent runs, as in Temporal.
     async fn child_wanted(&self, message: &OutboxMessage) -> Result<bool, CallError> {
         let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
@@ -395,8 +411,9 @@ impl Node {
         };
         let (id, event) = (closed.initiated_event_id, closed.closing_event.clone());
         let run_id = message.sender.run_id.clone();
-        let selector = RunSelector::run(closed.parent.run_id.clone());
-        let early = self.snapshot(&parent, &closed.parent.run_id).await.is_ok_and(|current| {
+        let waiting = self.reset_of(&parent, &closed.parent.run_id).await?;
+        let selector = RunSelector::run(waiting.clone());
+        let early = self.snapshot(&parent, &waiting).await.is_ok_and(|current| {
             current.run.is_running()
                 && current.run.state.children.get(&id).is_some_and(|child| child.started_event_id == 0)
         });

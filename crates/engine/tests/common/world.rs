@@ -15,8 +15,8 @@ use segno_engine::{
     workflow_task::TaskStart,
 };
 use segno_proto::{
-    Nanos, common::WorkflowType, enums::IndexedValueType, events::HistoryEvent, taskqueue::TaskQueue,
-    workflowservice::StartWorkflowExecutionRequest,
+    Nanos, common::WorkflowType, enums::IndexedValueType, events::HistoryEvent, protocol::Message,
+    taskqueue::TaskQueue, workflowservice::StartWorkflowExecutionRequest,
 };
 
 /// When every test begins: 2001-09-09 01:46:40 UTC.
@@ -137,7 +137,7 @@ impl World {
     }
 
     /// A worker takes the pending task.
-    pub fn start_task(&mut self, queue: &str) -> Result<Taken<()>, Rejection> {
+    pub fn start_task(&mut self, queue: &str) -> Result<Taken<Vec<Message>>, Rejection> {
         let stamp = self.run.state.task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart {
             stamp,
@@ -186,7 +186,9 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         sdk_metadata: None,
         metering_metadata: None,
         versioning_behavior: Default::default(),
-        has_messages: false,
+        messages: Vec::new(),
+        discards_with_events: true,
+        update_limits: Default::default(),
         eager_request_ids: (0..16).map(|n| format!("eager-{n}")).collect(),
     }
 }

@@ -209,7 +209,9 @@ fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
         sdk_metadata: None,
         metering_metadata: None,
         versioning_behavior: Default::default(),
-        has_messages: false,
+        messages: Vec::new(),
+        discards_with_events: true,
+        update_limits: Default::default(),
         eager_request_ids: Vec::new(),
     }
 }
