@@ -7,6 +7,7 @@ use prost::Message;
 use segno_proto::{
     Nanos,
     common::{Payload, Payloads, WorkerVersionStamp},
+    duration_nanos,
     enums::{RetryState, TimeoutType},
     events::{
         ActivityTaskCanceledEventAttributes, ActivityTaskCompletedEventAttributes, ActivityTaskFailedEventAttributes,
@@ -44,8 +45,11 @@ pub enum ActivityRef {
 
 /// Where the machine of one activity stands.
 pub fn state_of(activity: &Activity, now: Nanos) -> machine::State {
+    let paused = activity.pause.is_some();
     if activity.started_time != 0 {
-        machine::State::Running
+        if paused { machine::State::PauseRequested } else { machine::State::Running }
+    } else if paused {
+        machine::State::Paused
     } else if activity.scheduled_time > now {
         machine::State::BackingOff
     } else {
@@ -53,7 +57,12 @@ pub fn state_of(activity: &Activity, now: Nanos) -> machine::State {
     }
 }
 
-fn step(activity: &Activity, now: Nanos, on: machine::Event) {
+/// Whether it may be handed to a worker now.
+pub fn is_waiting(activity: &Activity, now: Nanos) -> bool {
+    activity.started_time == 0 && activity.pause.is_none() && activity.scheduled_time <= now
+}
+
+pub(crate) fn step(activity: &Activity, now: Nanos, on: machine::Event) {
     let result = machine::next(state_of(activity, now), on);
     debug_assert!(result.is_ok(), "{result:?}");
 }
@@ -69,7 +78,8 @@ pub fn start(
     worker_version: Option<WorkerVersionStamp>,
 ) -> Result<Applied<Activity>, Rejection> {
     let known = run.state.activities.get(&scheduled_event_id);
-    let current = known.is_some_and(|activity| activity.stamp == stamp && activity.started_time == 0);
+    let current =
+        known.is_some_and(|activity| activity.stamp == stamp && activity.started_time == 0 && activity.pause.is_none());
     if !run.is_running() || !current {
         return Err(Rejection::TaskObsolete);
     }
@@ -113,8 +123,11 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
     activity.started_time = 0;
     activity.started_identity.clear();
     activity.stamp += 1;
+    let waits = is_waiting(activity, context.now);
     draft.touch();
-    draft.effect(Effect::OfferActivity(id));
+    if waits {
+        draft.effect(Effect::OfferActivity(id));
+    }
     Ok(draft.finish(()))
 }
 
@@ -156,6 +169,10 @@ fn find_started(run: &Run, reference: &ActivityRef) -> Result<i64, Rejection> {
 pub struct HeartbeatReply {
     /// Whether it should stop.
     pub cancel_requested: bool,
+    /// Whether somebody paused the activity.
+    pub paused: bool,
+    /// Whether somebody reset it.
+    pub reset: bool,
 }
 
 /// A worker says that it is still at work.
@@ -174,7 +191,7 @@ pub fn heartbeat(
         return Ok(Applied {
             run: failed.run,
             transition: failed.transition,
-            reply: HeartbeatReply { cancel_requested: true },
+            reply: HeartbeatReply { cancel_requested: true, ..Default::default() },
         });
     }
     let mut draft = Draft::new(run, context);
@@ -183,7 +200,11 @@ pub fn heartbeat(
         step(activity, context.now, machine::Event::Heartbeat);
         activity.last_heartbeat_time = context.now;
         activity.heartbeat_details = details;
-        reply.cancel_requested = activity.cancel_requested;
+        reply = HeartbeatReply {
+            cancel_requested: activity.cancel_requested,
+            paused: activity.pause.is_some(),
+            reset: activity.reset,
+        };
     }
     draft.touch();
     Ok(draft.finish(reply))
@@ -330,10 +351,17 @@ fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
     if !retry::is_retryable(failure, &policy.non_retryable_error_types) {
         return RetryState::NonRetryableFailure;
     }
-    let deadline = match activity.schedule_to_close {
-        0 => 0,
-        timeout => activity.first_scheduled_time.saturating_add(timeout),
-    };
+    if activity.pause.is_some() {
+        // The attempt counts and nothing else happens: neither is there a last attempt nor does time run out.
+        step(activity, now, machine::Event::Retry);
+        activity.attempt += 1;
+        clear_start(activity);
+        activity.last_failure = Some(retry::truncate(failure.clone(), ACTIVITY_FAILURE_BYTES_MAX));
+        activity.stamp += 1;
+        draft.touch();
+        return RetryState::InProgress;
+    }
+    let deadline = retry_deadline(activity);
     let requested = retry::requested_delay(failure);
     match retry::next_backoff(now, activity.attempt, &policy, deadline, requested) {
         Err(state) => state,
@@ -341,11 +369,10 @@ fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
             step(activity, now, machine::Event::Retry);
             activity.attempt += 1;
             activity.scheduled_time = now.saturating_add(backoff);
-            activity.started_time = 0;
-            activity.started_identity.clear();
-            activity.request_id.clear();
+            clear_start(activity);
             activity.last_failure = Some(retry::truncate(failure.clone(), ACTIVITY_FAILURE_BYTES_MAX));
             activity.stamp += 1;
+            begin_anew(activity);
             let due_now = activity.scheduled_time <= now;
             draft.touch();
             if due_now {
@@ -354,6 +381,32 @@ fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
             RetryState::InProgress
         }
     }
+}
+
+/// No worker has it any more.
+fn clear_start(activity: &mut Activity) {
+    activity.started_time = 0;
+    activity.started_identity.clear();
+    activity.request_id.clear();
+}
+
+/// Before the next attempt: what a reset asked for is done.
+pub(crate) fn begin_anew(activity: &mut Activity) {
+    if activity.forget_heartbeat {
+        activity.heartbeat_details = None;
+        activity.last_heartbeat_time = 0;
+    }
+    activity.forget_heartbeat = false;
+    activity.reset = false;
+}
+
+/// The moment after which no further attempt is made; 0 is never. Options changed since do not move it.
+pub fn retry_deadline(activity: &Activity) -> Nanos {
+    let timeout = match &activity.original_options {
+        Some(original) => duration_nanos(original.schedule_to_close_timeout.as_ref()),
+        None => activity.schedule_to_close,
+    };
+    if timeout == 0 { 0 } else { activity.first_scheduled_time.saturating_add(timeout) }
 }
 
 /// Writes the started event, if an attempt was running, and the event that ends the activity.
@@ -383,6 +436,10 @@ fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attrib
 
 /// What can run out for an activity, earliest first.
 pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
+    if activity.pause.is_some() {
+        // Nothing runs out while it is paused, not even for a worker that has it. What did shows when it is resumed.
+        return None;
+    }
     let mut found: Option<(Nanos, TimeoutType)> = None;
     let mut consider = |timeout: Nanos, since: Nanos, kind: TimeoutType| {
         if timeout > 0 {
@@ -406,11 +463,17 @@ pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
     found
 }
 
+/// Whether it is, or was until just now, kept from workers until its next attempt is due. A first attempt is offered
+/// with the command, unless a later call put it off.
+pub fn is_held_back(activity: &Activity) -> bool {
+    let later = activity.attempt > 1 || activity.scheduled_time != activity.first_scheduled_time;
+    later && activity.started_time == 0 && activity.pause.is_none()
+}
+
 /// When an activity wants attention next: a timeout, or the end of its back-off.
 pub fn wake_at(activity: &Activity, woken: Nanos) -> Option<Nanos> {
     let timeout = earliest_timeout(activity).map(|(at, _)| at);
-    let due = (activity.attempt > 1 && activity.started_time == 0 && activity.scheduled_time > woken)
-        .then_some(activity.scheduled_time);
+    let due = (is_held_back(activity) && activity.scheduled_time > woken).then_some(activity.scheduled_time);
     [timeout, due].into_iter().flatten().min()
 }
 

@@ -29,6 +29,12 @@ pub enum Rejection {
     /// There is no activity with that id.
     #[error("cannot find pending activity with ActivityID {0}, check workflow execution history for more details")]
     ActivityIdNotFound(String),
+    /// No activity is meant by the call.
+    #[error("Can't find pending activity with such ID. Invalid activityID or activity already completed")]
+    ActivityNotPending,
+    /// Another call paused it.
+    #[error("activity is already paused")]
+    ActivityAlreadyPaused,
     /// An activity cannot report cancellation that nobody asked for.
     #[error("unable to mark activity as canceled without activity being request canceled first")]
     ActivityCancelNotRequested,

@@ -10,6 +10,8 @@
 #![allow(deprecated)]
 
 pub mod activity;
+pub mod activity_options;
+pub mod activity_pause;
 pub mod cancel;
 pub mod chain;
 pub mod children;

@@ -72,10 +72,11 @@ machine! {
 }
 
 machine! {
-    /// An activity from its command to its end.
+    /// An activity from its command to its end. Paused: nobody has it, and nobody gets it. PauseRequested: a worker has
+    /// it still.
     activity {
-        states { Waiting, Running, BackingOff, Ended }
-        events { Start, Heartbeat, Retry, End, GiveBack }
+        states { Waiting, Running, BackingOff, Paused, PauseRequested, Ended }
+        events { Start, Heartbeat, Retry, End, GiveBack, Pause, Unpause, Reschedule }
         steps {
             Waiting + Start => Running,
             Waiting + End => Ended,
@@ -85,6 +86,20 @@ machine! {
             Running + GiveBack => Waiting,
             BackingOff + Start => Running,
             BackingOff + End => Ended,
+            Waiting + Pause => Paused,
+            BackingOff + Pause => Paused,
+            Running + Pause => PauseRequested,
+            Paused + Unpause => Waiting,
+            PauseRequested + Unpause => Running,
+            Paused + Start => PauseRequested,
+            Paused + End => Ended,
+            PauseRequested + Heartbeat => PauseRequested,
+            PauseRequested + Retry => Paused,
+            PauseRequested + End => Ended,
+            PauseRequested + GiveBack => Paused,
+            Waiting + Reschedule => Waiting,
+            BackingOff + Reschedule => BackingOff,
+            Paused + Reschedule => Paused,
         }
     }
 }

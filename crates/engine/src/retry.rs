@@ -91,6 +91,15 @@ pub fn next_backoff(
     Ok(interval)
 }
 
+/// How long a policy waits before this attempt, if it is no failure's outcome but asked again later.
+pub fn interval_before(policy: &RetryPolicy, attempt: i32) -> Nanos {
+    let initial = duration_nanos(policy.initial_interval.as_ref());
+    let maximum = duration_nanos(policy.maximum_interval.as_ref());
+    // A float beyond the range of Nanos becomes the largest one.
+    let interval = (initial as f64 * policy.backoff_coefficient.powi(attempt - 1)).max(0.0) as Nanos;
+    if maximum != 0 && (interval <= 0 || interval > maximum) { maximum } else { interval }
+}
+
 /// The delay an application failure asks for.
 pub fn requested_delay(failure: &Failure) -> Option<Nanos> {
     match &failure.failure_info {

@@ -10,6 +10,7 @@ use prost::{DecodeError, Message};
 use segno_proto::{Nanos, enums::WorkflowExecutionStatus, events::HistoryEvent};
 
 use crate::{
+    activity::is_waiting,
     outbox::OutboxMessage,
     state::{RunInfo, RunState, TaskKind},
     update::Updates,
@@ -97,7 +98,7 @@ impl Run {
     pub fn is_dispatchable(&self, now: Nanos) -> bool {
         self.is_running()
             && (self.state.task.as_ref().is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
-                || self.state.activities.values().any(|a| a.started_time == 0 && a.scheduled_time <= now))
+                || self.state.activities.values().any(|activity| is_waiting(activity, now)))
     }
 }
 

@@ -5,6 +5,7 @@
 
 use segno_proto::{
     Nanos,
+    activity::ActivityOptions,
     common::{Link, Payload, Payloads, Priority, RetryPolicy, WorkerVersionStamp, WorkflowExecution},
     enums::WorkflowExecutionStatus,
     events::HistoryEvent,
@@ -451,6 +452,35 @@ pub struct Activity {
     /// Version stamp of the worker that runs it.
     #[prost(message, optional, tag = "25")]
     pub worker_version: Option<WorkerVersionStamp>,
+    /// Who paused it, as long as it is paused.
+    #[prost(message, optional, tag = "40")]
+    pub pause: Option<ActivityPause>,
+    /// It was reset since its last attempt was scheduled; a worker that has it is told so.
+    #[prost(bool, tag = "41")]
+    pub reset: bool,
+    /// What the worker said by heartbeat is forgotten before the next attempt.
+    #[prost(bool, tag = "42")]
+    pub forget_heartbeat: bool,
+    /// What it was scheduled with, once its options were changed.
+    #[prost(message, optional, tag = "43")]
+    pub original_options: Option<ActivityOptions>,
+}
+
+/// Who paused an activity, when and why.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ActivityPause {
+    /// When.
+    #[prost(int64, tag = "1")]
+    pub time: Nanos,
+    /// Who.
+    #[prost(string, tag = "2")]
+    pub identity: String,
+    /// Why.
+    #[prost(string, tag = "3")]
+    pub reason: String,
+    /// Recognises a repeated call.
+    #[prost(string, tag = "4")]
+    pub request_id: String,
 }
 
 /// A pending timer.

@@ -90,13 +90,17 @@ fn fire_timers(draft: &mut Draft) -> bool {
 
 fn wake_activity(draft: &mut Draft, id: i64) -> bool {
     let now = draft.now();
-    let Some(pending) = draft.run.state.activities.get(&id) else { return false };
-    if let Some((at, kind)) = activity::earliest_timeout(pending)
+    // An attempt that runs out is followed by another one or by the end. Time may be up for the whole as well, which
+    // shows when the attempt is over.
+    while let Some((at, kind)) = draft.run.state.activities.get(&id).and_then(activity::earliest_timeout)
         && at <= now
     {
-        return activity::time_out(draft, id, kind);
+        if activity::time_out(draft, id, kind) {
+            return true;
+        }
     }
-    if pending.attempt > 1 && pending.started_time == 0 && pending.scheduled_time <= now {
+    let Some(pending) = draft.run.state.activities.get(&id) else { return false };
+    if activity::is_held_back(pending) && pending.scheduled_time <= now {
         // The back-off is over. Offering twice is harmless: the stamp lets one start only.
         draft.effect(Effect::OfferActivity(id));
     }

@@ -7,8 +7,8 @@
 mod common;
 
 use common::{
-    invariants,
-    words::{self, failure, payloads},
+    invariants, operations,
+    words::{self, Words, failure, payloads},
     world::{EPOCH, SECOND, World, answer, queue, start_request},
 };
 use segno_engine::{
@@ -277,6 +277,32 @@ impl Life {
         (format!("signal {name}"), result.err())
     }
 
+    /// An operator pauses, resumes, resets or changes activities.
+    fn operate(&mut self) -> (String, Option<Rejection>) {
+        let pending: Vec<String> =
+            self.world.run.state.activities.values().map(|activity| activity.activity_id.clone()).collect();
+        let one = self.random.pick(&pending).unwrap_or("nobody".to_owned());
+        let which = if self.random.once_in(4) { "all".to_owned() } else { one };
+        let steps = [
+            "pause request=r1",
+            "pause request=r2",
+            "unpause",
+            "unpause reset-attempts reset-heartbeat",
+            "unpause jitter=5s",
+            "reset",
+            "reset keep-paused reset-heartbeat",
+            "reset restore-options jitter=5s",
+            "update queue=q2 retry=5/2s",
+            "update start-to-close=4s",
+            "update schedule-to-close=30s heartbeat=2s",
+            "restore",
+        ];
+        let step = self.random.pick(&steps).unwrap_or_default();
+        let (name, options) = step.split_once(' ').unwrap_or((step, ""));
+        let text = format!("{name} {which} {options}");
+        (text.clone(), operations::call(&mut self.world, &Words::parse(&text)).err())
+    }
+
     fn activity(&mut self) -> (String, Option<Rejection>) {
         let pending: Vec<_> = self.world.run.state.activities.values().cloned().collect();
         let who = || "worker".to_owned();
@@ -294,13 +320,15 @@ impl Life {
         };
         let text = format!("{reference:?}");
         let world = &mut self.world;
-        match self.random.below(8) {
+        match self.random.below(11) {
+            8..=10 => self.operate(),
             0..=2 => {
                 let Some(activity) = self.random.pick(&pending) else { return ("nothing to start".to_owned(), None) };
                 let stamp = if self.random.once_in(8) { activity.stamp.wrapping_sub(1) } else { activity.stamp };
                 let id = activity.scheduled_event_id;
                 let result = world
                     .call(|run, context| activity::start(run, context, id, stamp, who(), "request".to_owned(), None));
+                assert!(activity.pause.is_none() || result.is_err(), "a paused activity is handed to nobody");
                 if let Ok(taken) = &result {
                     let started = &taken.reply;
                     self.starts.push(ActivityRef::Token {
@@ -407,7 +435,8 @@ impl Life {
         let state = &world.run.state;
         if world.run.is_running() {
             let waits = world.run.is_dispatchable(world.now) || world.wake_at().is_some();
-            let idle = state.task.is_none() && state.activities.is_empty();
+            // A paused activity waits for its operator, not for a worker.
+            let idle = state.task.is_none() && state.activities.values().all(|activity| activity.pause.is_some());
             assert!(waits || idle, "work that nobody would find again");
         }
     }

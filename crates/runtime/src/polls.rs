@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use segno_engine::Run;
+use segno_engine::{Run, activity::is_waiting};
 use segno_proto::{Nanos, common::Priority};
 use segno_store::{NamespaceKey, OpenRun, RunKey};
 use tokio::{sync::oneshot, time::Instant};
@@ -280,7 +280,7 @@ impl Node {
             self.offer_workflow_task(run);
         }
         for (id, activity) in &run.state.activities {
-            if activity.started_time == 0 && activity.scheduled_time <= now {
+            if is_waiting(activity, now) {
                 self.offer_activity(run, *id);
             }
         }
@@ -316,7 +316,7 @@ impl Node {
                     }
                     QueueKind::Activity => {
                         for (id, activity) in &run.state.activities {
-                            let waits = activity.started_time == 0 && activity.scheduled_time <= self.clock.now();
+                            let waits = is_waiting(activity, self.clock.now());
                             if waits && activity.queue == key.name && !known.contains(&(open.key, *id)) {
                                 self.offer_activity(&run, *id);
                             }

@@ -147,7 +147,9 @@ fn from_rejection(rejection: Rejection) -> Status {
         | Rejection::TaskObsolete
         | Rejection::ActivityNotFound
         | Rejection::ActivityIdNotFound(_)
+        | Rejection::ActivityNotPending
         | Rejection::ChildNotFound => not_found(text),
+        Rejection::ActivityAlreadyPaused => Status::failed_precondition(text),
         Rejection::Closing => busy(text),
         Rejection::NotReady(_) => not_ready(text),
         Rejection::UpdateLimit(_) => limited(text),

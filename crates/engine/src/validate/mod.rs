@@ -61,6 +61,11 @@ pub fn duration(duration: Option<&mut Duration>) -> Result<(), Invalid> {
 /// Fills in what a retry policy leaves open, then checks it.
 pub fn retry_policy(policy: &mut common::RetryPolicy) -> Result<(), Invalid> {
     retry_policy_defaults(policy);
+    retry_policy_as_given(policy)
+}
+
+/// Checks a retry policy that gets no defaults.
+pub fn retry_policy_as_given(policy: &mut common::RetryPolicy) -> Result<(), Invalid> {
     // A single attempt is no retry at all, so the rest does not matter.
     if policy.maximum_attempts == 1 {
         return Ok(());

@@ -5,6 +5,7 @@
 #![allow(dead_code, deprecated)]
 
 pub mod invariants;
+pub mod operations;
 pub mod scenario;
 pub mod show;
 pub mod words;

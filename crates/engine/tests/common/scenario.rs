@@ -36,7 +36,7 @@ use segno_proto::{
 };
 
 use super::{
-    invariants, show,
+    invariants, operations, show,
     words::{self, Words},
     world::{EPOCH, Taken, World, answer, queue, start_request},
 };
@@ -250,6 +250,7 @@ impl Scenario {
                 let applied = wake::wake(&world.run, world.context());
                 world.take(applied)
             })),
+            name if operations::knows(name) => operations::call(world, words),
             name if name.starts_with("activity-") => self.activity_call(world, words),
             "child-started" | "child-not-started" | "child-closed" => child_call(world, words),
             "signal-result" => {
@@ -312,8 +313,12 @@ impl Scenario {
             }
             "activity-heartbeat" => {
                 let taken = world.call(|run, context| activity::heartbeat(run, context, &reference, big, who()))?;
-                let note = if taken.reply.cancel_requested { ", told to cancel" } else { "" };
-                Ok((note.to_owned(), taken.transition))
+                let told = [
+                    (taken.reply.cancel_requested, ", told to cancel"),
+                    (taken.reply.paused, ", told to pause"),
+                    (taken.reply.reset, ", told of a reset"),
+                ];
+                Ok((told.iter().filter(|(is, _)| *is).map(|(_, note)| *note).collect(), taken.transition))
             }
             "activity-cancel" => {
                 world.call(|run, context| activity::cancel(run, context, &reference, big, who(), None)).map(plain)
@@ -425,7 +430,12 @@ fn show_all(world: &World) -> String {
     }
     for activity in state.activities.values() {
         let place = if activity.started_time == 0 { "waits" } else { "runs" };
-        let _ = writeln!(text, "  pending activity {} attempt={} {place}", activity.activity_id, activity.attempt);
+        let paused = if activity.pause.is_some() { ", paused" } else { "" };
+        let _ =
+            writeln!(text, "  pending activity {} attempt={} {place}{paused}", activity.activity_id, activity.attempt);
+    }
+    if let Some(paused) = state.search_attributes.get(segno_engine::activity_pause::PAUSE_INFO) {
+        let _ = writeln!(text, "  search attribute {}", String::from_utf8_lossy(&paused.data));
     }
     for (id, timer) in &state.timers {
         let _ = writeln!(text, "  pending timer {id} at {}", show::time(timer.fire_at));

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::Bytes;
 use segno_engine::{
-    Applied, Context, Durability, Rejection, Run, Transition,
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, activity,
     complete_task::{self, CompleteTask, Completed, Surroundings},
     outbox::OutboxMessage,
     search_attributes::Rules,
@@ -94,6 +94,13 @@ impl World {
             }
         }
         self.run = run;
+        for effect in &transition.effects {
+            if let Effect::OfferActivity(id) = effect
+                && let Some(activity) = self.run.state.activities.get(id)
+            {
+                assert!(activity::is_waiting(activity, self.now), "offered, but nobody may have it: {activity:?}");
+            }
+        }
         if let Some(successor) = transition.successor.take() {
             self.successor = Some(successor.clone());
             transition.successor = Some(successor);

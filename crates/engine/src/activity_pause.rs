@@ -1,0 +1,224 @@
+//! An operator pauses, resumes and resets activities.
+//!
+//! A paused activity is handed to nobody and nothing of it runs out. A worker that has it already may go on: it is told
+//! by heartbeat, and whatever it reports counts, except that a failure that would be retried waits for the activity to
+//! be resumed. Resuming and resetting begin an attempt at once if nobody has one.
+
+use std::collections::BTreeSet;
+
+use segno_proto::{Nanos, common::Payload};
+
+use crate::{
+    activity::{begin_anew, is_waiting, step},
+    activity_options,
+    draft::Draft,
+    error::Rejection,
+    machine::activity::Event,
+    run::{Applied, Context, Effect, Run},
+    state::{Activity, ActivityPause},
+};
+
+/// The search attribute by which runs with paused activities are found.
+pub const PAUSE_INFO: &str = "TemporalPauseInfo";
+
+/// Which activities of a run a call is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// The one with this id.
+    Id(String),
+    /// All of this type.
+    Type(String),
+    /// All.
+    All,
+}
+
+impl Selection {
+    /// The pending activities that are meant; at least one, or there is nothing to do.
+    pub(crate) fn of(&self, run: &Run) -> Result<Vec<i64>, Rejection> {
+        let meant = |activity: &&Activity| match self {
+            Self::Id(id) => activity.activity_id == *id,
+            Self::Type(name) => activity.activity_type == *name,
+            Self::All => true,
+        };
+        let found: Vec<i64> = run.state.activities.values().filter(meant).map(|a| a.scheduled_event_id).collect();
+        if found.is_empty() { Err(Rejection::ActivityNotPending) } else { Ok(found) }
+    }
+
+    fn of_open(&self, run: &Run) -> Result<Vec<i64>, Rejection> {
+        if run.is_running() { self.of(run) } else { Err(Rejection::Closed) }
+    }
+}
+
+/// Who pauses, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Pause {
+    /// Who.
+    pub identity: String,
+    /// Why.
+    pub reason: String,
+    /// Recognises a repeated call. Two calls without one are the same call.
+    pub request_id: String,
+}
+
+/// Keeps activities from being handed out.
+pub fn pause(run: &Run, context: Context, selection: &Selection, call: &Pause) -> Result<Applied<()>, Rejection> {
+    let ids = selection.of_open(run)?;
+    let mut draft = Draft::new(run, context);
+    for id in ids {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        match &activity.pause {
+            Some(before) if before.request_id == call.request_id => continue,
+            Some(_) => return Err(Rejection::ActivityAlreadyPaused),
+            None => {}
+        }
+        step(activity, context.now, Event::Pause);
+        if activity.started_time == 0 {
+            // Offers made so far are void.
+            activity.stamp += 1;
+        }
+        activity.pause = Some(ActivityPause {
+            time: context.now,
+            identity: call.identity.clone(),
+            reason: call.reason.clone(),
+            request_id: call.request_id.clone(),
+        });
+        note_paused(&mut draft);
+    }
+    Ok(draft.finish(()))
+}
+
+/// How activities are resumed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unpause {
+    /// Count attempts from 1 again.
+    pub reset_attempts: bool,
+    /// Forget what the worker said by heartbeat.
+    pub reset_heartbeat: bool,
+    /// Begin at a random moment within this time.
+    pub jitter: Nanos,
+}
+
+/// Lets paused activities go on; leaves others alone.
+pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause) -> Result<Applied<()>, Rejection> {
+    let ids = selection.of_open(run)?;
+    let mut draft = Draft::new(run, context);
+    for id in ids {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        if activity.pause.is_none() {
+            continue;
+        }
+        end_pause(activity, context.now);
+        if call.reset_attempts {
+            activity.attempt = 1;
+        }
+        if call.reset_heartbeat {
+            forget_heartbeat(activity);
+        }
+        if activity.started_time == 0 {
+            reschedule(activity, context.now, moment_within(context, id, call.jitter));
+        }
+        note_paused(&mut draft);
+        offer_if_due(&mut draft, id);
+    }
+    Ok(draft.finish(()))
+}
+
+/// How activities are reset.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Reset {
+    /// Forget what the worker said by heartbeat; if a worker has the activity, before the next attempt.
+    pub reset_heartbeat: bool,
+    /// What is paused stays so.
+    pub keep_paused: bool,
+    /// Begin at a random moment within this time.
+    pub jitter: Nanos,
+    /// Bring back the options the activity was scheduled with. Its priority stays.
+    pub restore_options: bool,
+}
+
+/// Begins activities anew, with attempt 1. An attempt that a worker has goes on: as the first one if it is that, and
+/// without the worker otherwise, because the worker's token names an attempt that is not the current one any more.
+pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) -> Result<Applied<()>, Rejection> {
+    let ids = selection.of_open(run)?;
+    let mut draft = Draft::new(run, context);
+    for id in ids {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        activity.attempt = 1;
+        activity.reset = true;
+        activity.forget_heartbeat |= call.reset_heartbeat;
+        if call.restore_options {
+            activity_options::restore_all_but_priority(activity);
+        }
+        if activity.pause.is_some() && !call.keep_paused {
+            end_pause(activity, context.now);
+        }
+        if activity.started_time == 0 && activity.pause.is_none() {
+            reschedule(activity, context.now, moment_within(context, id, call.jitter));
+        }
+        note_paused(&mut draft);
+        offer_if_due(&mut draft, id);
+    }
+    Ok(draft.finish(()))
+}
+
+fn end_pause(activity: &mut Activity, now: Nanos) {
+    step(activity, now, Event::Unpause);
+    activity.pause = None;
+    activity.stamp += 1;
+}
+
+fn forget_heartbeat(activity: &mut Activity) {
+    activity.heartbeat_details = None;
+    activity.last_heartbeat_time = 0;
+}
+
+/// Sets the moment of the next attempt of an activity that nobody has. Offers made so far are void, and the failure of
+/// the attempt before is forgotten.
+pub(crate) fn reschedule(activity: &mut Activity, now: Nanos, at: Nanos) {
+    step(activity, now, Event::Reschedule);
+    activity.scheduled_time = at;
+    activity.last_failure = None;
+    activity.stamp += 1;
+    begin_anew(activity);
+}
+
+/// Offers an activity that a call changed, unless somebody has it or its time is yet to come.
+pub(crate) fn offer_if_due(draft: &mut Draft, id: i64) {
+    draft.touch();
+    let now = draft.now();
+    if draft.run.state.activities.get(&id).is_some_and(|activity| is_waiting(activity, now)) {
+        draft.effect(Effect::OfferActivity(id));
+    }
+}
+
+/// Now, or a moment that differs from call to call and from activity to activity.
+fn moment_within(context: Context, id: i64, jitter: Nanos) -> Nanos {
+    if jitter <= 0 {
+        return context.now;
+    }
+    let mixed = (context.new_run_seed ^ id as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let random = mixed ^ (mixed >> 32);
+    context.now.saturating_add((random % jitter as u64) as Nanos)
+}
+
+/// Brings the run's search attribute in line with what is paused. It is looked at by these calls alone: the end of a
+/// paused activity leaves it as it is.
+fn note_paused(draft: &mut Draft) {
+    draft.touch();
+    let state = &mut draft.run.state;
+    let paused = state.activities.values().filter(|activity| activity.pause.is_some());
+    let types: BTreeSet<&str> = paused.map(|activity| activity.activity_type.as_str()).collect();
+    if types.is_empty() {
+        state.search_attributes.remove(PAUSE_INFO);
+        return;
+    }
+    let entries: Vec<_> =
+        types.into_iter().map(|name| serde_json::Value::from(format!("property:activityType={name}"))).collect();
+    let metadata = [("encoding", "json/plain"), ("type", "KeywordList")];
+    let payload = Payload {
+        metadata: metadata.map(|(name, value)| (name.to_owned(), value.into())).into(),
+        data: serde_json::Value::Array(entries).to_string().into(),
+        ..Default::default()
+    };
+    state.search_attributes.insert(PAUSE_INFO.to_owned(), payload);
+}
