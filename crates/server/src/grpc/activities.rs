@@ -5,7 +5,7 @@ use segno_engine::{
     activity::{self, ActivityRef, HeartbeatReply},
 };
 use segno_proto::{
-    common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowType},
+    common::{ActivityType, Payloads, Priority, WorkerVersionStamp, WorkflowType},
     failure::Failure,
     nanos_timestamp,
     workflowservice::{
@@ -56,9 +56,25 @@ pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActi
         start_to_close_timeout: scheduled.start_to_close_timeout,
         heartbeat_timeout: scheduled.heartbeat_timeout,
         retry_policy: activity.retry_policy,
-        priority: scheduled.priority,
+        priority: merged_priority(info.priority.as_ref(), activity.priority),
         ..Default::default()
     }
+}
+
+/// What the activity leaves open of its priority is the workflow's.
+fn merged_priority(workflow: Option<&Priority>, activity: Option<Priority>) -> Option<Priority> {
+    let (Some(base), Some(over)) = (workflow, &activity) else { return activity.or_else(|| workflow.cloned()) };
+    let mut merged = base.clone();
+    if over.priority_key != 0 {
+        merged.priority_key = over.priority_key;
+    }
+    if !over.fairness_key.is_empty() {
+        merged.fairness_key.clone_from(&over.fairness_key);
+    }
+    if over.fairness_weight != 0.0 {
+        merged.fairness_weight = over.fairness_weight;
+    }
+    Some(merged)
 }
 
 /// Which activity a call means, and of which run.
@@ -115,12 +131,18 @@ impl Workflows {
         })
     }
 
-    async fn heartbeat_at(
+    /// Details that are too large fail the activity instead.
+    async fn heartbeat_or_fail(
         &self,
         target: Target,
+        instead: Option<Failure>,
         details: Option<Payloads>,
         identity: String,
     ) -> Result<HeartbeatReply, Status> {
+        if instead.is_some() {
+            self.fail_at(target, instead, identity, None, None).await?;
+            return Ok(HeartbeatReply { cancel_requested: true, ..Default::default() });
+        }
         let Target { key, selector, activity } = target;
         let apply = move |run: &Run, context| activity::heartbeat(run, context, &activity, details, identity);
         self.node.transact(&key, &selector, apply).await.map_err(failed)
@@ -170,11 +192,9 @@ impl Workflows {
     ) -> Result<RecordActivityTaskHeartbeatResponse, Status> {
         let instead = validate::activity::heartbeat(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
-        let cancel_requested = match instead {
-            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await.map(|()| true)?,
-            None => self.heartbeat_at(target, request.details, request.identity).await?.cancel_requested,
-        };
-        Ok(RecordActivityTaskHeartbeatResponse { cancel_requested, ..Default::default() })
+        let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
+            self.heartbeat_or_fail(target, instead, request.details, request.identity).await?;
+        Ok(RecordActivityTaskHeartbeatResponse { cancel_requested, activity_paused, activity_reset })
     }
 
     pub(super) async fn heartbeat_by_id(
@@ -184,11 +204,9 @@ impl Workflows {
         not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::heartbeat_by_id(&mut request).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
-        let cancel_requested = match instead {
-            Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await.map(|()| true)?,
-            None => self.heartbeat_at(target, request.details, request.identity).await?.cancel_requested,
-        };
-        Ok(RecordActivityTaskHeartbeatByIdResponse { cancel_requested, ..Default::default() })
+        let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
+            self.heartbeat_or_fail(target, instead, request.details, request.identity).await?;
+        Ok(RecordActivityTaskHeartbeatByIdResponse { cancel_requested, activity_paused, activity_reset })
     }
 
     pub(super) async fn activity_completed(

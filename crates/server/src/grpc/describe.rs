@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use prost_types::Timestamp;
 use segno_engine::{
-    Run,
+    Run, activity,
     state::{Activity, WorkflowTask},
 };
 use segno_proto::{
@@ -17,6 +17,10 @@ use segno_proto::{
     workflow::{
         PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo, ResetPoints,
         WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
+        pending_activity_info::{
+            PauseInfo,
+            pause_info::{Manual, PausedBy},
+        },
     },
     workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
 };
@@ -126,14 +130,21 @@ fn pending_task(task: &WorkflowTask) -> PendingWorkflowTaskInfo {
 }
 
 fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
-    let state = match (activity.cancel_requested, activity.started_time) {
-        (true, _) => PendingActivityState::CancelRequested,
-        (false, 0) => PendingActivityState::Scheduled,
-        (false, _) => PendingActivityState::Started,
+    let state = match (activity.cancel_requested, activity.started_time, &activity.pause) {
+        (true, _, _) => PendingActivityState::CancelRequested,
+        (false, 0, None) => PendingActivityState::Scheduled,
+        (false, 0, Some(_)) => PendingActivityState::Paused,
+        (false, _, None) => PendingActivityState::Started,
+        (false, _, Some(_)) => PendingActivityState::PauseRequested,
     };
-    let backing_off = activity.started_time == 0 && activity.attempt > 1 && activity.scheduled_time > now;
+    let backing_off = activity.started_time == 0 && activity.pause.is_none() && activity.scheduled_time > now;
     let retry = backing_off.then_some(activity);
-    let policy = activity.retry_policy.clone();
+    let mut policy = activity.retry_policy.clone();
+    if let Some(policy) = &mut policy {
+        // Not an option that can be changed, so not shown among them.
+        policy.non_retryable_error_types.clear();
+    }
+    let deadline = activity::retry_deadline(activity);
     PendingActivityInfo {
         activity_id: activity.activity_id.clone(),
         activity_type: Some(ActivityType { name: activity.activity_type.clone() }),
@@ -144,14 +155,21 @@ fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
         attempt: activity.attempt,
         maximum_attempts: policy.as_ref().map_or(0, |policy| policy.maximum_attempts),
         scheduled_time: time(activity.scheduled_time),
-        expiration_time: (activity.schedule_to_close > 0)
-            .then(|| nanos_timestamp(activity.first_scheduled_time + activity.schedule_to_close)),
+        expiration_time: (deadline > 0).then(|| nanos_timestamp(deadline)),
         last_failure: activity.last_failure.clone(),
         last_worker_identity: activity.last_identity.clone(),
         current_retry_interval: retry.map(|a| nanos_duration(a.scheduled_time - a.last_attempt_end)),
         last_attempt_complete_time: time(activity.last_attempt_end),
         next_attempt_schedule_time: retry.and_then(|a| time(a.scheduled_time)),
         priority: activity.priority.clone(),
+        paused: activity.pause.is_some(),
+        pause_info: activity.pause.as_ref().map(|pause| PauseInfo {
+            pause_time: time(pause.time),
+            paused_by: Some(PausedBy::Manual(Manual {
+                identity: pause.identity.clone(),
+                reason: pause.reason.clone(),
+            })),
+        }),
         activity_options: Some(ActivityOptions {
             task_queue: Some(TaskQueue {
                 name: activity.queue.clone(),

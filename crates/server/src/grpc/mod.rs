@@ -4,6 +4,7 @@
 //! is not in there answers UNIMPLEMENTED before it gets this far.
 
 mod activities;
+mod activity_operations;
 mod describe;
 mod history;
 mod links;

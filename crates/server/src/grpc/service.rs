@@ -203,6 +203,62 @@ impl WorkflowService for Workflows {
         call!(inner self request activity_canceled_by_id)
     }
 
+    async fn pause_activity(
+        &self,
+        request: Request<api::PauseActivityRequest>,
+    ) -> Result<Response<api::PauseActivityResponse>, Status> {
+        call!(inner self request operator_pause_activity)
+    }
+
+    async fn unpause_activity(
+        &self,
+        request: Request<api::UnpauseActivityRequest>,
+    ) -> Result<Response<api::UnpauseActivityResponse>, Status> {
+        call!(inner self request operator_unpause_activity)
+    }
+
+    async fn reset_activity(
+        &self,
+        request: Request<api::ResetActivityRequest>,
+    ) -> Result<Response<api::ResetActivityResponse>, Status> {
+        call!(inner self request operator_reset_activity)
+    }
+
+    async fn update_activity_options(
+        &self,
+        request: Request<api::UpdateActivityOptionsRequest>,
+    ) -> Result<Response<api::UpdateActivityOptionsResponse>, Status> {
+        call!(inner self request operator_update_activity_options)
+    }
+
+    async fn pause_activity_execution(
+        &self,
+        request: Request<api::PauseActivityExecutionRequest>,
+    ) -> Result<Response<api::PauseActivityExecutionResponse>, Status> {
+        call!(inner self request operator_pause_activity_execution)
+    }
+
+    async fn unpause_activity_execution(
+        &self,
+        request: Request<api::UnpauseActivityExecutionRequest>,
+    ) -> Result<Response<api::UnpauseActivityExecutionResponse>, Status> {
+        call!(inner self request operator_unpause_activity_execution)
+    }
+
+    async fn reset_activity_execution(
+        &self,
+        request: Request<api::ResetActivityExecutionRequest>,
+    ) -> Result<Response<api::ResetActivityExecutionResponse>, Status> {
+        call!(inner self request operator_reset_activity_execution)
+    }
+
+    async fn update_activity_execution_options(
+        &self,
+        request: Request<api::UpdateActivityExecutionOptionsRequest>,
+    ) -> Result<Response<api::UpdateActivityExecutionOptionsResponse>, Status> {
+        call!(inner self request operator_update_activity_execution_options)
+    }
+
     async fn get_system_info(
         &self,
         request: Request<api::GetSystemInfoRequest>,

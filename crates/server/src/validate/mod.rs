@@ -5,6 +5,7 @@
 //! Not here: whether the namespace exists, what is in a task token, how long the caller is willing to wait.
 
 pub mod activity;
+pub mod activity_operations;
 pub mod links;
 pub mod multi_operation;
 pub mod namespace;
