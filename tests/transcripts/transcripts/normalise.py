@@ -139,6 +139,8 @@ class Normaliser:
             value_field = field.message_type.fields_by_name["value"]
             keys = sorted(value, key=lambda k: self.text(str(k)))
             return {self.text(str(k)): self._one(value_field, value[k], base) for k in keys}
+        if field.name == "pending_activities":
+            value = sorted(value, key=lambda pending: pending.activity_id)
         if field.is_repeated:
             return [self._one(field, v, base) for v in value]
         return self._one(field, value, base)
