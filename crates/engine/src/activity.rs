@@ -11,7 +11,7 @@ use segno_proto::{
     enums::{RetryState, TimeoutType},
     events::{
         ActivityTaskCanceledEventAttributes, ActivityTaskCompletedEventAttributes, ActivityTaskFailedEventAttributes,
-        ActivityTaskStartedEventAttributes, ActivityTaskTimedOutEventAttributes, history_event::Attributes,
+        ActivityTaskStartedEventAttributes, history_event::Attributes,
     },
     failure::{Failure, failure::FailureInfo},
 };
@@ -336,7 +336,7 @@ pub fn end_canceled(
 }
 
 /// Puts a failed activity back to wait for its next attempt, if its policy allows one.
-fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
+pub(crate) fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
     let now = draft.now();
     let Some(activity) = draft.run.state.activities.get_mut(&id) else { return RetryState::InternalServerError };
     let Some(policy) = activity.retry_policy.clone() else { return RetryState::RetryPolicyNotSet };
@@ -410,7 +410,7 @@ pub fn retry_deadline(activity: &Activity) -> Nanos {
 }
 
 /// Writes the started event, if an attempt was running, and the event that ends the activity.
-fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attributes) {
+pub(crate) fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attributes) {
     let Some(activity) = draft.run.state.activities.remove(&id) else { return };
     step(&activity, draft.now(), machine::Event::End);
     let mut started_event_id = 0;
@@ -432,79 +432,6 @@ fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attrib
     }
     let attributes = ending(&activity, started_event_id);
     draft.add_external(attributes);
-}
-
-/// What can run out for an activity, earliest first.
-pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
-    if activity.pause.is_some() {
-        // Nothing runs out while it is paused, not even for a worker that has it. What did shows when it is resumed.
-        return None;
-    }
-    let mut found: Option<(Nanos, TimeoutType)> = None;
-    let mut consider = |timeout: Nanos, since: Nanos, kind: TimeoutType| {
-        if timeout > 0 {
-            let at = since.saturating_add(timeout);
-            if found.is_none_or(|(earliest, _)| at < earliest) {
-                found = Some((at, kind));
-            }
-        }
-    };
-    // Of two that run out in the same moment the one considered first counts.
-    if activity.started_time == 0 {
-        consider(activity.schedule_to_start, activity.scheduled_time, TimeoutType::ScheduleToStart);
-    } else {
-        consider(activity.start_to_close, activity.started_time, TimeoutType::StartToClose);
-    }
-    consider(activity.schedule_to_close, activity.first_scheduled_time, TimeoutType::ScheduleToClose);
-    if activity.started_time != 0 {
-        let heard = activity.last_heartbeat_time.max(activity.started_time);
-        consider(activity.heartbeat, heard, TimeoutType::Heartbeat);
-    }
-    found
-}
-
-/// Whether it is, or was until just now, kept from workers until its next attempt is due. A first attempt is offered
-/// with the command, unless a later call put it off.
-pub fn is_held_back(activity: &Activity) -> bool {
-    let later = activity.attempt > 1 || activity.scheduled_time != activity.first_scheduled_time;
-    later && activity.started_time == 0 && activity.pause.is_none()
-}
-
-/// When an activity wants attention next: a timeout, or the end of its back-off.
-pub fn wake_at(activity: &Activity, woken: Nanos) -> Option<Nanos> {
-    let timeout = earliest_timeout(activity).map(|(at, _)| at);
-    let due = (is_held_back(activity) && activity.scheduled_time > woken).then_some(activity.scheduled_time);
-    [timeout, due].into_iter().flatten().min()
-}
-
-/// Ends or retries an activity whose time is up. Returns whether the workflow has something new to see.
-pub fn time_out(draft: &mut Draft, id: i64, kind: TimeoutType) -> bool {
-    let mut failure = retry::timeout_failure(format!("activity {} timeout", retry::timeout_name(kind)), kind);
-    let Some(before) = draft.run.state.activities.get(&id).cloned() else { return false };
-    let retry_state = retry_or_end(draft, id, &failure);
-    if retry_state == RetryState::InProgress {
-        return false;
-    }
-    if retry_state == RetryState::Timeout && kind != TimeoutType::ScheduleToStart {
-        failure = retry::timeout_failure(
-            "Not enough time to schedule next retry before activity ScheduleToClose timeout, giving up retrying"
-                .to_owned(),
-            TimeoutType::ScheduleToClose,
-        );
-    }
-    if let Some(FailureInfo::TimeoutFailureInfo(info)) = &mut failure.failure_info {
-        info.last_heartbeat_details = before.heartbeat_details;
-    }
-    failure.cause = before.last_failure.map(Box::new);
-    end(draft, id, |activity, started_event_id| {
-        Attributes::ActivityTaskTimedOutEventAttributes(ActivityTaskTimedOutEventAttributes {
-            failure: Some(failure),
-            scheduled_event_id: activity.scheduled_event_id,
-            started_event_id,
-            retry_state: retry_state as i32,
-        })
-    });
-    true
 }
 
 /// Details recorded when an activity is canceled before any worker took it.

@@ -9,7 +9,7 @@ use segno_proto::{
 };
 
 use crate::{
-    activity,
+    activity_timeouts,
     chain::{self, Next},
     close,
     draft::Draft,
@@ -31,7 +31,7 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
         workflow_task::deadline(run),
     ];
     let timers = run.state.timers.values().map(|timer| timer.fire_at);
-    let activities = run.state.activities.values().filter_map(|activity| activity::wake_at(activity, now));
+    let activities = run.state.activities.values().filter_map(|activity| activity_timeouts::wake_at(activity, now));
     fixed.into_iter().flatten().chain(timers).chain(activities).min()
 }
 
@@ -92,15 +92,15 @@ fn wake_activity(draft: &mut Draft, id: i64) -> bool {
     let now = draft.now();
     // An attempt that runs out is followed by another one or by the end. Time may be up for the whole as well, which
     // shows when the attempt is over.
-    while let Some((at, kind)) = draft.run.state.activities.get(&id).and_then(activity::earliest_timeout)
+    while let Some((at, kind)) = draft.run.state.activities.get(&id).and_then(activity_timeouts::earliest_timeout)
         && at <= now
     {
-        if activity::time_out(draft, id, kind) {
+        if activity_timeouts::time_out(draft, id, kind) {
             return true;
         }
     }
     let Some(pending) = draft.run.state.activities.get(&id) else { return false };
-    if activity::is_held_back(pending) && pending.scheduled_time <= now {
+    if activity_timeouts::is_held_back(pending) && pending.scheduled_time <= now {
         // The back-off is over. Offering twice is harmless: the stamp lets one start only.
         draft.effect(Effect::OfferActivity(id));
     }
