@@ -79,7 +79,7 @@ impl Serve {
             Kept::InMemory(store) => store.clone(),
             Kept::OnDisk(store, _) => store.clone(),
         };
-        let options = NodeOptions { cache_bytes_max: self.cache_mib * 1024 * 1024 };
+        let options = NodeOptions { cache_bytes_max: self.cache_mib * 1024 * 1024, ..Default::default() };
         let node = Node::start(store, Arc::new(SystemClock), options).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),

@@ -19,9 +19,9 @@ pub const BUFFERED_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const HISTORY_EVENTS_MAX: i64 = 51_200;
 /// Most bytes of history of one run; passing it ends the run.
 pub const HISTORY_BYTES_MAX: i64 = 50 * 1024 * 1024;
-/// From here on the worker is told to continue as new.
+/// From here on the worker is told to continue as new, unless [`Limits`] says otherwise.
 pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
-/// From here on the worker is told to continue as new.
+/// From here on the worker is told to continue as new, unless [`Limits`] says otherwise.
 pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
 /// From this many updates on the worker is told to continue as new.
 pub const UPDATES_SUGGEST: usize = 1800;
@@ -55,3 +55,18 @@ pub const TASK_RETRY_EXTENSION_MAX: Nanos = 10 * 60 * SECOND;
 pub const RUN_INTERVAL_MIN: Nanos = SECOND;
 /// Points to reset to that a run remembers.
 pub const RESET_POINTS_MAX: usize = 20;
+
+/// Limits that whoever runs the server may set. They come in with each call, like the time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Events from which on the worker is told to continue as new.
+    pub history_events_suggest: i64,
+    /// Bytes of history from which on the worker is told to continue as new.
+    pub history_bytes_suggest: i64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { history_events_suggest: HISTORY_EVENTS_SUGGEST, history_bytes_suggest: HISTORY_BYTES_SUGGEST }
+    }
+}

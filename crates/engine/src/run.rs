@@ -11,6 +11,7 @@ use segno_proto::{Nanos, enums::WorkflowExecutionStatus, events::HistoryEvent};
 
 use crate::{
     activity::is_waiting,
+    limits::Limits,
     outbox::OutboxMessage,
     state::{RunInfo, RunState, TaskKind},
     update::Updates,
@@ -152,7 +153,7 @@ pub struct Transition {
     pub effects: Vec<Effect>,
 }
 
-/// What a call brings with it besides its content: the time, and ids for whatever it may create.
+/// What a call brings with it besides its content: the time, ids for whatever it may create, and settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// Now.
@@ -161,6 +162,8 @@ pub struct Context {
     pub new_run_key: u64,
     /// Random bits for that run's id.
     pub new_run_seed: u64,
+    /// Limits in force.
+    pub limits: Limits,
 }
 
 impl Context {

@@ -20,7 +20,7 @@ use segno_proto::{
 use crate::{
     draft::{Draft, event},
     error::Rejection,
-    limits,
+    limits::{self, Limits},
     machine::{IllegalStep, workflow_task as machine},
     run::{Effect, Run},
     state::{TaskKind, WorkflowTask},
@@ -243,7 +243,7 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     task.identity = call.identity;
     task.worker_version = call.worker_version;
     task.history_bytes = if call.eager { 0 } else { draft.run.state.history_bytes };
-    suggest_continue_as_new(&draft.run, &mut task);
+    suggest_continue_as_new(&draft.run, draft.context.limits, &mut task);
     let outdated = task.is_transient() && task.scheduled_event_id != draft.run.state.next_event_id;
     if outdated {
         // Something happened since the failed attempt: this is a new turn with its own scheduled event.
@@ -269,12 +269,12 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     Ok(())
 }
 
-fn suggest_continue_as_new(run: &Run, task: &mut WorkflowTask) {
+fn suggest_continue_as_new(run: &Run, limits: Limits, task: &mut WorkflowTask) {
     let mut reasons = Vec::new();
-    if run.state.history_bytes >= limits::HISTORY_BYTES_SUGGEST {
+    if run.state.history_bytes >= limits.history_bytes_suggest {
         reasons.push(SuggestContinueAsNewReason::HistorySizeTooLarge as i32);
     }
-    if run.state.next_event_id >= limits::HISTORY_EVENTS_SUGGEST {
+    if run.state.next_event_id >= limits.history_events_suggest {
         reasons.push(SuggestContinueAsNewReason::TooManyHistoryEvents as i32);
     }
     if update::total(run) >= limits::UPDATES_SUGGEST {

@@ -46,6 +46,7 @@ pub use node::{Node, NodeOptions};
 pub use polls::{Poll, PollResult};
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};
 pub use queues::{QueueKey, QueueKind, TaskOffer};
+pub use segno_engine::limits::Limits;
 pub use slots::{Current, WorkflowKey};
 pub use starts::{SignalWithStart, StartOutcome};
 pub use tasks::{StartedActivity, StartedTask};

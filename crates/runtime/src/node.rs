@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use segno_engine::Context;
+use segno_engine::{Context, limits::Limits};
 use segno_store::{RunKey, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
@@ -37,11 +37,13 @@ const WAKES_MAX: usize = 64;
 pub struct NodeOptions {
     /// Memory for cached runs.
     pub cache_bytes_max: usize,
+    /// Limits of runs.
+    pub limits: Limits,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { cache_bytes_max: 64 * 1024 * 1024 }
+        Self { cache_bytes_max: 64 * 1024 * 1024, limits: Limits::default() }
     }
 }
 
@@ -55,6 +57,7 @@ pub struct Node {
     pub(crate) timers: Timers,
     pub(crate) ids: Ids,
     pub(crate) direct_queries: DirectQueries,
+    pub(crate) limits: Limits,
     pub(crate) outgoing: mpsc::UnboundedSender<segno_store::OutboxRow>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
@@ -91,6 +94,7 @@ impl Node {
             timers: Timers::default(),
             ids,
             direct_queries: DirectQueries::default(),
+            limits: options.limits,
             outgoing,
             metrics,
             namespaces,
@@ -122,7 +126,12 @@ impl Node {
 
     /// Time and ids for one call.
     pub(crate) fn context(&self) -> Result<Context, CallError> {
-        Ok(Context { now: self.now(), new_run_key: self.new_run_key()?.0, new_run_seed: self.ids.bits() })
+        Ok(Context {
+            now: self.now(),
+            new_run_key: self.new_run_key()?.0,
+            new_run_seed: self.ids.bits(),
+            limits: self.limits,
+        })
     }
 
     fn new_run_key(&self) -> Result<RunKey, CallError> {

@@ -200,7 +200,8 @@ impl Node {
 
     /// Ends a run in favour of a new one, both in one transition.
     fn replace(&self, existing: &Run, created: Applied<()>) -> Result<Applied<()>, CallError> {
-        let context = Context { now: created.run.info.start_time, new_run_key: 0, new_run_seed: 0 };
+        let context =
+            Context { now: created.run.info.start_time, new_run_key: 0, new_run_seed: 0, limits: self.limits };
         let mut draft = Draft::new(existing, context);
         let details = format!("\"terminated by new runID: {}\"", created.run.info.run_id);
         close::terminate(

@@ -106,6 +106,12 @@ impl Scenario {
         let mut result = String::new();
         match words.name {
             "show" => result = show_all(&world),
+            "limits" => {
+                let set = |name| words.get(name).map(|value| value.parse().expect("a limit is a number"));
+                let limits = &mut world.limits;
+                limits.history_events_suggest = set("events").unwrap_or(limits.history_events_suggest);
+                limits.history_bytes_suggest = set("bytes").unwrap_or(limits.history_bytes_suggest);
+            }
             "crash" => {
                 world.crash();
                 result = self.outcome(&before, &world, "crashed", None);

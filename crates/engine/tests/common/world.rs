@@ -7,6 +7,7 @@ use bytes::Bytes;
 use segno_engine::{
     Applied, Context, Durability, Effect, Rejection, Run, Transition, activity,
     complete_task::{self, CompleteTask, Completed, Surroundings},
+    limits::Limits,
     outbox::OutboxMessage,
     search_attributes::Rules,
     start::{self, Start},
@@ -39,6 +40,8 @@ pub struct World {
     pub successor: Option<Box<Applied<()>>>,
     /// Keys for new runs.
     pub next_key: u64,
+    /// What an operator set.
+    pub limits: Limits,
 }
 
 /// What a step made of the world.
@@ -50,7 +53,7 @@ pub struct Taken<R> {
 impl World {
     /// Begins a run.
     pub fn begin(call: Start, now: Nanos) -> (Self, Transition) {
-        let applied = start::start(call, Context { now, new_run_key: 1, new_run_seed: 1 });
+        let applied = start::start(call, Context { now, new_run_key: 1, new_run_seed: 1, limits: Limits::default() });
         let mut world = Self {
             run: applied.run.clone(),
             now,
@@ -60,6 +63,7 @@ impl World {
             durable: 0,
             successor: None,
             next_key: 2,
+            limits: Limits::default(),
         };
         let taken = world.take(applied);
         (world, taken.transition)
@@ -67,7 +71,12 @@ impl World {
 
     /// Time and ids for the next call.
     pub fn context(&self) -> Context {
-        Context { now: self.now, new_run_key: self.next_key, new_run_seed: self.next_key.wrapping_mul(0x9e37_79b9) }
+        Context {
+            now: self.now,
+            new_run_key: self.next_key,
+            new_run_seed: self.next_key.wrapping_mul(0x9e37_79b9),
+            limits: self.limits,
+        }
     }
 
     /// Stores what must be stored and goes on with the rest.
