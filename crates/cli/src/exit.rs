@@ -1,52 +1,101 @@
-//! Exit codes, after sysexits.h, so that scripts can tell what went wrong.
+//! Exit codes, after sysexits.h, so that scripts can tell what went wrong. docs/cli.md and docs/errors.md list them.
 
-use std::process::ExitCode;
+use std::{io, process::ExitCode};
 
 use segno_runtime::CallError;
 use segno_server::ServeError;
 use segno_store_sqlite::OpenError;
+use tonic::Code;
 
+use crate::client::ClientError;
+
+/// It did not work, or the workflow did not complete.
+const FAILED: u8 = 1;
+/// What was asked for makes no sense.
+const USAGE: u8 = 64;
 /// What is stored cannot be used: damaged, of another program or of a newer version.
 const DATA: u8 = 65;
-/// A port is taken.
+/// What was named is not there.
+const NOT_THERE: u8 = 66;
+/// A port is taken; a server is not there, or cannot do what was asked.
 const UNAVAILABLE: u8 = 69;
+/// The other side has a defect.
+const SOFTWARE: u8 = 70;
 /// The operating system refuses something basic.
 const SYSTEM: u8 = 71;
 /// The disk does not work.
 const IO: u8 = 74;
-/// Another server has the data; trying later may help.
+/// Trying later may help: another server has the data, or the time was too short.
 const TEMPORARY: u8 = 75;
 /// Not allowed.
 const PERMISSION: u8 = 77;
 
 /// What to tell the user. Errors that say everything in one sentence are not followed by their causes.
 pub fn text(error: &anyhow::Error) -> String {
-    let complete = error.is::<OpenError>() || error.is::<ServeError>();
-    if complete { error.to_string() } else { format!("{error:#}") }
+    let complete = error.is::<OpenError>() || error.is::<ServeError>() || error.is::<ClientError>();
+    let text = if complete { error.to_string() } else { format!("{error:#}") };
+    match error.downcast_ref::<ClientError>().and_then(ClientError::hint) {
+        Some(hint) => format!("{text}\n{hint}"),
+        None => text,
+    }
+}
+
+/// Whether the reader of our output is gone, as in `segno workflow list | head`: nothing is wrong then.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// The exit code of an error.
 pub fn code(error: &anyhow::Error) -> ExitCode {
-    let code = match (error.downcast_ref::<OpenError>(), error.downcast_ref::<ServeError>()) {
-        (Some(OpenError::InUse { .. }), _) => TEMPORARY,
-        (Some(OpenError::Unusable { source, .. }), _) if source.kind() == std::io::ErrorKind::PermissionDenied => {
-            PERMISSION
-        }
-        (Some(OpenError::NoThread { .. }), _) => SYSTEM,
-        (
-            Some(
-                OpenError::Unusable { .. }
-                | OpenError::NotDurable { .. }
-                | OpenError::Full { .. }
-                | OpenError::Failed { .. },
-            ),
-            _,
-        ) => IO,
-        (Some(_), _) => DATA,
-        (_, Some(ServeError::Bind { error, .. })) if error.kind() == std::io::ErrorKind::PermissionDenied => PERMISSION,
-        (_, Some(ServeError::Bind { .. })) => UNAVAILABLE,
-        _ if matches!(error.downcast_ref::<CallError>(), Some(CallError::DataLoss(_))) => DATA,
-        _ => 1,
+    let code = if let Some(error) = error.downcast_ref() {
+        of_store(error)
+    } else if let Some(error) = error.downcast_ref() {
+        of_server(error)
+    } else if let Some(error) = error.downcast_ref() {
+        of_client(error)
+    } else if let Some(CallError::DataLoss(_)) = error.downcast_ref() {
+        DATA
+    } else {
+        FAILED
     };
     ExitCode::from(code)
+}
+
+fn of_store(error: &OpenError) -> u8 {
+    match error {
+        OpenError::InUse { .. } => TEMPORARY,
+        OpenError::Unusable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => PERMISSION,
+        OpenError::NoThread { .. } => SYSTEM,
+        OpenError::Unusable { .. }
+        | OpenError::NotDurable { .. }
+        | OpenError::Full { .. }
+        | OpenError::Failed { .. } => IO,
+        _ => DATA,
+    }
+}
+
+fn of_server(error: &ServeError) -> u8 {
+    match error {
+        ServeError::Bind { error, .. } if error.kind() == io::ErrorKind::PermissionDenied => PERMISSION,
+        ServeError::Bind { .. } => UNAVAILABLE,
+        _ => FAILED,
+    }
+}
+
+fn of_client(error: &ClientError) -> u8 {
+    match error {
+        ClientError::Connect { .. } => UNAVAILABLE,
+        ClientError::Address { .. } | ClientError::NotConfirmed(_) => USAGE,
+        ClientError::OutOfTime(_) => TEMPORARY,
+        ClientError::Outcome(_) => FAILED,
+        ClientError::Refused { status, .. } => match status.code() {
+            Code::InvalidArgument | Code::OutOfRange => USAGE,
+            Code::NotFound => NOT_THERE,
+            Code::Unavailable | Code::Unimplemented => UNAVAILABLE,
+            Code::Internal | Code::Unknown | Code::DataLoss => SOFTWARE,
+            Code::DeadlineExceeded | Code::Cancelled | Code::ResourceExhausted | Code::Aborted => TEMPORARY,
+            Code::PermissionDenied | Code::Unauthenticated => PERMISSION,
+            _ => FAILED,
+        },
+    }
 }

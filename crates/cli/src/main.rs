@@ -1,8 +1,18 @@
 //! The one binary, `segno`: reads the command line and hands over.
 
+// The protocol carries fields that its authors have replaced but that servers still send.
+#![allow(deprecated)]
+
+mod args;
+mod client;
+mod commands;
 mod exit;
 mod logs;
+mod output;
+mod running;
 mod serve;
+mod setup;
+mod start_dev;
 
 use std::process::ExitCode;
 
@@ -20,18 +30,66 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Runs the server.
+    #[command(after_help = "Example:\n  segno serve --data-dir ./data")]
     Serve(serve::Serve),
+    /// Runs a server for development and tests.
+    #[command(subcommand)]
+    Server(start_dev::Server),
+    /// Starts, shows, signals, queries and ends workflows.
+    Workflow(commands::workflow::Workflow),
+    /// Lists, creates, changes and deletes namespaces.
+    Namespace(commands::namespace::Namespace),
+    /// Lists, creates and removes custom search attributes.
+    SearchAttribute(commands::search_attribute::SearchAttribute),
+    /// Shows who polls a task queue.
+    TaskQueue(commands::task_queue::TaskQueue),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(),
+        Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
+        Command::Workflow(command) => command.run(),
+        Command::Namespace(command) => command.run(),
+        Command::SearchAttribute(command) => command.run(),
+        Command::TaskQueue(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if exit::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("segno: {}", exit::text(&error));
             exit::code(&error)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    /// Every command that does something shows how it is used.
+    #[test]
+    fn every_command_has_an_example() {
+        fn leaves(command: &clap::Command, found: &mut Vec<(String, bool)>) {
+            let below: Vec<_> = command.get_subcommands().filter(|below| below.get_name() != "help").collect();
+            if below.is_empty() {
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                found.push((command.get_name().to_owned(), help.contains("Example")));
+            }
+            below.into_iter().for_each(|below| leaves(below, found));
+        }
+        let mut found = Vec::new();
+        leaves(&Arguments::command(), &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        let without: Vec<_> = found.iter().filter(|(_, example)| !example).collect();
+        assert!(without.is_empty(), "{without:?}");
     }
 }

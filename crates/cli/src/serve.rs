@@ -1,23 +1,20 @@
-//! `segno serve`.
+//! `segno serve`: the flags of a server that is meant to stay.
 
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
-    sync::Arc,
 };
 
 use anyhow::Context;
 use clap::Args;
-use segno_runtime::{Node, NodeOptions, SystemClock};
-use segno_server::{Server, ServerOptions};
-use segno_store::{MemoryStore, Store};
-use segno_store_sqlite::{Options, SqliteStore};
-use tokio::signal::unix::{SignalKind, signal};
+use segno_runtime::NodeOptions;
+use segno_server::ServerOptions;
 
-use crate::logs;
-
-/// How long the end waits for what is still under way.
-const STOP_PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+use crate::{
+    logs,
+    running::{Data, Plan},
+    setup::Setup,
+};
 
 /// Where the server listens and keeps its data.
 #[derive(Args, Clone, Debug)]
@@ -48,96 +45,21 @@ pub struct Serve {
     log_level: String,
 }
 
-/// The store in use, and how to close it.
-enum Kept {
-    InMemory(Arc<MemoryStore>),
-    OnDisk(Arc<SqliteStore>, PathBuf),
-}
-
 impl Serve {
     /// Runs the server until it is told to stop.
     pub fn run(self) -> anyhow::Result<()> {
         logs::start(self.log_format, &self.log_level)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .thread_name("segno")
-            .build()
-            .context("the async runtime did not start")?;
-        let kept = runtime.block_on(self.serve())?;
-        // Whatever still runs is dropped, and with it the last users of the store.
-        runtime.shutdown_timeout(STOP_PATIENCE);
-        close(kept)
-    }
-
-    async fn serve(self) -> anyhow::Result<Kept> {
-        let options =
+        let data = match self.data_dir {
+            _ if self.in_memory => Data::InMemory,
+            Some(directory) => Data::Directory(directory),
+            None => Data::Directory(default_data_dir().context(
+                "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory",
+            )?),
+        };
+        let listen =
             ServerOptions { grpc: SocketAddr::new(self.ip, self.port), http: SocketAddr::new(self.ip, self.http_port) };
-        let kept = self.open()?;
-        let server = Server::bind(options).await?;
-        let (grpc, http) = server.addresses().context("the server does not know its own address")?;
-        let store: Arc<dyn Store> = match &kept {
-            Kept::InMemory(store) => store.clone(),
-            Kept::OnDisk(store, _) => store.clone(),
-        };
-        let options = NodeOptions { cache_bytes_max: self.cache_mib * 1024 * 1024, ..Default::default() };
-        let node = Node::start(store, Arc::new(SystemClock), options).await?;
-        let place = match &kept {
-            Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
-            Kept::OnDisk(_, directory) => directory.display().to_string(),
-        };
-        println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
-        tracing::info!(%grpc, %http, data = place, "ready");
-        server.run(node, stopped()?).await?;
-        Ok(kept)
-    }
-
-    fn open(&self) -> anyhow::Result<Kept> {
-        if self.in_memory {
-            return Ok(Kept::InMemory(Arc::new(MemoryStore::default())));
-        }
-        let directory = match &self.data_dir {
-            Some(directory) => directory.clone(),
-            None => default_data_dir()
-                .context("there is no home directory to keep data in. Say where with --data-dir, or use --in-memory")?,
-        };
-        let store = SqliteStore::open(&directory, Options::default())?;
-        Ok(Kept::OnDisk(Arc::new(store), directory))
-    }
-}
-
-/// Waits for SIGTERM or SIGINT.
-fn stopped() -> anyhow::Result<impl Future<Output = ()> + Send + 'static> {
-    let mut terminate = signal(SignalKind::terminate()).context("SIGTERM cannot be watched")?;
-    let mut interrupt = signal(SignalKind::interrupt()).context("SIGINT cannot be watched")?;
-    Ok(async move {
-        tokio::select! {
-            _ = terminate.recv() => tracing::info!("SIGTERM: stopping"),
-            _ = interrupt.recv() => tracing::info!("SIGINT: stopping"),
-        }
-    })
-}
-
-/// Closes the store, so that a clean stop leaves one tidy file.
-fn close(kept: Kept) -> anyhow::Result<()> {
-    let Kept::OnDisk(mut store, _) = kept else { return Ok(()) };
-    let until = std::time::Instant::now() + STOP_PATIENCE;
-    loop {
-        match Arc::try_unwrap(store) {
-            Ok(store) => {
-                store.close().context("closing the store")?;
-                tracing::info!("stopped cleanly");
-                return Ok(());
-            }
-            Err(_) if std::time::Instant::now() > until => {
-                tracing::warn!("stopped while a commit was under way; nothing that was acknowledged is lost");
-                return Ok(());
-            }
-            Err(shared) => {
-                // The writer thread ends as soon as it has nothing left to write.
-                store = shared;
-                std::thread::sleep(std::time::Duration::from_millis(2));
-            }
-        }
+        let node = NodeOptions { cache_bytes_max: self.cache_mib * 1024 * 1024, ..Default::default() };
+        Plan { listen, data, node, setup: Setup::default() }.run()
     }
 }
 

@@ -7,7 +7,7 @@ use segno_proto::{
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
-use tokio::{net::TcpListener, sync::watch};
+use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{
     codec::CompressionEncoding,
     transport::{Server as Transport, server::TcpIncoming},
@@ -100,7 +100,9 @@ impl Server {
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
 
-        let web = tokio::spawn(http::serve(self.http, node.clone()));
+        // Ends with this call, however that ends.
+        let mut web = JoinSet::new();
+        web.spawn(http::serve(self.http, node.clone()));
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -138,7 +140,6 @@ impl Server {
             // Clients that keep their connections open without a call do not keep the server up.
             () = patience => Ok(()),
         };
-        web.abort();
         Ok(result?)
     }
 }

@@ -1,0 +1,120 @@
+//! Why a command did not work, in plain words and with what to do about it.
+
+use std::{error::Error, time::Duration};
+
+use tonic::{Code, Status};
+
+use crate::output::plain;
+
+/// Why a command did not work.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// There is nobody.
+    #[error(
+        "cannot connect to {address}: {detail}. Start a server with `segno serve` (or `segno server start-dev`), or say \
+         where it is with --address or SEGNO_ADDRESS"
+    )]
+    Connect {
+        /// The server.
+        address: String,
+        /// What the system said.
+        detail: String,
+    },
+    /// The address makes no sense.
+    #[error("{address:?} is not an address of a server: {detail}. Try 127.0.0.1:7233")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        detail: String,
+    },
+    /// The server says no.
+    #[error("cannot {what}: {}", words(address, status))]
+    Refused {
+        /// What was tried.
+        what: String,
+        /// The server.
+        address: String,
+        /// Its answer.
+        status: Box<Status>,
+    },
+    /// The user's patience is over.
+    #[error("nothing came of it within {0:?} (--command-timeout)")]
+    OutOfTime(Duration),
+    /// The workflow ended, but not well.
+    #[error("{0}")]
+    Outcome(String),
+    /// The user did not agree.
+    #[error("{0}")]
+    NotConfirmed(&'static str),
+}
+
+impl ClientError {
+    /// A connection that was not made.
+    pub fn connect(address: &str, error: &tonic::transport::Error) -> Self {
+        // The innermost cause says it best: "Connection refused".
+        let mut cause: &dyn Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        Self::Connect { address: address.to_owned(), detail: cause.to_string() }
+    }
+
+    /// What to try next, if that is known.
+    pub fn hint(&self) -> Option<&'static str> {
+        let Self::Refused { status, .. } = self else { return None };
+        let message = status.message().to_ascii_lowercase();
+        match status.code() {
+            Code::NotFound if message.contains("namespace") => {
+                Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
+            }
+            Code::NotFound if message.contains("workflow not found") => {
+                Some("`segno workflow list` shows the workflows there are; is the --namespace right?")
+            }
+            Code::AlreadyExists if message.contains("running") => {
+                Some("Use another --workflow-id, or --id-conflict-policy UseExisting or TerminateExisting")
+            }
+            Code::AlreadyExists if message.contains("finished") => {
+                Some("Use another --workflow-id, or --id-reuse-policy AllowDuplicate")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// A status in a sentence.
+fn words(address: &str, status: &Status) -> String {
+    let message = match status.message() {
+        "" => format!("{:?}", status.code()),
+        message => plain(message).into_owned(),
+    };
+    match status.code() {
+        Code::InvalidArgument => format!("the server does not accept this: {message}"),
+        Code::Unimplemented => format!("the server at {address} is not able to: {message}"),
+        Code::DeadlineExceeded | Code::Cancelled => format!("no answer in time ({message})"),
+        Code::Unavailable => format!("the server at {address} is not available: {message}"),
+        Code::PermissionDenied | Code::Unauthenticated => format!("not allowed: {message}"),
+        Code::ResourceExhausted => format!("the server has reached a limit: {message}"),
+        Code::Internal | Code::Unknown | Code::DataLoss => format!("the server failed: {message}"),
+        _ => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(status: Status) -> ClientError {
+        ClientError::Refused { what: "x".to_owned(), address: "here:1".to_owned(), status: Box::new(status) }
+    }
+
+    #[test]
+    fn refusals_are_sentences() {
+        let error = refused(Status::not_found("workflow not found for ID: w"));
+        assert_eq!(error.to_string(), "cannot x: workflow not found for ID: w");
+        assert!(error.hint().expect("a hint").contains("segno workflow list"));
+        let error = refused(Status::unimplemented("ListSchedules is not built yet in Segno"));
+        assert!(error.to_string().contains("here:1 is not able to"), "{error}");
+        assert_eq!(error.hint(), None);
+    }
+}

@@ -1,0 +1,192 @@
+//! A client of any server that speaks the protocol: where it is, how it is called, how it refuses.
+
+mod error;
+mod history;
+
+use std::time::Duration;
+
+use clap::Args;
+use segno_proto::{
+    Nanos, operatorservice::operator_service_client::OperatorServiceClient,
+    workflowservice::workflow_service_client::WorkflowServiceClient,
+};
+use tonic::{
+    Request, Response, Status,
+    transport::{Channel, Endpoint},
+};
+
+pub use error::ClientError;
+
+use crate::{
+    args,
+    output::{self, Color, Format, Json},
+};
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:7233";
+const DEFAULT_NAMESPACE: &str = "default";
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a call that answers at once. A query waits for a worker, so this is generous.
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Largest answer: a page of history can be large. SDKs have the same limit.
+const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
+
+/// Flags of every command that speaks to a server.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Connection {
+    /// The server. [env: SEGNO_ADDRESS, TEMPORAL_ADDRESS] [default: 127.0.0.1:7233]
+    #[arg(long, global = true, value_name = "HOST:PORT")]
+    address: Option<String>,
+    /// The namespace. [env: SEGNO_NAMESPACE, TEMPORAL_NAMESPACE] [default: default]
+    #[arg(short, long, global = true, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Form of the output.
+    #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
+    output: Format,
+    /// When to use colours; auto: on a terminal, unless NO_COLOR is set.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "WHEN")]
+    color: Color,
+    /// Give up after this time, for example 30s. [default: wait as long as it takes]
+    #[arg(long, global = true, value_parser = args::duration, value_name = "DURATION")]
+    command_timeout: Option<Nanos>,
+}
+
+/// The first variable of the environment that is set.
+fn variable(names: [&str; 2]) -> Option<String> {
+    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+impl Connection {
+    /// Runs a command on the server, within its time.
+    pub fn run<C: AsyncFnOnce(&mut Client) -> anyhow::Result<()>>(self, command: C) -> anyhow::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let limit = self.command_timeout.filter(|limit| *limit > 0);
+        runtime.block_on(async {
+            let work = async {
+                let mut client = Client::connect(self).await?;
+                command(&mut client).await
+            };
+            match limit {
+                None => work.await,
+                Some(nanos) => {
+                    let limit = Duration::from_nanos(nanos.unsigned_abs());
+                    tokio::time::timeout(limit, work).await.unwrap_or(Err(ClientError::OutOfTime(limit).into()))
+                }
+            }
+        })
+    }
+}
+
+/// A connection, and how results are printed.
+pub struct Client {
+    /// Workflows, namespaces, queues.
+    pub workflows: WorkflowServiceClient<Channel>,
+    /// Search attributes, removal of namespaces.
+    pub operator: OperatorServiceClient<Channel>,
+    /// The namespace the command is about.
+    pub namespace: String,
+    /// Who asks.
+    pub identity: String,
+    /// The server.
+    pub address: String,
+    /// Form of the output.
+    pub format: Format,
+    /// Whether there are colours.
+    pub colors: bool,
+}
+
+impl Client {
+    async fn connect(connection: Connection) -> anyhow::Result<Self> {
+        let address = connection.address.or_else(|| variable(["SEGNO_ADDRESS", "TEMPORAL_ADDRESS"]));
+        let address = address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
+        let namespace = connection.namespace.or_else(|| variable(["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
+        let host = address.strip_prefix("http://").unwrap_or(&address).trim_end_matches('/');
+        if host.contains("://") {
+            return Err(ClientError::Address { address, detail: "only plain connections are built".to_owned() }.into());
+        }
+        let endpoint = Endpoint::from_shared(format!("http://{host}"))
+            .map_err(|error| ClientError::Address { address: address.clone(), detail: error.to_string() })?
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true);
+        let channel = endpoint.connect().await.map_err(|error| ClientError::connect(&address, &error))?;
+        Ok(Self {
+            workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
+            namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
+            identity: identity(),
+            address,
+            format: connection.output,
+            colors: connection.color.is_on(),
+        })
+    }
+
+    /// Whether programs read the output.
+    pub fn is_json(&self) -> bool {
+        self.format == Format::Json
+    }
+
+    /// Prints a result in the form that was asked for.
+    pub fn print(
+        &self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> anyhow::Result<Json>,
+    ) -> anyhow::Result<()> {
+        let shown = if self.is_json() { json()?.pretty() } else { text() };
+        Ok(output::print(&shown)?)
+    }
+
+    /// What an answer says, or what was refused. `what` completes the sentence "cannot ...".
+    pub fn answer<T>(&self, what: &str, result: Result<Response<T>, Status>) -> Result<T, ClientError> {
+        result.map(Response::into_inner).map_err(|status| self.refused(what, status))
+    }
+
+    /// A refusal in words.
+    pub fn refused(&self, what: &str, status: Status) -> ClientError {
+        ClientError::Refused { what: what.to_owned(), address: self.address.clone(), status: Box::new(status) }
+    }
+}
+
+/// A request that is given up after a while.
+pub fn request<T>(message: T) -> Request<T> {
+    request_within(message, CALL_TIMEOUT)
+}
+
+/// A request with a time limit, which the server is told.
+pub fn request_within<T>(message: T, limit: Duration) -> Request<T> {
+    let mut request = Request::new(message);
+    request.set_timeout(limit);
+    request
+}
+
+/// A random UUID.
+pub fn uuid() -> anyhow::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow::anyhow!("no random numbers: {error}"))?;
+    let bits = u128::from_be_bytes(bytes);
+    // Version 4, variant 1.
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | 0x4 << 76 | 0x2 << 62;
+    let hex = format!("{bits:032x}");
+    Ok(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+}
+
+/// Who asks, as histories record it: `segno:user@host`.
+fn identity() -> String {
+    let user = variable(["USER", "LOGNAME"]).unwrap_or_else(|| "unknown".to_owned());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|name| name.trim().to_owned());
+    let host = host.or_else(|| variable(["HOSTNAME", "HOST"])).unwrap_or_else(|| "unknown".to_owned());
+    format!("segno:{user}@{host}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uuids_have_their_form() {
+        let (one, other) = (uuid().expect("random"), uuid().expect("random"));
+        assert_ne!(one, other);
+        assert_eq!(one.len(), 36);
+        assert_eq!(&one[14..15], "4");
+        assert!("89ab".contains(&one[19..20]), "{one}");
+    }
+}

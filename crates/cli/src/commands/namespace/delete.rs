@@ -1,0 +1,42 @@
+//! `segno namespace delete`.
+
+use clap::Args;
+use segno_proto::operatorservice::{DeleteNamespaceRequest, DeleteNamespaceResponse};
+
+use crate::{
+    client::{Client, request},
+    commands::confirm,
+    output::{Json, plain},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno namespace delete orders --yes")]
+pub struct Delete {
+    /// The namespace. It has to be named here: deleting is no place for defaults.
+    #[arg(value_name = "NAME")]
+    name: String,
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Delete {
+    /// Deletes the namespace.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let name = plain(&self.name);
+        confirm(self.yes, &format!("Delete namespace {name} with all its workflows?"))?;
+        let message = DeleteNamespaceRequest { namespace: self.name.clone(), ..Default::default() };
+        let answer = client.operator.delete_namespace(request(message)).await;
+        let answer: DeleteNamespaceResponse = client.answer("delete the namespace", answer)?;
+        client.print(
+            || format!("Namespace {name} was deleted"),
+            || {
+                Ok(Json::object([
+                    ("namespace", Json::text(&self.name)),
+                    ("action", Json::text("deleted")),
+                    ("deletedNamespace", Json::text(&answer.deleted_namespace)),
+                ]))
+            },
+        )
+    }
+}

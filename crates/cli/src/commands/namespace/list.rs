@@ -1,0 +1,61 @@
+//! `segno namespace list`.
+
+use clap::Args;
+use segno_proto::workflowservice::{DescribeNamespaceResponse, ListNamespacesRequest, ListNamespacesResponse};
+
+use super::DESCRIPTION;
+use crate::{
+    client::{Client, request},
+    output::{
+        Json,
+        dynamic::{View, to_json},
+        status,
+        table::{Cell, Table},
+        time,
+    },
+};
+
+const PAGE: i32 = 100;
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno namespace list")]
+pub struct List {}
+
+impl List {
+    /// Prints all namespaces.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let mut all = Vec::new();
+        let mut token = Default::default();
+        loop {
+            let message = ListNamespacesRequest { page_size: PAGE, next_page_token: token, ..Default::default() };
+            let answer = client.workflows.list_namespaces(request(message)).await;
+            let answer: ListNamespacesResponse = client.answer("list namespaces", answer)?;
+            all.extend(answer.namespaces);
+            token = answer.next_page_token;
+            if token.is_empty() {
+                break;
+            }
+        }
+        client.print(
+            || {
+                let mut table = Table::new(&["Name", "State", "Retention", "Description"], client.colors);
+                table.render(&all.iter().map(row).collect::<Vec<_>>())
+            },
+            || {
+                let items = all.iter().map(|one| to_json(DESCRIPTION, one, View::Decoded));
+                Ok(Json::Array(items.collect::<Result<_, _>>()?))
+            },
+        )
+    }
+}
+
+fn row(namespace: &DescribeNamespaceResponse) -> Vec<Cell> {
+    let info = namespace.namespace_info.clone().unwrap_or_default();
+    let config = namespace.config.clone().unwrap_or_default();
+    vec![
+        (&info.name).into(),
+        status::namespace(info.state()).into(),
+        time::span(config.workflow_execution_retention_ttl.as_ref()).into(),
+        info.description.into(),
+    ]
+}

@@ -1,0 +1,34 @@
+//! `segno search-attribute create`.
+
+use clap::Args;
+use segno_proto::{enums::IndexedValueType, operatorservice::AddSearchAttributesRequest};
+
+use super::done;
+use crate::{
+    args,
+    client::{Client, request},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno search-attribute create --name Customer --type Keyword")]
+pub struct Create {
+    /// Name; may be repeated.
+    #[arg(long, value_name = "NAME", required = true)]
+    name: Vec<String>,
+    /// Type: Text, Keyword, Int, Double, Bool, Datetime or KeywordList.
+    #[arg(long, value_name = "TYPE", value_parser = args::search_attribute_type)]
+    r#type: IndexedValueType,
+}
+
+impl Create {
+    /// Adds them.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = AddSearchAttributesRequest {
+            namespace: client.namespace.clone(),
+            search_attributes: self.name.iter().map(|name| (name.clone(), self.r#type as i32)).collect(),
+        };
+        let answer = client.operator.add_search_attributes(request(message)).await;
+        client.answer("create the search attributes", answer)?;
+        done(client, &self.name, "created")
+    }
+}

@@ -1,0 +1,42 @@
+//! `segno search-attribute list`.
+
+use clap::Args;
+use segno_proto::{
+    enums::IndexedValueType,
+    operatorservice::{ListSearchAttributesRequest, ListSearchAttributesResponse},
+};
+
+use crate::{
+    client::{Client, request},
+    output::{
+        dynamic::{View, short_name, to_json},
+        table::{Cell, Table},
+    },
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno search-attribute list --namespace orders")]
+pub struct List {}
+
+impl List {
+    /// Prints custom ones first, then those that every namespace has.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = ListSearchAttributesRequest { namespace: client.namespace.clone() };
+        let answer = client.operator.list_search_attributes(request(message)).await;
+        let answer: ListSearchAttributesResponse = client.answer("list search attributes", answer)?;
+        client.print(
+            || {
+                let custom = answer.custom_attributes.iter().map(|(name, kind)| row(name, *kind, "custom"));
+                let system = answer.system_attributes.iter().map(|(name, kind)| row(name, *kind, "predefined"));
+                let rows: Vec<_> = custom.chain(system).collect();
+                Table::new(&["Name", "Type", "Origin"], client.colors).render(&rows)
+            },
+            || Ok(to_json("temporal.api.operatorservice.v1.ListSearchAttributesResponse", &answer, View::Decoded)?),
+        )
+    }
+}
+
+fn row(name: &str, kind: i32, origin: &str) -> Vec<Cell> {
+    let kind = IndexedValueType::try_from(kind).unwrap_or_default();
+    vec![name.into(), short_name("IndexedValueType", kind.as_str_name()).into(), origin.into()]
+}

@@ -1,0 +1,34 @@
+//! `segno search-attribute remove`.
+
+use clap::Args;
+use segno_proto::operatorservice::RemoveSearchAttributesRequest;
+
+use super::done;
+use crate::{
+    client::{Client, request},
+    commands::confirm,
+    output::plain,
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno search-attribute remove --name Customer --yes")]
+pub struct Remove {
+    /// Name; may be repeated.
+    #[arg(long, value_name = "NAME", required = true)]
+    name: Vec<String>,
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Remove {
+    /// Removes them.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        confirm(self.yes, &format!("Remove {} from namespace {}?", plain(&self.name.join(", ")), client.namespace))?;
+        let message =
+            RemoveSearchAttributesRequest { namespace: client.namespace.clone(), search_attributes: self.name.clone() };
+        let answer = client.operator.remove_search_attributes(request(message)).await;
+        client.answer("remove the search attributes", answer)?;
+        done(client, &self.name, "removed")
+    }
+}

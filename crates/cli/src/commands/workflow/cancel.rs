@@ -1,0 +1,40 @@
+//! `segno workflow cancel`.
+
+use clap::Args;
+use segno_proto::workflowservice::RequestCancelWorkflowExecutionRequest;
+
+use super::done;
+use crate::{
+    client::{Client, request, uuid},
+    commands::{Target, reason},
+    output::plain,
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno workflow cancel --workflow-id order-7 --reason 'customer called'\n\n\
+                        The workflow decides what to do about it; `segno workflow terminate` does not ask.")]
+pub struct Cancel {
+    #[command(flatten)]
+    target: Target,
+    /// Why; kept in the history.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+}
+
+impl Cancel {
+    /// Asks the workflow to cancel itself.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = RequestCancelWorkflowExecutionRequest {
+            namespace: client.namespace.clone(),
+            workflow_execution: Some(self.target.execution()),
+            reason: reason(self.reason, &client.identity),
+            identity: client.identity.clone(),
+            request_id: uuid()?,
+            ..Default::default()
+        };
+        let answer = client.workflows.request_cancel_workflow_execution(request(message)).await;
+        client.answer("cancel the workflow", answer)?;
+        let sentence = format!("Workflow {} was asked to cancel", plain(&self.target.workflow_id));
+        done(client, &self.target, "cancelRequested", sentence)
+    }
+}

@@ -1,0 +1,97 @@
+//! `segno workflow ...`.
+
+mod cancel;
+mod count;
+mod delete;
+mod describe;
+mod execute;
+mod list;
+mod outcome;
+mod query;
+mod result;
+mod show;
+mod signal;
+mod start;
+mod start_options;
+mod terminate;
+
+use clap::{Args, Subcommand};
+
+use crate::{
+    client::{Client, Connection},
+    commands::Target,
+    output::Json,
+};
+
+#[derive(Args, Clone, Debug)]
+pub struct Workflow {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Lists workflows, newest first.
+    List(list::List),
+    /// Counts workflows.
+    Count(count::Count),
+    /// Shows the history of a workflow.
+    Show(show::Show),
+    /// Shows how a workflow stands.
+    Describe(describe::Describe),
+    /// Starts a workflow.
+    Start(Box<start::Start>),
+    /// Starts a workflow, waits for its end and prints its result.
+    Execute(Box<execute::Execute>),
+    /// Sends a signal to a workflow.
+    Signal(signal::Signal),
+    /// Asks a workflow something.
+    Query(query::Query),
+    /// Asks a workflow to cancel itself.
+    Cancel(cancel::Cancel),
+    /// Ends a workflow at once.
+    Terminate(terminate::Terminate),
+    /// Waits for the end of a workflow and prints its result.
+    Result(result::ResultOf),
+    /// Deletes a workflow and its history.
+    Delete(delete::Delete),
+}
+
+impl Workflow {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<()> {
+        let command = self.command;
+        self.connection.run(async move |client: &mut Client| match command {
+            Command::List(command) => command.run(client).await,
+            Command::Count(command) => command.run(client).await,
+            Command::Show(command) => command.run(client).await,
+            Command::Describe(command) => command.run(client).await,
+            Command::Start(command) => command.run(client).await,
+            Command::Execute(command) => command.run(client).await,
+            Command::Signal(command) => command.run(client).await,
+            Command::Query(command) => command.run(client).await,
+            Command::Cancel(command) => command.run(client).await,
+            Command::Terminate(command) => command.run(client).await,
+            Command::Result(command) => command.run(client).await,
+            Command::Delete(command) => command.run(client).await,
+        })
+    }
+}
+
+/// Says that something was done to a workflow; the same shape for every such command.
+fn done(client: &Client, target: &Target, action: &str, sentence: String) -> anyhow::Result<()> {
+    client.print(
+        || sentence,
+        || {
+            let mut json = Json::object([("workflowId", Json::text(&target.workflow_id))]);
+            if !target.run_id.is_empty() {
+                json.push("runId", Json::text(&target.run_id));
+            }
+            json.push("namespace", Json::text(&client.namespace));
+            json.push("action", Json::text(action));
+            Ok(json)
+        },
+    )
+}

@@ -1,0 +1,163 @@
+//! What a workflow is started with: flags of `start` and `execute`.
+
+use clap::{Args, ValueEnum};
+use segno_proto::{
+    Nanos,
+    common::{Memo, Priority, SearchAttributes, WorkflowType},
+    enums::{TaskQueueKind, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
+    nanos_duration,
+    sdk::UserMetadata,
+    taskqueue::TaskQueue,
+    workflowservice::{StartWorkflowExecutionRequest, StartWorkflowExecutionResponse},
+};
+
+use crate::{
+    args,
+    client::{Client, request, uuid},
+    commands::{Input, payload_map},
+    output::payload,
+};
+
+#[derive(Args, Clone, Debug)]
+pub struct StartOptions {
+    /// Workflow type: the name workers know it by.
+    #[arg(long, alias = "name", value_name = "NAME")]
+    r#type: String,
+    /// Task queue of the workers.
+    #[arg(short, long, value_name = "NAME")]
+    task_queue: String,
+    /// Workflow id. [default: a random one]
+    #[arg(short, long, value_name = "ID")]
+    workflow_id: Option<String>,
+    #[command(flatten)]
+    input: Input,
+    /// Longest time for the workflow, over all its runs.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    execution_timeout: Option<Nanos>,
+    /// Longest time for one run.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    run_timeout: Option<Nanos>,
+    /// Longest time a worker may take for one turn. [default: 10s]
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    task_timeout: Option<Nanos>,
+    /// Begin only after this time.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    start_delay: Option<Nanos>,
+    /// Begin again and again, by this cron schedule.
+    #[arg(long, value_name = "SCHEDULE", default_value = "", hide_default_value = true)]
+    cron: String,
+    /// Whether the id of an ended workflow may be used again.
+    #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
+    id_reuse_policy: Option<Reuse>,
+    /// What to do if the id is in use by an open workflow. [default: Fail]
+    #[arg(long, value_enum, ignore_case = true, value_name = "POLICY")]
+    id_conflict_policy: Option<Conflict>,
+    /// The same as --id-conflict-policy Fail, which is the default.
+    #[arg(long, hide = true, conflicts_with = "id_conflict_policy")]
+    fail_existing: bool,
+    /// A note kept with the workflow, as KEY=JSON; may be repeated.
+    #[arg(long, value_name = "KEY=JSON", value_parser = args::key_json)]
+    memo: Vec<(String, String)>,
+    /// A search attribute, as KEY=JSON; may be repeated.
+    #[arg(long, value_name = "KEY=JSON", value_parser = args::key_json)]
+    search_attribute: Vec<(String, String)>,
+    /// Priority of its tasks: 1 (first) to 5.
+    #[arg(long, value_name = "1-5", value_parser = clap::value_parser!(i32).range(1..=5))]
+    priority_key: Option<i32>,
+    /// One line about the workflow, for people.
+    #[arg(long, value_name = "TEXT")]
+    static_summary: Option<String>,
+    /// More about the workflow, for people.
+    #[arg(long, value_name = "TEXT")]
+    static_details: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum Reuse {
+    AllowDuplicate,
+    AllowDuplicateFailedOnly,
+    RejectDuplicate,
+    TerminateIfRunning,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum Conflict {
+    Fail,
+    UseExisting,
+    TerminateExisting,
+}
+
+/// A workflow that was started.
+pub struct Started {
+    /// Its id.
+    pub workflow_id: String,
+    /// Its run.
+    pub run_id: String,
+    /// Its type.
+    pub kind: String,
+    /// Its task queue.
+    pub task_queue: String,
+    /// Whether this call started it; otherwise it ran already.
+    pub started: bool,
+}
+
+impl StartOptions {
+    /// Starts the workflow.
+    pub async fn start(self, client: &mut Client) -> anyhow::Result<Started> {
+        let workflow_id = self.workflow_id.clone().map_or_else(uuid, Ok)?;
+        let (kind, task_queue) = (self.r#type.clone(), self.task_queue.clone());
+        let message = self.message(client, workflow_id.clone())?;
+        let answer = client.workflows.start_workflow_execution(request(message)).await;
+        let answer: StartWorkflowExecutionResponse = client.answer("start the workflow", answer)?;
+        Ok(Started { workflow_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
+    }
+
+    fn message(self, client: &Client, workflow_id: String) -> anyhow::Result<StartWorkflowExecutionRequest> {
+        let duration = |nanos: Option<Nanos>| nanos.map(nanos_duration);
+        let note = |text: &Option<String>| {
+            text.as_ref().map(|text| payload::of_json(&serde_json::Value::from(text.as_str()).to_string()))
+        };
+        let reuse = match self.id_reuse_policy {
+            None => WorkflowIdReusePolicy::Unspecified,
+            Some(Reuse::AllowDuplicate) => WorkflowIdReusePolicy::AllowDuplicate,
+            Some(Reuse::AllowDuplicateFailedOnly) => WorkflowIdReusePolicy::AllowDuplicateFailedOnly,
+            Some(Reuse::RejectDuplicate) => WorkflowIdReusePolicy::RejectDuplicate,
+            Some(Reuse::TerminateIfRunning) => WorkflowIdReusePolicy::TerminateIfRunning,
+        };
+        let conflict = match self.id_conflict_policy {
+            None => WorkflowIdConflictPolicy::Unspecified,
+            Some(Conflict::Fail) => WorkflowIdConflictPolicy::Fail,
+            Some(Conflict::UseExisting) => WorkflowIdConflictPolicy::UseExisting,
+            Some(Conflict::TerminateExisting) => WorkflowIdConflictPolicy::TerminateExisting,
+        };
+        let metadata = UserMetadata { summary: note(&self.static_summary), details: note(&self.static_details) };
+        Ok(StartWorkflowExecutionRequest {
+            namespace: client.namespace.clone(),
+            workflow_id,
+            workflow_type: Some(WorkflowType { name: self.r#type }),
+            task_queue: Some(TaskQueue {
+                name: self.task_queue,
+                kind: TaskQueueKind::Normal as i32,
+                ..Default::default()
+            }),
+            input: self.input.payloads()?,
+            workflow_execution_timeout: duration(self.execution_timeout),
+            workflow_run_timeout: duration(self.run_timeout),
+            workflow_task_timeout: duration(self.task_timeout),
+            workflow_start_delay: duration(self.start_delay),
+            cron_schedule: self.cron,
+            workflow_id_reuse_policy: reuse as i32,
+            workflow_id_conflict_policy: conflict as i32,
+            memo: payload_map(&self.memo).map(|fields| Memo { fields }),
+            search_attributes: payload_map(&self.search_attribute)
+                .map(|indexed_fields| SearchAttributes { indexed_fields }),
+            priority: self.priority_key.map(|priority_key| Priority { priority_key, ..Default::default() }),
+            user_metadata: (metadata != UserMetadata::default()).then_some(metadata),
+            identity: client.identity.clone(),
+            request_id: uuid()?,
+            ..Default::default()
+        })
+    }
+}

@@ -1,0 +1,342 @@
+//! `segno server start-dev`: a server for development, with the command line of `temporal server start-dev`.
+//!
+//! SDKs start their local test server with exactly this command line. Everything it may contain is accepted; what has
+//! no meaning here is named once in the log, never silently dropped.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
+    path::{Path, PathBuf},
+};
+
+use anyhow::bail;
+use clap::{Args, Subcommand, ValueEnum};
+use segno_proto::enums::IndexedValueType;
+use segno_runtime::{Limits, NodeOptions};
+use segno_server::ServerOptions;
+use segno_store_sqlite::DATABASE_FILE;
+
+use crate::{
+    args, logs,
+    running::{Data, Plan},
+    setup::Setup,
+};
+
+/// Commands that run a server, as the temporal command line has them.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Server {
+    /// Runs a server for development and tests. In memory, unless --db-filename is given.
+    #[command(
+        after_help = "Example:\n  segno server start-dev --port 7233 --namespace default --namespace orders \\\n      \
+                            --search-attribute Customer=Keyword --db-filename ./data"
+    )]
+    StartDev(Box<StartDev>),
+}
+
+/// Flags of `segno server start-dev`.
+#[derive(Args, Clone, Debug)]
+pub struct StartDev {
+    /// Directory for the data. Without it, everything is in memory and lost at the end.
+    #[arg(short = 'f', long, value_name = "PATH")]
+    db_filename: Option<PathBuf>,
+    /// Port for gRPC.
+    #[arg(short, long, default_value_t = 7233)]
+    port: u16,
+    /// Address to listen on.
+    #[arg(long, default_value = "localhost")]
+    ip: String,
+    /// Namespace to create; may be repeated. `default` is always there.
+    #[arg(short, long, value_name = "NAME")]
+    namespace: Vec<String>,
+    /// Search attribute to add to each namespace; may be repeated. Types: Text, Keyword, Int, Double, Bool, Datetime,
+    /// KeywordList.
+    #[arg(long, value_name = "NAME=TYPE", value_parser = search_attribute)]
+    search_attribute: Vec<(String, IndexedValueType)>,
+    /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
+    dynamic_config_value: Vec<Setting>,
+    /// Port for HTTP: /healthz and /metrics. [default: a free one]
+    #[arg(long, value_name = "PORT")]
+    metrics_port: Option<u16>,
+    /// Port for HTTP if --metrics-port is not given. There is no HTTP API.
+    #[arg(long, value_name = "PORT")]
+    http_port: Option<u16>,
+    /// How log lines look.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+    /// What is logged.
+    #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
+    log_level: LogLevel,
+    #[command(flatten)]
+    meaningless: Meaningless,
+}
+
+/// Flags that are accepted for the sake of those who pass them.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Accepted, without a meaning here")]
+struct Meaningless {
+    /// There are no web pages.
+    #[arg(long)]
+    headless: bool,
+    /// There are no web pages.
+    #[arg(long, value_name = "PORT")]
+    ui_port: Option<u16>,
+    /// There are no web pages.
+    #[arg(long, value_name = "IP")]
+    ui_ip: Option<String>,
+    /// There are no web pages.
+    #[arg(long, value_name = "PATH")]
+    ui_asset_path: Option<String>,
+    /// There are no web pages.
+    #[arg(long, value_name = "URL")]
+    ui_codec_endpoint: Option<String>,
+    /// There are no web pages.
+    #[arg(long, value_name = "PATH")]
+    ui_public_path: Option<String>,
+    /// There are no web pages.
+    #[arg(long)]
+    ui_disable_news_fetch: bool,
+    /// Segno sets its own pragmas.
+    #[arg(long, value_name = "PRAGMA=VALUE")]
+    sqlite_pragma: Vec<String>,
+    /// There is no such configuration to print.
+    #[arg(long)]
+    log_config: bool,
+}
+
+/// How log lines look, in the words of the temporal command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Pretty,
+    Json,
+}
+
+/// What is logged, in the words of the temporal command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogLevel {
+    Debug,
+    Info,
+    Warn,
+    Error,
+    Never,
+}
+
+/// A dynamic config value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Setting {
+    EventsSuggest(i64),
+    BytesSuggest(i64),
+    Unknown(String),
+}
+
+/// Reads `KEY=VALUE`. Keys are matched as Temporal does, whatever their case.
+fn setting(text: &str) -> Result<Setting, String> {
+    let (key, value) = args::key_value(text)?;
+    let number = || match value.parse() {
+        Ok(number) if number > 0 => Ok(number),
+        _ => Err(format!("{key} must be a whole number above zero")),
+    };
+    match key.to_ascii_lowercase().as_str() {
+        "limit.historycount.suggestcontinueasnew" => Ok(Setting::EventsSuggest(number()?)),
+        "limit.historysize.suggestcontinueasnew" => Ok(Setting::BytesSuggest(number()?)),
+        _ => Ok(Setting::Unknown(key)),
+    }
+}
+
+fn search_attribute(text: &str) -> Result<(String, IndexedValueType), String> {
+    let (name, kind) = args::key_value(text)?;
+    Ok((name, args::search_attribute_type(&kind)?))
+}
+
+impl StartDev {
+    /// Runs the server until it is told to stop.
+    pub fn run(self) -> anyhow::Result<()> {
+        let format = if self.log_format == LogFormat::Json { logs::Format::Json } else { logs::Format::Human };
+        let level = match self.log_level {
+            LogLevel::Debug => "debug",
+            LogLevel::Info => "info",
+            LogLevel::Warn => "warn",
+            LogLevel::Error => "error",
+            LogLevel::Never => "off",
+        };
+        logs::start(format, level)?;
+        for note in self.notes() {
+            tracing::warn!("{note}");
+        }
+        self.plan()?.run()
+    }
+
+    fn plan(self) -> anyhow::Result<Plan> {
+        let ip = resolve(&self.ip)?;
+        let http_port = self.metrics_port.or(self.http_port).unwrap_or(0);
+        let mut limits = Limits::default();
+        for setting in &self.dynamic_config_value {
+            match setting {
+                Setting::EventsSuggest(events) => limits.history_events_suggest = *events,
+                Setting::BytesSuggest(bytes) => limits.history_bytes_suggest = *bytes,
+                Setting::Unknown(_) => {}
+            }
+        }
+        Ok(Plan {
+            listen: ServerOptions { grpc: SocketAddr::new(ip, self.port), http: SocketAddr::new(ip, http_port) },
+            data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
+            node: NodeOptions { limits, ..Default::default() },
+            setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
+        })
+    }
+
+    /// What was asked for and has no meaning here.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let unknown: Vec<&str> = self.dynamic_config_value.iter().filter_map(Setting::unknown).collect();
+        if !unknown.is_empty() {
+            notes.push(format!("dynamic config keys without a meaning here: {}", unknown.join(", ")));
+        }
+        let given = &self.meaningless;
+        // --headless asks for what is the case anyway.
+        let flags: Vec<&str> = [
+            ("--ui-port", given.ui_port.is_some()),
+            ("--ui-ip", given.ui_ip.is_some()),
+            ("--ui-asset-path", given.ui_asset_path.is_some()),
+            ("--ui-codec-endpoint", given.ui_codec_endpoint.is_some()),
+            ("--ui-public-path", given.ui_public_path.is_some()),
+            ("--ui-disable-news-fetch", given.ui_disable_news_fetch),
+            ("--sqlite-pragma", !given.sqlite_pragma.is_empty()),
+            ("--log-config", given.log_config),
+        ]
+        .into_iter()
+        .filter_map(|(flag, given)| given.then_some(flag))
+        .collect();
+        if !flags.is_empty() {
+            notes.push(format!("flags without a meaning here: {}", flags.join(", ")));
+        }
+        match (self.http_port, self.metrics_port) {
+            (Some(_), Some(_)) => notes.push("--http-port is not used: there is no HTTP API".to_owned()),
+            (Some(_), None) => notes.push("--http-port serves /healthz and /metrics: there is no HTTP API".to_owned()),
+            _ => {}
+        }
+        notes
+    }
+}
+
+impl Setting {
+    fn unknown(&self) -> Option<&str> {
+        if let Self::Unknown(key) = self { Some(key) } else { None }
+    }
+}
+
+fn resolve(ip: &str) -> anyhow::Result<IpAddr> {
+    if ip == "localhost" {
+        return Ok(Ipv4Addr::LOCALHOST.into());
+    }
+    let found = (ip, 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
+    match found {
+        Some(address) => Ok(address.ip()),
+        None => bail!("--ip {ip:?} is no address of this machine. Try 127.0.0.1, or 0.0.0.0 to let other machines in"),
+    }
+}
+
+/// Where `--db-filename` puts the data. Segno keeps a directory; the database file in one stands for it.
+fn data(path: &Path) -> anyhow::Result<Data> {
+    if !path.is_file() {
+        return Ok(Data::Directory(path.to_owned()));
+    }
+    match path.parent() {
+        Some(directory) if path.file_name().is_some_and(|name| name == DATABASE_FILE) => {
+            let here = directory.as_os_str().is_empty();
+            Ok(Data::Directory(if here { PathBuf::from(".") } else { directory.to_owned() }))
+        }
+        _ => bail!(
+            "--db-filename {}: there is a file of that name, and it is not Segno's. Segno keeps its data in a directory: \
+             name one, or a path that does not exist yet",
+            path.display()
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        server: Server,
+    }
+
+    fn parse(words: &[&str]) -> Result<StartDev, clap::Error> {
+        let line = Line::try_parse_from(["server", "start-dev"].iter().chain(words))?;
+        let Server::StartDev(start_dev) = line.server;
+        Ok(*start_dev)
+    }
+
+    #[test]
+    fn the_command_line_of_sdks_is_understood() {
+        let given = parse(&[
+            "--port",
+            "7000",
+            "--namespace",
+            "default",
+            "--ip",
+            "127.0.0.1",
+            "--log-format",
+            "pretty",
+            "--log-level",
+            "warn",
+            "--dynamic-config-value",
+            "frontend.enableServerVersionCheck=false",
+            "--dynamic-config-value",
+            "limit.historyCount.suggestContinueAsNew=50",
+            "--headless",
+            "--search-attribute",
+            "A=Keyword",
+            "--sqlite-pragma",
+            "journal_mode=wal",
+            "--http-port",
+            "7001",
+        ])
+        .expect("understood");
+        let notes = given.notes();
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[0].contains("frontend.enableServerVersionCheck") && notes[1].contains("--sqlite-pragma"));
+        let plan = given.plan().expect("a plan");
+        assert_eq!(plan.node.limits.history_events_suggest, 50);
+        assert_eq!(plan.node.limits.history_bytes_suggest, Limits::default().history_bytes_suggest);
+        assert_eq!(plan.data, Data::InMemory);
+        assert_eq!(plan.listen.http.port(), 7001);
+        assert_eq!(plan.setup.search_attributes, [("A".to_owned(), IndexedValueType::Keyword)]);
+    }
+
+    #[test]
+    fn headless_alone_is_no_news() {
+        assert_eq!(parse(&["--headless"]).expect("understood").notes(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn settings_are_checked() {
+        assert_eq!(setting("LIMIT.historysize.suggestContinueAsNew=7"), Ok(Setting::BytesSuggest(7)));
+        assert!(setting("limit.historyCount.suggestContinueAsNew=0").is_err());
+        assert!(setting("limit.historyCount.suggestContinueAsNew=\"many\"").is_err());
+        assert!(setting("nothing").is_err());
+        assert!(parse(&["--search-attribute", "A=Kewyord"]).is_err());
+    }
+
+    #[test]
+    fn data_is_a_directory() {
+        let folder = std::env::temp_dir().join(format!("segno-start-dev-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = |name: &str| {
+            let path = folder.join(name);
+            std::fs::write(&path, "x").expect("a file");
+            path
+        };
+        assert_eq!(data(&folder).expect("fine"), Data::Directory(folder.clone()));
+        assert_eq!(data(&folder.join("new")).expect("fine"), Data::Directory(folder.join("new")));
+        assert_eq!(data(&file(DATABASE_FILE)).expect("fine"), Data::Directory(folder.clone()));
+        let error = data(&file("temporal.db")).expect_err("a foreign file").to_string();
+        assert!(error.contains("not Segno's"), "{error}");
+        std::fs::remove_dir_all(&folder).expect("cleaned up");
+    }
+}
