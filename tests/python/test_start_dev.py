@@ -1,0 +1,225 @@
+"""`segno server start-dev` with the command line of Temporal's: what SDKs start for local tests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import subprocess
+import time
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, AsyncIterator
+
+import pytest
+from temporalio import workflow
+from temporalio.client import Client
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from flows import Echo, Waiter
+from helpers import answers, free_port, segno_binary
+
+QUEUE = "start-dev"
+
+
+@pytest.fixture(autouse=True)
+def binary() -> None:
+    if not segno_binary().exists():
+        pytest.skip("needs the binary: set SEGNO_BIN")
+
+
+@asynccontextmanager
+async def local(**options: Any) -> AsyncIterator[WorkflowEnvironment]:
+    """The SDK's local test environment, with Segno as its server."""
+    env = await WorkflowEnvironment.start_local(
+        dev_server_existing_path=str(segno_binary()), **options
+    )
+    async with env:
+        yield env
+
+
+def worker(client: Client, *workflows: type) -> Worker:
+    return Worker(
+        client,
+        task_queue=QUEUE,
+        workflows=workflows,
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+
+
+class Process:
+    """One `segno server start-dev` of a test's own."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.port = free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.log = folder / f"start-dev-{self.port}.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [str(segno_binary()), "server", "start-dev", "--port", str(self.port), *words],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+
+    def wait_until_ready(self, limit: float = 5.0) -> Process:
+        deadline = time.monotonic() + limit
+        while not answers(self.address):
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, f"not ready in {limit} s: {self.log.read_text()}"
+            time.sleep(0.02)
+        return self
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(how)
+        return self.process.wait(timeout=20)
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+async def test_the_sdk_starts_it() -> None:
+    async with local() as env:
+        async with worker(env.client, Echo):
+            result = await env.client.execute_workflow(Echo.run, "hi", id="w", task_queue=QUEUE)
+    assert result == "hi"
+
+
+async def test_the_sdk_starts_it_with_everything(tmp_path: Path) -> None:
+    async with local(
+        ip="127.0.0.1",
+        port=free_port(),
+        ui=True,
+        dev_server_database_filename=str(tmp_path / "data.db"),
+        dev_server_log_format="json",
+        dev_server_log_level="error",
+        dev_server_extra_args=[
+            *["--dynamic-config-value", "system.forceSearchAttributesCacheRefreshOnRead=true"],
+            *["--dynamic-config-value", 'system.refreshNexusEndpointsMinWait="0s"'],
+            *["--http-port", str(free_port()), "--sqlite-pragma", "journal_mode=wal"],
+        ],
+    ) as env:
+        await env.client.start_workflow("Nobody", id="w", task_queue=QUEUE)
+    assert (tmp_path / "data.db" / "segno.db").is_file()
+
+
+async def test_namespaces_and_search_attributes_are_created() -> None:
+    color = SearchAttributeKey.for_keyword("Color")
+    async with local(
+        namespace="orders",
+        search_attributes=[color],
+        dev_server_extra_args=["--namespace", "invoices", "--search-attribute", "Amount=Double"],
+    ) as env:
+        for namespace in ("orders", "invoices", "default"):
+            address = env.client.service_client.config.target_host
+            client = await Client.connect(address, namespace=namespace)
+            await client.start_workflow(
+                "Nobody",
+                id="w",
+                task_queue=QUEUE,
+                search_attributes=TypedSearchAttributes([SearchAttributePair(color, "blue")]),
+            )
+            described = await client.get_workflow_handle("w").describe()
+            assert described.typed_search_attributes[color] == "blue"
+
+
+@workflow.defn
+class Suggested:
+    """Gathers events until it is told to continue as new; returns how many there were."""
+
+    @workflow.run
+    async def run(self) -> int:
+        while not workflow.info().is_continue_as_new_suggested():
+            await asyncio.sleep(0.001)
+            assert workflow.info().get_current_history_length() < 200, "never suggested"
+        return workflow.info().get_current_history_length()
+
+
+async def test_when_continuing_as_new_is_suggested_can_be_set() -> None:
+    setting = "limit.historyCount.suggestContinueAsNew=50"
+    async with local(dev_server_extra_args=["--dynamic-config-value", setting]) as env:
+        async with worker(env.client, Suggested):
+            events = await env.client.execute_workflow(Suggested.run, id="w", task_queue=QUEUE)
+    assert 50 <= events < 60
+    setting = "limit.historySize.suggestContinueAsNew=3000"
+    async with local(dev_server_extra_args=["--dynamic-config-value", setting]) as env:
+        async with worker(env.client, Suggested):
+            events = await env.client.execute_workflow(Suggested.run, id="w", task_queue=QUEUE)
+    assert 10 < events < 100
+
+
+async def test_data_is_kept_only_with_a_file_name(tmp_path: Path) -> None:
+    for words, kept in ((["--db-filename", str(tmp_path / "kept")], True), ([], False)):
+        with Process(tmp_path, *words) as server:
+            client = await Client.connect(server.wait_until_ready().address)
+            await client.start_workflow("Nobody", id="w", task_queue=QUEUE)
+            assert server.end() == 0, server.log.read_text()
+        with Process(tmp_path, *words) as server:
+            client = await Client.connect(server.wait_until_ready().address)
+            found = True
+            try:
+                await client.get_workflow_handle("w").describe()
+            except Exception as error:
+                assert "workflow not found" in str(error)
+                found = False
+            assert found is kept
+
+
+async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "temporal.db"
+    file.write_bytes(b"somebody else's")
+    with Process(tmp_path, "--db-filename", str(file)) as server:
+        assert server.process.wait(timeout=10) == 1
+        text = server.log.read_text()
+    assert "temporal.db" in text and "not Segno's" in text and "directory" in text
+    assert file.read_bytes() == b"somebody else's"
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+async def test_it_ends_when_told(tmp_path: Path, how: signal.Signals) -> None:
+    with Process(tmp_path, "--headless") as server:
+        client = await Client.connect(server.wait_until_ready().address)
+        async with worker(client, Waiter):
+            began = time.monotonic()
+            assert server.end(how) == 0, server.log.read_text()
+            assert time.monotonic() - began < 8
+
+
+async def test_what_has_no_meaning_is_named_once(tmp_path: Path) -> None:
+    with Process(
+        tmp_path,
+        *["--dynamic-config-value", "a.b=1", "--dynamic-config-value", "c.d=true"],
+        *["--ui-port", "1234", "--ui-ip", "127.0.0.1", "--sqlite-pragma", "x=y", "--log-format", "json"],
+    ) as server:
+        server.wait_until_ready()
+        assert server.end() == 0
+        lines = server.log.read_text().splitlines()
+    assert any(line.startswith("Segno is ready.") for line in lines)
+    warnings = [json.loads(line)["message"] for line in lines if line.startswith("{")]
+    assert warnings == [
+        "dynamic config keys without a meaning here: a.b, c.d",
+        "flags without a meaning here: --ui-port, --ui-ip, --sqlite-pragma",
+    ]
+
+
+async def test_never_means_never(tmp_path: Path) -> None:
+    with Process(tmp_path, "--log-level", "never", "--dynamic-config-value", "a.b=1") as server:
+        server.wait_until_ready()
+        assert server.end() == 0
+        assert len(server.log.read_text().splitlines()) == 1
+
+
+async def test_wrong_values_are_refused(tmp_path: Path) -> None:
+    for words, wrong in (
+        (["--search-attribute", "A=Kewyord"], "Kewyord"),
+        (["--dynamic-config-value", "limit.historyCount.suggestContinueAsNew=many"], "whole number"),
+        (["--dynamic-config-value", "nonsense"], "KEY=VALUE"),
+    ):
+        with Process(tmp_path, *words) as server:
+            assert server.process.wait(timeout=10) == 2
+            assert wrong in server.log.read_text()
