@@ -19,7 +19,7 @@ use crate::{
     error::CallError,
     ids::Ids,
     metrics::{Metrics, count},
-    namespaces::Namespaces,
+    namespaces::{Namespaces, retention},
     outbox,
     polls::Queues,
     queries::DirectQueries,
@@ -65,6 +65,8 @@ pub struct Node {
     pub namespaces: Namespaces,
     /// Workers that said goodbye lately: their polls are over.
     pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
+    /// Told when closed runs may be due earlier than before.
+    pub(crate) retention_changed: Notify,
     run_keys: Mutex<(u64, u64)>,
     stopping: AtomicBool,
     /// Told once when the node stops.
@@ -99,6 +101,7 @@ impl Node {
             metrics,
             namespaces,
             dismissed: Mutex::default(),
+            retention_changed: Notify::new(),
             run_keys: Mutex::new((0, 0)),
             stopping: AtomicBool::new(false),
             stop: Notify::new(),
@@ -108,6 +111,8 @@ impl Node {
         node.recover().await?;
         tokio::spawn(outbox::deliver(Arc::downgrade(&node), messages));
         tokio::spawn(run_timers(node.clone()));
+        tokio::spawn(retention::apply(node.clone()));
+        node.resume_deletions();
         Ok(node)
     }
 
@@ -156,6 +161,13 @@ impl Node {
         self.stop.notify_waiters();
         // The timer loop looks up from its sleep and sees that it is over.
         self.timers.earlier.notify_one();
+        self.retention_changed.notify_one();
+    }
+
+    /// Tells everything that waits for a moment to look at the clock again: it was moved.
+    pub fn clock_moved(&self) {
+        self.timers.earlier.notify_one();
+        self.retention_changed.notify_one();
     }
 
     /// Whether the node is shutting down.

@@ -143,6 +143,11 @@ impl Queues {
         left
     }
 
+    /// Forgets all queues of a namespace; polls there end empty.
+    pub fn forget_namespace(&self, namespace: NamespaceKey) {
+        lock(&self.queues).retain(|key, _| key.namespace != namespace);
+    }
+
     /// Ends every poll.
     pub fn dismiss_everybody(&self) {
         for queue in lock(&self.queues).values_mut() {

@@ -13,6 +13,7 @@ use tower::{Layer, Service};
 pub const BUILT: &[&str] = &[
     "AddSearchAttributes",
     "CountWorkflowExecutions",
+    "DeleteNamespace",
     "DeleteWorkflowExecution",
     "DeprecateNamespace",
     "DescribeNamespace",

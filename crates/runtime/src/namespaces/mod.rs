@@ -1,8 +1,10 @@
 //! Namespaces: few, small, all in memory, stored when they change.
 //!
-//! [`registry`] finds and changes them.
+//! [`registry`] finds and changes them, [`deletion`] deletes them, [`retention`] deletes their closed runs in time.
 
+mod deletion;
 mod registry;
+pub(crate) mod retention;
 
 use std::collections::BTreeMap;
 
@@ -57,6 +59,17 @@ pub struct NamespaceDetail {
     /// How many numbers were given to attributes, also to those removed since.
     #[prost(uint32, tag = "11")]
     pub attributes_numbered: u32,
+    /// Set once it is being deleted.
+    #[prost(message, optional, tag = "12")]
+    pub deletion: Option<Deletion>,
+}
+
+/// How a namespace is being deleted.
+#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
+pub struct Deletion {
+    /// The record stays until then.
+    #[prost(int64, tag = "1")]
+    pub not_before: Nanos,
 }
 
 /// A search attribute that belongs to a namespace.

@@ -10,7 +10,7 @@ use std::{
 
 use prost::Message;
 use segno_proto::{Nanos, enums::NamespaceState};
-use segno_store::{CommitError, NamespaceKey, Store};
+use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store};
 
 use super::{Namespace, NamespaceDetail};
 use crate::{error::CallError, ids::Ids, node::Node, slots::lock};
@@ -179,7 +179,7 @@ impl Namespaces {
         self.store(store, namespace)
     }
 
-    fn change(
+    pub(super) fn change(
         &self,
         store: &dyn Store,
         name: &NamespaceName,
@@ -199,6 +199,22 @@ impl Namespaces {
         let after = Namespace::new(key, name, detail)
             .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
         self.store(store, after)
+    }
+
+    /// Forgets a namespace whose runs are gone.
+    pub(super) fn forget(&self, store: &dyn Store, key: NamespaceKey) -> Result<(), CallError> {
+        let _changing = lock(&self.changing);
+        let last_key = self.tables().last_key;
+        if key.0 == last_key {
+            // Without its record nothing else says that the key was used.
+            store.put_namespace(&notes(last_key))?;
+        }
+        if let Err(error) = store.delete_namespace(key) {
+            self.read_again(store);
+            return Err(error.into());
+        }
+        self.publish(|tables| tables.remove(key));
+        Ok(())
     }
 
     /// Stores a namespace, then lets everybody see it. If it is unknown whether it was stored, what is stored counts.
@@ -242,16 +258,52 @@ impl Node {
         F: FnOnce(&mut NamespaceDetail) -> Result<(), CallError> + Send + 'static,
     {
         let edit = |namespace: &mut Namespace| edit(&mut namespace.detail);
-        self.with_registry(move |node| node.namespaces.change(&*node.store, &name, edit)).await
+        let changed = self.with_registry(move |node| node.namespaces.change(&*node.store, &name, edit)).await?;
+        self.retention_changed.notify_one();
+        Ok(changed)
     }
 
     /// Runs a change where waiting for storage does no harm, to its end even if the caller leaves.
-    async fn with_registry<T: Send + 'static>(
+    pub(super) async fn with_registry<T: Send + 'static>(
         self: &Arc<Self>,
         change: impl FnOnce(&Arc<Self>) -> Result<T, CallError> + Send + 'static,
     ) -> Result<T, CallError> {
         let node = self.clone();
         let done = tokio::task::spawn_blocking(move || change(&node)).await;
         done.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
+    }
+}
+
+/// The registry's own notes as a record.
+fn notes(last_key: u32) -> NamespaceRecord {
+    let detail = Notes { last_key }.encode_to_vec().into();
+    NamespaceRecord { key: NOTES, name: String::new(), detail }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_store::MemoryStore;
+
+    use super::*;
+
+    fn new(name: &str) -> NewNamespace {
+        NewNamespace { name: name.to_owned(), retention: RETENTION_DEFAULT, ..Default::default() }
+    }
+
+    #[test]
+    fn keys_are_never_used_again() {
+        let (store, ids) = (MemoryStore::default(), Ids::new());
+        let namespaces = Namespaces::load(&store, &ids).expect("an empty store can be read");
+        let second = namespaces.register(&store, &ids, new("second")).expect("the name is free").key;
+        assert_eq!(
+            namespaces.register(&store, &ids, new("second")).err(),
+            Some(CallError::NamespaceExists("second".into()))
+        );
+        namespaces.forget(&store, second).expect("it is there");
+        assert!(namespaces.get("second").is_none());
+        let again = Namespaces::load(&store, &ids).expect("the store can be read");
+        assert!(again.get("second").is_none() && again.get("default").is_some() && again.get("").is_none());
+        let third = again.register(&store, &ids, new("second")).expect("the name is free").key;
+        assert!(third > second, "{third:?}");
     }
 }

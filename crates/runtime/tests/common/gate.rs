@@ -8,6 +8,7 @@ use std::sync::{
 use segno_store::{
     Commit, CommitError, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
     ReadError, RunKey, RunRecord, Store,
+    visibility::{Attribute, Count, Filter, ListPage, ListQuery},
 };
 
 /// See above.
@@ -69,5 +70,38 @@ impl Store for Gate {
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
         self.memory.put_namespace(namespace)
+    }
+
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+        self.memory.delete_namespace(namespace)
+    }
+
+    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.memory.unlisted_runs(limit)
+    }
+
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+        self.memory.list(query)
+    }
+
+    fn count(
+        &self,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, ReadError> {
+        self.memory.count(namespace, filter, group_by)
+    }
+
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.memory.closed_runs(namespace, closed_before, limit)
+    }
+
+    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+        self.memory.first_close(namespace)
+    }
+
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+        self.memory.runs_of(namespace, after, limit)
     }
 }

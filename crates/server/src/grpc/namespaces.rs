@@ -13,6 +13,7 @@ use segno_proto::{
         namespace_info::{Capabilities, Limits},
     },
     nanos_duration,
+    operatorservice::{DeleteNamespaceRequest, DeleteNamespaceResponse},
     replication::{ClusterReplicationConfig, NamespaceReplicationConfig},
     workflowservice::{
         DeprecateNamespaceRequest, DeprecateNamespaceResponse, DescribeNamespaceRequest, DescribeNamespaceResponse,
@@ -24,7 +25,7 @@ use segno_runtime::{CallError, Namespace, NamespaceName, NewNamespace, Node};
 use segno_store::NamespaceKey;
 use tonic::Status;
 
-use super::{Workflows, failed, refused};
+use super::{Operator, Workflows, failed, refused};
 use crate::{
     status,
     validate::{self, namespace::CLUSTER},
@@ -145,6 +146,20 @@ impl Workflows {
         };
         self.node.change_namespace(name, edit).await.map_err(failed)?;
         Ok(DeprecateNamespaceResponse::default())
+    }
+}
+
+impl Operator {
+    pub(super) async fn delete_namespace(
+        &self,
+        mut request: DeleteNamespaceRequest,
+    ) -> Result<DeleteNamespaceResponse, Status> {
+        let (name, delay) = validate::namespace::delete(&mut request).map_err(refused)?;
+        if name == NamespaceName::Name(validate::namespace::SYSTEM_NAMESPACE.to_owned()) {
+            return Err(Status::failed_precondition("unable to delete system namespace"));
+        }
+        let deleted_namespace = self.node.delete_namespace(name, delay).await.map_err(failed)?;
+        Ok(DeleteNamespaceResponse { deleted_namespace })
     }
 }
 

@@ -41,4 +41,11 @@ impl OperatorService for Operator {
     ) -> Result<Response<api::ListSearchAttributesResponse>, Status> {
         self.list_attributes(request.into_inner()).map(Response::new)
     }
+
+    async fn delete_namespace(
+        &self,
+        request: Request<api::DeleteNamespaceRequest>,
+    ) -> Result<Response<api::DeleteNamespaceResponse>, Status> {
+        self.delete_namespace(request.into_inner()).await.map(Response::new)
+    }
 }

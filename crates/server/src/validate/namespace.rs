@@ -5,6 +5,7 @@
 use segno_engine::search_attributes::{PREDEFINED, SYSTEM};
 use segno_engine::validate::{ID_LENGTH_MAX, duration};
 use segno_proto::enums::{IndexedValueType, NamespaceState, ReplicationState};
+use segno_proto::operatorservice::DeleteNamespaceRequest;
 use segno_proto::replication::ClusterReplicationConfig;
 use segno_proto::workflowservice::{
     DescribeNamespaceRequest, ListNamespacesRequest, RegisterNamespaceRequest, UpdateNamespaceRequest,
@@ -130,6 +131,19 @@ pub fn update(request: UpdateNamespaceRequest, detail: &mut NamespaceDetail, now
         )));
     }
     Ok(())
+}
+
+/// DeleteNamespace. Gives back which one, and how long its record stays at least.
+pub fn delete(request: &mut DeleteNamespaceRequest) -> Result<(NamespaceName, Nanos), Refused> {
+    name_length(&request.namespace)?;
+    let name = match (request.namespace.as_str(), request.namespace_id.as_str()) {
+        ("", "") => return Err(not_set()),
+        ("", id) => NamespaceName::Id(id.to_owned()),
+        (name, "") => NamespaceName::Name(name.to_owned()),
+        _ => return Err(Refused::invalid("Only one of namespace name or Id should be set on request.")),
+    };
+    duration(request.namespace_delete_delay.as_mut())?;
+    Ok((name, duration_nanos(request.namespace_delete_delay.as_ref())))
 }
 
 /// AddSearchAttributes, as far as the namespace does not matter: names and types.
