@@ -186,6 +186,18 @@ class Session:
         fields = {"workflow_execution": self.execution(wf, run), "identity": "caller", "reason": "enough"}
         self.call("TerminateWorkflowExecution", **{**fields, **more})
 
+    def reset(self, event_id: int, run: str = "", wf: str = "wf", **more: Any) -> str:
+        """Resets a workflow to the given event and returns the new run's id ("" after an error)."""
+        fields = {
+            "workflow_execution": self.execution(wf, run),
+            "reason": "again",
+            "workflow_task_finish_event_id": event_id,
+            "request_id": self.request_id(),
+            "identity": "caller",
+        }
+        response = self.call("ResetWorkflowExecution", **{**fields, **more})
+        return response.run_id if response else ""
+
     def begin_query(self, wf: str = "wf", run: str = "", deadline: float = 10, **more: Any) -> Future:
         """Begins a query; `join` it after a worker has answered."""
         fields = {"execution": self.execution(wf, run), "query": {"query_type": "state"}}

@@ -1,0 +1,338 @@
+"""ResetWorkflowExecution: to which points, of which runs, and what becomes of pending work."""
+
+from __future__ import annotations
+
+import time
+
+from ..build import command, complete, fail, payloads, seconds, timer
+from ..harness import Session
+from . import scenario
+from .children import child, with_child
+
+GO_ON = command("CONTINUE_AS_NEW_WORKFLOW_EXECUTION", workflow_type={"name": "wt"})
+
+
+def two_tasks(s: Session, **more: object) -> str:
+    """A workflow with two completed tasks: 1-4, then 5 signal, 6 to 8 the second task."""
+    run = s.begun(**more)
+    s.signal()
+    s.run_task()
+    return run
+
+
+@scenario
+def to_first_task(s: Session) -> None:
+    """A running workflow reset to its first task: both histories and descriptions, and the next task."""
+    run = s.begun()
+    s.reset(4, run)
+    s.history(run=run)
+    s.history()
+    s.describe(run=run)
+    s.describe()
+    s.run_task(complete())
+    s.history()
+
+
+@scenario
+def to_second_task(s: Session) -> None:
+    """A reset to a later task keeps what was before it."""
+    run = two_tasks(s)
+    s.reset(8)
+    s.history(run=run)
+    s.history()
+    s.poll()
+
+
+@scenario
+def task_scheduled(s: Session) -> None:
+    """Reset to a task's scheduling: the point right after the scheduled event."""
+    s.begun()
+    s.reset(3)
+    s.history()
+    s.poll()
+
+
+@scenario
+def task_scheduled_with_events_between(s: Session) -> None:
+    """Reset between a task's scheduling and its start, after a signal that came there."""
+    s.start()
+    s.signal()
+    s.run_task()
+    s.reset(4)
+    s.history()
+    s.poll()
+
+
+@scenario
+def task_started(s: Session) -> None:
+    """Reset to a task that is running: its worker is too late, the old run ends."""
+    run = s.start()
+    task = s.poll()
+    s.reset(3)
+    s.complete(task, complete())
+    s.history(run=run)
+    s.history()
+
+
+@scenario
+def task_failed(s: Session) -> None:
+    """Reset to a failed task."""
+    s.start()
+    s.fail_task(s.poll())
+    s.run_task(complete())
+    s.reset(4)
+    s.history()
+
+
+@scenario
+def no_task_there(s: Session) -> None:
+    """Points without a task are refused; nothing changes."""
+    two_tasks(s)
+    s.reset(5)
+    s.history()
+
+
+@scenario
+def out_of_range(s: Session) -> None:
+    """Points before the second or after the last event."""
+    s.begun()
+    s.reset(-1)
+    s.reset(0)
+    s.reset(1)
+    s.reset(5)
+    s.reset(100)
+    s.describe()
+
+
+@scenario
+def inside_a_batch(s: Session) -> None:
+    """Points between events that were written together."""
+    s.begun(timer("a", 60), timer("b", 60))
+    s.reset(2)
+    s.reset(6)
+
+
+@scenario
+def last_event(s: Session) -> None:
+    """The last event of a running workflow is a point if it ended a task."""
+    s.begun()
+    s.reset(4)
+    s.poll()
+
+
+@scenario
+def invalid(s: Session) -> None:
+    """Missing or wrong parts of a reset."""
+    s.reset(4)
+    s.begun()
+    s.reset(4, request_id="")
+    s.reset(4, request_id="x" * 1001)
+    s.reset(4, "bad run")
+    s.reset(4, "11111111-2222-4333-8444-555555555555")
+    s.reset(4, workflow_execution=None)
+    s.reset(4, workflow_execution={"workflow_id": ""})
+    s.reset(4, namespace="no-such-namespace")
+
+
+@scenario
+def no_reason(s: Session) -> None:
+    """A reset without reason and identity."""
+    run = s.begun()
+    s.reset(4, reason="", identity="")
+    s.history(run=run)
+    s.history()
+
+
+@scenario
+def closed(s: Session) -> None:
+    """A completed workflow is reset and runs again; the old run keeps its status."""
+    run = s.begun(complete("first"))
+    s.reset(4)
+    s.history(run=run)
+    s.history()
+    s.describe(run=run)
+    s.run_task(complete("second"))
+    s.history()
+
+
+@scenario
+def failed(s: Session) -> None:
+    """A failed workflow."""
+    s.begun(fail())
+    s.reset(4)
+    s.history()
+
+
+@scenario
+def terminated(s: Session) -> None:
+    """A terminated workflow."""
+    s.begun()
+    s.terminate()
+    s.reset(4)
+    s.history()
+
+
+@scenario
+def timed_out(s: Session) -> None:
+    """Reset after time-out: the new run gets the whole run time-out again."""
+    s.begun(workflow_run_timeout=seconds(2))
+    s.wait_event("workflow_execution_timed_out")
+    s.reset(4)
+    s.history()
+    s.describe()
+
+
+@scenario
+def twice(s: Session) -> None:
+    """The new run is reset too; then the first run again, which ends the run that is current."""
+    first = s.begun()
+    second = s.reset(4)
+    s.run_task()
+    third = s.reset(7)
+    s.history(run=second)
+    s.history(run=third)
+    s.reset(4, first)
+    s.history(run=third)
+    s.history()
+
+
+@scenario
+def request_id_repeated(s: Session) -> None:
+    """The same request id again, on the first run."""
+    run = s.begun()
+    same = s.request_id()
+    s.reset(4, run, request_id=same)
+    s.reset(4, run, request_id=same)
+    s.describe()
+
+
+@scenario
+def request_id_of_the_start(s: Session) -> None:
+    """The request id that started the current run: taken for a repetition, that run is the answer."""
+    s.start(request_id="the-start")
+    s.run_task()
+    s.reset(4, request_id="the-start")
+    s.history()
+
+
+@scenario
+def after_continue_as_new(s: Session) -> None:
+    """A run that was continued as new is reset: the current run ends, signals of both are taken along."""
+    first = s.begun()
+    s.signal("one")
+    s.run_task(GO_ON)
+    second = s.wait_new_run(first)
+    s.signal("two")
+    s.wait_event("workflow_task_scheduled")
+    s.reset(4, first)
+    s.history(run=first)
+    s.history(run=second)
+    s.history()
+
+
+@scenario
+def while_activity_runs(s: Session) -> None:
+    """An activity scheduled after the point is forgotten: its worker is told so."""
+    s.begun(s.activity(heartbeat_timeout=seconds(30)))
+    activity = s.poll_activity()
+    s.reset(4)
+    s.heartbeat(activity)
+    s.complete_activity(activity)
+    s.history()
+    s.describe()
+
+
+@scenario
+def activity_before_the_point(s: Session) -> None:
+    """An activity scheduled before the point and not begun: the new run schedules it anew."""
+    s.begun(s.activity(start_to_close_timeout=seconds(30)))
+    s.signal()
+    s.run_task()
+    s.reset(9)
+    s.history()
+    s.describe()
+    activity = s.poll_activity()
+    s.complete_activity(activity, "done")
+    s.history()
+
+
+@scenario
+def started_activity_before_the_point(s: Session) -> None:
+    """An activity scheduled before the point, running at the time: the new run schedules it anew, too."""
+    s.begun(s.activity(start_to_close_timeout=seconds(30)))
+    activity = s.poll_activity()
+    s.signal()
+    s.run_task()
+    s.reset(9)
+    s.complete_activity(activity, "late")
+    s.history()
+    s.describe()
+    s.complete_activity(s.poll_activity(), "done")
+    s.history()
+
+
+@scenario
+def timer_before_the_point(s: Session) -> None:
+    """A timer started before the point fires in the new run."""
+    s.begun(timer("t", 2))
+    s.signal()
+    s.run_task()
+    s.reset(9)
+    s.history()
+    s.run_task()
+    s.wait_event("timer_fired")
+    s.history()
+
+
+@scenario
+def timer_after_the_point(s: Session) -> None:
+    """A timer started after the point is forgotten."""
+    s.begun(timer("t", 1))
+    s.reset(4)
+    time.sleep(2)
+    s.history()
+
+
+@scenario
+def child_before_the_point(s: Session) -> None:
+    """A child started before the point tells the new run how it ended."""
+    with_child(s)
+    s.reset(9)
+    s.history()
+    s.describe()
+    s.run_task(complete("grown"), queue="c")
+    s.wait_event("child_workflow_execution_completed")
+    s.history()
+
+
+@scenario
+def child_after_the_point(s: Session) -> None:
+    """A child started after the point goes on; the new run may start one of that id again."""
+    with_child(s)
+    s.reset(4)
+    s.history()
+    s.describe("child")
+    s.run_task(child(s))
+    s.wait_event("start_child_workflow_execution_initiated")
+    time.sleep(1)
+    s.history()
+
+
+@scenario
+def cancel_requested(s: Session) -> None:
+    """A cancel request after the point is not taken along."""
+    s.begun()
+    s.cancel()
+    s.reset(4)
+    s.history()
+    s.describe()
+
+
+@scenario
+def post_reset_signal(s: Session) -> None:
+    """A signal to be given with the reset is not supported."""
+    s.begun()
+    s.signal("before")
+    after = {"signal_workflow": {"signal_name": "after", "input": payloads(1)}}
+    s.reset(4, post_reset_operations=[after])
+    s.history()
