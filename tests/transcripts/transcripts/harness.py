@@ -80,8 +80,11 @@ class Session:
         """Performs and records one RPC. Returns the response, or None after an error."""
         return self.join(self.begin(rpc, deadline, **fields))
 
-    def begin(self, rpc: str, deadline: float | None = 10, **fields: Any) -> Future:
+    def begin(
+        self, rpc: str, deadline: float | None = 10, headers: dict[str, str] | None = None, **fields: Any
+    ) -> Future:
         """Starts an RPC in the background; `join` records it."""
+        sent = tuple((headers or {}).items())
         fields.setdefault("namespace", self.namespace)
         kind, method = self.server.method(rpc)
         request = kind(**{k: v for k, v in fields.items() if v is not None})
@@ -89,17 +92,20 @@ class Session:
 
         def run() -> None:
             try:
-                done.set_result((rpc, request, method(request, timeout=deadline), None))
+                response = method(request, timeout=deadline, metadata=sent)
+                done.set_result((rpc, headers, request, response, None))
             except grpc.RpcError as error:
-                done.set_result((rpc, request, None, error))
+                done.set_result((rpc, headers, request, None, error))
 
         threading.Thread(target=run, daemon=True).start()
         return done
 
     def join(self, begun: Future) -> Any:
         """Waits for a begun RPC and records it."""
-        rpc, request, response, error = begun.result(timeout=60)
+        rpc, headers, request, response, error = begun.result(timeout=60)
         step: dict[str, Any] = {"call": rpc, "request": self._summary(request)}
+        if headers:
+            step["headers"] = headers
         if error is not None:
             step["error"] = self.normaliser.error(error)
         else:

@@ -112,3 +112,12 @@ def poll_unknown(s: Session) -> None:
     s.poll_update()
     s.poll_update(stage="COMPLETED")
     s.poll_update(run=RUN)
+
+
+@scenario
+def deleted(s: Session) -> None:
+    """The workflow is deleted while an update waits."""
+    s.begun()
+    begun = s.admit()
+    s.call("DeleteWorkflowExecution", workflow_execution=s.execution())
+    s.join(begun)
