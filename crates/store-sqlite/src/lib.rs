@@ -178,17 +178,17 @@ impl Store for SqliteStore {
         self.readers.read(|connection| read::unlisted_runs(connection, limit))
     }
 
-    fn list(&self, _query: &ListQuery) -> Result<ListPage, ReadError> {
-        Err(ReadError::Failed("lists are not built yet".to_owned()))
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+        self.readers.read(|connection| visibility::list(connection, query))
     }
 
     fn count(
         &self,
-        _namespace: NamespaceKey,
-        _filter: &Filter,
-        _group_by: Option<Attribute>,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
     ) -> Result<Vec<Count>, ReadError> {
-        Err(ReadError::Failed("counts are not built yet".to_owned()))
+        self.readers.read(|connection| visibility::count(connection, namespace, filter, group_by))
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {

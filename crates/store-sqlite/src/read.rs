@@ -1,7 +1,7 @@
 //! Reads, on connections of their own.
 //!
 //! A few read-only connections are opened as they are needed and handed round; whoever finds none free waits. Each
-//! read is one statement, so it sees one state of the file: the newest committed when it began.
+//! read is one statement or one transaction, so it sees one state of the file: the newest committed when it began.
 //!
 //! What holds: nothing is returned that does not match its checksum; a connection on which a read failed is not used
 //! again.
@@ -19,10 +19,13 @@ use segno_store::{
 };
 
 use crate::visibility::write::OPEN;
-use crate::{checksum, layout};
+use crate::{checksum, layout, visibility};
 
 /// More would help only if reads waited for the disk; each costs up to 1 MiB of cache.
 const CONNECTIONS_MAX: usize = 4;
+
+/// Statements kept prepared; those of lists differ with filter and order.
+const STATEMENTS_CACHED: usize = 64;
 
 /// The read connections.
 #[derive(Debug)]
@@ -80,6 +83,8 @@ impl Readers {
         let connection = Connection::open_with_flags(&self.path, flags)?;
         connection.busy_timeout(Duration::from_secs(10))?;
         connection.execute_batch("PRAGMA cache_size = -1024; PRAGMA temp_store = memory;")?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+        visibility::register(&connection)?;
         Ok(connection)
     }
 }
@@ -341,7 +346,7 @@ fn check(computed: u32, stored: i64, what: impl Fn() -> String) -> Result<(), Re
     Err(ReadError::Damaged(format!("{} does not match its checksum", what())))
 }
 
-fn read_error(what: &str, error: &rusqlite::Error) -> ReadError {
+pub(crate) fn read_error(what: &str, error: &rusqlite::Error) -> ReadError {
     let message = format!("{what}: {error}");
     match error {
         // A value of the wrong kind was not written by us.

@@ -56,6 +56,11 @@ fn differential() {
     kit::run_differential(|| OnDisk::make(quick()), Effort::default());
 }
 
+#[test]
+fn searches() {
+    kit::run_searches(|| OnDisk::make(quick()), Effort { seeds: 4, steps: 300 });
+}
+
 /// With a log so short that checkpoints run all the time beside the steps.
 #[test]
 fn differential_beside_checkpoints() {

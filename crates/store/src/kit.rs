@@ -17,12 +17,13 @@ mod faults;
 mod random;
 mod reads;
 mod snapshot;
+mod visibility;
 
 use std::sync::Arc;
 
-pub use build::{batch, current, outbox_row, run};
+pub use build::{batch, current, outbox_row, row, run, run_id};
 pub use random::Random;
-pub use snapshot::Snapshot;
+pub use snapshot::{Searched, Snapshot};
 
 use crate::Store;
 
@@ -57,6 +58,7 @@ impl Default for Effort {
 pub fn run_all(make: impl Fn() -> Box<dyn StoreUnderTest>) {
     run_contract(&make);
     run_differential(&make, Effort::default());
+    run_searches(&make, Effort { steps: 200, ..Effort::default() });
     run_faults(&make);
 }
 
@@ -73,6 +75,14 @@ pub fn run_differential(make: impl Fn() -> Box<dyn StoreUnderTest>, effort: Effo
     for seed in 1..=effort.seeds {
         println!("differential: seed {seed}");
         differential::run(&make, seed, effort.steps);
+    }
+}
+
+/// Runs random lists and counts beside the store in memory.
+pub fn run_searches(make: impl Fn() -> Box<dyn StoreUnderTest>, effort: Effort) {
+    for seed in 1..=effort.seeds {
+        println!("searches: seed {seed}");
+        visibility::run(&make, seed, effort.steps);
     }
 }
 

@@ -54,6 +54,12 @@ impl MemoryStore {
         Self::default()
     }
 
+    /// The searchable facts of a run.
+    #[cfg(feature = "kit")]
+    pub(crate) fn facts(&self, key: RunKey) -> Option<VisibilityRow> {
+        self.tables().visibility.get(&key).cloned()
+    }
+
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // A panic can only come from running out of memory; the maps themselves are whole.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
@@ -281,13 +287,13 @@ impl Store for MemoryStore {
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
         let tables = self.tables();
-        let mut closed: Vec<_> = tables.closed(namespace).filter(|(time, _)| *time < closed_before).collect();
+        let mut closed: Vec<_> = tables.closed(namespace).filter(|(time, ..)| *time < closed_before).collect();
         closed.sort_unstable();
-        Ok(closed.into_iter().take(limit).map(|(_, key)| key).collect())
+        Ok(closed.into_iter().take(limit).map(|(.., key)| key).collect())
     }
 
     fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
-        Ok(self.tables().closed(namespace).map(|(time, _)| time).min())
+        Ok(self.tables().closed(namespace).map(|(time, ..)| time).min())
     }
 
     fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
@@ -299,10 +305,10 @@ impl Store for MemoryStore {
 }
 
 impl Tables {
-    /// When each closed run of a namespace closed.
-    fn closed(&self, namespace: NamespaceKey) -> impl Iterator<Item = (i64, RunKey)> {
+    /// When each closed run of a namespace closed and started.
+    fn closed(&self, namespace: NamespaceKey) -> impl Iterator<Item = (i64, i64, RunKey)> {
         let rows = self.visibility.iter().filter(move |(_, row)| row.namespace == namespace);
-        rows.filter_map(|(key, row)| row.closed.map(|closed| (closed.time, *key)))
+        rows.filter_map(|(key, row)| row.closed.map(|closed| (closed.time, row.start_time, *key)))
     }
 
     fn run_history(&self, key: RunKey) -> impl DoubleEndedIterator<Item = &HistoryBatch> {

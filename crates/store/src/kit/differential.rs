@@ -3,9 +3,12 @@
 //! A small world (few runs, few names) makes steps collide: versions are often wrong, pointers often elsewhere, runs
 //! deleted and created again. After each step everything that can be read is compared.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
-use super::{Make, Random, Snapshot};
+use super::{Make, Random, Snapshot, row};
+use crate::visibility::{Closed, Value, VisibilityRow};
 use crate::{
     Commit, CurrentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
     RunWrite, Store,
@@ -96,16 +99,45 @@ fn run_write(random: &mut Random, model: &MemoryStore) -> RunWrite {
         batches.push(HistoryBatch { first_event_id: next, last_event_id, events: value(random) });
         next = last_event_id + 1;
     }
+    let expected_version = if random.once_in(8) { random.below(5) } else { stored + random.below(8) / 6 };
+    let open = !random.once_in(4);
     RunWrite {
         key,
-        expected_version: if random.once_in(8) { random.below(5) } else { stored + random.below(8) / 6 },
+        expected_version,
         state: value(random),
-        open: !random.once_in(4),
+        open,
         wake_at: random.once_in(2).then(|| random.next_u64() as i64),
         dispatchable: random.once_in(2),
         batches,
-        visibility: None,
+        // What does not change after the start follows from the key.
+        visibility: (expected_version == 0 || random.once_in(2)).then(|| {
+            let closed = Closed { time: 1_000 + random.below(20) as i64, ..CLOSED };
+            Box::new(VisibilityRow {
+                namespace: NamespaceKey(1 + (key.0 % 2) as u32),
+                status: if open { 1 } else { 2 + random.below(6) as i32 },
+                closed: (!open).then_some(closed),
+                attributes: attributes(random),
+                ..row(key.0)
+            })
+        }),
     }
+}
+
+const CLOSED: Closed = Closed { time: 0, history_length: 3, history_bytes: 300, transitions: 4 };
+
+fn attributes(random: &mut Random) -> BTreeMap<u32, Value> {
+    let mut attributes = BTreeMap::new();
+    while random.once_in(2) {
+        let value = match random.below(5) {
+            0 => Value::Text(NAMES[random.below(3) as usize].to_owned()),
+            1 => Value::List(NAMES[..random.below(4) as usize].iter().map(|name| (*name).to_owned()).collect()),
+            2 => Value::Int(random.next_u64() as i64),
+            3 => Value::Double(random.next_u64() as f64 / 3.0),
+            _ => Value::Bool(random.once_in(2)),
+        };
+        attributes.insert(random.below(4) as u32, value);
+    }
+    attributes
 }
 
 fn current_write(random: &mut Random, model: &MemoryStore) -> CurrentWrite {

@@ -1,5 +1,8 @@
 //! Everything a store shows, as one value that can be compared.
 
+use bytes::Bytes;
+
+use crate::visibility::{Attribute, Filter, ListQuery, Order};
 use crate::{HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxRow, RunKey, RunRecord, Store};
 
 /// What a store shows of some runs and names, and all of its scans.
@@ -15,6 +18,40 @@ pub struct Snapshot {
     pub outbox: Vec<OutboxRow>,
     /// All namespaces.
     pub namespaces: Vec<NamespaceRecord>,
+    /// What can be searched in namespaces 1 and 2.
+    pub searched: Vec<Searched>,
+}
+
+/// What the searches of a namespace show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Searched {
+    /// All runs with their states.
+    pub listed: Vec<(RunKey, Bytes)>,
+    /// How many runs there are of each status.
+    pub counts: Vec<(String, u64)>,
+    /// All closed runs.
+    pub closed: Vec<RunKey>,
+    /// When the first of them closed.
+    pub first_close: Option<i64>,
+    /// All runs by their keys.
+    pub keys: Vec<RunKey>,
+}
+
+impl Searched {
+    fn of(store: &dyn Store, namespace: NamespaceKey) -> Self {
+        let filter = Filter::All(Vec::new());
+        let counts = store.count(namespace, &filter, Some(Attribute::ExecutionStatus)).unwrap();
+        let query =
+            ListQuery { namespace, filter, order: Order::Newest, as_of: i64::MAX - 1, after: None, limit: usize::MAX };
+        let listed = store.list(&query).unwrap().runs;
+        Self {
+            listed: listed.into_iter().map(|run| (run.key, run.state)).collect(),
+            counts: counts.into_iter().map(|count| (format!("{:?}", count.group), count.runs)).collect(),
+            closed: store.closed_runs(namespace, i64::MAX, usize::MAX).unwrap(),
+            first_close: store.first_close(namespace).unwrap(),
+            keys: store.runs_of(namespace, None, usize::MAX).unwrap(),
+        }
+    }
 }
 
 impl Snapshot {
@@ -29,6 +66,7 @@ impl Snapshot {
             open_runs: store.open_runs(None, usize::MAX).unwrap(),
             outbox: store.outbox(None, usize::MAX).unwrap(),
             namespaces: store.namespaces().unwrap(),
+            searched: [1, 2].map(|namespace| Searched::of(store, NamespaceKey(namespace))).into(),
         }
     }
 }

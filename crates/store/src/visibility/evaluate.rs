@@ -11,36 +11,52 @@ use super::{Attribute, Comparison, Filter, Kind, Value, VisibilityRow};
 impl Filter {
     /// Whether a run is wanted; `None` if that is unknown, which a list takes as no.
     pub fn evaluate(&self, row: &VisibilityRow) -> Option<bool> {
+        self.evaluate_by(&|attribute| row.value(attribute))
+    }
+
+    /// The same for a run of which `value` tells the values.
+    pub fn evaluate_by(&self, value: &dyn Fn(Attribute) -> Option<Value>) -> Option<bool> {
         match self {
-            Self::All(parts) => all(parts.iter().map(|part| part.evaluate(row))),
-            Self::Any(parts) => any(parts.iter().map(|part| part.evaluate(row))),
-            Self::Not(part) => part.evaluate(row).map(|truth| !truth),
-            Self::Compare(attribute, comparison, value) => compare(row, *attribute, *comparison, value),
-            Self::In(attribute, values) => {
-                any(values.iter().map(|value| compare(row, *attribute, Comparison::Equal, value)))
+            Self::All(parts) => all(parts.iter().map(|part| part.evaluate_by(value))),
+            Self::Any(parts) => any(parts.iter().map(|part| part.evaluate_by(value))),
+            Self::Not(part) => part.evaluate_by(value).map(|truth| !truth),
+            Self::Compare(attribute, comparison, wanted) => {
+                compare(attribute.kind(), value(*attribute), *comparison, wanted)
+            }
+            Self::In(attribute, wanted) => {
+                any(wanted.iter().map(|wanted| compare(attribute.kind(), value(*attribute), Comparison::Equal, wanted)))
             }
             Self::Between(attribute, from, to) => all([
-                compare(row, *attribute, Comparison::GreaterOrEqual, from),
-                compare(row, *attribute, Comparison::LessOrEqual, to),
+                compare(attribute.kind(), value(*attribute), Comparison::GreaterOrEqual, from),
+                compare(attribute.kind(), value(*attribute), Comparison::LessOrEqual, to),
             ]
             .into_iter()),
-            Self::IsNull(attribute) => Some(row.value(*attribute).is_none()),
-            Self::StartsWith(attribute, prefix) => search(row, *attribute, |text| text.starts_with(prefix)),
-            Self::Like(attribute, pattern) => search(row, *attribute, |text| fits(text, pattern)),
+            Self::IsNull(attribute) => Some(value(*attribute).is_none()),
+            Self::StartsWith(attribute, prefix) => {
+                search(attribute.kind(), value(*attribute), |text| text.starts_with(prefix))
+            }
+            Self::Like(attribute, pattern) => search(attribute.kind(), value(*attribute), |text| fits(text, pattern)),
         }
     }
 
     /// Whether an attribute is mentioned anywhere.
     pub fn mentions(&self, attribute: Attribute) -> bool {
+        let mut found = false;
+        self.each_attribute(&mut |mentioned| found |= mentioned == attribute);
+        found
+    }
+
+    /// Visits every mention of an attribute.
+    pub fn each_attribute(&self, visit: &mut dyn FnMut(Attribute)) {
         match self {
-            Self::All(parts) | Self::Any(parts) => parts.iter().any(|part| part.mentions(attribute)),
-            Self::Not(part) => part.mentions(attribute),
-            Self::Compare(named, ..)
-            | Self::In(named, _)
-            | Self::Between(named, ..)
-            | Self::IsNull(named)
-            | Self::StartsWith(named, _)
-            | Self::Like(named, _) => *named == attribute,
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.each_attribute(visit)),
+            Self::Not(part) => part.each_attribute(visit),
+            Self::Compare(attribute, ..)
+            | Self::In(attribute, _)
+            | Self::Between(attribute, ..)
+            | Self::IsNull(attribute)
+            | Self::StartsWith(attribute, _)
+            | Self::Like(attribute, _) => visit(*attribute),
         }
     }
 }
@@ -78,12 +94,11 @@ fn any(truths: impl Iterator<Item = Option<bool>>) -> Option<bool> {
     all(truths.map(|truth| truth.map(|truth| !truth))).map(|truth| !truth)
 }
 
-fn compare(row: &VisibilityRow, attribute: Attribute, comparison: Comparison, wanted: &Value) -> Option<bool> {
+fn compare(kind: Kind, value: Option<Value>, comparison: Comparison, wanted: &Value) -> Option<bool> {
     if comparison == Comparison::NotEqual {
-        return compare(row, attribute, Comparison::Equal, wanted).map(|truth| !truth);
+        return compare(kind, value, Comparison::Equal, wanted).map(|truth| !truth);
     }
-    let value = row.value(attribute);
-    match (attribute.kind(), &value, wanted) {
+    match (kind, &value, wanted) {
         (Kind::KeywordList, Some(Value::List(items)), Value::Text(wanted)) => {
             Some(items.iter().any(|item| holds(comparison, item.cmp(wanted))))
         }
@@ -96,8 +111,8 @@ fn compare(row: &VisibilityRow, attribute: Attribute, comparison: Comparison, wa
     }
 }
 
-fn search(row: &VisibilityRow, attribute: Attribute, found: impl Fn(&str) -> bool) -> Option<bool> {
-    match (attribute.kind(), row.value(attribute)) {
+fn search(kind: Kind, value: Option<Value>, found: impl Fn(&str) -> bool) -> Option<bool> {
+    match (kind, value) {
         (_, Some(Value::Text(text))) => Some(found(&text)),
         (_, Some(Value::List(items))) => Some(items.iter().any(|item| found(item))),
         (Kind::KeywordList | Kind::Text, None) => Some(false),

@@ -23,4 +23,4 @@ pub(crate) use page::{count, page};
 pub use parse::BadFilter;
 pub use query::{Comparison, Count, Cursor, Filter, ListPage, ListQuery, Listed, Order, Phase};
 pub use resolve::{Names, parse_count, parse_list};
-pub use row::{Closed, Retry, Value, VisibilityRow};
+pub use row::{Closed, Retry, Value, VisibilityRow, key_in_run_id};

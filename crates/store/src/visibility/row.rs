@@ -29,13 +29,13 @@ pub struct VisibilityRow {
     pub namespace: NamespaceKey,
     /// See [`Attribute::WorkflowId`], and so on.
     pub workflow_id: String,
-    /// See [`Attribute`].
+    /// See [`Attribute`]. Carries the run's key; see [`key_in_run_id`].
     pub run_id: String,
     /// See [`Attribute`].
     pub workflow_type: String,
     /// See [`Attribute`].
     pub task_queue: String,
-    /// See [`Attribute::ExecutionStatus`].
+    /// See [`Attribute::ExecutionStatus`]: Running (1) or Paused (8) while the run is open, one of the others after.
     pub status: i32,
     /// See [`Attribute`].
     pub start_time: i64,
@@ -75,6 +75,17 @@ pub struct Retry {
     pub attempt: i32,
     /// What the last failure said.
     pub failure: Option<String>,
+}
+
+/// The key that a run id carries: its first twelve hexadecimal digits. `None` if no run has such an id.
+pub fn key_in_run_id(run_id: &str) -> Option<RunKey> {
+    let bytes = run_id.as_bytes();
+    if bytes.len() != 36 || bytes[8] != b'-' || bytes[13] != b'-' {
+        return None;
+    }
+    let digits = format!("{}{}", run_id.get(..8)?, run_id.get(9..13)?);
+    let plain = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(&digits, 16).ok().map(RunKey)).flatten()
 }
 
 impl VisibilityRow {

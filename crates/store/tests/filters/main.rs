@@ -5,14 +5,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod recorded;
+
 use std::collections::BTreeMap;
 
+use recorded::{AGREED, DIFFERENT};
 use segno_store::visibility::{
     Attribute, Closed, Filter, Kind, Names, Order, Value, VisibilityRow, parse_count, parse_list,
 };
 use segno_store::{NamespaceKey, RunKey};
-
-include!("filters/recorded.rs");
 
 const SECOND: i64 = 1_000_000_000;
 /// 2026-01-01T00:00:00Z
