@@ -62,6 +62,8 @@ pub struct CompleteTask {
     pub metering_metadata: Option<MeteringMetadata>,
     /// Carried into the event.
     pub versioning_behavior: VersioningBehavior,
+    /// The deployment the worker says it belongs to, or empty.
+    pub deployment_name: String,
     /// What the worker says about updates.
     pub messages: Vec<Message>,
     /// Whether the worker can go back behind events it has seen when its task is discarded.
@@ -154,6 +156,7 @@ fn apply(
             sdk_metadata: call.sdk_metadata.clone(),
             metering_metadata: call.metering_metadata,
             versioning_behavior: call.versioning_behavior as i32,
+            worker_deployment_name: call.deployment_name.clone(),
             ..Default::default()
         }));
     note_worker(&mut draft, call, completed_event_id);
@@ -302,6 +305,10 @@ fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) 
     let run_id = draft.run.info.run_id.clone();
     let state = &mut draft.run.state;
     state.worker_version = call.worker_version.clone();
+    if !call.deployment_name.is_empty() {
+        state.search_attributes.insert("TemporalWorkerDeployment".to_owned(), keyword(&call.deployment_name));
+    }
+    state.worker_deployment_name.clone_from(&call.deployment_name);
     let mut points = state.reset_points.iter();
     let known = points.any(|point| point.binary_checksum == call.binary_checksum && point.build_id == build_id);
     if !known {
@@ -327,6 +334,15 @@ fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) 
         builds.push(format!("unversioned:{build_id}"));
     }
     state.search_attributes.entry("BuildIds".to_owned()).or_insert_with(|| keyword_list(&builds));
+}
+
+/// A search attribute of type Keyword.
+fn keyword(value: &str) -> Payload {
+    Payload {
+        metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into()), ("type".to_owned(), "Keyword".into())]),
+        data: format!("{value:?}").into(),
+        ..Default::default()
+    }
 }
 
 /// A search attribute of type KeywordList.

@@ -190,12 +190,13 @@ impl Context {
     }
 }
 
-/// A run id in UUID form (version 8): the run's key in front, random bits behind.
+/// A run id in UUID form: the run's key in front, random bits behind. It says version 7, as Temporal's run ids do: both
+/// begin with a number that grows.
 pub fn run_id(key: u64, seed: u64) -> String {
     // 48 bits of key, version nibble, 12 + 62 bits of seed mixed so that both halves look random.
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 29);
     format!(
-        "{:08x}-{:04x}-8{:03x}-{:04x}-{:012x}",
+        "{:08x}-{:04x}-7{:03x}-{:04x}-{:012x}",
         (key >> 16) as u32,
         key as u16,
         mixed & 0xfff,
@@ -207,7 +208,7 @@ pub fn run_id(key: u64, seed: u64) -> String {
 /// The key inside a run id, or `None` if this server never made that id.
 pub fn run_key_of(run_id: &str) -> Option<u64> {
     let bytes = run_id.as_bytes();
-    if bytes.len() != 36 || bytes[8] != b'-' || bytes[13] != b'-' || bytes[14] != b'8' {
+    if bytes.len() != 36 || bytes[8] != b'-' || bytes[13] != b'-' || !matches!(bytes[14], b'7' | b'8') {
         return None;
     }
     let high = u64::from_str_radix(run_id.get(..8)?, 16).ok()?;

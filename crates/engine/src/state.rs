@@ -249,6 +249,9 @@ pub struct RunState {
     /// The run this one was reset to.
     #[prost(string, tag = "34")]
     pub reset_run_id: String,
+    /// Deployment of the worker that last completed a workflow task, if it said so.
+    #[prost(string, tag = "35")]
+    pub worker_deployment_name: String,
 }
 
 impl RunState {

@@ -22,6 +22,8 @@ pub enum QueueKind {
     Workflow,
     /// Activities.
     Activity,
+    /// Nexus tasks: polled, never filled, as long as there are no endpoints.
+    Nexus,
 }
 
 /// A queue's name.

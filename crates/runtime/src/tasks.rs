@@ -94,6 +94,12 @@ impl Node {
         }
     }
 
+    /// Waits on a queue that nothing is ever put on.
+    pub async fn poll_in_vain(&self, poll: &Poll) -> Result<(), CallError> {
+        while let PollResult::Task(_) = self.wait_for_task(poll).await {}
+        Ok(())
+    }
+
     /// Starts an offered task. A worker that leaves half-way neither swallows it nor leaves it started, and one that
     /// cannot be started for now goes back to its queue.
     async fn hand_over<T, B>(

@@ -34,6 +34,7 @@ pub const BUILT: &[&str] = &[
     "PauseActivity",
     "PauseActivityExecution",
     "PollActivityTaskQueue",
+    "PollNexusTaskQueue",
     "PollWorkflowExecutionUpdate",
     "PollWorkflowTaskQueue",
     "QueryWorkflow",
@@ -87,6 +88,9 @@ pub struct Naming<S> {
     inner: S,
 }
 
+/// How the transport begins when a compressed request turns out too large.
+const INFLATED: &[u8] = b"Error%20decompressing:%20size%20limit";
+
 /// A request that is too large is refused by the transport, in its own words; clients know Temporal's.
 fn as_temporal_says(response: Response<Body>) -> Response<Body> {
     let headers = response.headers();
@@ -99,6 +103,11 @@ fn as_temporal_says(response: Response<Body>) -> Response<Body> {
     });
     if out_of_range && too_large {
         return Status::resource_exhausted("grpc: received message larger than max (4194304 bytes)").into_http();
+    }
+    let inflated = headers.get("grpc-message").is_some_and(|message| message.as_bytes().starts_with(INFLATED));
+    if inflated {
+        let text = "grpc: received message after decompression larger than max 4194304";
+        return Status::resource_exhausted(text).into_http();
     }
     response
 }

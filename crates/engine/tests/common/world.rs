@@ -202,6 +202,7 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         sdk_metadata: None,
         metering_metadata: None,
         versioning_behavior: Default::default(),
+        deployment_name: String::new(),
         messages: Vec::new(),
         discards_with_events: true,
         update_limits: Default::default(),

@@ -209,6 +209,7 @@ fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
         sdk_metadata: None,
         metering_metadata: None,
         versioning_behavior: Default::default(),
+        deployment_name: String::new(),
         messages: Vec::new(),
         discards_with_events: true,
         update_limits: Default::default(),

@@ -110,6 +110,7 @@ pub(super) fn info(run: &Run) -> WorkflowExecutionInfo {
         execution_duration: closed.then(|| nanos_duration(state.close_time - info.execution_time())),
         root_execution: info.root.clone(),
         first_run_id: info.first_run_id.clone(),
+        worker_deployment_name: state.worker_deployment_name.clone(),
         priority: info.priority.clone(),
         ..Default::default()
     }

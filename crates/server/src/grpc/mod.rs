@@ -10,6 +10,7 @@ mod history;
 mod links;
 mod multi_operation;
 mod namespaces;
+mod nexus;
 mod operator;
 mod queries;
 mod reset;

@@ -398,4 +398,11 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::ResetWorkflowExecutionResponse>, Status> {
         call!(inner self request reset)
     }
+
+    async fn poll_nexus_task_queue(
+        &self,
+        request: Request<api::PollNexusTaskQueueRequest>,
+    ) -> Result<Response<api::PollNexusTaskQueueResponse>, Status> {
+        call!(request self request poll_nexus_task)
+    }
 }

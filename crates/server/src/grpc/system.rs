@@ -21,7 +21,10 @@ impl Workflows {
                 upsert_memo: true,
                 eager_workflow_start: true,
                 sdk_metadata: true,
-                // Told truthfully: schedules, versioning, Nexus and counting are not built yet.
+                count_group_by_execution_status: true,
+                // Workers then say which build they are, which is kept; it does not decide who gets a task.
+                build_id_based_versioning: true,
+                // Told truthfully: schedules and Nexus are not built yet.
                 ..Default::default()
             }),
         }

@@ -132,6 +132,7 @@ impl Workflows {
             sdk_metadata: request.sdk_metadata,
             metering_metadata: request.metering_metadata,
             versioning_behavior,
+            deployment_name: request.deployment_options.map(|options| options.deployment_name).unwrap_or_default(),
             messages: request.messages,
             discards_with_events: request
                 .capabilities

@@ -7,8 +7,9 @@ use segno_proto::deployment::WorkerDeploymentOptions;
 use segno_proto::enums::{QueryResultType, TaskQueueKind, VersioningBehavior, WorkerVersioningMode};
 use segno_proto::taskqueue::TaskQueue;
 use segno_proto::workflowservice::{
-    PollActivityTaskQueueRequest, PollWorkflowTaskQueueRequest, RespondQueryTaskCompletedRequest,
-    RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskFailedRequest, ShutdownWorkerRequest,
+    PollActivityTaskQueueRequest, PollNexusTaskQueueRequest, PollWorkflowTaskQueueRequest,
+    RespondQueryTaskCompletedRequest, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskFailedRequest,
+    ShutdownWorkerRequest,
 };
 
 use super::{Refused, identity, size};
@@ -35,6 +36,12 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
     let build =
         request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
     versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())
+}
+
+/// PollNexusTaskQueue.
+pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), Refused> {
+    task_queue(request.task_queue.as_mut(), "")?;
+    identity(&request.identity)
 }
 
 /// RespondWorkflowTaskCompleted; the commands are checked by the engine, one by one.
