@@ -213,7 +213,9 @@ class Session:
         """A query that needs no worker of ours."""
         return self.join(self.begin_query(wf, run, **more))
 
-    def update_fields(self, update_id: str = "u", wf: str = "wf", run: str = "", stage: str = "", **more: Any) -> Fields:
+    def update_fields(
+        self, update_id: str = "u", wf: str = "wf", run: str = "", stage: str = "", **more: Any
+    ) -> Fields:
         """The fields of an update request; `stage` names the stage to wait for."""
         plain: Fields = {
             "workflow_execution": self.execution(wf, run),

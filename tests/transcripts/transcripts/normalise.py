@@ -82,11 +82,11 @@ class Normaliser:
 
     def text(self, value: str, field: str = "") -> str:
         """Replaces what differs from run to run inside a string."""
+        value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
         value = value.replace("-" + self.nonce, "")
         value = DELETED.sub("-deleted-<id>", value)
         value = UUID.sub(lambda m: self._placeholder(m.group(), field), value)
         value = TIME_TEXT.sub("<time>", value)
-        value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
         if len(value) > LONGEST_TEXT:
             value = f"{value[:60]}…<{len(value)} characters>"
         return value

@@ -125,7 +125,7 @@ def rejected_with_a_command(s: Session) -> None:
 
 @scenario
 def ignored_by_worker(s: Session) -> None:
-    """Worker skipped processing: rejected by the server; an update sent meanwhile comes inline on the same event ids."""
+    """Worker skipped processing: rejected by the server; another update comes inline on the same event ids."""
     s.begun()
     first = s.admit("one")
     task = s.poll()

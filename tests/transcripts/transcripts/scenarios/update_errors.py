@@ -71,10 +71,10 @@ def brought_back_by_acceptance(s: Session) -> None:
     message = task.messages[0]
     asked = request(message)
     asked.meta.update_id = "lost"
-    revived = packed("lost/request/accept", "lost", update.Acceptance(
+    body = update.Acceptance(
         accepted_request_message_id="lost/request", accepted_request_sequencing_event_id=5, accepted_request=asked
-    ))
-    answer(s, task, revived)
+    )
+    answer(s, task, packed("lost/request/accept", "lost", body))
     s.join(begun)
     s.poll_update("lost")
     s.history()
@@ -253,7 +253,8 @@ def undecodable_body(s: Session) -> None:
 @scenario
 def no_body(s: Session) -> None:
     """A message without a body, or with one of no known form: the call fails, not the task."""
-    for n, body in enumerate(({}, {"body": {"type_url": "nonsense"}}, {"body": {"type_url": "type.googleapis.com/Odd"}})):
+    bodies = [{}, {"body": {"type_url": "nonsense"}}, {"body": {"type_url": "type.googleapis.com/Odd"}}]
+    for n, body in enumerate(bodies):
         wf = f"wf-{n}"
         s.start(wf, queue=wf)
         begun = s.admit(wf=wf, deadline=3)

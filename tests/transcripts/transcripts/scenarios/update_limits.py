@@ -35,7 +35,7 @@ def revived(update_id: str) -> list[Fields]:
 
 
 def begun_with_updates(s: Session, count: int) -> Any:
-    """Starts `wf` with so many completed updates, unrecorded, and returns its next task, a sticky one with few events."""
+    """Starts `wf` with so many completed updates, unrecorded, and returns its next task, which has few events."""
     s.start()
     task = s.silent("PollWorkflowTaskQueue", task_queue=s.queue(), identity="worker")
     messages = [m for n in range(count) for m in revived(f"u{n}")]

@@ -15,7 +15,7 @@ CALL_ARRIVES = 0.6
 
 @scenario
 def accepted_and_completed(s: Session) -> None:
-    """Empty speculative task, accept and complete: durable only after the answer; polls tell the outcome and the run."""
+    """Empty speculative task, accept and complete: durable only after the answer; polls tell outcome and run."""
     s.begun()
     begun = s.admit()
     task = s.poll()
@@ -109,7 +109,7 @@ def handler_failed(s: Session) -> None:
 
 @scenario
 def rejected(s: Session) -> None:
-    """Empty speculative task, reject: no trace is left, the task is to be forgotten, and its event ids are used again."""
+    """Empty speculative task, reject: no trace is left, the task is forgotten, its event ids are used again."""
     s.begun()
     begun = s.admit()
     task = s.poll()
@@ -206,7 +206,7 @@ def wait_completed_explicitly(s: Session) -> None:
 
 @scenario
 def nobody_answers(s: Session) -> None:
-    """No worker: the caller's deadline ends the wait; a poll without a stage tells ADMITTED; a later worker still gets it."""
+    """No worker: the deadline ends the wait; a poll without a stage tells ADMITTED; a later worker gets it."""
     s.begun()
     s.update(deadline=1.5)
     s.poll_update()

@@ -1,0 +1,79 @@
+"""What readers of the history see of a speculative workflow task."""
+
+from __future__ import annotations
+
+import time
+
+from ..harness import Session
+from ..messages import accept_all, answer, reject
+from . import scenario
+
+# How long a call begun in the background takes at most to reach the server.
+CALL_ARRIVES = 0.6
+
+
+@scenario
+def backwards(s: Session) -> None:
+    """Reading backwards, or for the close event, shows nothing of a speculative task."""
+    s.begun()
+    begun = s.admit()
+    task = s.poll()
+    s.call("GetWorkflowExecutionHistoryReverse", execution=s.execution())
+    close = "HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT"
+    s.history(history_event_filter_type=close, wait_new_event=True, deadline=2)
+    accept_all(s, task)
+    s.join(begun)
+
+
+@scenario
+def for_people(s: Session) -> None:
+    """The command line and the user interface are not shown what is not durable; SDKs are."""
+    s.begun()
+    begun = s.admit()
+    for client in ("temporal-cli", "temporal-ui", "temporal-python"):
+        s.history(headers={"client-name": client, "client-version": "1.20.0"})
+    accept_all(s, s.poll())
+    s.join(begun)
+
+
+@scenario
+def long_poll(s: Session) -> None:
+    """A long poll for new events is not woken by a speculative task, only by what becomes of it."""
+    s.begun()
+    page = s.history(wait_new_event=True)
+    more = {"execution": s.execution(), "wait_new_event": True}
+    waiting = s.begin("GetWorkflowExecutionHistory", 8, next_page_token=page.next_page_token, **more)
+    begun = s.admit()
+    task = s.poll()
+    time.sleep(CALL_ARRIVES)
+    s.signal()
+    s.join(waiting)
+    accept_all(s, task)
+    s.join(begun)
+
+
+@scenario
+def paged(s: Session) -> None:
+    """Reading one batch at a time: the speculative events come with the last page."""
+    s.begun()
+    begun = s.admit()
+    task = s.poll()
+    page = s.history(maximum_page_size=1)
+    while page.next_page_token:
+        page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
+    accept_all(s, task)
+    s.join(begun)
+
+
+@scenario
+def paged_while_converted(s: Session) -> None:
+    """A token taken before a signal makes the speculative task durable still reads every event."""
+    s.begun()
+    begun = s.admit()
+    task = s.poll()
+    page = s.history(maximum_page_size=2)
+    s.signal()
+    answer(s, task, reject(task.messages[0]))
+    s.join(begun)
+    while page.next_page_token:
+        page = s.history(maximum_page_size=2, next_page_token=page.next_page_token)
