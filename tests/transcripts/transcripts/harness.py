@@ -25,6 +25,8 @@ from .normalise import Normaliser
 
 NAMESPACE = "default"
 POLL_SECONDS = 8.0
+# How long a caller waits for an update: long on busy machines, but less than the server's own limit of 20 s.
+PATIENT = 18
 STAGE = "UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_"
 OPTIONS = [("grpc.max_receive_message_length", 64 << 20), ("grpc.max_send_message_length", 64 << 20)]
 
@@ -228,7 +230,7 @@ class Session:
             plain["wait_policy"] = {"lifecycle_stage": f"{STAGE}{stage}"}
         return {**plain, **more}
 
-    def begin_update(self, update_id: str = "u", wf: str = "wf", deadline: float = 10, **more: Any) -> Future:
+    def begin_update(self, update_id: str = "u", wf: str = "wf", deadline: float = PATIENT, **more: Any) -> Future:
         """Begins an update; `join` it after a worker has answered."""
         return self.begin("UpdateWorkflowExecution", deadline, **self.update_fields(update_id, wf, **more))
 
@@ -243,7 +245,13 @@ class Session:
         return self.join(self.begin_update(update_id, wf, **more))
 
     def begin_poll_update(
-        self, update_id: str = "u", wf: str = "wf", run: str = "", stage: str = "", deadline: float = 10, **more: Any
+        self,
+        update_id: str = "u",
+        wf: str = "wf",
+        run: str = "",
+        stage: str = "",
+        deadline: float = PATIENT,
+        **more: Any,
     ) -> Future:
         """Begins to wait for an update's outcome; without a stage it asks for what is known now."""
         fields: Fields = {"update_ref": {"workflow_execution": self.execution(wf, run), "update_id": update_id}}

@@ -175,7 +175,7 @@ def terminated(s: Session) -> None:
 @scenario
 def timed_out(s: Session) -> None:
     """Reset after time-out: the new run gets the whole run time-out again."""
-    s.begun(workflow_run_timeout=seconds(2))
+    s.begun(workflow_run_timeout=seconds(3))
     s.wait_event("workflow_execution_timed_out")
     s.reset(4)
     s.history()

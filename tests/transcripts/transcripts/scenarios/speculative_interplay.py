@@ -171,7 +171,7 @@ def continues_as_new(s: Session) -> None:
 @scenario
 def run_timeout_while_started(s: Session) -> None:
     """The run times out while a speculative task runs."""
-    s.begun(workflow_run_timeout=seconds(2))
+    s.begun(workflow_run_timeout=seconds(3))
     begun = s.admit()
     task = s.poll()
     s.join(begun)
@@ -182,7 +182,7 @@ def run_timeout_while_started(s: Session) -> None:
 @scenario
 def run_timeout_while_scheduled(s: Session) -> None:
     """The run times out while a speculative task waits."""
-    s.begun(workflow_run_timeout=seconds(2))
+    s.begun(workflow_run_timeout=seconds(3))
     s.join(s.admit())
     s.history()
 

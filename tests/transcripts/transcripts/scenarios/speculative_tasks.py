@@ -287,7 +287,7 @@ def start_to_close_timeout(s: Session) -> None:
 def schedule_to_start_timeout(s: Session) -> None:
     """Schedule-to-start time-out on a normal queue, after five seconds: then a normal task brings the update."""
     s.begun()
-    begun = s.admit(deadline=12)
+    begun = s.admit()
     s.wait_event("workflow_task_timed_out")
     s.history()
     task = s.poll()

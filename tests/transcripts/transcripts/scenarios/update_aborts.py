@@ -234,7 +234,7 @@ def terminated_after_accepted(s: Session) -> None:
 @scenario
 def timed_out_after_accepted(s: Session) -> None:
     """Run time-out after accepted: the outcome is the server's failure."""
-    s.start(workflow_run_timeout=seconds(2))
+    s.start(workflow_run_timeout=seconds(3))
     begun = s.admit()
     task = s.poll()
     answer(s, task, accept(task.messages[0]))

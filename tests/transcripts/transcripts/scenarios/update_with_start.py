@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from ..build import command, complete
-from ..harness import NAMESPACE, Session
+from ..harness import NAMESPACE, PATIENT, Session
 from ..messages import accept, accept_all, answer, reject, respond
 from . import scenario
 
@@ -19,7 +19,7 @@ FAIL = {"workflow_id_conflict_policy": "WORKFLOW_ID_CONFLICT_POLICY_FAIL"}
 REJECT_DUPLICATE = {"workflow_id_reuse_policy": "WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE"}
 
 
-def begin_both(s: Session, update_id: str = "u", deadline: float = 10, stage: str = "", **start: Any) -> Future:
+def begin_both(s: Session, update_id: str = "u", deadline: float = PATIENT, stage: str = "", **start: Any) -> Future:
     """Begins an update-with-start of `wf`."""
     starting = {"namespace": NAMESPACE, **s.start_fields(**start)}
     updating = {"namespace": NAMESPACE, **s.update_fields(update_id, stage=stage)}

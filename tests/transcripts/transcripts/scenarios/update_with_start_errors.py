@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..build import fields, metadata, payloads, seconds
-from ..harness import NAMESPACE, Session
+from ..harness import NAMESPACE, PATIENT, Session
 from ..messages import accept_all
 from . import scenario
 
@@ -102,7 +102,7 @@ def generated_id(s: Session) -> None:
     """Without an update id the server makes one."""
     request = {"meta": {"identity": "caller"}, "input": {"name": "up"}}
     operations = [starting(s), updating(s, request=request)]
-    begun = s.begin("ExecuteMultiOperation", 10, operations=operations)
+    begun = s.begin("ExecuteMultiOperation", PATIENT, operations=operations)
     accept_all(s, s.poll())
     s.join(begun)
 
@@ -111,7 +111,7 @@ def generated_id(s: Session) -> None:
 def everything_of_the_start(s: Session) -> None:
     """Input, header, memo and user metadata of the start survive."""
     rich = {"input": payloads(1), "header": fields(h=1), "memo": fields(m=1), "user_metadata": metadata("sum", "det")}
-    begun = s.begin("ExecuteMultiOperation", 10, operations=[starting(s, **rich), updating(s)])
+    begun = s.begin("ExecuteMultiOperation", PATIENT, operations=[starting(s, **rich), updating(s)])
     accept_all(s, s.poll())
     s.join(begun)
     s.history()
