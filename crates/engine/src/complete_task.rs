@@ -252,7 +252,7 @@ fn start_inline(draft: &mut Draft, call: &CompleteTask, reply: &mut Completed) {
         return;
     }
     draft.withdraw(&Effect::OfferWorkflowTask);
-    reply.new_messages = deliver::deliver(draft);
+    reply.new_messages = deliver::deliver(draft, !call.force_new_task);
     reply.new_task = draft.run.state.task.clone();
 }
 

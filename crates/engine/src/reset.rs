@@ -34,7 +34,7 @@ pub struct Reset {
     pub finish_event_id: i64,
     /// Why.
     pub reason: String,
-    /// Recognises a repeated call.
+    /// Recognised if it is the one that started the current run.
     pub request_id: String,
     /// Whether signals after the point are dropped.
     pub without_signals: bool,
@@ -76,12 +76,13 @@ pub fn reset(
         run_deadline,
         execution_deadline,
         first_task_backoff: 0,
-        create_request_id: call.request_id.clone(),
         ..RunInfo::clone(&base.info)
     };
     let events: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
     let state = rebuild(&info, &events);
     let mut run = Run::new(info, state);
+    run.state.last_reset_time = now;
+    run.state.reset_points.clear();
     run.start_event.clone_from(&base.start_event);
     let mut draft = Draft::of(run, context);
     fail_task(&mut draft, base, call)?;

@@ -249,6 +249,9 @@ pub struct RunState {
     /// The run this one was reset to.
     #[prost(string, tag = "34")]
     pub reset_run_id: String,
+    /// When this run began as the reset of another; 0 if it did not.
+    #[prost(int64, tag = "36")]
+    pub last_reset_time: Nanos,
     /// Deployment of the worker that last completed a workflow task, if it said so.
     #[prost(string, tag = "35")]
     pub worker_deployment_name: String,
@@ -323,9 +326,6 @@ pub struct WorkflowTask {
     /// Version the worker started it with.
     #[prost(message, optional, tag = "18")]
     pub worker_version: Option<WorkerVersionStamp>,
-    /// Whether a worker asked for it only to have more time.
-    #[prost(bool, tag = "19")]
-    pub heartbeat: bool,
 }
 
 impl WorkflowTask {

@@ -56,7 +56,7 @@ pub fn start(run: &Run, context: Context, call: TaskStart) -> Result<Applied<Vec
         return Ok(draft.finish(Vec::new()));
     }
     workflow_task::start(&mut draft, call)?;
-    let messages = deliver::deliver(&mut draft);
+    let messages = deliver::deliver(&mut draft, true);
     Ok(draft.finish(messages))
 }
 

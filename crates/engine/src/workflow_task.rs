@@ -77,7 +77,6 @@ pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
         attempt,
         scheduled_time: now,
         original_scheduled_time: heartbeat_of.unwrap_or(now),
-        heartbeat: heartbeat_of.is_some(),
         start_to_close: start_to_close(draft.run.info.task_timeout, attempt),
         schedule_to_start,
         queue,

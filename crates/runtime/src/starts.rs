@@ -37,6 +37,8 @@ pub struct StartOutcome {
     pub eager_task: Option<StartedTask>,
     /// Whether a request id was attached to a run that existed.
     pub attached: bool,
+    /// Whether nothing was left to do: the update that came along had been answered before.
+    pub finished: bool,
 }
 
 /// A start that comes with a signal.
@@ -106,7 +108,7 @@ impl Node {
             true => self.eager_again(locked).await?,
             false => None,
         };
-        Ok(StartOutcome { status: run.status(), run, started: created_it, eager_task, attached })
+        Ok(StartOutcome { status: run.status(), run, started: created_it, eager_task, attached, finished: false })
     }
 
     async fn eager_again(&self, locked: &Locked) -> Result<Option<StartedTask>, CallError> {
@@ -154,7 +156,7 @@ impl Node {
             true => Some(self.started_task(current, BTreeMap::new(), false).await?),
             false => None,
         };
-        Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false })
+        Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false, finished: false })
     }
 
     /// Creates a run that has an update from its first moment on, if the policies allow it.
@@ -238,6 +240,7 @@ impl Node {
                     started: false,
                     eager_task: None,
                     attached: false,
+                    finished: false,
                 });
             }
             if resolve(&run, &start)? == Conflict::SameRequest {
@@ -247,6 +250,7 @@ impl Node {
                     started: true,
                     eager_task: None,
                     attached: false,
+                    finished: false,
                 });
             }
         }

@@ -82,11 +82,17 @@ impl Node {
         if let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) {
             let known = status::of(&run, update.id());
             let completed = matches!(known, Some(Status::Completed(_) | Status::CompletedIn(_)));
-            let there =
-                |run: Arc<_>, status| StartOutcome { run, started: false, status, eager_task: None, attached: false };
+            let there = |run: Arc<_>, status, finished| StartOutcome {
+                run,
+                started: false,
+                status,
+                eager_task: None,
+                attached: false,
+                finished,
+            };
             if completed {
                 let status = run.status();
-                return Ok(there(run, status));
+                return Ok(there(run, status, true));
             }
             let uses_existing = run.info.create_request_id == start.request.request_id
                 || known.is_some()
@@ -98,7 +104,7 @@ impl Node {
                 self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;
                 let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
                 let status = run.status();
-                return Ok(there(run, status));
+                return Ok(there(run, status, false));
             }
         }
         self.create_with_update(&mut locked, start, update).await

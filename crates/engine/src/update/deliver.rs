@@ -13,14 +13,14 @@ pub fn request_message_id(update: &str) -> String {
     format!("{update}/request")
 }
 
-/// Messages for the task that was just started, oldest update first. Updates whose admission is an event need none.
-pub fn deliver(draft: &mut Draft) -> Vec<Message> {
+/// Messages for the task that was just started, oldest update first. Updates whose admission is an event need none. A
+/// worker that only asked for more time still has what it was sent: `again` is false then.
+pub fn deliver(draft: &mut Draft, again: bool) -> Vec<Message> {
     let Some(task) = &draft.run.state.task else { return Vec::new() };
-    let (after, heartbeat) = (task.started_event_id - 1, task.heartbeat);
+    let after = task.started_event_id - 1;
     let mut messages = Vec::new();
     for update in draft.run.updates.for_delivery() {
-        // A worker that asked for more time still has what it was sent.
-        if update.sent && heartbeat {
+        if update.sent && !again {
             continue;
         }
         update.sent = true;

@@ -89,8 +89,14 @@ fn bad(text: String) -> Refused {
 
 fn handle(draft: &mut Draft, message: Message, limits: &UpdateLimits) -> Result<(), Refused> {
     let Some((protocol, kind)) = kind_of(&message) else {
-        let text = "unable to determine the protocol of a message: it has no body, or one without a type";
-        return Err(Refused::Call(Rejection::InvalidArgument(text.to_owned())));
+        let text = match &message.body {
+            None => "nil message body".to_owned(),
+            Some(body) => {
+                let name = body.type_url.rsplit('/').next().unwrap_or_default();
+                format!("failed to extract protocol type: no . found in {name:?}")
+            }
+        };
+        return Err(Refused::Call(Rejection::InvalidArgument(text)));
     };
     let body = message.body.as_ref().map(|body| &body.value[..]).unwrap_or_default();
     if body.len() > BLOB_BYTES_MAX {

@@ -212,6 +212,8 @@ fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
         run_expiration_time: time(info.run_deadline).or(Some(YEAR_ONE)),
         cancel_requested: run.state.cancel_requested,
         original_start_time: time(info.original_start_time),
+        last_reset_time: time(run.state.last_reset_time),
+        reset_run_id: run.state.reset_run_id.clone(),
         request_id_infos,
         ..Default::default()
     }

@@ -3,7 +3,7 @@
 use segno_engine::{
     search_attributes::Rules,
     start::Start,
-    update::{UpdateLimits, admit::Admit},
+    update::{UpdateLimits, abort::Abort, admit::Admit},
 };
 use segno_proto::workflowservice::{
     ExecuteMultiOperationRequest, ExecuteMultiOperationResponse, StartWorkflowExecutionRequest,
@@ -11,7 +11,7 @@ use segno_proto::workflowservice::{
     execute_multi_operation_request::operation::Operation,
     execute_multi_operation_response::{Response as Part, response::Response},
 };
-use segno_runtime::{Namespace, StartedAndUpdated, WaitFor, WithStartError};
+use segno_runtime::{CallError, Namespace, StartedAndUpdated, WaitFor, WithStartError};
 use tonic::{Request, Status};
 
 use super::{Workflows, failed, links, refused, updates};
@@ -50,17 +50,22 @@ impl Workflows {
             WithStartError::Start(error) => status::multi_operation(vec![Some(failed(error)), None]),
             WithStartError::Update(error) => status::multi_operation(vec![None, Some(failed(error))]),
             WithStartError::UpdateAfterStart(error) => {
-                status::multi_operation(vec![Some(Status::ok("")), Some(failed(error))])
+                // The workflow that goes on as another run takes the start along.
+                let start = match &error {
+                    CallError::UpdateAborted(Abort::Continuing) => None,
+                    _ => Some(Status::ok("")),
+                };
+                status::multi_operation(vec![start, Some(failed(error))])
             }
         })?;
         patience.check(&update, wait)?;
         let started = StartWorkflowExecutionResponse {
             run_id: start.run.info.run_id.clone(),
-            first_execution_run_id: start.run.info.first_run_id.clone(),
+            first_execution_run_id: if start.started { start.run.info.first_run_id.clone() } else { String::new() },
             started: start.started,
             status: start.status as i32,
             eager_workflow_task: None,
-            link: Some(links::to_start(&start.run)),
+            link: (!start.finished).then(|| links::to_start(&start.run)),
         };
         let updated = updates::response(&namespace, &workflow_id, &update_id, &request_id, update);
         let parts = [Response::StartWorkflow(started), Response::UpdateWorkflow(updated)];

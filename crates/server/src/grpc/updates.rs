@@ -100,10 +100,10 @@ impl Workflows {
 
 /// How far an update's caller wants to wait, once the request was checked.
 pub(super) fn wait_for(policy: Option<&WaitPolicy>) -> WaitFor {
-    match policy.map(WaitPolicy::lifecycle_stage) {
-        Some(Stage::Admitted) => WaitFor::Admitted,
-        Some(Stage::Accepted) => WaitFor::Accepted,
-        _ => WaitFor::Completed,
+    match policy.map_or(Ok(Stage::Unspecified), |policy| Stage::try_from(policy.lifecycle_stage)) {
+        Ok(Stage::Unspecified | Stage::Completed) => WaitFor::Completed,
+        Ok(Stage::Accepted) => WaitFor::Accepted,
+        Ok(Stage::Admitted) | Err(_) => WaitFor::Admitted,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Requests about updates.
 
-use segno_engine::limits::ID_LENGTH_MAX;
+use segno_engine::{limits::ID_LENGTH_MAX, validate::is_uuid};
 use segno_proto::workflowservice::{PollWorkflowExecutionUpdateRequest, UpdateWorkflowExecutionRequest};
 
 use super::{Refused, execution, size};
@@ -30,10 +30,17 @@ pub fn content(request: &mut UpdateWorkflowExecutionRequest, new_id: impl FnOnce
     size::blob(input.args.as_ref())
 }
 
-/// A question about an update.
+/// A question about an update. Its words are others than those of an update.
 pub fn poll(request: &PollWorkflowExecutionUpdateRequest) -> Result<(), Refused> {
-    if request.update_ref.is_none() {
+    let Some(update) = &request.update_ref else {
         return Err(Refused::invalid("UpdateRef is not set on request."));
+    };
+    let execution = update.workflow_execution.as_ref();
+    if execution.is_none_or(|execution| execution.workflow_id.is_empty()) {
+        return Err(Refused::invalid("Can't load workflow execution.  WorkflowId not set."));
     }
-    execution(request.update_ref.as_ref().and_then(|update| update.workflow_execution.as_ref()))
+    if execution.is_some_and(|execution| !execution.run_id.is_empty() && !is_uuid(&execution.run_id)) {
+        return Err(Refused::invalid("RunId is not valid UUID."));
+    }
+    Ok(())
 }
