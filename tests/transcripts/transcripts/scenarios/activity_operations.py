@@ -42,7 +42,7 @@ def update(s: Session, *paths: str, **more: Any) -> None:
 
 def nothing_comes(s: Session, queue: str = "q") -> None:
     """Nobody is handed an activity for a while."""
-    s.poll_activity(queue, deadline=2, may_be_empty=True)
+    s.poll_activity(queue, deadline=3, may_be_empty=True)
 
 
 # -- pausing ------------------------------------------------------------------------------
