@@ -419,7 +419,11 @@ async def test_deleting_namespaces(cli: Cli) -> None:
     name = f"cli-{uuid.uuid4().hex[:10]}"
     await cli.text("namespace", "create", name)
     assert "--yes" in await cli.fails(USAGE, "namespace", "delete", name)
-    assert (await cli.json("namespace", "delete", name, "--yes"))["action"] == "deleted"
+    done = await cli.run("namespace", "delete", name, "--yes", "-o", "json")
+    if "DeleteNamespace is not built yet in Segno" in done.stderr:
+        assert done.returncode == UNAVAILABLE
+        pytest.skip("the server has no DeleteNamespace")
+    assert json.loads(done.stdout)["action"] == "deleted"
 
     async def gone() -> bool:
         return (await cli.run("namespace", "describe", name)).returncode == NOT_THERE
@@ -442,6 +446,9 @@ async def test_search_attributes(env: Env, cli: Cli) -> None:
     text = await cli.text("search-attribute", "list")
     assert re.search(rf"^{name} +Keyword +custom$", text, re.M)
     assert re.search(r"^StartTime +Datetime +predefined$", text, re.M)
+
+    error = await cli.fails(1, "search-attribute", "create", "--name", name, "--type", "Int")
+    assert "with another type" in error
 
     async def started() -> Any:
         done = await cli.run(

@@ -170,6 +170,18 @@ async def test_data_is_kept_only_with_a_file_name(tmp_path: Path) -> None:
             assert found is kept
 
 
+async def test_what_is_there_already_is_left_as_it_is(tmp_path: Path) -> None:
+    words = ["--db-filename", str(tmp_path / "data"), "--namespace", "orders", "--search-attribute"]
+    for attribute in ("Color=Keyword", "Color=Keyword"):
+        with Process(tmp_path, *words, attribute) as server:
+            server.wait_until_ready()
+            assert server.end() == 0, server.log.read_text()
+    with Process(tmp_path, *words, "Color=Int") as server:
+        assert server.process.wait(timeout=10) == 1
+        text = server.log.read_text()
+    assert 'the search attribute "Color" could not be added to the namespace "default": ' in text
+
+
 async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "temporal.db"
     file.write_bytes(b"somebody else's")

@@ -4,11 +4,13 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use segno_proto::{
     enums::IndexedValueType,
     nanos_duration,
-    operatorservice::{AddSearchAttributesRequest, operator_service_client::OperatorServiceClient},
+    operatorservice::{
+        AddSearchAttributesRequest, ListSearchAttributesRequest, operator_service_client::OperatorServiceClient,
+    },
     workflowservice::{RegisterNamespaceRequest, workflow_service_client::WorkflowServiceClient},
 };
 use tonic::{
@@ -69,12 +71,21 @@ async fn register(channel: Channel, namespace: &str) -> Result<(), Refusal> {
     there_anyway(WorkflowServiceClient::new(channel).register_namespace(request).await.map(|_| ()))
 }
 
-async fn add(channel: Channel, namespace: &str, name: &str, kind: IndexedValueType) -> Result<(), Refusal> {
+async fn add(channel: Channel, namespace: &str, name: &str, kind: IndexedValueType) -> anyhow::Result<()> {
+    let mut operator = OperatorServiceClient::new(channel);
+    // Adding one that is there, with whatever type, is answered as a success: so look first.
+    let request = ListSearchAttributesRequest { namespace: namespace.to_owned() };
+    let there = operator.list_search_attributes(request).await.map_err(Refusal)?.into_inner();
+    match there.custom_attributes.get(name) {
+        Some(found) if *found == kind as i32 => return Ok(()),
+        Some(_) => bail!("it is there already, with another type"),
+        None => {}
+    }
     let request = AddSearchAttributesRequest {
         namespace: namespace.to_owned(),
         search_attributes: [(name.to_owned(), kind as i32)].into(),
     };
-    there_anyway(OperatorServiceClient::new(channel).add_search_attributes(request).await.map(|_| ()))
+    Ok(there_anyway(operator.add_search_attributes(request).await.map(|_| ()))?)
 }
 
 /// What a call was answered, in the server's words alone.

@@ -13,10 +13,20 @@ fn known(time: Option<&WireTimestamp>) -> Option<Timestamp> {
     Timestamp::new(time.seconds, time.nanos).ok().filter(|time| time.as_second() > 0)
 }
 
+/// Digits behind the second, as protobuf's JSON has them: none, 3, 6 or 9.
+fn digits(nanos: u32) -> usize {
+    match nanos {
+        0 => 0,
+        n if n % 1_000_000 == 0 => 3,
+        n if n % 1_000 == 0 => 6,
+        _ => 9,
+    }
+}
+
 /// Exactly, in RFC 3339. Times that JSON cannot have are left as numbers.
 pub fn exact(time: &WireTimestamp) -> String {
     match Timestamp::new(time.seconds, time.nanos) {
-        Ok(time) => time.to_string(),
+        Ok(point) => format!("{point:.*}", digits(time.nanos.unsigned_abs())),
         Err(_) => format!("{}.{:09}", time.seconds, time.nanos),
     }
 }
@@ -86,12 +96,8 @@ pub fn span_json(duration: &Duration) -> String {
     let Duration { seconds, nanos } = duration;
     let sign = if *seconds < 0 || *nanos < 0 { "-" } else { "" };
     let (seconds, nanos) = (seconds.unsigned_abs(), nanos.unsigned_abs());
-    match nanos {
-        0 => format!("{sign}{seconds}s"),
-        n if n % 1_000_000 == 0 => format!("{sign}{seconds}.{:03}s", n / 1_000_000),
-        n if n % 1_000 == 0 => format!("{sign}{seconds}.{:06}s", n / 1_000),
-        n => format!("{sign}{seconds}.{n:09}s"),
-    }
+    let fraction = &format!(".{nanos:09}")[..1 + digits(nanos)];
+    format!("{sign}{seconds}{}s", fraction.strip_suffix('.').unwrap_or(fraction))
 }
 
 #[cfg(test)]
@@ -107,6 +113,9 @@ mod tests {
     #[test]
     fn points_in_time() {
         assert_eq!(exact(&AT), "2001-09-09T01:46:40.123456789Z");
+        let nanos = |nanos| exact(&WireTimestamp { nanos, ..AT });
+        assert_eq!([nanos(0), nanos(10_000_000)], ["2001-09-09T01:46:40Z", "2001-09-09T01:46:40.010Z"]);
+        assert_eq!(nanos(123_456_780), "2001-09-09T01:46:40.123456780Z");
         assert_eq!(precise(Some(&AT)), "2001-09-09T01:46:40.123Z");
         assert_eq!(short(Some(&AT)), "2001-09-09T01:46:40Z");
         assert_eq!(short(None), "");

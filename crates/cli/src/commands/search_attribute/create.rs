@@ -6,7 +6,8 @@ use segno_proto::{enums::IndexedValueType, operatorservice::AddSearchAttributesR
 use super::done;
 use crate::{
     args,
-    client::{Client, request},
+    client::{Client, ClientError, request},
+    output::plain,
 };
 
 #[derive(Args, Clone, Debug)]
@@ -21,8 +22,15 @@ pub struct Create {
 }
 
 impl Create {
-    /// Adds them.
+    /// Adds them. Servers answer with success also when one is there with another type, so this looks first.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let there = client.search_attributes().await?.custom_attributes;
+        if let Some(name) =
+            self.name.iter().find(|name| there.get(*name).is_some_and(|kind| *kind != self.r#type as i32))
+        {
+            let error = format!("search attribute {} is there already, with another type", plain(name));
+            return Err(ClientError::Outcome(error).into());
+        }
         let message = AddSearchAttributesRequest {
             namespace: client.namespace.clone(),
             search_attributes: self.name.iter().map(|name| (name.clone(), self.r#type as i32)).collect(),

@@ -7,7 +7,7 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{Client, request},
+    client::{Client, ClientError, request},
     output::{
         dynamic::{View, short_name, to_json},
         table::{Cell, Table},
@@ -21,9 +21,7 @@ pub struct List {}
 impl List {
     /// Prints custom ones first, then those that every namespace has.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let message = ListSearchAttributesRequest { namespace: client.namespace.clone() };
-        let answer = client.operator.list_search_attributes(request(message)).await;
-        let answer: ListSearchAttributesResponse = client.answer("list search attributes", answer)?;
+        let answer = client.search_attributes().await?;
         client.print(
             || {
                 let custom = answer.custom_attributes.iter().map(|(name, kind)| row(name, *kind, "custom"));
@@ -33,6 +31,15 @@ impl List {
             },
             || Ok(to_json("temporal.api.operatorservice.v1.ListSearchAttributesResponse", &answer, View::Decoded)?),
         )
+    }
+}
+
+impl Client {
+    /// All search attributes of the namespace.
+    pub async fn search_attributes(&mut self) -> Result<ListSearchAttributesResponse, ClientError> {
+        let message = ListSearchAttributesRequest { namespace: self.namespace.clone() };
+        let answer = self.operator.list_search_attributes(request(message)).await;
+        self.answer("list search attributes", answer)
     }
 }
 
