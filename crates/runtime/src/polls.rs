@@ -319,6 +319,7 @@ impl Node {
                             self.offer_workflow_task(&run);
                         }
                     }
+                    QueueKind::Nexus => {}
                     QueueKind::Activity => {
                         for (id, activity) in &run.state.activities {
                             let waits = is_waiting(activity, self.clock.now());
