@@ -54,14 +54,15 @@ fn times_enums_numbers_and_packed_lists() {
 
 #[test]
 fn payloads_by_view() {
-    let event = event(Attributes::WorkflowExecutionStartedEventAttributes(WorkflowExecutionStartedEventAttributes {
+    let started = WorkflowExecutionStartedEventAttributes {
         workflow_type: Some(WorkflowType { name: "W".to_owned() }),
         input: payload::of_arguments(&["{\"z\":1}".to_owned()]),
         workflow_run_timeout: Some(Duration { seconds: 1, nanos: 500_000_000 }),
         memo: Some(Memo { fields: [("k".to_owned(), payload::of_json("2"))].into() }),
         attempt: 1,
         ..Default::default()
-    }));
+    };
+    let event = event(Attributes::WorkflowExecutionStartedEventAttributes(Box::new(started)));
     let decoded = show(&event, View::Decoded);
     assert!(decoded.contains(r#""input":[{"z":1}]"#), "{decoded}");
     assert!(decoded.contains(r#""memo":{"fields":{"k":2}}"#), "{decoded}");

@@ -131,18 +131,17 @@ mod tests {
 
     #[test]
     fn a_start() {
-        let shown = show(
-            EventType::WorkflowExecutionStarted,
-            Attributes::WorkflowExecutionStartedEventAttributes(WorkflowExecutionStartedEventAttributes {
-                workflow_type: Some(WorkflowType { name: "Order".to_owned() }),
-                task_queue: Some(TaskQueue { name: "orders".to_owned(), ..Default::default() }),
-                input: payload::of_arguments(&["{\"id\":1}".to_owned(), "2".to_owned()]),
-                workflow_run_timeout: Some(nanos_duration(0)),
-                identity: "somebody".to_owned(),
-                attempt: 1,
-                ..Default::default()
-            }),
-        );
+        let started = WorkflowExecutionStartedEventAttributes {
+            workflow_type: Some(WorkflowType { name: "Order".to_owned() }),
+            task_queue: Some(TaskQueue { name: "orders".to_owned(), ..Default::default() }),
+            input: payload::of_arguments(&["{\"id\":1}".to_owned(), "2".to_owned()]),
+            workflow_run_timeout: Some(nanos_duration(0)),
+            identity: "somebody".to_owned(),
+            attempt: 1,
+            ..Default::default()
+        };
+        let attributes = Attributes::WorkflowExecutionStartedEventAttributes(Box::new(started));
+        let shown = show(EventType::WorkflowExecutionStarted, attributes);
         assert_eq!(
             shown,
             "    5  2001-09-09T01:46:40.250Z  WorkflowExecutionStarted                  \
