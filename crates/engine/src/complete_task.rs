@@ -27,7 +27,7 @@ use crate::{
     oversize, retry,
     run::{Applied, Context, Effect, Run},
     search_attributes::Rules,
-    state::{Activity, Sticky, TaskKind, WorkflowTask},
+    state::{Activity, RunState, Sticky, TaskKind, WorkflowTask},
     task_calls::{self, TaskRef},
     update::{
         UpdateLimits, abort, deliver,
@@ -265,10 +265,13 @@ fn fail(
     failure: TaskFailure,
 ) -> Result<Applied<Completed>, Rejection> {
     let unhandled = failure.cause == WorkflowTaskFailedCause::UnhandledCommand;
-    if task.is_transient() && !unhandled {
-        return Err(Rejection::TaskFailed(failure.worker_message()));
-    }
     let mut draft = Draft::new(run, context);
+    if task.is_transient() && !unhandled {
+        // Only those who wait for updates hear of it.
+        abort::all(&mut draft, abort::Reason::WorkflowTaskFailed);
+        draft.touch_memory();
+        return Ok(draft.finish(Completed { failure: Some(failure), ..Default::default() }));
+    }
     let failed = TaskFailed {
         cause: failure.cause,
         failure: Some(retry::server_failure(failure.worker_message(), false))
@@ -309,23 +312,35 @@ fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) 
         state.search_attributes.insert("TemporalWorkerDeployment".to_owned(), keyword(&call.deployment_name));
     }
     state.worker_deployment_name.clone_from(&call.deployment_name);
+    note_build(state, &run_id, &call.binary_checksum, &build_id, completed_event_id, now);
+}
+
+/// Remembers the build of a worker that completed a task.
+pub fn note_build(
+    state: &mut RunState,
+    run_id: &str,
+    binary_checksum: &str,
+    build_id: &str,
+    completed_event_id: i64,
+    now: Nanos,
+) {
     let mut points = state.reset_points.iter();
-    let known = points.any(|point| point.binary_checksum == call.binary_checksum && point.build_id == build_id);
+    let known = points.any(|point| point.binary_checksum == binary_checksum && point.build_id == build_id);
     if !known {
         if state.reset_points.len() >= RESET_POINTS_MAX {
             state.reset_points.remove(0);
         }
         state.reset_points.push(ResetPointInfo {
-            build_id: build_id.clone(),
-            binary_checksum: call.binary_checksum.clone(),
-            run_id,
+            build_id: build_id.to_owned(),
+            binary_checksum: binary_checksum.to_owned(),
+            run_id: run_id.to_owned(),
             first_workflow_task_completed_id: completed_event_id,
             create_time: Some(nanos_timestamp(now)),
             resettable: true,
             ..Default::default()
         });
     }
-    if !call.binary_checksum.is_empty() {
+    if !binary_checksum.is_empty() {
         let checksums: Vec<_> = state.reset_points.iter().map(|point| point.binary_checksum.clone()).collect();
         state.search_attributes.insert("BinaryChecksums".to_owned(), keyword_list(&checksums));
     }

@@ -6,16 +6,15 @@
 
 use prost::Message;
 use segno_proto::{
-    Nanos,
     common::Payload,
     duration_nanos,
     enums::WorkflowExecutionStatus,
     events::{HistoryEvent, history_event::Attributes as A},
     timestamp_nanos,
-    workflow::ResetPointInfo,
 };
 
 use crate::{
+    complete_task,
     start::is_null,
     state::{Activity, Child, External, RunInfo, RunState, Timer, WorkflowTask},
 };
@@ -70,7 +69,8 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::WorkflowTaskCompletedEventAttributes(a) => {
             state.task = None;
             state.last_completed_started_id = a.started_event_id;
-            note_build(state, info, &a.binary_checksum, id, time);
+            let build = a.worker_version.map(|version| version.build_id).unwrap_or_default();
+            complete_task::note_build(state, &info.run_id, &a.binary_checksum, &build, id, time);
         }
         A::WorkflowTaskFailedEventAttributes(_) | A::WorkflowTaskTimedOutEventAttributes(_) => state.task = None,
         A::ActivityTaskScheduledEventAttributes(a) => {
@@ -214,18 +214,4 @@ fn upsert(
             false => drop(current.insert(name, value)),
         }
     }
-}
-
-fn note_build(state: &mut RunState, info: &RunInfo, checksum: &str, completed_event_id: i64, time: Nanos) {
-    if state.reset_points.iter().any(|point| point.binary_checksum == checksum) {
-        return;
-    }
-    state.reset_points.push(ResetPointInfo {
-        binary_checksum: checksum.to_owned(),
-        run_id: info.run_id.clone(),
-        first_workflow_task_completed_id: completed_event_id,
-        create_time: Some(segno_proto::nanos_timestamp(time)),
-        resettable: true,
-        ..Default::default()
-    });
 }

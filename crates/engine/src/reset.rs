@@ -69,9 +69,15 @@ pub fn reset(
         0 => 0,
         timeout => now.saturating_add(timeout),
     };
+    let run_id = context.new_run_id();
+    let mut root = base.info.root.clone();
+    if let Some(root) = root.as_mut().filter(|root| root.run_id == base.info.run_id) {
+        root.run_id.clone_from(&run_id);
+    }
     let info = RunInfo {
         run_key: context.new_run_key,
-        run_id: context.new_run_id(),
+        run_id,
+        root,
         start_time: now,
         run_deadline,
         execution_deadline,
@@ -82,7 +88,6 @@ pub fn reset(
     let state = rebuild(&info, &events);
     let mut run = Run::new(info, state);
     run.state.last_reset_time = now;
-    run.state.reset_points.clear();
     run.start_event.clone_from(&base.start_event);
     let mut draft = Draft::of(run, context);
     fail_task(&mut draft, base, call)?;
@@ -104,6 +109,13 @@ pub fn end_current(current: &Run, context: Context, reason: &str) -> Applied<()>
     // Neither its parent nor its children hear of this end: the new run takes its place.
     ended.transition.outbox.clear();
     ended
+}
+
+/// The current run is over already; it only learns which run takes its place.
+pub fn mark_current(current: &Run, context: Context) -> Applied<()> {
+    let mut draft = Draft::new(current, context);
+    draft.touch();
+    draft.finish(())
 }
 
 /// Makes the end of the current run and the beginning of the new one a single transition.
@@ -146,7 +158,6 @@ fn reset_failure(reason: &str, details: Option<segno_proto::common::Payloads>) -
     let info = ResetWorkflowFailureInfo { last_heartbeat_details: details };
     Failure {
         message: reason.to_owned(),
-        source: "Server".to_owned(),
         failure_info: Some(FailureInfo::ResetWorkflowFailureInfo(info)),
         ..Default::default()
     }

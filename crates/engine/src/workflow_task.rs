@@ -233,10 +233,15 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
         return Err(Rejection::TaskObsolete);
     }
     step(&draft.run, machine::Event::Start).map_err(|_| Rejection::TaskObsolete)?;
+    let mut task = task;
     if draft.run.state.sticky.is_some() && call.polled_queue == draft.run.info.task_queue {
         draft.run.state.sticky = None;
+        if task.kind() == TaskKind::Speculative {
+            // No event says yet where it waited.
+            task.queue.clone_from(&draft.run.info.task_queue);
+            task.sticky = false;
+        }
     }
-    let mut task = task;
     task.started_time = now;
     task.request_id = call.request_id;
     task.identity = call.identity;

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use segno_engine::reset::{self, Reset};
+use segno_engine::{
+    Rejection,
+    reset::{self, Reset},
+};
 use segno_proto::{History, events::HistoryEvent};
 use segno_store::RunKey;
 
@@ -52,7 +55,7 @@ impl Node {
         }
         let context = self.context()?;
         let mut past = self.all_events(&base).await?;
-        let mut later = cut(&mut past, call.finish_event_id);
+        let mut later = cut(&mut past, call.finish_event_id)?;
         let mut next = base.run.state.successor_run_id.clone();
         let mut last = base.key();
         while !next.is_empty() {
@@ -69,8 +72,13 @@ impl Node {
             last = run.key();
             next = run.run.state.successor_run_id.clone();
         }
-        let ended = current.as_ref().filter(|current| current.run.is_running());
-        let ended = ended.map(|current| (current.key(), reset::end_current(&current.run, context, &call.reason)));
+        let ended = current.as_ref().map(|current| {
+            let ended = match current.run.is_running() {
+                true => reset::end_current(&current.run, context, &call.reason),
+                false => reset::mark_current(&current.run, context),
+            };
+            (current.key(), ended)
+        });
         if let Some((current, ended)) = &ended
             && *current == last
         {
@@ -110,13 +118,17 @@ impl Node {
     }
 }
 
-/// Takes off everything from an event on.
-fn cut(batches: &mut Vec<Vec<HistoryEvent>>, from: i64) -> Vec<HistoryEvent> {
-    let mut later = Vec::new();
-    for batch in batches.iter_mut() {
-        let keep = batch.iter().take_while(|event| event.event_id < from).count();
-        later.extend(batch.split_off(keep));
+/// Takes off everything from an event on, which must begin a batch: what was written together belongs together.
+fn cut(batches: &mut Vec<Vec<HistoryEvent>>, from: i64) -> Result<Vec<HistoryEvent>, CallError> {
+    let whole = batches.iter().take_while(|batch| batch.last().is_some_and(|event| event.event_id < from)).count();
+    let later: Vec<_> = batches.split_off(whole).into_iter().flatten().collect();
+    if later.first().is_some_and(|event| event.event_id < from) {
+        return Err(Rejection::InvalidArgument(format!(
+            "StateRebuilder unable to Rebuild mutable state to event ID: {}, version: 0, this event must be at the \
+             boundary",
+            from - 1
+        ))
+        .into());
     }
-    batches.retain(|batch| !batch.is_empty());
-    later
+    Ok(later)
 }

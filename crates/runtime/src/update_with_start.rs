@@ -7,7 +7,7 @@ use segno_engine::{
     update::{
         abort::Abort,
         admit::{self, Admit},
-        status::{self, Status},
+        status,
     },
 };
 use segno_proto::enums::WorkflowIdConflictPolicy;
@@ -81,7 +81,8 @@ impl Node {
         let mut locked = self.lock(&key).await.map_err(WithStartError::Start)?;
         if let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) {
             let known = status::of(&run, update.id());
-            let completed = matches!(known, Some(Status::Completed(_) | Status::CompletedIn(_)));
+            // An accepted one that its workflow left unanswered does not count.
+            let completed = run.state.updates.get(update.id()).is_some_and(|record| record.completed_event_id > 0);
             let there = |run: Arc<_>, status, finished| StartOutcome {
                 run,
                 started: false,

@@ -80,7 +80,7 @@ impl Node {
         wait: WaitFor,
         until: Instant,
     ) -> Result<UpdateReply, CallError> {
-        let run = self.snapshot(key, run_id).await?.run;
+        let run = self.run_with_updates(key, run_id).await?.run;
         if status::of(&run, id).is_none() {
             return Err(CallError::UpdateNotFound { update_id: id.to_owned() });
         }

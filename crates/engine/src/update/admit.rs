@@ -111,7 +111,8 @@ pub(super) fn check_total(draft: &Draft, limits: &UpdateLimits) -> Result<(), Re
     Err(Rejection::UpdateTotal(format!(
         "The limit on the total number of distinct updates in this workflow has been reached ({}). \
          Make sure any duplicate updates share an Update ID so the server can deduplicate them, and consider rejecting \
-         updates that you aren't going to process. Continue as new to go on receiving updates.",
+         updates that you aren't going to process. You can also Continue-as-New to avoid this; we recommend you check \
+         Continue-as-New Suggested in your Workflow.",
         limits.total
     )))
 }

@@ -3,7 +3,7 @@
 //! Messages come beside the commands of a workflow task. A command may name one, which is then handled in its place;
 //! what no command names is handled after all commands, in order.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use prost::Message as _;
 use segno_proto::{
@@ -36,19 +36,21 @@ const PROTOCOL: &str = "temporal.api.update.v1";
 pub struct Inbox {
     messages: Vec<Option<Message>>,
     limits: UpdateLimits,
+    /// Updates that messages of this answer were about: how they stand is not stored yet.
+    handled: BTreeSet<String>,
 }
 
 impl Inbox {
     /// Messages as they came.
     pub fn new(messages: Vec<Message>, limits: UpdateLimits) -> Self {
-        Self { messages: messages.into_iter().map(Some).collect(), limits }
+        Self { messages: messages.into_iter().map(Some).collect(), limits, handled: BTreeSet::new() }
     }
 
     /// Handles the message that a command names.
     pub fn handle_named(&mut self, draft: &mut Draft, id: &str) -> Result<(), Refused> {
         let place = self.messages.iter().position(|message| message.as_ref().is_some_and(|message| message.id == id));
         match place.and_then(|place| self.messages[place].take()) {
-            Some(message) => handle(draft, message, &self.limits),
+            Some(message) => self.handle(draft, message),
             None => Err(bad(format!("ProtocolMessageCommand referenced absent message ID {id}"))),
         }
     }
@@ -57,9 +59,16 @@ impl Inbox {
     pub fn handle_rest(&mut self, draft: &mut Draft) -> Result<(), Refused> {
         for place in 0..self.messages.len() {
             if let Some(message) = self.messages[place].take() {
-                handle(draft, message, &self.limits)?;
+                self.handle(draft, message)?;
             }
         }
+        Ok(())
+    }
+
+    fn handle(&mut self, draft: &mut Draft, message: Message) -> Result<(), Refused> {
+        let id = message.protocol_instance_id.clone();
+        handle(draft, message, &self.limits, &self.handled)?;
+        self.handled.insert(id);
         Ok(())
     }
 }
@@ -87,7 +96,12 @@ fn bad(text: String) -> Refused {
     Refused::Task(TaskFailure::new(WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage, text))
 }
 
-fn handle(draft: &mut Draft, message: Message, limits: &UpdateLimits) -> Result<(), Refused> {
+fn handle(
+    draft: &mut Draft,
+    message: Message,
+    limits: &UpdateLimits,
+    handled: &BTreeSet<String>,
+) -> Result<(), Refused> {
     let Some((protocol, kind)) = kind_of(&message) else {
         let text = match &message.body {
             None => "nil message body".to_owned(),
@@ -108,22 +122,26 @@ fn handle(draft: &mut Draft, message: Message, limits: &UpdateLimits) -> Result<
         return Err(bad(format!("unsupported protocol type {protocol}")));
     }
     let id = message.protocol_instance_id.as_str();
-    let unreadable = |error: prost::DecodeError| bad(format!("unable to unmarshal request: {error}"));
+    let provisional = handled.contains(id);
+    // Go's words, with the space that it chooses.
+    let unreadable = |_: prost::DecodeError| {
+        bad("unable to unmarshal request: proto:\u{a0}cannot parse invalid wire-format data".to_owned())
+    };
     match kind {
         "Acceptance" => {
             let acceptance = Acceptance::decode(body).map_err(unreadable)?;
             find_or_resurrect(draft, id, acceptance.accepted_request.as_ref(), limits)?;
-            accept(draft, id, acceptance)
+            accept(draft, id, acceptance, provisional)
         }
         "Rejection" => {
             let rejection = UpdateRejection::decode(body).map_err(unreadable)?;
             find_or_resurrect(draft, id, rejection.rejected_request.as_ref(), limits)?;
-            reject(draft, id, rejection)
+            reject(draft, id, rejection, provisional)
         }
         "Response" => {
             let response = Response::decode(body).map_err(unreadable)?;
             find_or_resurrect(draft, id, None, limits)?;
-            respond(draft, id, response)
+            respond(draft, id, response, provisional)
         }
         _ => {
             find_or_resurrect(draft, id, None, limits)?;
@@ -140,6 +158,8 @@ fn find_or_resurrect(
     limits: &UpdateLimits,
 ) -> Result<(), Refused> {
     match status::of(&draft.run, id) {
+        // An earlier command closed the workflow: what comes for it now is too late, not unknown.
+        Some(Status::Aborted(_)) if !draft.run.is_running() => return Ok(()),
         Some(Status::Aborted(_)) | None => {}
         Some(_) => return Ok(()),
     }
@@ -158,7 +178,7 @@ fn find_or_resurrect(
 }
 
 /// A message that does not fit how its update stands.
-fn wrong_state(draft: &Draft, id: &str, kind: &str) -> Refused {
+fn wrong_state(draft: &Draft, id: &str, kind: &str, provisional: bool) -> Refused {
     let state = match status::of(&draft.run, id) {
         Some(Status::Admitted) => match draft.run.updates.find(id).is_some_and(|update| update.sent) {
             true => "Sent",
@@ -168,8 +188,9 @@ fn wrong_state(draft: &Draft, id: &str, kind: &str) -> Refused {
         Some(Status::Completed(_) | Status::CompletedIn(_)) => "Completed",
         Some(Status::Aborted(_)) | None => "Aborted",
     };
+    let prefix = if provisional { "Provisionally" } else { "" };
     bad(format!(
-        "invalid state transition attempted for Update {id}: received *update.{kind} message while in state {state}"
+        "invalid state transition attempted for Update {id}: received *update.{kind} message while in state {prefix}{state}"
     ))
 }
 
@@ -177,10 +198,10 @@ fn unset(kind: &str, field: &str) -> Refused {
     bad(format!("invalid *update.{kind}: {field} is not set"))
 }
 
-fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance) -> Result<(), Refused> {
+fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool) -> Result<(), Refused> {
     let Some(waiting) = draft.run.updates.find(id).cloned() else {
         // Its workflow closed with an earlier command: nobody will answer it.
-        return if draft.run.is_running() { Err(wrong_state(draft, id, "Acceptance")) } else { Ok(()) };
+        return if draft.run.is_running() { Err(wrong_state(draft, id, "Acceptance", provisional)) } else { Ok(()) };
     };
     if acceptance.accepted_request_sequencing_event_id == 0 {
         return Err(unset("Acceptance", "accepted_request_sequencing_event_id"));
@@ -201,9 +222,11 @@ fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance) -> Result<(), Ref
     Ok(())
 }
 
-fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection) -> Result<(), Refused> {
-    if draft.run.updates.find(id).is_none() {
-        return if draft.run.is_running() { Err(wrong_state(draft, id, "Rejection")) } else { Ok(()) };
+fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: bool) -> Result<(), Refused> {
+    // A rejection is heard even if the workflow closed with the same answer.
+    let aborted = matches!(status::of(&draft.run, id), Some(Status::Aborted(_)));
+    if draft.run.updates.find(id).is_none() && !(aborted && !draft.run.is_running()) {
+        return Err(wrong_state(draft, id, "Rejection", provisional));
     }
     end_rejected(draft, id, rejection.failure.unwrap_or_default());
     Ok(())
@@ -218,18 +241,18 @@ fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Fail
     }
 }
 
-fn respond(draft: &mut Draft, id: &str, response: Response) -> Result<(), Refused> {
+fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -> Result<(), Refused> {
     if !draft.run.is_running() {
         return Ok(());
     }
     let accepted = draft.run.state.updates.get(id).filter(|record| record.is_accepted()).cloned();
-    let Some(record) = accepted else { return Err(wrong_state(draft, id, "Response")) };
+    let Some(record) = accepted else { return Err(wrong_state(draft, id, "Response", provisional)) };
     let Some(meta) = &response.meta else { return Err(unset("Response", "meta")) };
     if meta.update_id.is_empty() {
         return Err(unset("Response", "meta.update_id"));
     }
     if meta.update_id != id {
-        return Err(bad(format!("invalid *update.Response: meta.update_id: {} != {id}", meta.update_id)));
+        return Err(bad(format!("invalid *update.Response: meta.update_id != {id}")));
     }
     let Some(outcome) = response.outcome else { return Err(unset("Response", "outcome")) };
     let event_id = draft.add(Attributes::WorkflowExecutionUpdateCompletedEventAttributes(

@@ -26,6 +26,9 @@ impl Workflows {
         let request = request.into_inner();
         let namespace = self.open_namespace(&request.namespace)?;
         let (mut start, mut update) = start_and_update(request.operations)?;
+        if start.namespace.is_empty() {
+            return Err(status::multi_operation(vec![Some(status::namespace_not_found("")), None]));
+        }
         let errors = self.check(&namespace, &mut start, &mut update);
         if errors.iter().any(Option::is_some) {
             return Err(status::multi_operation(errors));
@@ -67,7 +70,11 @@ impl Workflows {
             eager_workflow_task: None,
             link: (!start.finished).then(|| links::to_start(&start.run)),
         };
-        let updated = updates::response(&namespace, &workflow_id, &update_id, &request_id, update);
+        let finished = start.finished;
+        let mut updated = updates::response(&namespace, &workflow_id, &update_id, &request_id, update);
+        if finished {
+            updated.link = None;
+        }
         let parts = [Response::StartWorkflow(started), Response::UpdateWorkflow(updated)];
         let responses = parts.into_iter().map(|part| Part { response: Some(part) }).collect();
         Ok(ExecuteMultiOperationResponse { responses })
@@ -85,8 +92,9 @@ impl Workflows {
         if let Some(search_attributes) = start.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
-        let updated =
-            validate::multi_operation::update(&namespace.name, &start.workflow_id, update, || self.node.uuid());
+        // Only a start that is right says which workflow is meant.
+        let workflow_id = started.is_ok().then_some(start.workflow_id.as_str());
+        let updated = validate::multi_operation::update(&namespace.name, workflow_id, update, || self.node.uuid());
         vec![started.err().map(refused), updated.err().map(refused)]
     }
 }

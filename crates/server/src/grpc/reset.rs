@@ -3,6 +3,7 @@
 use segno_engine::reset::Reset;
 use segno_proto::{
     enums::{ResetReapplyExcludeType, ResetReapplyType},
+    workflow::post_reset_operation::Variant,
     workflowservice::{ResetWorkflowExecutionRequest, ResetWorkflowExecutionResponse},
 };
 use tonic::Status;
@@ -17,6 +18,14 @@ impl Workflows {
     ) -> Result<ResetWorkflowExecutionResponse, Status> {
         let namespace = self.open_namespace(&request.namespace)?;
         validate::workflow::reset(&request).map_err(refused)?;
+        if let Some(operation) = request.post_reset_operations.iter().find_map(|operation| operation.variant.as_ref()) {
+            return Err(match operation {
+                Variant::SignalWorkflow(_) => Status::invalid_argument(
+                    "unsupported post reset operation: *workflow.PostResetOperation_SignalWorkflow_",
+                ),
+                _ => Status::unimplemented("changing options after a reset is not built yet in Segno"),
+            });
+        }
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
         // The older field says what is wanted, the newer one what is not.
         let wanted = request.reset_reapply_type();

@@ -12,6 +12,7 @@ use segno_proto::{
         },
     },
     enums::{EventType, UpdateWorkflowExecutionLifecycleStage as Stage},
+    failure::Failure,
     update::{Outcome, UpdateRef, WaitPolicy, outcome},
     workflowservice::{
         PollWorkflowExecutionUpdateRequest, PollWorkflowExecutionUpdateResponse, UpdateWorkflowExecutionRequest,
@@ -130,7 +131,7 @@ pub(super) fn response(
 ) -> UpdateWorkflowExecutionResponse {
     let UpdateReply { run_id, stage } = reply;
     let (stage, outcome) = stage_of(stage);
-    let failed = matches!(outcome, Some(Outcome { value: Some(outcome::Value::Failure(_)) }));
+    let failed = matches!(&outcome, Some(Outcome { value: Some(outcome::Value::Failure(failure)) }) if *failure != Failure::default());
     let (name, workflow) = (namespace.name.clone(), workflow_id.to_owned());
     let told = stage != Stage::Admitted as i32;
     let variant = match failed {

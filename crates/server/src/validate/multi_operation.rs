@@ -40,7 +40,7 @@ pub fn start(
 /// The update.
 pub fn update(
     namespace: &str,
-    workflow_id: &str,
+    workflow_id: Option<&str>,
     request: &mut UpdateWorkflowExecutionRequest,
     new_id: impl FnOnce() -> String,
 ) -> Result<(), Refused> {
@@ -48,7 +48,7 @@ pub fn update(
     execution(request.workflow_execution.as_ref())?;
     update::content(request, new_id)?;
     let named = request.workflow_execution.clone().unwrap_or_default();
-    if named.workflow_id != workflow_id {
+    if workflow_id.is_some_and(|workflow_id| named.workflow_id != workflow_id) {
         return Err(Refused::invalid("WorkflowId is not consistent with previous operation(s)."));
     }
     if !request.first_execution_run_id.is_empty() {

@@ -3,7 +3,7 @@
 use segno_engine::{limits::ID_LENGTH_MAX, validate::is_uuid};
 use segno_proto::workflowservice::{PollWorkflowExecutionUpdateRequest, UpdateWorkflowExecutionRequest};
 
-use super::{Refused, execution, size};
+use super::{Refused, execution};
 
 /// An update, in the order in which Temporal looks at it. Without an id it gets one.
 pub fn update(request: &mut UpdateWorkflowExecutionRequest, new_id: impl FnOnce() -> String) -> Result<(), Refused> {
@@ -27,7 +27,12 @@ pub fn content(request: &mut UpdateWorkflowExecutionRequest, new_id: impl FnOnce
     if input.name.is_empty() {
         return Err(Refused::invalid("Update name is not set on request."));
     }
-    size::blob(input.args.as_ref())
+    let update = request.request.as_ref();
+    if update.is_some_and(|update| !update.completion_callbacks.is_empty() && update.request_id.is_empty()) {
+        let text = "invalid *update.Request: request_id is required when completion_callbacks are set";
+        return Err(Refused::invalid(text));
+    }
+    Ok(())
 }
 
 /// A question about an update. Its words are others than those of an update.

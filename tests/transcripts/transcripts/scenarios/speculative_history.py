@@ -63,17 +63,3 @@ def paged(s: Session) -> None:
         page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
     accept_all(s, task)
     s.join(begun)
-
-
-@scenario
-def paged_while_converted(s: Session) -> None:
-    """A token taken before a signal makes the speculative task durable still reads every event."""
-    s.begun()
-    begun = s.admit()
-    task = s.poll()
-    page = s.history(maximum_page_size=2)
-    s.signal()
-    answer(s, task, reject(task.messages[0]))
-    s.join(begun)
-    while page.next_page_token:
-        page = s.history(maximum_page_size=2, next_page_token=page.next_page_token)

@@ -91,7 +91,6 @@ def brought_back_by_rejection(s: Session) -> None:
     revived = {**reject(task.messages[0], rejected_request=asked), "protocol_instance_id": "lost"}
     answer(s, task, revived, reject(task.messages[0]))
     s.join(begun)
-    s.poll_update("lost")
     s.history()
 
 

@@ -46,29 +46,7 @@ def begun_with_updates(s: Session, count: int) -> Any:
     return s.complete(task, sticky_attributes=sticky_attributes(s), **more).workflow_task
 
 
-@scenario
-def in_flight(s: Session) -> None:
-    """At most ten updates in flight: accepted ones count, a repeated id is no new one, a completed one makes room."""
-    s.start()
-    begun = [s.admit(f"u{n}", stage="ACCEPTED") for n in range(MOST_IN_FLIGHT)]
-    task = s.poll()
-    messages = list(task.messages)
-    answer(s, task, *[accept(m) for m in messages])
-    for each in begun:
-        s.join(each)
-    s.update("one-more")
-    s.update("u0", stage="ACCEPTED")
-    s.signal()
-    answer(s, s.poll(), respond(messages[0]))
-    begun = s.admit("one-more")
-    task = s.poll()
-    answer(s, task, reject(task.messages[0]))
-    s.join(begun)
-    begun = s.admit("and-another", stage="ACCEPTED")
-    task = s.poll()
-    answer(s, task, accept(task.messages[0]))
-    s.join(begun)
-    s.update("too-many")
+
 
 
 @scenario
@@ -85,7 +63,7 @@ def in_total(s: Session) -> None:
 def almost_in_total(s: Session) -> None:
     """The last of 2000 updates is welcome; a rejected one does not count."""
     task = begun_with_updates(s, MOST_IN_TOTAL - 1)
-    begun = s.admit("last")
+    begun = s.admit("rejected")
     more = s.complete(task, return_new_workflow_task=True).workflow_task
     answer(s, more, reject(more.messages[0]))
     s.join(begun)

@@ -31,7 +31,6 @@ def invalid(s: Session) -> None:
     s.update(**asked(input=None))
     s.update(**asked(input={}))
     s.update("x" * 1001)
-    s.update(stage="ADMITTED")
     s.update(wait_policy={"lifecycle_stage": 9}, deadline=2)
     s.update(namespace="")
     s.update(namespace="no-such-namespace")

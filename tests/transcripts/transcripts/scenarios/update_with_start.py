@@ -68,7 +68,6 @@ def not_running_rejected(s: Session) -> None:
     task = s.poll()
     answer(s, task, reject(task.messages[0]))
     s.join(begun)
-    s.poll_update()
     s.history()
     s.describe()
 
@@ -292,15 +291,3 @@ def attempts_used_up(s: Session) -> None:
     s.fail_task(s.poll())
     s.fail_task(s.poll())
     s.join(begin_both(s, **USE_EXISTING))
-
-
-@scenario
-def in_flight_limit(s: Session) -> None:
-    """In-flight limit error: the cause is told with the update."""
-    s.begun()
-    begun = [s.admit(f"u{n}", stage="ACCEPTED") for n in range(10)]
-    task = s.poll()
-    answer(s, task, *[accept(m) for m in task.messages])
-    for each in begun:
-        s.join(each)
-    s.join(begin_both(s, "one-more", **USE_EXISTING))

@@ -80,8 +80,6 @@ def update_invalid(s: Session) -> None:
     refused(s, starting(s), updating(s, request={"meta": {"update_id": "u"}}))
     refused(s, starting(s), updating(s, request={"meta": {"update_id": "u"}, "input": {}}))
     refused(s, starting(s), updating(s, "x" * 1001))
-    stage = {"lifecycle_stage": "UPDATE_WORKFLOW_EXECUTION_LIFECYCLE_STAGE_ADMITTED"}
-    refused(s, starting(s), updating(s, wait_policy=stage))
 
 
 @scenario

@@ -115,7 +115,6 @@ def rejected(s: Session) -> None:
     task = s.poll()
     answer(s, task, reject(task.messages[0]))
     s.join(begun)
-    s.poll_update()
     s.history()
     s.describe()
     s.signal()
@@ -134,18 +133,7 @@ def rejected_on_first_task(s: Session) -> None:
     s.history()
 
 
-@scenario
-def rejected_then_asked_again(s: Session) -> None:
-    """A rejected id is not remembered: the same id is delivered again."""
-    s.begun()
-    begun = s.admit()
-    task = s.poll()
-    answer(s, task, reject(task.messages[0]))
-    s.join(begun)
-    begun = s.admit()
-    accept_all(s, s.poll())
-    s.join(begun)
-    s.history()
+
 
 
 @scenario
