@@ -58,7 +58,7 @@ fn differential() {
 
 #[test]
 fn searches() {
-    kit::run_searches(|| OnDisk::make(quick()), Effort { seeds: 4, steps: 300 });
+    kit::run_searches(|| OnDisk::make(quick()), Effort { seeds: 6, steps: 300 });
 }
 
 /// With a log so short that checkpoints run all the time beside the steps.

@@ -89,11 +89,10 @@ fn fuzzed(random: &mut Random) -> String {
     };
     for _ in 0..random.below(5) {
         let places: Vec<usize> = text.char_indices().map(|(place, _)| place).chain([text.len()]).collect();
-        let place = |random: &mut Random| places[random.below(places.len() as u64) as usize];
-        let (one, two) = (place(random), place(random));
-        let (from, to) = (one.min(two), one.max(two));
+        let place = random.below(places.len() as u64) as usize;
+        let (from, to) = (places[place], places[(place + 6).min(places.len() - 1)]);
         match random.below(4) {
-            0 => text.replace_range(from..to.min(from + 8).max(from), ""),
+            0 => text.replace_range(from..to, ""),
             1 => text.insert_str(from, &pick(random, &PIECES)),
             2 => text.insert(from, char::from_u32(random.below(0x2_0000) as u32).unwrap_or('\0')),
             _ => text.truncate(from),
@@ -112,7 +111,7 @@ fn check(text: &str, bad: &BadFilter) {
 
 #[test]
 fn any_text_gets_an_answer() {
-    let cases = if cfg!(debug_assertions) { 20_000 } else { 1_000_000 };
+    let cases = if cfg!(debug_assertions) { 5_000 } else { 1_000_000 };
     let mut random = Random::new(7);
     let facts = row(1);
     let (mut good, mut slowest) = (0_u64, Duration::ZERO);

@@ -8,7 +8,8 @@ use segno_store::visibility::{Attribute, Count, Filter, Kind, Value, sort_counts
 use segno_store::{NamespaceKey, ReadError};
 
 use super::list::value_from;
-use super::source::{Search, Source};
+use super::search::Search;
+use super::source::Source;
 use super::sql::Statement;
 use super::write::{OPEN, attribute_entry};
 use crate::read;

@@ -13,7 +13,8 @@ use segno_store::ReadError;
 use segno_store::visibility::{Attribute, Cursor, Kind, ListPage, ListQuery, Listed, Order, Phase, Value};
 
 use super::functions::{list_from, to_sql};
-use super::source::{Search, Source};
+use super::search::Search;
+use super::source::Source;
 use super::sql::Statement;
 use super::write::{OPEN, attribute_entry};
 use crate::{layout, read};

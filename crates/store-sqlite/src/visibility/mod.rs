@@ -4,7 +4,7 @@
 //! value of an attribute, so that runs can be found by it in the order in which lists show them. `status_counts` says
 //! how many runs of a namespace have which status, so that the commonest count reads a handful of rows.
 //!
-//! A question is answered in three steps: `source` finds the index that leads to few runs or has them in order, `sql`
+//! A question is answered in three steps: `search` finds the index that leads to few runs or has them in order, `sql`
 //! says the rest of the filter, `list` and `count` put the statement together.
 
 mod count;
@@ -12,6 +12,7 @@ mod functions;
 mod list;
 #[cfg(test)]
 mod plans;
+mod search;
 mod source;
 mod sql;
 #[cfg(test)]

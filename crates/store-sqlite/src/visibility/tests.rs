@@ -143,6 +143,7 @@ fn indexes_are_used() {
         ("I BETWEEN 3 AND 5", "SEARCH a USING PRIMARY KEY (attribute=? AND value>? AND value<?)"),
         ("Division IS NOT NULL", "SEARCH a USING PRIMARY KEY (attribute=?)"),
         ("L STARTS_WITH 'x'", "SEARCH a USING PRIMARY KEY (attribute=? AND value>? AND value<?)"),
+        ("K = 'v2' AND WorkflowId = 'w-17'", "visibility_workflow_id (namespace=? AND workflow_id=?)"),
         ("I = 7 ORDER BY K", "SEARCH a USING PRIMARY KEY (attribute=? AND value=?)"),
     ];
     for (filter, index) in sorted {

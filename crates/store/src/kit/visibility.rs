@@ -9,7 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 
 use super::{Make, Random, row};
-use crate::visibility::{Attribute, Closed, Comparison, Filter, Kind, ListQuery, Order, Retry, Value, VisibilityRow};
+use crate::visibility::{
+    Attribute, Closed, Comparison, Filter, Kind, ListPage, ListQuery, Order, Retry, Value, VisibilityRow,
+};
 use crate::{Commit, MemoryStore, NamespaceKey, RunKey, RunWrite, Store};
 
 const KINDS: [Kind; 7] =
@@ -40,11 +42,18 @@ const SYSTEM: [Attribute; 20] = [
     Attribute::WorkflowTaskLastFailure,
 ];
 
+/// How a page is asked for.
+type Ask = fn(&dyn Store, &ListQuery) -> ListPage;
+
 /// `steps` changes of the sequence that `seed` gives, with a list or a count after each few.
 pub(super) fn run(make: Make<'_>, seed: u64, steps: u64) {
+    run_asking(make, seed, steps, |store, query| store.list(query).unwrap());
+}
+
+fn run_asking(make: Make<'_>, seed: u64, steps: u64, ask: Ask) {
     let mut test = make();
     let mut world =
-        World { model: MemoryStore::new(), random: Random::new(seed), clock: 1_000, keys: 0, by_status: false };
+        World { model: MemoryStore::new(), random: Random::new(seed), clock: 1_000, keys: 0, by_status: false, ask };
     let mut done = 0;
     while done < steps {
         if world.random.once_in(100) {
@@ -75,6 +84,7 @@ struct World {
     keys: u64,
     /// A list by status is under way.
     by_status: bool,
+    ask: Ask,
 }
 
 impl World {
@@ -92,7 +102,7 @@ impl World {
         let mut always = self.fitting(&query);
         loop {
             query.limit = if self.random.once_in(3) { 40 } else { 1 + self.random.below(6) as usize };
-            let page = store.list(&query).unwrap();
+            let page = (self.ask)(store, &query);
             assert_eq!(page, self.model.list(&query).unwrap(), "{place}: {query:?}");
             shown.extend(page.runs.iter().map(|run| run.key));
             query.after = page.next;
@@ -327,6 +337,63 @@ impl World {
             ),
             5 => Filter::Not(Box::new(Filter::IsNull(attribute))),
             _ => Filter::Compare(attribute, comparison, self.value_of(attribute)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::kit::StoreUnderTest;
+    use crate::visibility::Cursor;
+
+    struct InMemory(Arc<MemoryStore>);
+
+    impl StoreUnderTest for InMemory {
+        fn store(&self) -> Arc<dyn Store> {
+            Arc::clone(&self.0) as Arc<dyn Store>
+        }
+
+        fn reopen(&mut self) -> bool {
+            false
+        }
+    }
+
+    /// Stores that answer almost rightly are found out.
+    #[test]
+    fn mistakes_are_noticed() {
+        let mistakes: [(&str, Ask); 4] = [
+            ("a run that closes changes its place", |store, query| {
+                store.list(&ListQuery { as_of: i64::MAX - 1, ..query.clone() }).unwrap()
+            }),
+            ("the last run of a page is shown again", |store, query| {
+                let again = |after: Cursor| Cursor { key: RunKey(after.key.0 + 1), ..after };
+                store.list(&ListQuery { after: query.after.clone().map(again), ..query.clone() }).unwrap()
+            }),
+            ("unknown is taken for true", |store, query| {
+                let filter = match query.filter.clone() {
+                    Filter::Compare(attribute, comparison, value) => {
+                        Filter::Any(vec![Filter::IsNull(attribute), Filter::Compare(attribute, comparison, value)])
+                    }
+                    filter => filter,
+                };
+                store.list(&ListQuery { filter, ..query.clone() }).unwrap()
+            }),
+            ("greatest and smallest first are mixed up", |store, query| {
+                let order = match query.order {
+                    Order::Descending(attribute) => Order::Ascending(attribute),
+                    order => order,
+                };
+                store.list(&ListQuery { order, ..query.clone() }).unwrap()
+            }),
+        ];
+        for (mistake, ask) in mistakes {
+            let found = std::panic::catch_unwind(|| {
+                (1..=4).for_each(|seed| run_asking(&|| Box::new(InMemory(Arc::default())), seed, 200, ask));
+            });
+            assert!(found.is_err(), "not noticed: {mistake}");
         }
     }
 }
