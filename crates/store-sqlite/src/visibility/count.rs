@@ -27,7 +27,7 @@ pub(crate) fn count(
     let failed = |error| read::read_error("a count", &error);
     // Dropping it ends it; there is nothing to roll back.
     let _transaction = connection.unchecked_transaction().map_err(failed)?;
-    let search = Search::new(connection, namespace, filter, AS_FOR_PAGE_OF).map_err(failed)?;
+    let search = Search::new(connection, namespace, filter, AS_FOR_PAGE_OF, false).map_err(failed)?;
     let counter = Counter { connection, search };
     let mut groups = counter.groups(group_by).map_err(failed)?;
     sort_counts(&mut groups);
@@ -45,7 +45,9 @@ impl Counter<'_> {
             return Ok(groups);
         }
         match group_by {
-            Some(Attribute::Numbered(number, kind)) if kind != Kind::KeywordList && self.asks_only_for_keys() => {
+            Some(Attribute::Numbered(number, kind))
+                if kind != Kind::KeywordList && !self.search.rest_needs_rows(false) =>
+            {
                 self.by_entries(number, kind)
             }
             group_by => self.by_rows(group_by),
@@ -97,13 +99,6 @@ impl Counter<'_> {
         }))
     }
 
-    /// Whether no part needs more than the run's key.
-    fn asks_only_for_keys(&self) -> bool {
-        let mut all = Statement::new(self.search.namespace, &self.search.rare);
-        self.search.rest(&mut all, false);
-        !all.needs_row
-    }
-
     /// By the entries of an attribute; the runs without it are those that are left.
     fn by_entries(&self, number: u32, kind: Kind) -> rusqlite::Result<Vec<Count>> {
         let mut statement = Statement::new(self.search.namespace, &self.search.rare).with_key("a.run_key");
@@ -132,27 +127,24 @@ impl Counter<'_> {
         };
         statement.push(", count(*)");
         match candidate {
-            None => self.push_source(&mut statement, &Source::Everything, false),
-            Some([source]) => {
-                let mut keys = Statement::new(self.search.namespace, &self.search.rare).with_key("a.run_key");
-                self.search.rest(&mut keys, true);
-                let list_items = matches!(source, Source::AttributeRange(_, _, true));
-                if group_by.is_none() && !keys.needs_row && source.alias() == "a" && !list_items {
-                    statement = statement.with_key("a.run_key");
-                    source.push_keys(&mut statement);
-                    self.push_span(&mut statement, "a");
-                    self.search.rest(&mut statement, true);
-                } else {
-                    self.push_source(&mut statement, source, true);
-                }
+            None => self.push_source(&mut statement, &self.search.everything(self.connection)?, false),
+            Some([source]) if source.alias() == "v" && !matches!(source, Source::AttributeRange(..)) => {
+                self.push_source(&mut statement, source, true);
+            }
+            Some([source]) if group_by.is_none() && !self.search.rest_needs_rows(true) && source.alias() == "a" => {
+                statement = statement.with_key("a.run_key");
+                source.push_keys(&mut statement);
+                self.push_span(&mut statement, "a");
+                self.search.rest(&mut statement, true);
             }
             Some(sources) => {
-                // Without those that are in several.
+                // Without those that are in several, and in the order in which the rows lie.
                 statement.push(" FROM (SELECT NULL AS run_key");
                 for source in sources {
                     let alias = if matches!(source, Source::AttributeRange(..)) { "a" } else { source.alias() };
                     statement.push(" UNION SELECT ").push(alias).push(".run_key");
                     source.push_keys(&mut statement);
+                    self.push_span(&mut statement, alias);
                 }
                 statement.push(") s CROSS JOIN visibility v ON v.run_key = s.run_key WHERE v.namespace = ");
                 statement.bind_int(self.search.namespace.0.into());

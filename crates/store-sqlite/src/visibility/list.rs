@@ -10,7 +10,7 @@
 use rusqlite::types::Value as Sql;
 use rusqlite::{Connection, Row};
 use segno_store::ReadError;
-use segno_store::visibility::{Attribute, Cursor, Kind, ListPage, ListQuery, Listed, Order, Phase, Value};
+use segno_store::visibility::{Attribute, Cursor, Filter, Kind, ListPage, ListQuery, Listed, Order, Phase, Value};
 
 use super::functions::{list_from, to_sql};
 use super::search::Search;
@@ -46,7 +46,7 @@ fn places(connection: &Connection, query: &ListQuery) -> rusqlite::Result<Vec<Cu
     if query.limit == 0 {
         return Ok(Vec::new());
     }
-    let search = Search::new(connection, query.namespace, &query.filter, query.limit)?;
+    let search = Search::new(connection, query.namespace, &query.filter, query.limit, query.order != Order::Newest)?;
     let lister = Lister { connection, query, search };
     let Some(attribute) = query.order.attribute() else {
         return lister.newest(query.after.as_ref(), query.limit, None);
@@ -127,10 +127,16 @@ impl Lister<'_> {
         absent: Option<Attribute>,
     ) -> rusqlite::Result<Vec<Cursor>> {
         let alias = source.alias();
+        let of_candidate = self.search.follows_candidate();
         let mut statement = self.select(alias, None);
-        source.push_rows(&mut statement, self.query.namespace);
+        if alias == "a" && absent.is_none() && !self.search.rest_needs_rows(of_candidate) {
+            statement = statement.with_key("a.run_key");
+            source.push_keys(&mut statement);
+        } else {
+            source.push_rows(&mut statement, self.query.namespace);
+        }
         self.push_scope(&mut statement, alias, scope, after);
-        self.search.rest(&mut statement, self.search.follows_candidate());
+        self.search.rest(&mut statement, of_candidate);
         if let Some(attribute) = absent {
             statement.push(" AND ").column_as_of(attribute, self.query.as_of).push(" IS NULL");
         }
@@ -174,7 +180,10 @@ impl Lister<'_> {
         if few || !indexed {
             let sources = self.search.candidate.as_ref().map(|candidate| candidate.sources.clone());
             // The sources of many runs are better than all runs, in order or not.
-            let sources = sources.unwrap_or_else(|| vec![Source::Everything]);
+            let sources = match sources {
+                Some(sources) => sources,
+                None => vec![self.everything(attribute)?],
+            };
             let sorted = sources.iter().map(|source| self.sorted(source, Scope::All, attribute));
             return Ok(self.merge(sorted.collect::<Result<_, _>>()?, self.query.limit));
         }
@@ -184,6 +193,15 @@ impl Lister<'_> {
         }
         let since = self.sorted(&Source::Everything, Scope::ClosedSince, attribute)?;
         Ok(self.merge(vec![in_order, since], self.query.limit))
+    }
+
+    /// All runs, to be sorted. The index of the default order has all that is needed to sort by time.
+    fn everything(&self, attribute: Attribute) -> rusqlite::Result<Source> {
+        let by_time = matches!(attribute, Attribute::StartTime | Attribute::CloseTime);
+        if by_time && self.query.filter == Filter::All(Vec::new()) {
+            return Ok(Source::Everything);
+        }
+        self.search.everything(self.connection)
     }
 
     /// From an index over the value, all but the runs that closed after the first page.
@@ -197,7 +215,12 @@ impl Lister<'_> {
         match attribute {
             Attribute::Numbered(number, _) => {
                 let entry = attribute_entry(self.query.namespace, number);
-                statement.push(" FROM attributes a CROSS JOIN visibility v ON v.run_key = a.run_key");
+                statement.push(" FROM attributes a");
+                if self.search.rest_needs_rows(false) {
+                    statement.push(" CROSS JOIN visibility v ON v.run_key = a.run_key");
+                } else {
+                    statement = statement.with_key("a.run_key");
+                }
                 statement.push(" WHERE a.attribute = ").bind_int(entry);
             }
             Attribute::WorkflowType => {

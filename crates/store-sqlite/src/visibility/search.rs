@@ -18,7 +18,6 @@ const RARE_MAX: i64 = 1_000;
 const SORTED_MAX: i64 = 20_000;
 /// The statuses of open runs.
 const OPEN_STATUSES: [i64; 2] = [1, 8];
-const CLOSED_STATUSES: [i64; 6] = [2, 3, 4, 5, 6, 7];
 
 /// Sources of a part of the filter.
 pub(super) struct Candidate {
@@ -54,19 +53,29 @@ pub(super) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Looks for the best way. `wanted` is how many runs are asked for.
+    /// Looks for the best way. `wanted` is how many runs are asked for, `weigh_single` whether it matters how many there
+    /// are if there is but one way.
     pub(super) fn new(
         connection: &Connection,
         namespace: NamespaceKey,
         filter: &'a Filter,
         wanted: usize,
+        weigh_single: bool,
     ) -> rusqlite::Result<Self> {
         let mut parts = Vec::new();
         flatten(filter, &mut parts);
-        let (span, bound) = (span(&parts), bound(connection, namespace, wanted)?);
+        let kept = kept_counts(connection, namespace)?;
+        let (span, bound) = (span(&parts, &kept), bound(&kept, wanted));
         let rare = rare(connection, namespace, filter, bound.min(RARE_MAX))?;
         let mut search = Self { namespace, parts, span, rare, candidate: None, size: bound, bound };
-        for candidate in search.candidates() {
+        let candidates = search.candidates();
+        // A single one that is in order is followed anyway, unless the list has another order.
+        let single = candidates.len() == 1 && candidates[0].is_ordered() && !weigh_single;
+        if single {
+            search.candidate = candidates.into_iter().next();
+            return Ok(search);
+        }
+        for candidate in candidates {
             let mut size = 0;
             for source in &candidate.sources {
                 size += search.count(connection, source, bound - size)?;
@@ -92,6 +101,14 @@ impl<'a> Search<'a> {
         candidate.map_or_else(|| vec![Source::Everything], |candidate| candidate.sources.clone())
     }
 
+    /// All runs when their order does not matter: the whole table from front to back if most of it is of the namespace.
+    pub(super) fn everything(&self, connection: &Connection) -> rusqlite::Result<Source> {
+        let most = "SELECT ifnull(sum(runs) FILTER (WHERE namespace = ?1), 0) * 4 >= ifnull(sum(runs), 0) \
+                    FROM status_counts";
+        let most = connection.prepare_cached(most)?.query_row([self.namespace.0], |row| row.get(0))?;
+        Ok(if most { Source::Table } else { Source::Everything })
+    }
+
     /// Many runs in no order are worse than all runs in order.
     pub(super) fn follows_candidate(&self) -> bool {
         self.candidate.as_ref().is_some_and(|candidate| candidate.is_ordered() || self.size < self.bound)
@@ -105,6 +122,13 @@ impl<'a> Search<'a> {
                 statement.push(" AND (").filter(part).push(")");
             }
         }
+    }
+
+    /// Whether [`Search::rest`] looks at more than the run's key.
+    pub(super) fn rest_needs_rows(&self, of_candidate: bool) -> bool {
+        let mut rest = Statement::new(self.namespace, &self.rare);
+        self.rest(&mut rest, of_candidate);
+        rest.needs_row
     }
 
     /// The limits a part sets to the values of an attribute.
@@ -185,25 +209,31 @@ fn rare(connection: &Connection, namespace: NamespaceKey, filter: &Filter, end: 
     Ok(rare)
 }
 
-/// How many runs are worth sorting: as many as would be looked at if they were spread evenly among all.
-fn bound(connection: &Connection, namespace: NamespaceKey, wanted: usize) -> rusqlite::Result<i64> {
-    let total = "SELECT ifnull(sum(runs), 0) FROM status_counts WHERE namespace = ?1";
-    let total: i64 = connection.prepare_cached(total)?.query_row([namespace.0], |row| row.get(0))?;
-    let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
-    Ok(total.saturating_mul(wanted).isqrt().clamp(1, SORTED_MAX))
+/// The statuses that runs of a namespace have, and how many have each.
+fn kept_counts(connection: &Connection, namespace: NamespaceKey) -> rusqlite::Result<Vec<(i64, i64)>> {
+    let kept = "SELECT status, runs FROM status_counts WHERE namespace = ?1 AND runs > 0";
+    connection.prepare_cached(kept)?.query_map([namespace.0], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-fn span(parts: &[&Filter]) -> Span {
+/// How many runs are worth sorting: as many as would be looked at if they were spread evenly among all.
+fn bound(kept: &[(i64, i64)], wanted: usize) -> i64 {
+    let total: i64 = kept.iter().map(|(_, runs)| runs).sum();
+    let wanted = i64::try_from(wanted).unwrap_or(i64::MAX);
+    total.saturating_mul(wanted).isqrt().clamp(1, SORTED_MAX)
+}
+
+fn span(parts: &[&Filter], kept: &[(i64, i64)]) -> Span {
     let mut span = Span { open: true, closed: true, from: i64::MIN, to: OPEN - 1 };
     for part in parts {
         let mut only_status = true;
         part.each_attribute(&mut |attribute| only_status &= attribute == Attribute::ExecutionStatus);
         if only_status {
-            let allows = |statuses: &[i64]| {
-                statuses.iter().any(|status| part.evaluate_by(&|_| Some(Value::Int(*status))) == Some(true))
+            let allows = |open: bool| {
+                let mut statuses = kept.iter().filter(|(status, _)| OPEN_STATUSES.contains(status) == open);
+                statuses.any(|(status, _)| part.evaluate_by(&|_| Some(Value::Int(*status))) == Some(true))
             };
-            span.open &= allows(&OPEN_STATUSES);
-            span.closed &= allows(&CLOSED_STATUSES);
+            span.open &= allows(true);
+            span.closed &= allows(false);
         }
         match part {
             Filter::IsNull(Attribute::CloseTime) => span.closed = false,

@@ -19,6 +19,8 @@ pub(super) const SOURCES_MAX: usize = 64;
 pub(super) enum Source {
     /// All runs of the namespace.
     Everything,
+    /// The same, by reading all runs of all namespaces in the order in which they lie.
+    Table,
     /// Runs with a value of an attribute.
     Attribute(i64, Sql),
     /// Runs with an attribute between two values, and whether it is a list.
@@ -95,8 +97,8 @@ impl Source {
                 Self::WorkflowId(_) | Self::WorkflowIdRange(_) => "INDEXED BY visibility_workflow_id",
                 Self::Parent(_) => "INDEXED BY visibility_parent",
                 Self::Retrying => "INDEXED BY visibility_retrying",
-                // By key.
-                Self::Run(_) | Self::Attribute(..) | Self::AttributeRange(..) => "NOT INDEXED",
+                // By key, or from front to back.
+                Self::Table | Self::Run(_) | Self::Attribute(..) | Self::AttributeRange(..) => "NOT INDEXED",
             });
             statement.push(" WHERE v.namespace = ").bind_int(namespace.0.into()).push(" AND ");
         }
@@ -116,7 +118,7 @@ impl Source {
 
     fn push_condition<'a>(&self, statement: &'a mut Statement) -> &'a mut Statement {
         match self {
-            Self::Everything => statement.push("1"),
+            Self::Everything | Self::Table => statement.push("1"),
             Self::Attribute(..) | Self::AttributeRange(_, _, false) => self.push_entries(statement),
             Self::AttributeRange(..) => {
                 // Several items of a list may be in the range.
