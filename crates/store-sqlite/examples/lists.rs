@@ -3,8 +3,6 @@
 //! Fills a store with runs that have five attributes each and prints median and best of each question, answered again
 //! and again by one thread. Give the number of runs to have another than 200,000.
 
-#![allow(clippy::unwrap_used, reason = "an example")]
-
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -38,7 +36,7 @@ impl Names for Custom {
 
 /// One run in ten is open. A value of K has a fifth of the runs, of L a quarter, of I one in ten thousand.
 fn write(key: u64, random: &mut Random) -> RunWrite {
-    let start_time = i64::try_from(key).unwrap() * 1_000_000;
+    let start_time = i64::try_from(key).expect("a small number") * 1_000_000;
     let open = random.once_in(10);
     let closed = Closed {
         time: start_time + random.below(1 << 36) as i64,
@@ -89,11 +87,11 @@ fn measure(mut work: impl FnMut() -> usize) -> (String, usize) {
 }
 
 fn main() {
-    let runs: u64 = std::env::args().nth(1).map_or(200_000, |runs| runs.parse().unwrap());
+    let runs: u64 = std::env::args().nth(1).map_or(200_000, |runs| runs.parse().expect("a number"));
     let directory = std::env::temp_dir().join(format!("segno-lists-{}", std::process::id()));
     let mut options = Options::default();
     options.durable = false;
-    let store = SqliteStore::open(&directory, options).unwrap();
+    let store = SqliteStore::open(&directory, options).expect("opens");
     let mut random = Random::new(1);
     let began = Instant::now();
     for first in (1..=runs).step_by(1_000) {
@@ -136,17 +134,17 @@ fn main() {
     ];
     println!("\n| list, pages of {PAGE} | first page | tenth page | runs |\n|---|---|---|---|");
     for text in lists {
-        let (filter, order) = parse_list(text, &Custom).unwrap();
+        let (filter, order) = parse_list(text, &Custom).expect("a filter");
         let mut query = ListQuery { namespace, filter, order, as_of: i64::MAX - 1, after: None, limit: PAGE };
-        let (first, found) = measure(|| store.list(&query).unwrap().runs.len());
+        let (first, found) = measure(|| store.list(&query).expect("a page").runs.len());
         let mut deep = String::from("-");
         for page in 0..10 {
-            match store.list(&query).unwrap().next {
+            match store.list(&query).expect("a page").next {
                 Some(next) => query.after = Some(next),
                 None => break,
             }
             if page == 9 {
-                deep = measure(|| store.list(&query).unwrap().runs.len()).0;
+                deep = measure(|| store.list(&query).expect("a page").runs.len()).0;
             }
         }
         println!("| `{text}` | {first} | {deep} | {found} |");
@@ -168,10 +166,10 @@ fn main() {
     ];
     println!("\n| count | time | groups |\n|---|---|---|");
     for text in counts {
-        let (filter, group_by) = parse_count(text, &Custom).unwrap();
-        let (time, groups) = measure(|| store.count(namespace, &filter, group_by).unwrap().len());
+        let (filter, group_by) = parse_count(text, &Custom).expect("a filter");
+        let (time, groups) = measure(|| store.count(namespace, &filter, group_by).expect("counts").len());
         println!("| `{text}` | {time} | {groups} |");
     }
     drop(store);
-    std::fs::remove_dir_all(directory).unwrap();
+    std::fs::remove_dir_all(directory).expect("removable");
 }
