@@ -322,6 +322,8 @@ pub fn materialise(draft: &mut Draft, identity: &str) {
     }
     task.kind = TaskKind::Normal as i32;
     task.scheduled_event_id = draft.run.state.next_event_id;
+    // A run that has had a turn is under way: nothing is held back any more.
+    draft.run.state.first_task_due = 0;
     let scheduled = scheduled_event(&draft.run, &task);
     draft.add_event(scheduled);
     if task.started_event_id != 0 {

@@ -67,7 +67,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
     if call.durable {
         write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
         draft.run.updates.admit(id, None, 0);
-        workflow_task::schedule_if_none(draft);
+        schedule_now(draft);
         return Ok(());
     }
     draft.run.updates.admit(id, Some(Arc::new(call.request)), bytes);
@@ -84,8 +84,14 @@ fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Reject
     let Some(request) = waiting.request.clone() else { return Ok(()) };
     write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
     draft.run.updates.forget_request(id);
-    workflow_task::schedule_if_none(draft);
+    schedule_now(draft);
     Ok(())
+}
+
+/// Updates do not wait for a first task that is held back: that one comes now.
+fn schedule_now(draft: &mut Draft) {
+    draft.run.state.first_task_due = 0;
+    workflow_task::schedule_if_none(draft);
 }
 
 fn check_limits(draft: &Draft, limits: &UpdateLimits, bytes: usize) -> Result<(), Rejection> {
