@@ -52,10 +52,7 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
     state.external_cancels.clear();
     state.external_signals.clear();
     state.first_task_due = 0;
-    let reason = match state.successor_run_id.is_empty() {
-        true => abort::Reason::WorkflowCompleted,
-        false => abort::Reason::WorkflowContinuing,
-    };
+    let reason = abort::end_of(&draft.run);
     abort::all(draft, reason);
     let state = &mut draft.run.state;
     // What was pending stays on record: people look at it to see what a closed run left behind.

@@ -1,7 +1,7 @@
 //! Ending updates that can no longer be answered: who is told what, as a table.
 
 use super::Ended;
-use crate::draft::Draft;
+use crate::{draft::Draft, run::Run};
 
 /// What a waiter hears of an update that will not be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -55,6 +55,19 @@ pub const TABLE: &[(Stage, Reason, Option<Abort>)] = &[
 /// What a waiter hears, if the update ends at all.
 pub fn outcome(stage: Stage, reason: Reason) -> Option<Abort> {
     TABLE.iter().find(|(at, why, _)| *at == stage && *why == reason).and_then(|(_, _, abort)| *abort)
+}
+
+/// Why the updates of a closed run ended.
+pub fn end_of(run: &Run) -> Reason {
+    match run.state.successor_run_id.is_empty() {
+        true => Reason::WorkflowCompleted,
+        false => Reason::WorkflowContinuing,
+    }
+}
+
+/// What a waiter hears of an update whose admission outlived its run.
+pub fn by_the_end(run: &Run) -> Abort {
+    outcome(Stage::AdmittedDurably, end_of(run)).unwrap_or(Abort::Closed)
 }
 
 /// Ends every update that waits, as the table says.

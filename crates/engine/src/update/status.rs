@@ -7,7 +7,11 @@ use segno_proto::{
     update::Outcome,
 };
 
-use super::{Ended, abort::Abort, failed};
+use super::{
+    Ended,
+    abort::{self, Abort},
+    failed,
+};
 use crate::run::Run;
 
 /// How an update stands.
@@ -45,7 +49,7 @@ pub fn of(run: &Run, id: &str) -> Option<Status> {
             });
         }
         if !run.is_running() {
-            return Some(Status::Aborted(Abort::Closed));
+            return Some(Status::Aborted(abort::by_the_end(run)));
         }
     }
     run.updates.find(id).map(|_| Status::Admitted)
