@@ -3,31 +3,31 @@
 //! Commands are applied in order to a draft. If one of them is no good the draft is thrown away and the task is failed
 //! instead, so that a run never sees half an answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use segno_proto::{
     Nanos,
     command::Command,
-    common::{MeteringMetadata, Payload, WorkerVersionStamp},
+    common::{MeteringMetadata, WorkerVersionStamp},
     duration_nanos,
     enums::{VersioningBehavior, WorkflowTaskFailedCause},
     events::{WorkflowTaskCompletedEventAttributes, history_event::Attributes},
-    nanos_timestamp,
     protocol::Message,
     sdk::WorkflowTaskCompletedMetadata,
     taskqueue::StickyExecutionAttributes,
-    workflow::ResetPointInfo,
 };
 
 use crate::{
-    activity, close, commands,
+    activity,
+    builds::{self, Build},
+    close, commands,
     draft::Draft,
     error::{Rejection, TaskFailure},
-    limits::{DISCARD_EVENTS_MAX, RESET_POINTS_MAX, TASK_HEARTBEAT_MAX},
+    limits::{DISCARD_EVENTS_MAX, TASK_HEARTBEAT_MAX},
     oversize, retry,
     run::{Applied, Context, Effect, Run},
     search_attributes::Rules,
-    state::{Activity, RunState, Sticky, TaskKind, WorkflowTask},
+    state::{Activity, Sticky, TaskKind, WorkflowTask},
     task_calls::{self, TaskRef},
     update::{
         UpdateLimits, abort, deliver,
@@ -159,7 +159,10 @@ fn apply(
             worker_deployment_name: call.deployment_name.clone(),
             ..Default::default()
         }));
-    note_worker(&mut draft, call, completed_event_id);
+    let (run_id, now) = (draft.run.info.run_id.clone(), draft.now());
+    let build = Build { binary_checksum: &call.binary_checksum, worker_version: call.worker_version.as_ref() };
+    builds::note(&mut draft.run.state, &run_id, build, completed_event_id, now);
+    builds::note_deployment(&mut draft.run.state, &call.deployment_name);
     draft.run.state.sticky = call.sticky.as_ref().and_then(sticky);
 
     let mut turn = commands::Turn {
@@ -299,76 +302,4 @@ fn sticky(attributes: &StickyExecutionAttributes) -> Option<Sticky> {
     let queue = attributes.worker_task_queue.as_ref()?;
     let schedule_to_start: Nanos = duration_nanos(attributes.schedule_to_start_timeout.as_ref());
     Some(Sticky { queue: queue.name.clone(), schedule_to_start })
-}
-
-/// Remembers which builds of the worker took part: as a point to reset to, and as a search attribute.
-fn note_worker(draft: &mut Draft, call: &CompleteTask, completed_event_id: i64) {
-    let build_id = call.worker_version.as_ref().map(|v| v.build_id.clone()).unwrap_or_default();
-    let now = draft.now();
-    let run_id = draft.run.info.run_id.clone();
-    let state = &mut draft.run.state;
-    state.worker_version = call.worker_version.clone();
-    if !call.deployment_name.is_empty() {
-        state.search_attributes.insert("TemporalWorkerDeployment".to_owned(), keyword(&call.deployment_name));
-    }
-    state.worker_deployment_name.clone_from(&call.deployment_name);
-    note_build(state, &run_id, &call.binary_checksum, &build_id, completed_event_id, now);
-}
-
-/// Remembers the build of a worker that completed a task.
-pub fn note_build(
-    state: &mut RunState,
-    run_id: &str,
-    binary_checksum: &str,
-    build_id: &str,
-    completed_event_id: i64,
-    now: Nanos,
-) {
-    let mut points = state.reset_points.iter();
-    let known = points.any(|point| point.binary_checksum == binary_checksum && point.build_id == build_id);
-    if !known {
-        if state.reset_points.len() >= RESET_POINTS_MAX {
-            state.reset_points.remove(0);
-        }
-        state.reset_points.push(ResetPointInfo {
-            build_id: build_id.to_owned(),
-            binary_checksum: binary_checksum.to_owned(),
-            run_id: run_id.to_owned(),
-            first_workflow_task_completed_id: completed_event_id,
-            create_time: Some(nanos_timestamp(now)),
-            resettable: true,
-            ..Default::default()
-        });
-    }
-    if !binary_checksum.is_empty() {
-        let checksums: Vec<_> = state.reset_points.iter().map(|point| point.binary_checksum.clone()).collect();
-        state.search_attributes.insert("BinaryChecksums".to_owned(), keyword_list(&checksums));
-    }
-    let mut builds = vec!["unversioned".to_owned()];
-    if !build_id.is_empty() {
-        builds.push(format!("unversioned:{build_id}"));
-    }
-    state.search_attributes.entry("BuildIds".to_owned()).or_insert_with(|| keyword_list(&builds));
-}
-
-/// A search attribute of type Keyword.
-fn keyword(value: &str) -> Payload {
-    Payload {
-        metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into()), ("type".to_owned(), "Keyword".into())]),
-        data: format!("{value:?}").into(),
-        ..Default::default()
-    }
-}
-
-/// A search attribute of type KeywordList.
-fn keyword_list(values: &[String]) -> Payload {
-    let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
-    Payload {
-        metadata: BTreeMap::from([
-            ("encoding".to_owned(), "json/plain".into()),
-            ("type".to_owned(), "KeywordList".into()),
-        ]),
-        data: format!("[{}]", quoted.join(",")).into(),
-        ..Default::default()
-    }
 }

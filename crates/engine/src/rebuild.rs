@@ -14,7 +14,8 @@ use segno_proto::{
 };
 
 use crate::{
-    complete_task,
+    builds::{self, Build},
+    limits::SIGNAL_REQUEST_IDS_MAX,
     start::is_null,
     state::{Activity, Child, External, RunInfo, RunState, Timer, WorkflowTask},
 };
@@ -69,8 +70,9 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::WorkflowTaskCompletedEventAttributes(a) => {
             state.task = None;
             state.last_completed_started_id = a.started_event_id;
-            let build = a.worker_version.map(|version| version.build_id).unwrap_or_default();
-            complete_task::note_build(state, &info.run_id, &a.binary_checksum, &build, id, time);
+            let build = Build { binary_checksum: &a.binary_checksum, worker_version: a.worker_version.as_ref() };
+            builds::note(state, &info.run_id, build, id, time);
+            builds::note_deployment(state, &a.worker_deployment_name);
         }
         A::WorkflowTaskFailedEventAttributes(_) | A::WorkflowTaskTimedOutEventAttributes(_) => state.task = None,
         A::ActivityTaskScheduledEventAttributes(a) => {
@@ -118,12 +120,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::TimerFiredEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
         A::TimerCanceledEventAttributes(a) => drop(state.timers.remove(&a.timer_id)),
         A::StartChildWorkflowExecutionInitiatedEventAttributes(a) => {
-            let namespace = if a.namespace.is_empty() { info.namespace.clone() } else { a.namespace.clone() };
             let child = Child {
                 initiated_event_id: id,
                 workflow_id: a.workflow_id.clone(),
                 workflow_type: a.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default(),
-                namespace,
+                namespace: named(info, &a.namespace),
                 namespace_id: a.namespace_id.clone(),
                 parent_close_policy: a.parent_close_policy,
                 ..Default::default()
@@ -144,7 +145,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::ChildWorkflowExecutionTerminatedEventAttributes(a) => drop(state.children.remove(&a.initiated_event_id)),
         A::SignalExternalWorkflowExecutionInitiatedEventAttributes(a) => {
             let external = External {
-                namespace: a.namespace,
+                namespace: named(info, &a.namespace),
                 namespace_id: a.namespace_id,
                 execution: a.workflow_execution.unwrap_or_default(),
                 control: a.control,
@@ -159,7 +160,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(a) => {
             let external = External {
-                namespace: a.namespace,
+                namespace: named(info, &a.namespace),
                 namespace_id: a.namespace_id,
                 execution: a.workflow_execution.unwrap_or_default(),
                 control: a.control,
@@ -175,6 +176,9 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::WorkflowExecutionSignaledEventAttributes(a) => {
             state.signal_count += 1;
             if !a.request_id.is_empty() {
+                if state.signal_request_ids.len() >= SIGNAL_REQUEST_IDS_MAX {
+                    state.signal_request_ids.remove(0);
+                }
                 state.signal_request_ids.push(a.request_id);
             }
         }
@@ -202,6 +206,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         _ => {}
     }
+}
+
+/// The namespace an event names, or the run's own.
+fn named(info: &RunInfo, namespace: &str) -> String {
+    if namespace.is_empty() { info.namespace.clone() } else { namespace.to_owned() }
 }
 
 fn upsert(

@@ -16,10 +16,11 @@ use crate::{
     close,
     draft::{Draft, event},
     error::Rejection,
+    outbox::{CancelExternal, Content, SignalExternal, StartChild},
     rebuild::rebuild,
     run::{Applied, Context, Effect, Run},
     signal::{self, Signal},
-    state::RunInfo,
+    state::{RunInfo, WorkflowTask},
     update,
     workflow_task::{self, SERVER_IDENTITY, TaskStart},
 };
@@ -95,6 +96,7 @@ pub fn reset(
     for event in later {
         reapply(&mut draft, call, event);
     }
+    send_again(&mut draft, &events);
     workflow_task::schedule_if_none(&mut draft);
     let mut applied = draft.finish(());
     applied.transition.batches.splice(0..0, past);
@@ -134,6 +136,8 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
         )));
     };
     if task.started_event_id == 0 {
+        // History has its scheduled event, whatever attempt it was.
+        draft.run.state.task = Some(WorkflowTask { attempt: 1, ..task.clone() });
         let start = TaskStart { stamp: task.stamp, identity: SERVER_IDENTITY.to_owned(), ..Default::default() };
         workflow_task::start(draft, start)?;
         draft.begin_batch();
@@ -191,6 +195,57 @@ fn fail_activities(draft: &mut Draft, reason: &str, past: &[HistoryEvent]) {
 fn started_event_of(past: &[HistoryEvent], scheduled: i64) -> i64 {
     let starts = |event: &&HistoryEvent| matches!(&event.attributes, Some(Attributes::ActivityTaskStartedEventAttributes(a)) if a.scheduled_event_id == scheduled);
     past.iter().rev().find(starts).map_or(0, |event| event.event_id)
+}
+
+/// What was on its way to other runs was sent by the old run, which will not hear what became of it: the new run sends
+/// it in its own name.
+fn send_again(draft: &mut Draft, past: &[HistoryEvent]) {
+    use Attributes as A;
+    for event in past {
+        let id = event.event_id;
+        let state = &draft.run.state;
+        match event.attributes.clone() {
+            Some(A::SignalExternalWorkflowExecutionInitiatedEventAttributes(a))
+                if state.external_signals.contains_key(&id) =>
+            {
+                let pending = state.external_signals.get(&id).cloned().unwrap_or_default();
+                draft.send(Content::Signal(SignalExternal {
+                    initiated_event_id: id,
+                    namespace: pending.namespace,
+                    target: pending.execution,
+                    name: a.signal_name,
+                    input: a.input,
+                    header: a.header,
+                    child_only: a.child_workflow_only,
+                }));
+            }
+            Some(A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(a))
+                if state.external_cancels.contains_key(&id) =>
+            {
+                let pending = state.external_cancels.get(&id).cloned().unwrap_or_default();
+                draft.send(Content::Cancel(CancelExternal {
+                    initiated_event_id: id,
+                    namespace: pending.namespace,
+                    target: pending.execution,
+                    child_only: a.child_workflow_only,
+                    reason: a.reason,
+                }));
+            }
+            Some(A::StartChildWorkflowExecutionInitiatedEventAttributes(a))
+                if state.children.get(&id).is_some_and(|child| child.started_event_id == 0) =>
+            {
+                let root = draft.run.info.root.clone().unwrap_or_default();
+                let user_metadata = event.user_metadata.clone();
+                draft.send(Content::StartChild(StartChild {
+                    initiated_event_id: id,
+                    attributes: *a,
+                    root,
+                    user_metadata,
+                }));
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Lets something that came from outside happen again.
