@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
-use segno_engine::{Run, draft::BUFFERED_EVENT_ID};
+use segno_engine::{
+    Run,
+    draft::BUFFERED_EVENT_ID,
+    state::{RunState, UpdateRecord},
+};
 use segno_proto::{
     Nanos, duration_nanos,
     enums::EventType,
@@ -14,7 +18,7 @@ use segno_proto::{
 use super::world::World;
 
 /// What is pending, as an independent reader of history sees it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Pending {
     pub activities: BTreeSet<i64>,
     pub timers: BTreeSet<i64>,
@@ -23,6 +27,8 @@ pub struct Pending {
     pub cancels: BTreeSet<i64>,
     /// Scheduled event of an open workflow task, and its started event.
     pub task: Option<(i64, Option<i64>)>,
+    /// Updates that left a trace.
+    pub updates: BTreeMap<String, UpdateRecord>,
 }
 
 /// Everything that must hold at any time.
@@ -159,7 +165,41 @@ fn check_references(history: &[HistoryEvent], event: &HistoryEvent) {
         Some(A::WorkflowExecutionCompletedEventAttributes(a)) => {
             refers(a.workflow_task_completed_event_id, T::WorkflowTaskCompleted);
         }
+        Some(A::WorkflowExecutionUpdateCompletedEventAttributes(a)) => {
+            refers(a.accepted_event_id, T::WorkflowExecutionUpdateAccepted);
+        }
         _ => {}
+    }
+}
+
+/// What state says of updates is what history says, and none waits without a task that will bring it to a worker.
+fn check_updates(run: &Run, of_history: &BTreeMap<String, UpdateRecord>) {
+    let of_state = &run.state.updates;
+    for (id, record) in of_state {
+        let told = of_history.get(id).unwrap_or_else(|| panic!("history does not know update {id}: {record:?}"));
+        assert_eq!(told.accepted_event_id, record.accepted_event_id, "update {id}");
+        assert_eq!(told.completed_event_id, record.completed_event_id, "update {id}");
+        // Asked again in memory after it was rejected, it forgets that an event admitted it once.
+        assert!([0, told.admitted_event_id].contains(&record.admitted_event_id), "update {id}: {record:?}");
+    }
+    for (id, record) in of_history {
+        // One that was admitted by an event and then rejected is forgotten: a rejection is no event.
+        let rejected = record.accepted_event_id == 0;
+        assert!(rejected || of_state.contains_key(id), "update {id} is lost: {record:?}");
+    }
+    let waiting = run.updates.waiting();
+    for (place, update) in waiting.iter().enumerate() {
+        assert!(waiting[..place].iter().all(|other| other.id != update.id), "update {} waits twice", update.id);
+        let record = of_state.get(&update.id);
+        assert_eq!(record.is_some(), update.request.is_none(), "update {} is asked in one place", update.id);
+        assert!(record.is_none_or(|record| record.accepted_event_id == 0), "update {} was accepted", update.id);
+    }
+    for (id, record) in of_state.iter().filter(|(_, record)| record.accepted_event_id == 0) {
+        assert!(waiting.iter().any(|update| update.id == *id), "update {id} is admitted by {record:?} and lost");
+    }
+    assert!(waiting.is_empty() || run.state.task.is_some(), "updates wait and no workflow task will bring them");
+    if run.is_speculating() {
+        assert!(!waiting.is_empty(), "a speculative task with nothing to bring");
     }
 }
 
@@ -168,8 +208,14 @@ fn check_storage(world: &World) {
     let run = &world.run;
     let again = Run::decode(run.encode()).expect("a run can be read back");
     assert_eq!(*again.info, *run.info);
-    assert_eq!(again.state, run.state, "encoding loses nothing");
+    if run.is_speculating() {
+        assert_eq!(again.state.task, None, "a speculative task is never stored");
+        assert_eq!(RunState { task: run.state.task.clone(), ..again.state }, run.state, "nor is anything else lost");
+    } else {
+        assert_eq!(again.state, run.state, "encoding loses nothing");
+    }
     let stored = Run::decode(world.stored_state.clone()).expect("what was stored can be read");
+    assert!(!stored.is_speculating(), "a speculative task is never stored");
     assert_eq!(stored.state.next_event_id, world.stored.len() as i64 + 1, "stored state and history fit together");
     assert_eq!(run.next_stored_event_id(), stored.state.next_event_id, "the tail begins where storage ends");
     let bytes: usize = world.stored.iter().map(Message::encoded_len).sum();
@@ -197,6 +243,7 @@ fn check_state(run: &Run, history: &[HistoryEvent]) {
         assert_eq!(of_history.signals, of_state.signals, "signals to others");
         assert_eq!(of_history.cancels, of_state.cancels, "cancels of others");
         assert_eq!(of_history.task, of_state.task, "workflow task");
+        check_updates(run, &of_history.updates);
         let held_back = state.first_task_due > 0;
         assert!(
             state.task.is_some() || !history.last().is_some_and(|last| needs_task(last.event_type())) || held_back,
@@ -232,13 +279,14 @@ fn needs_task(kind: EventType) -> bool {
             | T::SignalExternalWorkflowExecutionFailed
             | T::ExternalWorkflowExecutionCancelRequested
             | T::RequestCancelExternalWorkflowExecutionFailed
+            | T::WorkflowExecutionUpdateAdmitted
     )
 }
 
 /// What state says is pending.
 fn pending_of(run: &Run) -> Pending {
     let state = &run.state;
-    let task = state.task.as_ref().filter(|task| !task.is_transient());
+    let task = state.task.as_ref().filter(|task| !task.is_transient() && !run.is_speculating());
     Pending {
         activities: state.activities.keys().copied().collect(),
         timers: state.timers.values().map(|timer| timer.started_event_id).collect(),
@@ -246,6 +294,7 @@ fn pending_of(run: &Run) -> Pending {
         signals: state.external_signals.keys().copied().collect(),
         cancels: state.external_cancels.keys().copied().collect(),
         task: task.map(|task| (task.scheduled_event_id, Some(task.started_event_id).filter(|id| *id != 0))),
+        updates: state.updates.clone(),
     }
 }
 
@@ -298,6 +347,26 @@ pub fn replay(history: &[HistoryEvent], buffered: &[HistoryEvent]) -> Pending {
             }
             Some(A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a)) => {
                 ends(&mut pending.cancels, a.initiated_event_id);
+            }
+            Some(A::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => {
+                let meta = a.request.as_ref().and_then(|request| request.meta.as_ref());
+                let update = meta.expect("an update has an id").update_id.clone();
+                let record = pending.updates.entry(update).or_default();
+                assert_eq!(record.accepted_event_id, 0, "admitted after it was accepted: {event:?}");
+                record.admitted_event_id = id;
+            }
+            Some(A::WorkflowExecutionUpdateAcceptedEventAttributes(a)) => {
+                let record = pending.updates.entry(a.protocol_instance_id.clone()).or_default();
+                assert_eq!(record.accepted_event_id, 0, "accepted twice: {event:?}");
+                assert!(a.accepted_request.is_some() || record.admitted_event_id != 0, "never asked: {event:?}");
+                record.accepted_event_id = id;
+            }
+            Some(A::WorkflowExecutionUpdateCompletedEventAttributes(a)) => {
+                let update = a.meta.as_ref().expect("an update has an id").update_id.clone();
+                let record = pending.updates.get_mut(&update).expect("it was accepted");
+                assert_eq!(record.accepted_event_id, a.accepted_event_id, "accepted first: {event:?}");
+                assert_eq!(record.completed_event_id, 0, "completed twice: {event:?}");
+                record.completed_event_id = id;
             }
             Some(A::WorkflowTaskScheduledEventAttributes(_)) => {
                 assert_eq!(pending.task, None, "a second workflow task");

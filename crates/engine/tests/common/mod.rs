@@ -1,12 +1,15 @@
 //! What the engine's tests share: a run with a storage that can crash ([`world`]), what must hold after every step
-//! ([`invariants`]), and the words in which scenario files speak ([`scenario`], [`words`]).
+//! ([`invariants`]), and the words in which scenario files speak ([`scenario`],
+//! [`words`], [`update_steps`], [`reset_steps`]).
 
 // Each test file uses its own part of this.
 #![allow(dead_code, deprecated)]
 
 pub mod invariants;
 pub mod operations;
+pub mod reset_steps;
 pub mod scenario;
 pub mod show;
+pub mod update_steps;
 pub mod words;
 pub mod world;

@@ -17,9 +17,10 @@ use segno_engine::{
     outbox::StartChild,
     signal::{self, Signal},
     start,
-    state::Parent,
+    state::{Parent, TaskKind, WorkflowTask},
     task_calls::{self, FailTask, TaskRef},
     terminate::{self, Terminate},
+    update::admit,
     wake,
 };
 use segno_proto::{
@@ -36,7 +37,7 @@ use segno_proto::{
 };
 
 use super::{
-    invariants, operations, show,
+    invariants, operations, reset_steps, show, update_steps,
     words::{self, Words},
     world::{EPOCH, Taken, World, answer, queue, start_request},
 };
@@ -82,6 +83,8 @@ struct Scenario {
     tokens: BTreeMap<String, TaskRef>,
     activity_starts: BTreeMap<String, ActivityRef>,
     wake_shown: Option<Nanos>,
+    /// Updates so far, and how they stood when last shown.
+    updates: BTreeMap<String, String>,
 }
 
 impl Scenario {
@@ -164,7 +167,17 @@ impl Scenario {
         let (mut world, mut transition) = World::begin(call.clone(), now);
         if let Some(name) = words.get("signal") {
             let signal = Signal { name: name.to_owned(), ..Default::default() };
-            let applied = start::begin(call, Some(signal), world.context()).finish(());
+            let applied = start::begin(call.clone(), Some(signal), world.context()).finish(());
+            world = World { stored: Vec::new(), durable: 0, run: applied.run.clone(), ..world };
+            transition = world.take(applied).transition;
+        }
+        if let Some(id) = words.get("update") {
+            self.updates.entry(id.to_owned()).or_default();
+            let mut draft = start::begin(call, None, world.context());
+            let text = format!("update {id}");
+            let admitted = admit::admit_into(&mut draft, update_steps::admission(&Words::parse(&text)));
+            admitted.expect("a new run takes an update");
+            let applied = draft.finish(());
             world = World { stored: Vec::new(), durable: 0, run: applied.run.clone(), ..world };
             transition = world.take(applied).transition;
         }
@@ -193,19 +206,21 @@ impl Scenario {
                     unwritten.iter().map(|event| format!("{} {}", event.event_id, show::event(event))).collect();
                 let note =
                     if shown.is_empty() { String::new() } else { format!(", not written: {}", shown.join(", ")) };
-                Ok((note, taken.transition))
+                Ok((format!("{note}{}", update_steps::show_messages(&taken.reply)), taken.transition))
             }
             "answer" => {
                 let mut call = answer(token(self, world));
                 call.force_new_task = words.flag("force");
                 call.return_new_task = words.flag("inline");
+                call.discards_with_events = !words.flag("remembers");
+                call.update_limits = update_steps::limits(words);
                 call.sticky = words.get("sticky").map(|timeout| StickyExecutionAttributes {
                     worker_task_queue: Some(queue("sticky")),
                     schedule_to_start_timeout: Some(nanos_duration(words::nanos(timeout))),
                 });
                 if let Some((_, commands)) = line.split_once(':') {
-                    let commands = commands.split(';').map(str::trim).filter(|command| !command.is_empty());
-                    call.commands = commands.map(words::command).collect();
+                    let said = commands.split(';').map(str::trim).filter(|said| !said.is_empty());
+                    update_steps::say(&mut call, said);
                 }
                 if let Some(many) = words.get("repeat-command") {
                     let count: usize = many.parse().expect("a number");
@@ -257,6 +272,13 @@ impl Scenario {
                 world.take(applied)
             })),
             name if operations::knows(name) => operations::call(world, words),
+            "update" => {
+                if !words.at(0).contains('%') {
+                    self.updates.entry(words.at(0).to_owned()).or_default();
+                }
+                update_steps::update(world, words)
+            }
+            "reset" => reset_steps::step(world, words),
             name if name.starts_with("activity-") => self.activity_call(world, words),
             "child-started" | "child-not-started" | "child-closed" => child_call(world, words),
             "signal-result" => {
@@ -363,6 +385,13 @@ impl Scenario {
                 let _ = writeln!(text, "  followed by a run{held}");
             }
         }
+        for (id, shown) in &mut self.updates {
+            let standing = update_steps::standing(&after.run, id);
+            if standing != *shown {
+                let _ = writeln!(text, "  update {id}: {standing}");
+                *shown = standing;
+            }
+        }
         let wake = after.wake_at();
         if wake != self.wake_shown {
             let _ = writeln!(text, "  wake {}", wake.map_or("never".to_owned(), show::time));
@@ -403,7 +432,12 @@ fn completed(reply: &Completed) -> String {
         text.push_str(", heartbeat timed out");
     }
     if let Some(task) = &reply.new_task {
-        let _ = write!(text, ", next task {} attempt={}", task.scheduled_event_id, task.attempt);
+        let kind = speculative(task);
+        let _ = write!(text, ", next task {} attempt={}{kind}", task.scheduled_event_id, task.attempt);
+    }
+    text.push_str(&update_steps::show_messages(&reply.new_messages));
+    if reply.reset_history_event_id > 0 {
+        let _ = write!(text, ", back to event {}", reply.reset_history_event_id);
     }
     for activity in &reply.eager_activities {
         let _ = write!(text, ", runs {} itself", activity.activity_id);
@@ -411,12 +445,17 @@ fn completed(reply: &Completed) -> String {
     text
 }
 
+fn speculative(task: &WorkflowTask) -> &'static str {
+    if task.kind() == TaskKind::Speculative { " speculative" } else { "" }
+}
+
 fn show_effect(effect: &Effect, world: &World) -> String {
     match effect {
         Effect::OfferWorkflowTask => {
             let task = world.run.state.task.clone().unwrap_or_default();
             let timeout = show::duration(task.start_to_close);
-            format!("offer workflow task on {} attempt={} timeout={timeout}", task.queue, task.attempt)
+            let kind = speculative(&task);
+            format!("offer workflow task on {} attempt={} timeout={timeout}{kind}", task.queue, task.attempt)
         }
         Effect::OfferActivity(id) => {
             let activity = world.run.state.activities.get(id).cloned().unwrap_or_default();
@@ -432,7 +471,8 @@ fn show_all(world: &World) -> String {
     let state = &world.run.state;
     if let Some(task) = &state.task {
         let place = if task.started_event_id == 0 { "waits" } else { "started" };
-        let _ = writeln!(text, "  pending task attempt={} {place} on {}", task.attempt, task.queue);
+        let kind = speculative(task);
+        let _ = writeln!(text, "  pending task attempt={} {place} on {}{kind}", task.attempt, task.queue);
     }
     for activity in state.activities.values() {
         let place = if activity.started_time == 0 { "waits" } else { "runs" };
@@ -445,6 +485,13 @@ fn show_all(world: &World) -> String {
     }
     for (id, timer) in &state.timers {
         let _ = writeln!(text, "  pending timer {id} at {}", show::time(timer.fire_at));
+    }
+    for name in state.memo.keys() {
+        let _ = writeln!(text, "  memo {name}");
+    }
+    // Every run that has had a turn has one, which says nothing.
+    for name in state.search_attributes.keys().filter(|_| state.search_attributes.len() > 1) {
+        let _ = writeln!(text, "  search attribute {name}");
     }
     for child in state.children.values() {
         let _ = writeln!(text, "  pending child {} started={}", child.workflow_id, child.started_event_id);

@@ -3,7 +3,7 @@
 use segno_engine::outbox::{Content, OutboxMessage};
 use segno_proto::{
     Nanos,
-    enums::{ParentClosePolicy, TimeoutType},
+    enums::{ParentClosePolicy, TimeoutType, UpdateAdmittedEventOrigin},
     events::{HistoryEvent, history_event::Attributes as A},
 };
 
@@ -71,6 +71,20 @@ fn detail(attributes: &A) -> String {
         }
         A::RequestCancelExternalWorkflowExecutionFailedEventAttributes(a) => format!("of {}", a.initiated_event_id),
         A::ExternalWorkflowExecutionCancelRequestedEventAttributes(a) => format!("of {}", a.initiated_event_id),
+        A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
+            let id = a.request.as_ref().and_then(|request| request.meta.as_ref()).map(|meta| meta.update_id.as_str());
+            let again = if a.origin() == UpdateAdmittedEventOrigin::Reapply { " again" } else { "" };
+            format!("{}{again}", id.unwrap_or("?"))
+        }
+        A::WorkflowExecutionUpdateAcceptedEventAttributes(a) => {
+            let asked = if a.accepted_request.is_some() { "" } else { " without request" };
+            format!("{} after {}{asked}", a.protocol_instance_id, a.accepted_request_sequencing_event_id)
+        }
+        A::WorkflowExecutionUpdateCompletedEventAttributes(a) => {
+            let id = a.meta.as_ref().map_or("?", |meta| meta.update_id.as_str());
+            let outcome = a.outcome.as_ref().map(super::update_steps::show_outcome).unwrap_or_default();
+            format!("{id} of {} {outcome}", a.accepted_event_id)
+        }
         _ => String::new(),
     }
 }

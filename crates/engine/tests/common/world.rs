@@ -38,6 +38,8 @@ pub struct World {
     /// Durable transitions so far.
     pub durable: usize,
     pub successor: Option<Box<Applied<()>>>,
+    /// Runs that this one followed, with their history.
+    pub earlier: Vec<(Run, Vec<HistoryEvent>)>,
     /// Keys for new runs.
     pub next_key: u64,
     /// What an operator set.
@@ -62,6 +64,7 @@ impl World {
             outbox: Vec::new(),
             durable: 0,
             successor: None,
+            earlier: Vec::new(),
             next_key: 2,
             limits: Limits::default(),
         };
@@ -136,6 +139,7 @@ impl World {
     /// Goes on with the run that follows.
     pub fn follow(&mut self) -> Option<Transition> {
         let successor = *self.successor.take()?;
+        self.earlier.push((self.run.clone(), self.history()));
         self.stored.clear();
         self.outbox.clear();
         self.run = successor.run.clone();
