@@ -1,7 +1,8 @@
 //! The state machines as tables: what may follow what.
 //!
 //! The modules around this one change state; these tables say which changes are legal. A pair that is not in a table is
-//! a defect of the engine, never of a client, so it is caught by assertion in tests and by a typed error at run time.
+//! a defect of the engine, so it is caught by assertion in tests and by a typed error at run time. Where a worker says what
+//! happens next (children, updates) the error is its own.
 
 /// A step that a machine does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -129,6 +130,29 @@ machine! {
             Running + Terminate => Terminated,
             Running + ContinueAsNew => ContinuedAsNew,
             Running + TimeOut => TimedOut,
+        }
+    }
+}
+
+machine! {
+    /// An update. Until it is accepted memory knows it, unless an event admitted it.
+    update {
+        states { Unknown, Admitted, Sent, Accepted, Completed, Rejected, Aborted }
+        events { Admit, Send, Unsend, Accept, Complete, Reject, Abort }
+        steps {
+            Unknown + Admit => Admitted,
+            Admitted + Send => Sent,
+            Admitted + Accept => Accepted,
+            Admitted + Reject => Rejected,
+            Admitted + Abort => Aborted,
+            Sent + Send => Sent,
+            Sent + Unsend => Admitted,
+            Sent + Accept => Accepted,
+            Sent + Reject => Rejected,
+            Sent + Abort => Aborted,
+            Accepted + Complete => Completed,
+            Aborted + Admit => Admitted,
+            Aborted + Reject => Rejected,
         }
     }
 }

@@ -4,7 +4,10 @@ mod common;
 
 use std::{collections::BTreeSet, fmt::Debug};
 
-use segno_engine::machine::{self, IllegalStep, coverage};
+use segno_engine::{
+    machine::{self, IllegalStep, coverage},
+    update::abort::{self, Reason, Stage},
+};
 
 /// Checks one machine: all pairs outside the table are refused, all pairs inside lead where it says. Returns the steps
 /// of the table that no scenario took.
@@ -46,6 +49,26 @@ where
     untaken
 }
 
+/// The table of how updates end: every pair is there once and was needed by some scenario. Returns those that were not.
+fn check_aborts() -> Vec<String> {
+    let stages: BTreeSet<Stage> = abort::TABLE.iter().map(|(stage, _, _)| *stage).collect();
+    let reasons: BTreeSet<Reason> = abort::TABLE.iter().map(|(_, reason, _)| *reason).collect();
+    assert_eq!((stages.len(), reasons.len()), (3, 3), "a stage or a reason is missing");
+    assert_eq!(abort::TABLE.len(), stages.len() * reasons.len(), "a pair is missing");
+    let mut untaken = Vec::new();
+    for stage in &stages {
+        for reason in &reasons {
+            let rows: Vec<_> = abort::TABLE.iter().filter(|(s, r, _)| (s, r) == (stage, reason)).collect();
+            assert_eq!(rows.len(), 1, "{stage:?} x {reason:?}");
+            if !coverage::taken("update_abort", *stage as usize, *reason as usize) {
+                untaken.push(format!("update_abort: {stage:?} x {reason:?}"));
+            }
+            assert_eq!(abort::outcome(*stage, *reason), rows[0].2);
+        }
+    }
+    untaken
+}
+
 #[test]
 fn every_arrow_is_taken_and_no_other_exists() {
     for path in common::scenario::files() {
@@ -67,5 +90,9 @@ fn every_arrow_is_taken_and_no_other_exists() {
     }));
     untaken
         .extend(check("run", machine::run::STEPS, machine::run::next, |state, event| (state as usize, event as usize)));
+    untaken.extend(check("update", machine::update::STEPS, machine::update::next, |state, event| {
+        (state as usize, event as usize)
+    }));
+    untaken.extend(check_aborts());
     assert!(untaken.is_empty(), "in a table, but no scenario gets there:\n{}", untaken.join("\n"));
 }

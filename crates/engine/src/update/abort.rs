@@ -1,7 +1,7 @@
 //! Ending updates that can no longer be answered: who is told what, as a table.
 
-use super::Ended;
-use crate::{draft::Draft, run::Run};
+use super::{Ended, expect};
+use crate::{draft::Draft, machine::update::Event, run::Run};
 
 /// What a waiter hears of an update that will not be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +54,8 @@ pub const TABLE: &[(Stage, Reason, Option<Abort>)] = &[
 
 /// What a waiter hears, if the update ends at all.
 pub fn outcome(stage: Stage, reason: Reason) -> Option<Abort> {
+    #[cfg(any(test, feature = "coverage"))]
+    crate::machine::coverage::record("update_abort", stage as usize, reason as usize);
     TABLE.iter().find(|(at, why, _)| *at == stage && *why == reason).and_then(|(_, _, abort)| *abort)
 }
 
@@ -81,6 +83,7 @@ pub fn all(draft: &mut Draft, reason: Reason) {
         };
         match outcome(stage, reason) {
             Some(abort) => {
+                expect(update.state(), Event::Abort);
                 draft.run.updates.remove(&update.id);
                 draft.run.updates.end(update.id, Ended::Aborted(abort));
             }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use prost::Message;
 use segno_proto::{enums::UpdateAdmittedEventOrigin, update::Request};
 
-use super::{UpdateLimits, in_flight, status, total, write_admission};
+use super::{UpdateLimits, expect, in_flight, state_of, status, total, write_admission};
 use crate::{
     draft::Draft,
     error::Rejection,
+    machine::update::Event,
     run::{Applied, Context, Run},
     workflow_task,
 };
@@ -62,6 +63,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
         Some(status::Status::Aborted(_)) | None => {}
         Some(_) => return make_durable(draft, &id, call.durable),
     }
+    expect(state_of(&draft.run, &id), Event::Admit);
     let bytes = call.request.encoded_len();
     check_limits(draft, &call.limits, bytes)?;
     if call.durable {

@@ -3,7 +3,8 @@
 use prost::Message as _;
 use segno_proto::protocol::{Message, message::SequencingId};
 
-use crate::draft::Draft;
+use super::expect;
+use crate::{draft::Draft, machine::update::Event};
 
 /// Names a message's body.
 const TYPE_PREFIX: &str = "type.googleapis.com/temporal.api.update.v1.";
@@ -23,6 +24,7 @@ pub fn deliver(draft: &mut Draft, again: bool) -> Vec<Message> {
         if update.sent && !again {
             continue;
         }
+        expect(update.state(), Event::Send);
         update.sent = true;
         let Some(request) = &update.request else { continue };
         messages.push(Message {

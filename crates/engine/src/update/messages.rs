@@ -20,13 +20,16 @@ use super::{
     Ended, UpdateLimits,
     admit::check_total,
     deliver::request_message_id,
+    expect, state_of,
     status::{self, Status, unprocessed},
+    take_buffered_admission,
 };
 use crate::{
     commands::Refused,
     draft::Draft,
     error::{Rejection, TaskFailure},
     limits::BLOB_BYTES_MAX,
+    machine::update::{self as machine, Event, State},
 };
 
 const PROTOCOL: &str = "temporal.api.update.v1";
@@ -88,6 +91,7 @@ fn kind_of(message: &Message) -> Option<(&str, &str)> {
 pub fn reject_unprocessed(draft: &mut Draft) {
     let sent: Vec<_> = draft.run.updates.waiting().iter().filter(|update| update.sent).cloned().collect();
     for update in sent {
+        expect(update.state(), Event::Reject);
         end_rejected(draft, &update.id, unprocessed());
     }
 }
@@ -172,26 +176,26 @@ fn find_or_resurrect(
     if !draft.run.is_running() {
         return Ok(());
     }
+    expect(state_of(&draft.run, id), Event::Admit);
     check_total(draft, limits).map_err(Refused::Call)?;
     draft.run.updates.admit(id.to_owned(), Some(Arc::new(request.clone())), request.encoded_len());
     Ok(())
 }
 
-/// A message that does not fit how its update stands.
-fn wrong_state(draft: &Draft, id: &str, kind: &str, provisional: bool) -> Refused {
-    let state = match status::of(&draft.run, id) {
-        Some(Status::Admitted) => match draft.run.updates.find(id).is_some_and(|update| update.sent) {
-            true => "Sent",
-            false => "Admitted",
-        },
-        Some(Status::Accepted) => "Accepted",
-        Some(Status::Completed(_) | Status::CompletedIn(_)) => "Completed",
-        Some(Status::Aborted(_)) | None => "Aborted",
+/// A message that does not fit how its update stands is an error of the worker, in Temporal's words.
+fn step(draft: &Draft, id: &str, event: Event, kind: &str, provisional: bool) -> Result<(), Refused> {
+    let state = state_of(&draft.run, id);
+    if machine::next(state, event).is_ok() {
+        return Ok(());
+    }
+    let state = match state {
+        State::Rejected => State::Completed,
+        state => state,
     };
     let prefix = if provisional { "Provisionally" } else { "" };
-    bad(format!(
-        "invalid state transition attempted for Update {id}: received *update.{kind} message while in state {prefix}{state}"
-    ))
+    Err(bad(format!(
+        "invalid state transition attempted for Update {id}: received *update.{kind} message while in state {prefix}{state:?}"
+    )))
 }
 
 fn unset(kind: &str, field: &str) -> Refused {
@@ -199,23 +203,25 @@ fn unset(kind: &str, field: &str) -> Refused {
 }
 
 fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool) -> Result<(), Refused> {
-    let Some(waiting) = draft.run.updates.find(id).cloned() else {
-        // Its workflow closed with an earlier command: nobody will answer it.
-        return if draft.run.is_running() { Err(wrong_state(draft, id, "Acceptance", provisional)) } else { Ok(()) };
-    };
+    if !draft.run.is_running() {
+        // Closed with an earlier command: nobody will answer it.
+        return Ok(());
+    }
+    step(draft, id, Event::Accept, "Acceptance", provisional)?;
     if acceptance.accepted_request_sequencing_event_id == 0 {
         return Err(unset("Acceptance", "accepted_request_sequencing_event_id"));
     }
     if acceptance.accepted_request_message_id.is_empty() {
         return Err(unset("Acceptance", "accepted_request_message_id"));
     }
-    draft.run.updates.remove(id);
+    let waiting = draft.run.updates.remove(id).and_then(|waiting| waiting.request);
+    let request = waiting.as_deref().cloned().or_else(|| take_buffered_admission(draft, id));
     let event_id = draft.add(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
         WorkflowExecutionUpdateAcceptedEventAttributes {
             protocol_instance_id: id.to_owned(),
             accepted_request_message_id: request_message_id(id),
             accepted_request_sequencing_event_id: acceptance.accepted_request_sequencing_event_id,
-            accepted_request: waiting.request.as_deref().cloned(),
+            accepted_request: request,
         },
     ));
     draft.run.state.updates.entry(id.to_owned()).or_default().accepted_event_id = event_id;
@@ -223,11 +229,11 @@ fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool
 }
 
 fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: bool) -> Result<(), Refused> {
-    // A rejection is heard even if the workflow closed with the same answer.
-    let aborted = matches!(status::of(&draft.run, id), Some(Status::Aborted(_)));
-    if draft.run.updates.find(id).is_none() && !(aborted && !draft.run.is_running()) {
-        return Err(wrong_state(draft, id, "Rejection", provisional));
+    // Rejections have no command, so that they come after one that closes the run. They count all the same.
+    if !draft.run.is_running() && state_of(&draft.run, id) != State::Aborted {
+        return Ok(());
     }
+    step(draft, id, Event::Reject, "Rejection", provisional)?;
     end_rejected(draft, id, rejection.failure.unwrap_or_default());
     Ok(())
 }
@@ -235,6 +241,7 @@ fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: 
 fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Failure) {
     draft.run.updates.remove(id);
     draft.run.updates.end(id.to_owned(), Ended::Rejected(Arc::new(failure)));
+    take_buffered_admission(draft, id);
     if draft.run.state.updates.remove(id).is_some() {
         // Its admission was stored, so its end must be: otherwise it would come back after a crash.
         draft.touch();
@@ -245,8 +252,8 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
     if !draft.run.is_running() {
         return Ok(());
     }
-    let accepted = draft.run.state.updates.get(id).filter(|record| record.is_accepted()).cloned();
-    let Some(record) = accepted else { return Err(wrong_state(draft, id, "Response", provisional)) };
+    step(draft, id, Event::Complete, "Response", provisional)?;
+    let accepted_event_id = draft.run.state.updates.get(id).map_or(0, |record| record.accepted_event_id);
     let Some(meta) = &response.meta else { return Err(unset("Response", "meta")) };
     if meta.update_id.is_empty() {
         return Err(unset("Response", "meta.update_id"));
@@ -258,7 +265,7 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
     let event_id = draft.add(Attributes::WorkflowExecutionUpdateCompletedEventAttributes(
         WorkflowExecutionUpdateCompletedEventAttributes {
             meta: response.meta,
-            accepted_event_id: record.accepted_event_id,
+            accepted_event_id,
             outcome: Some(outcome.clone()),
         },
     ));

@@ -20,13 +20,15 @@ use std::{collections::VecDeque, sync::Arc};
 
 use segno_proto::{
     enums::UpdateAdmittedEventOrigin,
-    events::{WorkflowExecutionUpdateAdmittedEventAttributes, history_event::Attributes},
+    events::{HistoryEvent, WorkflowExecutionUpdateAdmittedEventAttributes, history_event::Attributes},
     failure::Failure,
     update::{Outcome, Request, outcome},
 };
 
 use crate::{
     draft::{BUFFERED_EVENT_ID, Draft},
+    machine::update::{self as machine, Event, State},
+    run::Run,
     state::{RunState, UpdateRecord},
 };
 use abort::Abort;
@@ -64,6 +66,13 @@ pub struct Waiting {
     pub bytes: usize,
     /// Whether a worker has it.
     pub sent: bool,
+}
+
+impl Waiting {
+    /// Where the machine stands.
+    fn state(&self) -> State {
+        if self.sent { State::Sent } else { State::Admitted }
+    }
 }
 
 /// How an update ended.
@@ -138,7 +147,8 @@ impl Updates {
 
     /// A worker that had it is out of the picture.
     fn unsend(&mut self, id: &str) {
-        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id && update.sent) {
+            expect(update.state(), Event::Unsend);
             update.sent = false;
         }
     }
@@ -171,6 +181,29 @@ impl Updates {
     }
 }
 
+/// Where the machine of an update stands.
+fn state_of(run: &Run, id: &str) -> State {
+    match run.updates.ended(id) {
+        Some(Ended::Completed(_)) => return State::Completed,
+        Some(Ended::Rejected(_)) => return State::Rejected,
+        Some(Ended::Aborted(_)) => return State::Aborted,
+        None => {}
+    }
+    match (run.updates.find(id), run.state.updates.get(id)) {
+        (Some(waiting), _) => waiting.state(),
+        (None, Some(record)) if record.completed_event_id > 0 => State::Completed,
+        (None, Some(record)) if record.is_accepted() => State::Accepted,
+        (None, Some(_)) => State::Aborted,
+        (None, None) => State::Unknown,
+    }
+}
+
+/// A step that the engine takes by itself: an illegal one is a defect, and loud in tests.
+fn expect(state: State, event: Event) {
+    let result = machine::next(state, event);
+    debug_assert!(result.is_ok(), "{result:?}");
+}
+
 /// How many updates of a run are not completed.
 fn in_flight(draft: &Draft) -> usize {
     let accepted = draft.run.state.updates.values().filter(|record| record.is_accepted()).count();
@@ -178,7 +211,7 @@ fn in_flight(draft: &Draft) -> usize {
 }
 
 /// How many updates a run has had, rejected ones aside.
-pub fn total(run: &crate::run::Run) -> usize {
+pub fn total(run: &Run) -> usize {
     let unstored = run.updates.waiting.iter().filter(|update| !run.state.updates.contains_key(&update.id));
     run.state.updates.len() + unstored.count()
 }
@@ -194,8 +227,31 @@ pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: Up
 
 /// Admits an update again that another run had, with an event of its own.
 pub fn readmit(draft: &mut Draft, id: String, request: Request, origin: UpdateAdmittedEventOrigin) {
+    expect(state_of(&draft.run, &id), Event::Admit);
     write_admission(draft, &id, request, origin);
     draft.run.updates.admit(id, None, 0);
+}
+
+/// Takes an admission back that waits to become history: a worker that was asked before a crash answers first, and
+/// nothing may speak of an update that is not admitted yet.
+fn take_buffered_admission(draft: &mut Draft, id: &str) -> Option<Request> {
+    let record = draft.run.state.updates.get_mut(id).filter(|record| record.admitted_event_id == BUFFERED_EVENT_ID)?;
+    record.admitted_event_id = 0;
+    let place = draft.run.state.buffered.iter().position(|event| admits(event) == Some(id))?;
+    match draft.run.state.buffered.remove(place).attributes {
+        Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => a.request,
+        _ => None,
+    }
+}
+
+/// The update that an event admits.
+fn admits(event: &HistoryEvent) -> Option<&str> {
+    match &event.attributes {
+        Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => {
+            a.request.as_ref()?.meta.as_ref().map(|meta| meta.update_id.as_str())
+        }
+        _ => None,
+    }
 }
 
 /// An outcome that is a failure.
