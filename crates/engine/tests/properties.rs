@@ -8,6 +8,8 @@ mod common;
 
 use common::{
     invariants, operations,
+    random::Random,
+    rebuilt,
     words::{self, Words, failure, payloads},
     world::{EPOCH, SECOND, World, answer, queue, start_request},
 };
@@ -36,31 +38,6 @@ use segno_proto::{
 
 const SEEDS: u64 = 400;
 const STEPS: usize = 120;
-
-/// SplitMix64: the same sequence everywhere, for ever.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, end: usize) -> usize {
-        (self.next() % end.max(1) as u64) as usize
-    }
-
-    fn once_in(&mut self, times: usize) -> bool {
-        self.below(times) == 0
-    }
-
-    fn pick<T: Clone>(&mut self, from: &[T]) -> Option<T> {
-        (!from.is_empty()).then(|| from[self.below(from.len())].clone())
-    }
-}
 
 /// A life under way.
 struct Life {
@@ -155,7 +132,9 @@ impl Life {
         let stored = &before.stored;
         assert_eq!(stored[..], self.world.stored[..stored.len()], "history is append-only");
         invariants::check(&self.world);
-        if !self.world.run.is_running() {
+        if self.world.run.is_running() {
+            rebuilt::check(&self.world);
+        } else {
             self.after_the_end();
         }
     }

@@ -7,6 +7,8 @@
 
 pub mod invariants;
 pub mod operations;
+pub mod random;
+pub mod rebuilt;
 pub mod reset_steps;
 pub mod scenario;
 pub mod show;

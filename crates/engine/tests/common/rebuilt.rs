@@ -1,0 +1,77 @@
+//! State made from history against the state that the run has: equal in everything that history tells.
+
+use segno_engine::{
+    rebuild::rebuild,
+    state::{Activity, RunState, TaskKind, WorkflowTask},
+};
+
+use super::world::World;
+
+/// Compares the two. While events wait in the buffer state is ahead of history, and nothing is compared.
+pub fn check(world: &World) {
+    let live = &world.run.state;
+    if !live.buffered.is_empty() {
+        return;
+    }
+    let history = world.history();
+    let told = rebuild(&world.run.info, &history);
+    assert_eq!(told.next_event_id, live.next_event_id);
+    assert_eq!(told.memo, live.memo);
+    assert_eq!(told.search_attributes, live.search_attributes);
+    assert_eq!(told.timers, live.timers);
+    assert_eq!(told.children, live.children);
+    assert_eq!(told.external_signals, live.external_signals);
+    assert_eq!(told.external_cancels, live.external_cancels);
+    assert_eq!(told.last_completed_started_id, live.last_completed_started_id);
+    assert_eq!(told.signal_count, live.signal_count);
+    assert_eq!(told.signal_request_ids, live.signal_request_ids);
+    assert_eq!(told.cancel_requested, live.cancel_requested);
+    assert_eq!(told.attached_request_ids, live.attached_request_ids);
+    assert_eq!(told.reset_points, live.reset_points);
+    assert_eq!(activities(&told), activities(live));
+    check_updates(&told, live);
+    check_task(&told, live);
+}
+
+/// Activities without what no event tells: attempts, their times and their workers.
+fn activities(state: &RunState) -> Vec<Activity> {
+    let plain = |activity: &Activity| Activity {
+        scheduled_event_id: activity.scheduled_event_id,
+        activity_id: activity.activity_id.clone(),
+        activity_type: activity.activity_type.clone(),
+        queue: activity.queue.clone(),
+        schedule_to_start: activity.schedule_to_start,
+        start_to_close: activity.start_to_close,
+        schedule_to_close: activity.schedule_to_close,
+        heartbeat: activity.heartbeat,
+        retry_policy: activity.retry_policy.clone(),
+        priority: activity.priority.clone(),
+        cancel_requested: activity.cancel_requested,
+        cancel_requested_event_id: activity.cancel_requested_event_id,
+        ..Default::default()
+    };
+    state.activities.values().map(plain).collect()
+}
+
+/// A rejection is no event: history knows some that were admitted by one, and the run does not.
+fn check_updates(told: &RunState, live: &RunState) {
+    for (id, record) in &told.updates {
+        match live.updates.get(id) {
+            Some(known) => {
+                assert_eq!(record.accepted_event_id, known.accepted_event_id, "update {id}");
+                assert_eq!(record.completed_event_id, known.completed_event_id, "update {id}");
+            }
+            None => assert_eq!(record.accepted_event_id, 0, "update {id} is lost"),
+        }
+    }
+    for id in live.updates.keys() {
+        assert!(told.updates.contains_key(id), "history does not know update {id}");
+    }
+}
+
+fn check_task(told: &RunState, live: &RunState) {
+    // Events of speculative tasks and of later attempts are written when they complete.
+    let written = live.task.as_ref().filter(|task| task.kind() != TaskKind::Speculative && !task.is_transient());
+    let ids = |task: &WorkflowTask| (task.scheduled_event_id, task.started_event_id);
+    assert_eq!(told.task.as_ref().map(ids), written.map(ids), "workflow task");
+}
