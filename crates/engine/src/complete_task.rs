@@ -233,11 +233,13 @@ fn follow_up_updates(draft: &mut Draft, call: &CompleteTask, reply: &mut Complet
     if !draft.run.updates.have_unsent() || draft.run.state.task.is_some() {
         return;
     }
-    if call.return_new_task {
+    if call.return_new_task && !draft.run.updates.have_stored_unsent() {
         workflow_task::schedule_speculative(draft);
-        start_inline(draft, call, reply);
     } else {
         workflow_task::schedule(draft, None);
+    }
+    if call.return_new_task {
+        start_inline(draft, call, reply);
     }
 }
 

@@ -34,7 +34,7 @@ use segno_engine::{
 };
 use segno_proto::{
     enums::WorkflowTaskFailedCause,
-    events::history_event::Attributes as A,
+    events::{HistoryEvent, history_event::Attributes as A},
     nanos_duration,
     taskqueue::StickyExecutionAttributes,
     update::{Outcome, outcome},
@@ -344,6 +344,14 @@ impl Life {
         for (id, record) in &ended.run.state.updates {
             let first = if record.admitted_event_id > 0 { record.admitted_event_id } else { record.accepted_event_id };
             let known = status::of(&self.world.run, id);
+            // One that an event admitted, that was rejected and then asked again: history before the point admits it.
+            let admitted = |event: &&HistoryEvent| match &event.attributes {
+                Some(A::WorkflowExecutionUpdateAdmittedEventAttributes(a)) => {
+                    a.request.as_ref().and_then(|r| r.meta.as_ref()).is_some_and(|meta| meta.update_id == *id)
+                }
+                _ => false,
+            };
+            let first = ended.stored.iter().find(admitted).map_or(first, |event| event.event_id.min(first));
             if first < to || !without_updates {
                 assert!(known.is_some(), "update {id} is lost by a reset: {record:?}");
             } else {

@@ -101,8 +101,14 @@ impl Updates {
     /// What stored state says of updates that wait: those whose admission is an event.
     pub fn of(state: &RunState) -> Self {
         let waits = |record: &UpdateRecord| record.accepted_event_id == 0 && record.completed_event_id == 0;
-        let waiting = state.updates.iter().filter(|(_, record)| waits(record));
-        let waiting = waiting.map(|(id, _)| Waiting { id: id.clone(), request: None, bytes: 0, sent: false });
+        // A worker that holds a stored task has seen every event before its start.
+        let started = state.task.as_ref().map_or(0, |task| task.started_event_id);
+        let waiting = state.updates.iter().filter(|(_, record)| waits(record)).map(|(id, record)| Waiting {
+            id: id.clone(),
+            request: None,
+            bytes: 0,
+            sent: (1..started).contains(&record.admitted_event_id),
+        });
         Self { waiting: waiting.collect(), ..Self::default() }
     }
 
@@ -119,6 +125,11 @@ impl Updates {
     /// Whether a worker has yet to hear of one.
     pub fn have_unsent(&self) -> bool {
         self.waiting.iter().any(|update| !update.sent)
+    }
+
+    /// Whether storage knows one that a worker has yet to hear of: only a stored task may bring it.
+    pub fn have_stored_unsent(&self) -> bool {
+        self.waiting.iter().any(|update| !update.sent && update.request.is_none())
     }
 
     /// Those that wait.
