@@ -15,7 +15,7 @@ use crate::{
     error::CallError,
     node::Node,
     queries::{QueryAnswer, QueryTask},
-    queues::{QueueKey, QueueKind, TaskOffer},
+    queues::{QUERY_PRIORITY, QueueKey, QueueKind, TaskOffer},
     slots::WorkflowKey,
 };
 
@@ -155,7 +155,7 @@ impl Node {
     }
 
     fn offer_query(&self, queue: QueueKey, task: QueryTask) {
-        self.queues.offer(queue, TaskOffer::Query(Box::new(task)), 0);
+        self.queues.offer(queue, TaskOffer::Query(Box::new(task)), QUERY_PRIORITY, self.clock.now());
     }
 
     /// A worker answers a direct query. False if nobody asks.

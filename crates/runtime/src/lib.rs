@@ -22,6 +22,7 @@ mod node;
 mod outbox;
 mod polls;
 mod queries;
+mod queue_stats;
 mod queues;
 mod recovery;
 mod reset;
@@ -34,6 +35,7 @@ mod transact;
 mod update_with_start;
 mod updates;
 mod visibility;
+mod workers;
 
 pub use ask::QueryReply;
 pub use clock::{Clock, SystemClock};
@@ -45,6 +47,7 @@ pub use namespaces::{CustomAttribute, Namespace, NamespaceDetail, NamespaceName,
 pub use node::{Node, NodeOptions};
 pub use polls::{Poll, PollResult};
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};
+pub use queue_stats::QueueStats;
 pub use queues::{QueueKey, QueueKind, TaskOffer};
 pub use segno_engine::limits::Limits;
 pub use slots::{Current, WorkflowKey};
@@ -55,3 +58,4 @@ pub use transact::RunSelector;
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
 pub use visibility::{FoundRuns, ListPosition, kind_of};
+pub use workers::{BadWorkerQuery, WorkerQuery, Workers};

@@ -25,6 +25,7 @@ use crate::{
     queries::DirectQueries,
     slots::{Slots, lock},
     timers::Timers,
+    workers::Workers,
 };
 
 /// Run keys set aside with one write.
@@ -63,6 +64,8 @@ pub struct Node {
     pub metrics: Arc<Metrics>,
     /// All namespaces.
     pub namespaces: Namespaces,
+    /// Workers that tell about themselves.
+    pub workers: Workers,
     /// Workers that said goodbye lately: their polls are over.
     pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
     /// Told when closed runs may be due earlier than before.
@@ -100,6 +103,7 @@ impl Node {
             outgoing,
             metrics,
             namespaces,
+            workers: Workers::default(),
             dismissed: Mutex::default(),
             retention_changed: Notify::new(),
             run_keys: Mutex::new((0, 0)),
@@ -147,6 +151,11 @@ impl Node {
         }
         keys.0 += 1;
         Ok(RunKey(keys.0 - 1))
+    }
+
+    /// What keeps the data, in a word.
+    pub fn store_kind(&self) -> &'static str {
+        self.store.kind()
     }
 
     /// A fresh UUID.

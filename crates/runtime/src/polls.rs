@@ -1,7 +1,7 @@
 //! The shell around task queues: workers wait here, tasks arrive here.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -17,6 +17,7 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     metrics::count,
     node::Node,
+    queue_stats::QueueStats,
     queues::{BACKLOG_MAX, Offered, Queue, QueueKey, QueueKind, TaskOffer},
     slots::lock,
 };
@@ -65,6 +66,8 @@ struct Wait<'a> {
     queues: &'a Queues,
     key: &'a QueueKey,
     id: u64,
+    /// When it began.
+    since: Nanos,
     task: oneshot::Receiver<TaskOffer>,
 }
 
@@ -75,7 +78,7 @@ impl Drop for Wait<'_> {
         let Some(queue) = queues.get_mut(self.key) else { return };
         queue.forget(self.id);
         if let Ok(task) = self.task.try_recv() {
-            queue.take_back(task, PRIORITY_DEFAULT);
+            queue.take_back(task, PRIORITY_DEFAULT, self.since);
         }
     }
 }
@@ -94,13 +97,13 @@ impl Queues {
             queue.abandoned = false;
             queue.pollers.retain(|_, at| now - *at < POLLER_MEMORY);
             queue.pollers.insert(poll.identity.clone(), now);
-            if let Some(task) = queue.take() {
+            if let Some(task) = queue.take(now) {
                 return PollResult::Task(task);
             }
             let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
             let (hand_over, task) = oneshot::channel();
             queue.wait(id, poll.worker.clone(), hand_over);
-            Wait { queues: self, key: &poll.queue, id, task }
+            Wait { queues: self, key: &poll.queue, id, since: now, task }
         };
         match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
             Ok(Ok(task)) => PollResult::Task(task),
@@ -109,13 +112,13 @@ impl Queues {
     }
 
     /// Offers a task.
-    pub fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32) -> Offered {
-        lock(&self.queues).entry(key).or_default().offer(task, priority)
+    pub fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
+        lock(&self.queues).entry(key).or_default().offer(task, priority, now)
     }
 
     /// Gives a task back to the front of its queue.
-    pub fn take_back(&self, key: &QueueKey, task: TaskOffer) {
-        lock(&self.queues).entry(key.clone()).or_default().take_back(task, PRIORITY_DEFAULT);
+    pub fn take_back(&self, key: &QueueKey, task: TaskOffer, now: Nanos) {
+        lock(&self.queues).entry(key.clone()).or_default().take_back(task, PRIORITY_DEFAULT, now);
     }
 
     /// Whether a worker is there for a sticky queue.
@@ -169,6 +172,11 @@ impl Queues {
     pub fn pollers(&self, key: &QueueKey) -> Vec<(String, Nanos)> {
         let queues = lock(&self.queues);
         queues.get(key).map(|queue| queue.pollers.clone().into_iter().collect()).unwrap_or_default()
+    }
+
+    /// What a queue can say of its tasks, by priority.
+    pub fn stats(&self, key: &QueueKey, now: Nanos) -> BTreeMap<i32, QueueStats> {
+        lock(&self.queues).get(key).map(|queue| queue.stats(now)).unwrap_or_default()
     }
 
     /// Whether a queue forgot tasks and has room for them again; asking clears the mark.
@@ -258,7 +266,7 @@ impl Node {
             key.name.clone_from(&run.info.task_queue);
         }
         let offer = TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp };
-        self.note(self.queues.offer(key, offer, priority_of(run.info.priority.as_ref())));
+        self.note(self.queues.offer(key, offer, priority_of(run.info.priority.as_ref()), self.clock.now()));
     }
 
     /// Puts a pending activity on its queue.
@@ -269,7 +277,7 @@ impl Node {
         let run_key = RunKey(run.info.run_key);
         let offer = TaskOffer::Activity { run: run_key, scheduled_event_id, stamp: activity.stamp };
         let priority = activity.priority.as_ref().or(run.info.priority.as_ref());
-        self.note(self.queues.offer(key, offer, priority_of(priority)));
+        self.note(self.queues.offer(key, offer, priority_of(priority), self.clock.now()));
     }
 
     fn note(&self, offered: Offered) {
@@ -339,6 +347,11 @@ impl Node {
     /// Tasks waiting in a queue.
     pub fn backlog_of(&self, key: &QueueKey) -> usize {
         self.queues.backlog_of(key)
+    }
+
+    /// What a queue can say of its tasks, by priority.
+    pub fn queue_stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
+        self.queues.stats(key, self.clock.now())
     }
 
     /// Workers that asked a queue lately.

@@ -10,10 +10,16 @@ use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
-use crate::queries::QueryTask;
+use crate::{
+    queries::QueryTask,
+    queue_stats::{Measured, QueueStats},
+};
 
 /// Most tasks a queue keeps in memory.
 pub const BACKLOG_MAX: usize = 50_000;
+
+/// Queries come before everything else.
+pub const QUERY_PRIORITY: i32 = 0;
 
 /// Workflow tasks and activities are queued apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -67,11 +73,17 @@ struct Waiting {
     hand_over: oneshot::Sender<TaskOffer>,
 }
 
+/// A task and since when it waits.
+struct Kept {
+    task: TaskOffer,
+    since: Nanos,
+}
+
 /// One queue.
 #[derive(Default)]
 pub struct Queue {
     /// By priority (lower first), then by age.
-    backlog: BTreeMap<i32, VecDeque<TaskOffer>>,
+    backlog: BTreeMap<i32, VecDeque<Kept>>,
     backlog_len: usize,
     waiting: VecDeque<Waiting>,
     /// Tasks were not kept: storage knows them.
@@ -82,6 +94,8 @@ pub struct Queue {
     pub pollers: BTreeMap<String, Nanos>,
     /// A worker said that it will not come back to this (sticky) queue.
     pub abandoned: bool,
+    /// What came and went, by priority.
+    measured: Measured,
 }
 
 /// What became of an offer.
@@ -97,55 +111,58 @@ pub enum Offered {
 
 impl Queue {
     /// Offers a task to the longest waiting worker, or keeps it.
-    pub fn offer(&mut self, task: TaskOffer, priority: i32) -> Offered {
-        let mut task = task;
+    pub fn offer(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
+        self.measured.added(priority, now);
+        self.hand_over_or_keep(task, priority, now, false)
+    }
+
+    /// Takes back a task that a worker did not get: it is next.
+    pub fn take_back(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
+        self.measured.given_back(priority, now);
+        self.hand_over_or_keep(task, priority, now, true)
+    }
+
+    fn hand_over_or_keep(&mut self, mut task: TaskOffer, priority: i32, now: Nanos, first: bool) -> Offered {
         while let Some(waiting) = self.waiting.pop_front() {
             match waiting.hand_over.send(task) {
-                Ok(()) => return Offered::HandedOver,
+                Ok(()) => {
+                    self.measured.dispatched(priority, now);
+                    return Offered::HandedOver;
+                }
                 // That worker gave up in the same moment; the next one may have it.
                 Err(returned) => task = returned,
             }
         }
-        self.keep(task, priority, false)
+        self.keep(Kept { task, since: now }, priority, first)
     }
 
-    /// Takes back a task that a worker did not get: it is next.
-    pub fn take_back(&mut self, task: TaskOffer, priority: i32) -> Offered {
-        let mut task = task;
-        while let Some(waiting) = self.waiting.pop_front() {
-            match waiting.hand_over.send(task) {
-                Ok(()) => return Offered::HandedOver,
-                Err(returned) => task = returned,
-            }
-        }
-        self.keep(task, priority, true)
-    }
-
-    fn keep(&mut self, task: TaskOffer, priority: i32, first: bool) -> Offered {
-        let derivable = !matches!(task, TaskOffer::Query(_));
+    fn keep(&mut self, kept: Kept, priority: i32, first: bool) -> Offered {
+        let derivable = !matches!(kept.task, TaskOffer::Query(_));
         if derivable && self.backlog_len >= BACKLOG_MAX {
             self.overflowed = true;
             return Offered::Overflowed;
         }
         let tasks = self.backlog.entry(priority).or_default();
         if first {
-            tasks.push_front(task);
+            tasks.push_front(kept);
         } else {
-            tasks.push_back(task);
+            tasks.push_back(kept);
         }
         self.backlog_len += 1;
         Offered::Kept
     }
 
     /// The next task, if one waits.
-    pub fn take(&mut self) -> Option<TaskOffer> {
+    pub fn take(&mut self, now: Nanos) -> Option<TaskOffer> {
         let mut entry = self.backlog.first_entry()?;
-        let task = entry.get_mut().pop_front();
+        let priority = *entry.key();
+        let kept = entry.get_mut().pop_front();
         if entry.get().is_empty() {
             entry.remove();
         }
-        self.backlog_len -= usize::from(task.is_some());
-        task
+        self.backlog_len -= usize::from(kept.is_some());
+        self.measured.dispatched(priority, now);
+        kept.map(|kept| kept.task)
     }
 
     /// Lets a worker wait.
@@ -171,7 +188,20 @@ impl Queue {
     /// Takes everything that waits, for another queue.
     pub fn drain(&mut self) -> Vec<TaskOffer> {
         self.backlog_len = 0;
-        std::mem::take(&mut self.backlog).into_values().flatten().collect()
+        std::mem::take(&mut self.backlog).into_values().flatten().map(|kept| kept.task).collect()
+    }
+
+    /// How many tasks wait, how long the oldest has, and how many come and go, by priority. Queries have a priority of
+    /// their own and do not count.
+    pub fn stats(&self, now: Nanos) -> BTreeMap<i32, QueueStats> {
+        let mut stats = self.measured.rates(now);
+        for (priority, tasks) in &self.backlog {
+            let stats = stats.entry(*priority).or_default();
+            stats.backlog = tasks.len();
+            stats.oldest = tasks.front().map_or(0, |kept| (now - kept.since).max(0));
+        }
+        stats.remove(&QUERY_PRIORITY);
+        stats
     }
 
     /// Whether somebody waits here, or did not long ago.
@@ -193,7 +223,7 @@ impl Queue {
     pub fn known_runs(&self) -> HashSet<(RunKey, i64)> {
         let tasks = self.backlog.values().flatten();
         tasks
-            .filter_map(|task| match task {
+            .filter_map(|kept| match &kept.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
                 TaskOffer::Activity { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
                 TaskOffer::Query(_) => None,
@@ -222,7 +252,7 @@ mod tests {
         let mut queue = Queue::default();
         let (sender, mut receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
-        assert_eq!(queue.offer(task(7), 3), Offered::HandedOver);
+        assert_eq!(queue.offer(task(7), 3, 0), Offered::HandedOver);
         assert_eq!(run_of(receiver.try_recv().ok()), Some(7));
         assert_eq!(queue.len(), 0);
     }
@@ -233,17 +263,17 @@ mod tests {
         let (sender, receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
         drop(receiver);
-        assert_eq!(queue.offer(task(7), 3), Offered::Kept);
-        assert_eq!(run_of(queue.take()), Some(7));
+        assert_eq!(queue.offer(task(7), 3, 0), Offered::Kept);
+        assert_eq!(run_of(queue.take(0)), Some(7));
     }
 
     #[test]
     fn lower_priority_keys_come_first_and_ties_by_age() {
         let mut queue = Queue::default();
         for (run, priority) in [(1, 3), (2, 3), (3, 1), (4, 5)] {
-            queue.offer(task(run), priority);
+            queue.offer(task(run), priority, 0);
         }
-        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take())).collect();
+        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take(0))).collect();
         assert_eq!(order, [3, 1, 2, 4]);
     }
 
@@ -251,11 +281,27 @@ mod tests {
     fn a_full_queue_notes_that_storage_knows_more() {
         let mut queue = Queue::default();
         for run in 0..BACKLOG_MAX as u64 {
-            assert_eq!(queue.offer(task(run), 3), Offered::Kept);
+            assert_eq!(queue.offer(task(run), 3, 0), Offered::Kept);
         }
-        assert_eq!(queue.offer(task(1), 3), Offered::Overflowed);
+        assert_eq!(queue.offer(task(1), 3, 0), Offered::Overflowed);
         assert!(queue.overflowed);
         assert_eq!(queue.len(), BACKLOG_MAX);
+    }
+
+    #[test]
+    fn a_queue_knows_how_much_waits_and_since_when() {
+        let mut queue = Queue::default();
+        let second = 1_000_000_000;
+        for (run, priority, at) in [(1, 3, 10), (2, 3, 20), (3, 1, 30)] {
+            queue.offer(task(run), priority, at * second);
+        }
+        let stats = queue.stats(40 * second);
+        assert_eq!((stats[&3].backlog, stats[&3].oldest), (2, 30 * second));
+        assert_eq!((stats[&1].backlog, stats[&1].oldest), (1, 10 * second));
+        queue.take(40 * second);
+        let stats = queue.stats(40 * second);
+        assert_eq!((stats[&1].backlog, stats[&1].oldest), (0, 0));
+        assert!(stats[&1].dispatch_rate > 0.0 && stats[&3].dispatch_rate == 0.0);
     }
 
     #[test]

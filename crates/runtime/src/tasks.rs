@@ -25,7 +25,7 @@ use crate::{
     node::Node,
     polls::{Poll, PollResult},
     queries::QueryTask,
-    queues::TaskOffer,
+    queues::{QUERY_PRIORITY, TaskOffer},
     slots::{Current, WorkflowKey},
     transact::RunSelector,
 };
@@ -117,7 +117,7 @@ impl Node {
         let work = async move {
             let result = start.await;
             if result.is_err() {
-                node.queues.take_back(&queue, offer);
+                node.queues.take_back(&queue, offer, node.clock.now());
             }
             result
         };
@@ -231,7 +231,7 @@ impl Node {
         if let Some(query) = &started.query {
             let again = self.direct_queries.again(query, false);
             let key = self.query_queue(&started.run, false);
-            self.queues.offer(key, TaskOffer::Query(Box::new(again)), 0);
+            self.queues.offer(key, TaskOffer::Query(Box::new(again)), QUERY_PRIORITY, self.clock.now());
             return;
         }
         let info = &started.run.info;

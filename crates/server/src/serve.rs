@@ -89,7 +89,8 @@ impl Server {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX)
             .accept_compressed(CompressionEncoding::Gzip);
-        let operator = OperatorServiceServer::new(Operator::new(node.clone()))
+        let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
+        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();

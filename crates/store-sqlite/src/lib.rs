@@ -123,6 +123,10 @@ impl Drop for SqliteStore {
 }
 
 impl Store for SqliteStore {
+    fn kind(&self) -> &'static str {
+        "sqlite"
+    }
+
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         self.writer().commit(group)
     }

@@ -157,6 +157,9 @@ pub enum ReadError {
 /// What a backend does. Calls block; the runtime decides on which thread they run. Commits come from one thread at a
 /// time, reads from many.
 pub trait Store: Send + Sync + 'static {
+    /// What keeps the data, in a word: users are told.
+    fn kind(&self) -> &'static str;
+
     /// Makes commits durable, as one group where possible, in order. Once this returns, each commit whose result is
     /// `Ok` is on stable storage; one that failed does not keep the others from happening.
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>>;

@@ -158,6 +158,10 @@ impl<S: Store> FaultStore<S> {
 }
 
 impl<S: Store> Store for FaultStore<S> {
+    fn kind(&self) -> &'static str {
+        self.store.kind()
+    }
+
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         let done = match self.plan.next_write(group.len()) {
             None => return self.store.commit(group),

@@ -176,6 +176,10 @@ impl Tables {
 }
 
 impl Store for MemoryStore {
+    fn kind(&self) -> &'static str {
+        "memory"
+    }
+
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         let mut tables = self.tables();
         group.iter().map(|commit| tables.commit(commit)).collect()

@@ -10,6 +10,10 @@ use crate::{
 };
 
 impl<S: Store + ?Sized> Store for Arc<S> {
+    fn kind(&self) -> &'static str {
+        (**self).kind()
+    }
+
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         (**self).commit(group)
     }

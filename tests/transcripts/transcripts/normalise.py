@@ -38,6 +38,9 @@ DROPPED = {
     "history_shard_count",
     "effective_rate_limit",
     "replication_config",
+    "owner_host_name",
+    "address",
+    "http_address",
 }
 # Announcements of optional features, which a server makes or not as it has them.
 OPTIONAL = {
@@ -60,7 +63,13 @@ OPTIONAL = {
 }
 DROPPED_IN_EVENTS = {"task_id", "version"}
 # Fields of which only the presence is compared.
-COUNTED = {"history_size_bytes", "size_bytes"}
+COUNTED = {
+    "history_size_bytes",
+    "size_bytes",
+    "approximate_backlog_age",
+    "tasks_add_rate",
+    "tasks_dispatch_rate",
+}
 TOKENS = {"task_token": "<token>", "next_page_token": "<page-token>"}
 REPEATED = re.compile(r"(.)\1{99,}")
 LONGEST_TEXT = 400

@@ -19,6 +19,10 @@ pub struct Gate {
 }
 
 impl Store for Gate {
+    fn kind(&self) -> &'static str {
+        self.memory.kind()
+    }
+
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         let one = |commit: &Commit| {
             if self.closed.load(Ordering::SeqCst) && !commit.outbox_remove.is_empty() {

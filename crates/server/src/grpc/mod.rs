@@ -13,6 +13,7 @@ mod namespaces;
 mod nexus;
 mod operator;
 mod queries;
+mod queues;
 mod reset;
 mod search_attributes;
 mod service;

@@ -174,6 +174,7 @@ fn description(namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, Namesp
         id: detail.id.clone(),
         capabilities: Some(Capabilities {
             eager_workflow_start: true,
+            worker_heartbeats: true,
             worker_poll_complete_on_shutdown: true,
             ..Default::default()
         }),

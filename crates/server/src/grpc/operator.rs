@@ -10,12 +10,14 @@ use tonic::{Request, Response, Status};
 /// Temporal's OperatorService.
 pub struct Operator {
     pub(super) node: Arc<Node>,
+    /// Where the server listens: gRPC and HTTP.
+    pub(super) addresses: (String, String),
 }
 
 impl Operator {
     /// The service on a node.
-    pub fn new(node: Arc<Node>) -> Self {
-        Self { node }
+    pub fn new(node: Arc<Node>, addresses: (String, String)) -> Self {
+        Self { node, addresses }
     }
 }
 
@@ -40,6 +42,13 @@ impl OperatorService for Operator {
         request: Request<api::ListSearchAttributesRequest>,
     ) -> Result<Response<api::ListSearchAttributesResponse>, Status> {
         self.list_attributes(request.into_inner()).map(Response::new)
+    }
+
+    async fn list_clusters(
+        &self,
+        request: Request<api::ListClustersRequest>,
+    ) -> Result<Response<api::ListClustersResponse>, Status> {
+        Ok(Response::new(self.list_clusters(request.into_inner())))
     }
 
     async fn delete_namespace(

@@ -322,6 +322,41 @@ impl WorkflowService for Workflows {
         call!(sync self request shut_down_worker)
     }
 
+    async fn record_worker_heartbeat(
+        &self,
+        request: Request<api::RecordWorkerHeartbeatRequest>,
+    ) -> Result<Response<api::RecordWorkerHeartbeatResponse>, Status> {
+        call!(sync self request record_heartbeat)
+    }
+
+    async fn list_workers(
+        &self,
+        request: Request<api::ListWorkersRequest>,
+    ) -> Result<Response<api::ListWorkersResponse>, Status> {
+        call!(sync self request list_workers)
+    }
+
+    async fn count_workers(
+        &self,
+        request: Request<api::CountWorkersRequest>,
+    ) -> Result<Response<api::CountWorkersResponse>, Status> {
+        call!(sync self request count_workers)
+    }
+
+    async fn describe_worker(
+        &self,
+        request: Request<api::DescribeWorkerRequest>,
+    ) -> Result<Response<api::DescribeWorkerResponse>, Status> {
+        call!(sync self request describe_worker)
+    }
+
+    async fn list_task_queue_partitions(
+        &self,
+        request: Request<api::ListTaskQueuePartitionsRequest>,
+    ) -> Result<Response<api::ListTaskQueuePartitionsResponse>, Status> {
+        call!(sync self request list_partitions)
+    }
+
     async fn describe_task_queue(
         &self,
         request: Request<api::DescribeTaskQueueRequest>,

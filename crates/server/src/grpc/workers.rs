@@ -1,22 +1,23 @@
-//! Workers as such: leaving, and who polls a queue.
+//! Workers as such: what they tell about themselves, and leaving.
 
-use segno_engine::validate::task_queue;
+use std::sync::Arc;
+
 use segno_proto::{
-    enums::TaskQueueType,
-    nanos_timestamp,
-    taskqueue::{PollerInfo, TaskQueueVersioningInfo},
+    worker::{WorkerHeartbeat, WorkerInfo, WorkerListInfo},
     workflowservice::{
-        DescribeTaskQueueRequest, DescribeTaskQueueResponse, ShutdownWorkerRequest, ShutdownWorkerResponse,
+        CountWorkersRequest, CountWorkersResponse, DescribeWorkerRequest, DescribeWorkerResponse, ListWorkersRequest,
+        ListWorkersResponse, RecordWorkerHeartbeatRequest, RecordWorkerHeartbeatResponse, ShutdownWorkerRequest,
+        ShutdownWorkerResponse,
     },
 };
-use segno_runtime::{QueueKey, QueueKind};
+use segno_runtime::WorkerQuery;
 use tonic::Status;
 
 use super::{Workflows, refused};
-use crate::validate;
+use crate::{status, validate};
 
-/// What Temporal reports when nothing limits a queue.
-const RATE_UNLIMITED: f64 = 100_000.0;
+/// Most workers in one answer.
+const PAGE_SIZE_MAX: usize = 1000;
 
 impl Workflows {
     pub(super) fn shut_down_worker(
@@ -25,36 +26,84 @@ impl Workflows {
     ) -> Result<ShutdownWorkerResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::shutdown(&mut request).map_err(refused)?;
-        self.node.dismiss_worker(namespace.key, &request.worker_instance_key, &request.sticky_task_queue);
+        let worker = &request.worker_instance_key;
+        self.node.dismiss_worker(namespace.key, worker, &request.sticky_task_queue);
+        if let Some(last) = request.worker_heartbeat {
+            self.node.workers.heard(namespace.key, vec![last], self.node.now());
+        }
+        self.node.workers.leaving(namespace.key, worker);
         Ok(ShutdownWorkerResponse::default())
     }
 
-    pub(super) fn describe_queue(
+    pub(super) fn record_heartbeat(
         &self,
-        mut request: DescribeTaskQueueRequest,
-    ) -> Result<DescribeTaskQueueResponse, Status> {
+        request: RecordWorkerHeartbeatRequest,
+    ) -> Result<RecordWorkerHeartbeatResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        task_queue(request.task_queue.as_mut(), "").map_err(|invalid| Status::invalid_argument(invalid.0))?;
-        let kind = match request.task_queue_type() {
-            TaskQueueType::Activity => QueueKind::Activity,
-            _ => QueueKind::Workflow,
-        };
-        let name = request.task_queue.unwrap_or_default().name;
-        let key = QueueKey { namespace: namespace.key, kind, name };
-        let pollers = self.node.pollers(&key).into_iter().map(|(identity, at)| PollerInfo {
-            last_access_time: Some(nanos_timestamp(at)),
-            identity,
-            rate_per_second: RATE_UNLIMITED,
-            ..Default::default()
-        });
-        Ok(DescribeTaskQueueResponse {
-            pollers: pollers.collect(),
-            versioning_info: Some(TaskQueueVersioningInfo {
-                current_version: "__unversioned__".to_owned(),
-                update_time: Some(prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 }),
-                ..Default::default()
-            }),
-            ..Default::default()
+        self.node.workers.heard(namespace.key, request.worker_heartbeat, self.node.now());
+        Ok(RecordWorkerHeartbeatResponse::default())
+    }
+
+    /// In the order of their keys; a page's token names its last worker.
+    pub(super) fn list_workers(&self, request: ListWorkersRequest) -> Result<ListWorkersResponse, Status> {
+        let mut found = self.find(&request.namespace, &request.query)?;
+        if !request.next_page_token.is_empty() {
+            let last =
+                std::str::from_utf8(&request.next_page_token).ok().and_then(|token| token.strip_prefix("after:"));
+            let last = last.ok_or_else(|| Status::invalid_argument("invalid next_page_token"))?;
+            found.retain(|worker| worker.worker_instance_key.as_str() > last);
+        }
+        let size = usize::try_from(request.page_size).ok().filter(|size| *size > 0).unwrap_or(PAGE_SIZE_MAX);
+        let size = size.min(PAGE_SIZE_MAX);
+        let more = found.len() > size;
+        found.truncate(size);
+        let last = found.last().filter(|_| more);
+        let next_page_token = last.map(|last| format!("after:{}", last.worker_instance_key).into()).unwrap_or_default();
+        let info =
+            |worker: &Arc<WorkerHeartbeat>| WorkerInfo { worker_heartbeat: Some(WorkerHeartbeat::clone(worker)) };
+        #[expect(deprecated, reason = "clients may still read the older field")]
+        Ok(ListWorkersResponse {
+            workers_info: found.iter().map(info).collect(),
+            workers: found.iter().map(|worker| in_brief(worker)).collect(),
+            next_page_token,
         })
+    }
+
+    pub(super) fn count_workers(&self, request: CountWorkersRequest) -> Result<CountWorkersResponse, Status> {
+        let found = self.find(&request.namespace, &request.query)?;
+        Ok(CountWorkersResponse { count: found.len() as i64 })
+    }
+
+    pub(super) fn describe_worker(&self, request: DescribeWorkerRequest) -> Result<DescribeWorkerResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        let worker = self.node.workers.get(namespace.key, &request.worker_instance_key, self.node.now());
+        let missing = || status::not_found(format!("Worker {} not found", request.worker_instance_key));
+        let heartbeat = WorkerHeartbeat::clone(&*worker.ok_or_else(missing)?);
+        Ok(DescribeWorkerResponse { worker_info: Some(WorkerInfo { worker_heartbeat: Some(heartbeat) }) })
+    }
+
+    fn find(&self, namespace: &str, query: &str) -> Result<Vec<Arc<WorkerHeartbeat>>, Status> {
+        let namespace = self.namespace(namespace)?;
+        let query = WorkerQuery::parse(query).map_err(|error| Status::invalid_argument(error.to_string()))?;
+        Ok(self.node.workers.find(namespace.key, &query, self.node.now()))
+    }
+}
+
+fn in_brief(worker: &WorkerHeartbeat) -> WorkerListInfo {
+    let host = worker.host_info.clone().unwrap_or_default();
+    WorkerListInfo {
+        worker_instance_key: worker.worker_instance_key.clone(),
+        worker_identity: worker.worker_identity.clone(),
+        task_queue: worker.task_queue.clone(),
+        deployment_version: worker.deployment_version.clone(),
+        sdk_name: worker.sdk_name.clone(),
+        sdk_version: worker.sdk_version.clone(),
+        status: worker.status,
+        start_time: worker.start_time,
+        host_name: host.host_name,
+        worker_grouping_key: host.worker_grouping_key,
+        process_id: host.process_id,
+        plugins: worker.plugins.clone(),
+        drivers: worker.drivers.clone(),
     }
 }

@@ -1,0 +1,172 @@
+//! Task queues: who polls them, how much waits, how much comes and goes.
+
+use std::collections::BTreeMap;
+
+use segno_engine::validate::task_queue;
+use segno_proto::{
+    enums::{BuildIdTaskReachability, DescribeTaskQueueMode, TaskQueueKind, TaskQueueType},
+    nanos_duration, nanos_timestamp,
+    taskqueue::{
+        PollerInfo, TaskQueuePartitionMetadata, TaskQueueStats, TaskQueueStatus, TaskQueueTypeInfo,
+        TaskQueueVersionInfo, TaskQueueVersioningInfo,
+    },
+    workflowservice::{
+        DescribeTaskQueueRequest, DescribeTaskQueueResponse, ListTaskQueuePartitionsRequest,
+        ListTaskQueuePartitionsResponse,
+    },
+};
+use segno_runtime::{Namespace, QueueKey, QueueKind, QueueStats};
+use tonic::Status;
+
+use super::Workflows;
+
+/// What Temporal reports when nothing limits a queue.
+const RATE_UNLIMITED: f64 = 100_000.0;
+/// A queue always tells of tasks of this priority.
+const PRIORITY_DEFAULT: i32 = 3;
+/// The owner of every partition.
+const OWNER: &str = "segno";
+
+impl Workflows {
+    pub(super) fn describe_queue(
+        &self,
+        mut request: DescribeTaskQueueRequest,
+    ) -> Result<DescribeTaskQueueResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        task_queue(request.task_queue.as_mut(), "").map_err(|invalid| Status::invalid_argument(invalid.0))?;
+        #[expect(deprecated, reason = "clients may still ask in the older way")]
+        let enhanced = request.api_mode == DescribeTaskQueueMode::Enhanced as i32;
+        if enhanced {
+            return self.describe_versions(&namespace, request);
+        }
+        let kind = request.task_queue_type;
+        let name = request.task_queue.unwrap_or_default().name;
+        let key = key_of(&namespace, kind, &name);
+        let mut stats = key.as_ref().map(|key| self.node.queue_stats(key)).unwrap_or_default();
+        let total = total(&stats);
+        stats.entry(PRIORITY_DEFAULT).or_default();
+        let by_priority = stats.iter().map(|(priority, stats)| (*priority, told(stats)));
+        #[expect(deprecated, reason = "clients may still ask in the older way")]
+        Ok(DescribeTaskQueueResponse {
+            pollers: self.pollers(key.as_ref()),
+            stats: request.report_stats.then(|| told(&total)),
+            stats_by_priority_key: if request.report_stats { by_priority.collect() } else { BTreeMap::new() },
+            task_queue_status: request.include_task_queue_status.then(|| TaskQueueStatus {
+                backlog_count_hint: total.backlog as i64,
+                rate_per_second: RATE_UNLIMITED,
+                ..Default::default()
+            }),
+            versioning_info: Some(TaskQueueVersioningInfo {
+                current_version: "__unversioned__".to_owned(),
+                update_time: Some(prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 }),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+    }
+
+    /// The answer by versions: all work is unversioned, so whatever other version is asked for has none.
+    #[expect(deprecated, reason = "clients may still ask in the older way")]
+    fn describe_versions(
+        &self,
+        namespace: &Namespace,
+        request: DescribeTaskQueueRequest,
+    ) -> Result<DescribeTaskQueueResponse, Status> {
+        let queue = request.task_queue.unwrap_or_default();
+        if queue.kind == TaskQueueKind::Sticky as i32 {
+            return Err(Status::invalid_argument(
+                "Enhanced DescribeTaskQueue is not valid for a sticky queue, use api_mode=UNSPECIFIED or a normal queue.",
+            ));
+        }
+        let versions = match request.versions {
+            None => vec![String::new()],
+            Some(mut versions) => {
+                if versions.unversioned {
+                    versions.build_ids.push(String::new());
+                }
+                versions.build_ids
+            }
+        };
+        let kinds = match request.task_queue_types.is_empty() {
+            true => vec![TaskQueueType::Workflow as i32, TaskQueueType::Activity as i32],
+            false => request.task_queue_types,
+        };
+        let mut versions_info = BTreeMap::new();
+        for version in versions {
+            let unversioned = version.is_empty();
+            let info = |kind: &i32| {
+                let key = key_of(namespace, *kind, &queue.name).filter(|_| unversioned);
+                let stats = || key.as_ref().map(|key| total(&self.node.queue_stats(key))).unwrap_or_default();
+                let info = TaskQueueTypeInfo {
+                    pollers: if request.report_pollers { self.pollers(key.as_ref()) } else { Vec::new() },
+                    stats: request.report_stats.then(|| told(&stats())),
+                };
+                (*kind, info)
+            };
+            let reachability = match (request.report_task_reachability, unversioned) {
+                (false, _) => BuildIdTaskReachability::Unspecified,
+                (true, true) => BuildIdTaskReachability::Reachable,
+                (true, false) => BuildIdTaskReachability::Unreachable,
+            };
+            let types_info = kinds.iter().map(info).collect();
+            let info = TaskQueueVersionInfo { types_info, task_reachability: reachability as i32 };
+            versions_info.insert(version, info);
+        }
+        Ok(DescribeTaskQueueResponse { versions_info, ..Default::default() })
+    }
+
+    fn pollers(&self, key: Option<&QueueKey>) -> Vec<PollerInfo> {
+        let pollers = key.map(|key| self.node.pollers(key)).unwrap_or_default();
+        let info = |(identity, at)| PollerInfo {
+            last_access_time: Some(nanos_timestamp(at)),
+            identity,
+            rate_per_second: RATE_UNLIMITED,
+            ..Default::default()
+        };
+        pollers.into_iter().map(info).collect()
+    }
+
+    /// A queue is not divided: it is its own and only partition.
+    pub(super) fn list_partitions(
+        &self,
+        mut request: ListTaskQueuePartitionsRequest,
+    ) -> Result<ListTaskQueuePartitionsResponse, Status> {
+        self.namespace(&request.namespace)?;
+        task_queue(request.task_queue.as_mut(), "").map_err(|invalid| Status::invalid_argument(invalid.0))?;
+        let key = request.task_queue.unwrap_or_default().name;
+        let partition = TaskQueuePartitionMetadata { key, owner_host_name: OWNER.to_owned() };
+        Ok(ListTaskQueuePartitionsResponse {
+            activity_task_queue_partitions: vec![partition.clone()],
+            workflow_task_queue_partitions: vec![partition],
+        })
+    }
+}
+
+/// The queue of a kind; nothing for kinds that have none here.
+fn key_of(namespace: &Namespace, kind: i32, name: &str) -> Option<QueueKey> {
+    let kind = match TaskQueueType::try_from(kind).ok()? {
+        TaskQueueType::Unspecified | TaskQueueType::Workflow => QueueKind::Workflow,
+        TaskQueueType::Activity => QueueKind::Activity,
+        TaskQueueType::Nexus => return None,
+    };
+    Some(QueueKey { namespace: namespace.key, kind, name: name.to_owned() })
+}
+
+fn total(stats: &BTreeMap<i32, QueueStats>) -> QueueStats {
+    stats.values().fold(QueueStats::default(), |sum, one| QueueStats {
+        backlog: sum.backlog + one.backlog,
+        oldest: sum.oldest.max(one.oldest),
+        add_rate: sum.add_rate + one.add_rate,
+        dispatch_rate: sum.dispatch_rate + one.dispatch_rate,
+    })
+}
+
+fn told(stats: &QueueStats) -> TaskQueueStats {
+    TaskQueueStats {
+        approximate_backlog_count: stats.backlog as i64,
+        approximate_backlog_age: Some(nanos_duration(stats.oldest)),
+        tasks_add_rate: stats.add_rate,
+        tasks_dispatch_rate: stats.dispatch_rate,
+        rate_limiting_active: false,
+    }
+}
