@@ -29,6 +29,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.api.workflowservice.v1.service_pb2_grpc import WorkflowServiceStub
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.runtime import Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from flows import Echo, Waiter
@@ -218,6 +219,9 @@ async def test_delete_survives_a_kill(durable_server: SegnoServer) -> None:
 async def test_workers_are_listed(env: Env) -> None:
     """A worker of the SDK is listed as running until it leaves."""
     world = await in_namespace(env, f"ns-{env.id}")
+    # Once a minute would be too seldom for a test.
+    runtime = Runtime(telemetry=TelemetryConfig(), worker_heartbeat_interval=timedelta(seconds=1))
+    world.client = await Client.connect(env.address, namespace=world.client.namespace, runtime=runtime)
 
     async def count() -> int:
         request = ListWorkersRequest(namespace=world.client.namespace)
