@@ -19,7 +19,7 @@ const STEP: Nanos = 1_000_000_000;
 /// When to look again for runs whose last messages are still under way.
 const STUCK: Nanos = 60 * 1_000_000_000;
 /// After a failure of the store.
-const RETRY: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Deletes expired runs until the node stops.
 pub(crate) async fn apply(node: Arc<Node>) {
