@@ -9,7 +9,7 @@ use segno_engine::{
 };
 use segno_store::{Commit, CurrentWrite, OutboxKey, RunKey};
 
-use crate::{error::CallError, node::Node, slots::WorkflowKey, transact::RunSelector};
+use crate::{error::CallError, finish::finish, node::Node, slots::WorkflowKey, transact::RunSelector};
 
 /// How long a deletion waits for the run's last messages to be delivered.
 const MESSAGES_WAIT: Duration = Duration::from_millis(20);
@@ -41,7 +41,9 @@ impl Node {
             });
             return Ok(());
         }
-        self.remove(key, run_key).await
+        let (node, key) = (self.clone(), key.clone());
+        // Once removed, a run must be forgotten as well, whether or not the caller is still there.
+        finish(async move { node.remove(&key, run_key).await }).await
     }
 
     async fn has_messages(&self, run: RunKey) -> Result<bool, CallError> {

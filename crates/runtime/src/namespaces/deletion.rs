@@ -146,9 +146,12 @@ impl Node {
                 let node = self.clone();
                 deletions.spawn(async move { node.delete_by_key(run).await });
             }
+            let mut result = Ok(());
+            // All of them come to their end, also if one fails.
             while let Some(deleted) = deletions.join_next().await {
-                deleted.map_err(|error| CallError::Unavailable(error.to_string()))??;
+                result = result.and(deleted.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string()))));
             }
+            result?;
         }
         Ok(())
     }
