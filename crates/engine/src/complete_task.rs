@@ -272,8 +272,11 @@ fn fail(
     let unhandled = failure.cause == WorkflowTaskFailedCause::UnhandledCommand;
     let mut draft = Draft::new(run, context);
     if task.is_transient() && !unhandled {
-        // Only those who wait for updates hear of it.
+        // Only those who wait for updates that the worker had hear of it.
         abort::all(&mut draft, abort::Reason::WorkflowTaskFailed);
+        if draft.run.updates.version() == run.updates.version() {
+            return Err(Rejection::TaskFailed(failure.worker_message()));
+        }
         draft.touch_memory();
         return Ok(draft.finish(Completed { failure: Some(failure), ..Default::default() }));
     }

@@ -268,12 +268,12 @@ impl Life {
             "unpause",
             "unpause reset-attempts reset-heartbeat",
             "unpause jitter=5s",
-            "reset",
-            "reset keep-paused reset-heartbeat",
-            "reset restore-options jitter=5s",
-            "update queue=q2 retry=5/2s",
-            "update start-to-close=4s",
-            "update schedule-to-close=30s heartbeat=2s",
+            "activity-reset",
+            "activity-reset keep-paused reset-heartbeat",
+            "activity-reset restore-options jitter=5s",
+            "activity-options queue=q2 retry=5/2s",
+            "activity-options start-to-close=4s",
+            "activity-options schedule-to-close=30s heartbeat=2s",
             "restore",
         ];
         let step = self.random.pick(&steps).unwrap_or_default();

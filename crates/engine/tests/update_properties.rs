@@ -267,6 +267,11 @@ impl Life {
     fn complete(&mut self, call: CompleteTask) -> Result<(), Rejection> {
         let before = self.world.clone();
         let taken = self.world.complete_task(call)?;
+        if taken.transition.durability == Durability::Memory && taken.reply.failure.is_some() {
+            self.count("refused for those who wait");
+            assert_eq!(before.stored_state, self.world.stored_state, "a later attempt that is no good stores nothing");
+            return Ok(());
+        }
         if taken.transition.durability == Durability::Memory {
             self.count("discarded");
             assert!(before.run.is_speculating(), "only a speculative task leaves no trace");

@@ -15,7 +15,7 @@ use super::{
 
 /// Whether a step is one of these.
 pub fn knows(name: &str) -> bool {
-    ["pause", "unpause", "reset", "update", "restore"].contains(&name)
+    ["pause", "unpause", "activity-reset", "activity-options", "restore"].contains(&name)
 }
 
 /// One call on the run.
@@ -43,7 +43,7 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
             };
             world.call(|run, context| activity_pause::unpause(run, context, &selection, call))?
         }
-        "reset" => {
+        "activity-reset" => {
             let call = Reset {
                 reset_heartbeat: words.flag("reset-heartbeat"),
                 keep_paused: words.flag("keep-paused"),
@@ -52,7 +52,7 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
             };
             world.call(|run, context| activity_pause::reset(run, context, &selection, call))?
         }
-        "update" => {
+        "activity-options" => {
             let call = update(words);
             let taken = world.call(|run, context| activity_options::update(run, context, &selection, &call))?;
             return Ok((shown(&taken.reply), taken.transition));

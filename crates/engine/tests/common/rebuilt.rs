@@ -1,6 +1,9 @@
 //! State made from history against the state that the run has: equal in everything that history tells.
 
+use std::collections::BTreeSet;
+
 use segno_engine::{
+    activity_pause,
     rebuild::rebuild,
     state::{Activity, RunState, TaskKind, WorkflowTask},
 };
@@ -17,7 +20,9 @@ pub fn check(world: &World) {
     let told = rebuild(&world.run.info, &history);
     assert_eq!(told.next_event_id, live.next_event_id);
     assert_eq!(told.memo, live.memo);
-    assert_eq!(told.search_attributes, live.search_attributes);
+    // Pausing an activity is no event.
+    let attributes = live.search_attributes.iter().filter(|(name, _)| *name != activity_pause::PAUSE_INFO);
+    assert!(told.search_attributes.iter().eq(attributes), "{:?}", live.search_attributes);
     assert_eq!(told.timers, live.timers);
     assert_eq!(told.children, live.children);
     assert_eq!(told.external_signals, live.external_signals);
@@ -27,18 +32,26 @@ pub fn check(world: &World) {
     assert_eq!(told.signal_request_ids, live.signal_request_ids);
     assert_eq!(told.cancel_requested, live.cancel_requested);
     assert_eq!(told.attached_request_ids, live.attached_request_ids);
-    assert_eq!(told.reset_points, live.reset_points);
-    assert_eq!(activities(&told), activities(live));
+    // A run that was reset has points of its own only, though its history begins with another's turns.
+    assert!(live.last_reset_time > 0 || told.reset_points == live.reset_points, "{:?}", live.reset_points);
+    let changed = live.activities.values().filter(|activity| activity.original_options.is_some());
+    let changed: BTreeSet<i64> = changed.map(|activity| activity.scheduled_event_id).collect();
+    assert_eq!(activities(&told, &changed), activities(live, &changed));
     check_updates(&told, live);
     check_task(&told, live);
 }
 
-/// Activities without what no event tells: attempts, their times and their workers.
-fn activities(state: &RunState) -> Vec<Activity> {
-    let plain = |activity: &Activity| Activity {
+/// Activities without what no event tells: attempts, their times and workers, options that were changed.
+fn activities(state: &RunState, changed: &BTreeSet<i64>) -> Vec<Activity> {
+    let named = |activity: &Activity| Activity {
         scheduled_event_id: activity.scheduled_event_id,
         activity_id: activity.activity_id.clone(),
         activity_type: activity.activity_type.clone(),
+        cancel_requested: activity.cancel_requested,
+        cancel_requested_event_id: activity.cancel_requested_event_id,
+        ..Default::default()
+    };
+    let plain = |activity: &Activity| Activity {
         queue: activity.queue.clone(),
         schedule_to_start: activity.schedule_to_start,
         start_to_close: activity.start_to_close,
@@ -46,11 +59,13 @@ fn activities(state: &RunState) -> Vec<Activity> {
         heartbeat: activity.heartbeat,
         retry_policy: activity.retry_policy.clone(),
         priority: activity.priority.clone(),
-        cancel_requested: activity.cancel_requested,
-        cancel_requested_event_id: activity.cancel_requested_event_id,
-        ..Default::default()
+        ..named(activity)
     };
-    state.activities.values().map(plain).collect()
+    let told = |activity: &Activity| match changed.contains(&activity.scheduled_event_id) {
+        true => named(activity),
+        false => plain(activity),
+    };
+    state.activities.values().map(told).collect()
 }
 
 /// A rejection is no event: history knows some that were admitted by one, and the run does not.

@@ -271,7 +271,6 @@ impl Scenario {
                 let applied = wake::wake(&world.run, world.context());
                 world.take(applied)
             })),
-            name if operations::knows(name) => operations::call(world, words),
             "update" => {
                 if !words.at(0).contains('%') {
                     self.updates.entry(words.at(0).to_owned()).or_default();
@@ -279,6 +278,7 @@ impl Scenario {
                 update_steps::update(world, words)
             }
             "reset" => reset_steps::step(world, words),
+            name if operations::knows(name) => operations::call(world, words),
             name if name.starts_with("activity-") => self.activity_call(world, words),
             "child-started" | "child-not-started" | "child-closed" => child_call(world, words),
             "signal-result" => {
@@ -489,8 +489,8 @@ fn show_all(world: &World) -> String {
     for name in state.memo.keys() {
         let _ = writeln!(text, "  memo {name}");
     }
-    // Every run that has had a turn has one, which says nothing.
-    for name in state.search_attributes.keys().filter(|_| state.search_attributes.len() > 1) {
+    // Those that the server sets follow from the rest.
+    for name in state.search_attributes.keys().filter(|name| name.starts_with("Custom")) {
         let _ = writeln!(text, "  search attribute {name}");
     }
     for child in state.children.values() {
