@@ -84,7 +84,10 @@ mod tests {
     async fn goes_on_when_the_caller_leaves() {
         let (go, wait) = oneshot::channel::<()>();
         let (tell, told) = oneshot::channel();
-        let work = finish_or(async move { wait.await.map_or(0, |()| 7) }, move |result| drop(tell.send(result)));
+        let unclaimed = move |result| {
+            let _ = tell.send(result);
+        };
+        let work = finish_or(async move { wait.await.map_or(0, |()| 7) }, unclaimed);
         assert!(tokio::time::timeout(Duration::from_millis(1), work).await.is_err(), "it waits");
         go.send(()).expect("the work still waits");
         assert_eq!(told.await, Ok(7));

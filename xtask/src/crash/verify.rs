@@ -238,7 +238,7 @@ mod tests {
         let activity = ActivityTaskCompletedEventAttributes { identity: text("activity-2"), ..Default::default() };
         let signal = WorkflowExecutionSignaledEventAttributes { signal_name: text("s0"), ..Default::default() };
         let all = [
-            Attributes::WorkflowExecutionStartedEventAttributes(start),
+            Attributes::WorkflowExecutionStartedEventAttributes(Box::new(start)),
             Attributes::WorkflowTaskCompletedEventAttributes(turn),
             Attributes::ActivityTaskCompletedEventAttributes(activity),
             Attributes::WorkflowExecutionSignaledEventAttributes(signal),
