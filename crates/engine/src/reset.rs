@@ -138,7 +138,13 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
     if task.started_event_id == 0 {
         // History has its scheduled event, whatever attempt it was.
         draft.run.state.task = Some(WorkflowTask { attempt: 1, ..task.clone() });
-        let start = TaskStart { stamp: task.stamp, identity: SERVER_IDENTITY.to_owned(), ..Default::default() };
+        let start = TaskStart {
+            stamp: task.stamp,
+            identity: SERVER_IDENTITY.to_owned(),
+            // What Temporal writes where there is none.
+            request_id: "emptyUuid".to_owned(),
+            ..Default::default()
+        };
         workflow_task::start(draft, start)?;
         draft.begin_batch();
     }

@@ -91,9 +91,9 @@ impl Node {
     ) -> Result<HistoryView, CallError> {
         let mut view = self.stored_history(current, from, batches_max).await?;
         if view.next_event_id.is_none() {
-            let tail_from = current.run.next_stored_event_id();
-            if !current.run.tail.is_empty() && view.batches.len() >= batches_max {
-                view.next_event_id = Some(tail_from.max(from));
+            if view.batches.len() >= batches_max {
+                // A full page may be the last one; the next read tells, and brings what is not stored.
+                view.next_event_id = Some(current.run.next_stored_event_id().max(from));
                 return Ok(view);
             }
             view.push_events(&current.run.tail, from);

@@ -23,6 +23,9 @@ TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| \+0000 UTC
 
 # Fields that only this server's operator cares about.
 DROPPED = {
+    # Which store a server has is its own affair.
+    "persistence_store",
+    "visibility_store",
     "backlog_count_hint",
     "poller_scaling_decision",
     "poller_group_id",

@@ -71,13 +71,10 @@ impl Workflows {
         }
         let size = page_size(request.maximum_page_size);
         let view = self.node.history(&current, from, size, with_unwritten).await.map_err(failed)?;
-        let full = view.batches.len() >= size;
         let end = current.run.state.next_event_id;
         let next = match view.next_event_id {
             Some(next) => Some(next),
             None if request.wait_new_event && current.run.is_running() => Some(end),
-            // A full page may be the last one; the next read tells.
-            None if full => Some(end),
             None => None,
         };
         let next_page_token = next
