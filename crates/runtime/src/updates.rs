@@ -139,6 +139,10 @@ impl Node {
     /// A run with what memory knows of its updates, even if another run has taken its place since.
     async fn run_with_updates(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
         let mut current = self.snapshot(key, run_id).await?;
+        if current.run.is_running() {
+            // Nothing has taken its place.
+            return Ok(current);
+        }
         let locked = self.lock(key).await?;
         if let Some((before, updates)) = &locked.state.previous_updates
             && *before == current.key()

@@ -82,7 +82,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
 
 /// A repeated call may ask for more than the first one did.
 fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Rejection> {
-    let Some(waiting) = draft.run.updates.find(id).filter(|update| durable && !update.sent) else { return Ok(()) };
+    let Some(waiting) = draft.run.updates.find(id).filter(|_| durable) else { return Ok(()) };
     let Some(request) = waiting.request.clone() else { return Ok(()) };
     write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
     draft.run.updates.forget_request(id);
