@@ -237,3 +237,18 @@ fn undivided(namespace: &Namespace, filter: Filter) -> Filter {
 fn refused(bad: segno_store::visibility::BadFilter) -> CallError {
     segno_engine::Rejection::InvalidArgument(format!("invalid query: {bad}")).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use segno_engine::{run_id, run_key_of};
+    use segno_store::visibility::key_in_run_id;
+
+    /// The store reads keys out of run ids by itself, since it does not know the engine that makes them.
+    #[test]
+    fn engine_and_store_find_the_same_key_in_a_run_id() {
+        for key in [1, 0xffff, 0x1_0000, 0x7ff_ffff_ffff] {
+            let id = run_id(key, 0x1234_5678_9abc_def0);
+            assert_eq!(key_in_run_id(&id).map(|found| found.0), run_key_of(&id));
+        }
+    }
+}
