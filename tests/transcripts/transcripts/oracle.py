@@ -12,6 +12,8 @@ from pathlib import Path
 PORTS = range(17300, 17400)
 # One partition per task queue: tasks reach a single poller sooner and in order.
 SETTINGS = ["matching.numTaskqueueReadPartitions=1", "matching.numTaskqueueWritePartitions=1"]
+# What Segno allows by default, so that passing these limits can be recorded too.
+SETTINGS += ["history.MaxBufferedQueryCount=32", "history.maxInFlightUpdates=100"]
 # Scenarios register and change many namespaces.
 SETTINGS += [
     "frontend.rps.namespaceReplicationInducingAPIs=1000",

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ..build import Fields, command, complete, fail, failure, fields, payload, retry, seconds, timer
 from ..harness import Session
 from . import scenario
+from .children import child
+
+# Pending activities, children, signals and cancel requests of a run, each.
+MOST_PENDING = 2000
 
 
 def refused(s: Session, *commands: Fields, number: int = 1) -> None:
@@ -288,3 +294,39 @@ def bad_then_good(s: Session) -> None:
     s.run_task(s.activity(start_to_close_timeout=None))
     s.run_task(command("FAIL_WORKFLOW_EXECUTION", failure=failure("end")))
     s.history()
+
+
+def too_many(s: Session, made: Callable[[int], Fields]) -> None:
+    """More pending ones than a run may have, in one completion: the task fails; one is fine."""
+    s.start()
+    s.complete(s.poll(), *[made(n) for n in range(MOST_PENDING + 1)])
+    s.steps[-1]["request"] = f"{MOST_PENDING + 1} commands"
+    s.history()
+    s.run_task(made(0))
+    s.history()
+
+
+@scenario
+def too_many_activities(s: Session) -> None:
+    """Too many pending activities."""
+    too_many(s, lambda n: s.activity(f"a{n}"))
+
+
+@scenario
+def too_many_children(s: Session) -> None:
+    """Too many pending children."""
+    too_many(s, lambda n: child(s, f"child-{n}"))
+
+
+@scenario
+def too_many_cancel_requests(s: Session) -> None:
+    """Too many pending cancel requests."""
+    there = {"workflow_id": "nobody"}
+    too_many(s, lambda n: command("REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION", **there))
+
+
+@scenario
+def too_many_external_signals(s: Session) -> None:
+    """Too many pending signals to other workflows."""
+    there = {"execution": {"workflow_id": "nobody"}, "signal_name": "sig"}
+    too_many(s, lambda n: command("SIGNAL_EXTERNAL_WORKFLOW_EXECUTION", **there))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..build import command, complete, failure, fail, payloads, seconds, timer
+from ..build import big, command, complete, failure, fail, payloads, seconds, timer
 from ..harness import Session
 from . import scenario
 
@@ -216,4 +216,106 @@ def run_timeout(s: Session) -> None:
     s.poll()
     s.signal()
     s.wait_event("workflow_execution_timed_out")
+    s.history()
+
+
+@scenario
+def two_mebibytes_of_signals(s: Session) -> None:
+    """Buffered signals of more than 2 MiB together force-fail the task; none is lost."""
+    s.start(workflow_task_timeout=seconds(60))
+    task = s.poll()
+    for n in range(3):
+        s.signal(f"s{n}", input=big(0.8))
+    s.history()
+    s.complete(task)
+    s.describe()
+
+
+def signalled(s: Session) -> None:
+    """Starts `wf`, completes its first task, and signals it, which makes another task."""
+    s.begun()
+    s.signal()
+
+
+@scenario
+def terminate_signal_before_task(s: Session) -> None:
+    """Termination, signal before the regular task started: the task fails, nothing else was waiting."""
+    signalled(s)
+    task = s.poll()
+    s.terminate()
+    s.history()
+    s.complete(task)
+
+
+@scenario
+def terminate_signal_after_task(s: Session) -> None:
+    """Termination, signal after the regular task started."""
+    signalled(s)
+    s.poll()
+    s.signal("later")
+    s.terminate()
+    s.history()
+
+
+@scenario
+def terminate_signal_and_failed_task(s: Session) -> None:
+    """Termination, signal after the regular task started, which then failed."""
+    signalled(s)
+    task = s.poll()
+    s.signal("later")
+    s.fail_task(task)
+    s.history()
+    s.terminate()
+    s.history()
+
+
+@scenario
+def terminate_signal_before_transient(s: Session) -> None:
+    """Termination, signal before the transient task started: that task is a normal one then."""
+    signalled(s)
+    s.fail_task(s.poll())
+    s.signal("later")
+    s.poll()
+    s.terminate()
+    s.history()
+
+
+@scenario
+def terminate_signal_after_transient(s: Session) -> None:
+    """Termination, signal after the transient task started: its events vanish, the signal is written."""
+    signalled(s)
+    s.fail_task(s.poll())
+    s.poll()
+    s.signal("later")
+    s.history()
+    s.terminate()
+    s.history()
+
+
+@scenario
+def terminate_signal_and_failed_transient(s: Session) -> None:
+    """Termination, signal after the transient task started, which then failed."""
+    signalled(s)
+    s.fail_task(s.poll())
+    task = s.poll()
+    s.signal("later")
+    s.fail_task(task)
+    s.history()
+    s.terminate()
+    s.history()
+
+
+@scenario
+def transient_timed_out_with_signal(s: Session) -> None:
+    """Transient task times out with a buffered signal: the next task is normal, and the one after it attempt 2."""
+    s.start(workflow_task_timeout=seconds(1))
+    s.fail_task(s.poll())
+    s.poll()
+    s.signal()
+    s.poll()
+    s.history()
+    s.wait_event("workflow_task_timed_out", count=1)
+    task = s.poll()
+    s.history()
+    s.complete(task, complete())
     s.history()

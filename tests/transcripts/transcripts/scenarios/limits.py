@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..build import big, command, complete, fields, failure, marker, payloads
+import grpc
+
+from ..build import Fields, big, command, complete, fields, failure, marker, payloads, seconds
 from ..harness import Session
 from . import scenario
 
@@ -130,3 +132,55 @@ def just_below(s: Session) -> None:
     s.begun(marker("m", x="y"), complete(), input=big(1.5), memo=fields(a="b"))
     s.history(history_event_filter_type="HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT")
     s.start("wf-2", input=payloads("x" * 1000))
+
+
+def closing(s: Session) -> None:
+    """How the run ended; what it was is too much to be recorded."""
+    s.wait_describe(lambda d: d.workflow_execution_info.close_time.seconds > 0)
+    s.history(history_event_filter_type="HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT")
+
+
+def filled(s: Session, times: int, *commands: Fields) -> None:
+    """Completes so many tasks with these commands, unrecorded, until the run has ended."""
+    more = {"identity": "worker", "commands": list(commands), "force_create_new_workflow_task": True}
+    sticky = {"worker_task_queue": s.sticky(), "schedule_to_start_timeout": seconds(10)}
+    s.start()
+    task = s.silent("PollWorkflowTaskQueue", task_queue=s.queue(), identity="worker")
+    for _ in range(times):
+        try:
+            given = {"sticky_attributes": sticky, "return_new_workflow_task": True, **more}
+            task = s.silent("RespondWorkflowTaskCompleted", task_token=task.task_token, **given).workflow_task
+        except grpc.RpcError as error:
+            s.steps.append({"call": "RespondWorkflowTaskCompleted", "error": s.normaliser.error(error)})
+            return
+        if not task.task_token:
+            return
+
+
+@scenario
+def history_events(s: Session) -> None:
+    """Termination by the limit on the number of events."""
+    filled(s, 12, *[marker(f"m{n}") for n in range(5000)])
+    closing(s)
+
+
+@scenario
+def history_bytes(s: Session) -> None:
+    """Termination by the limit on the size of the history."""
+    two = command("RECORD_MARKER", marker_name="m", details={"d": big(1.7)})
+    filled(s, 18, two, two)
+    closing(s)
+
+
+@scenario
+def state_bytes(s: Session) -> None:
+    """Termination by the limit on the size of a run's state: activities with large heartbeats."""
+    s.begun(*[s.activity(f"a{n}") for n in range(5)])
+    for _ in range(5):
+        task = s.silent("PollActivityTaskQueue", task_queue=s.queue(), identity="worker")
+        try:
+            s.silent("RecordActivityTaskHeartbeat", task_token=task.task_token, identity="worker", details=big(1.9))
+        except grpc.RpcError as error:
+            s.steps.append({"call": "RecordActivityTaskHeartbeat", "error": s.normaliser.error(error)})
+            break
+    s.history()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future
 
-from ..build import complete, fail, failure, payloads
+from ..build import big, complete, fail, failure, payloads
 from ..harness import Session
 from . import scenario
 
@@ -195,3 +195,33 @@ def on_failing_workflow_task(s: Session) -> None:
     for _ in range(3):
         s.fail_task(s.poll())
     s.query(deadline=3)
+
+
+@scenario
+def on_workflow_task_too_large(s: Session) -> None:
+    """A query on a task, answered with more than 2 MiB: the query fails, the task is completed."""
+    s.begun()
+    s.signal()
+    begun = s.begin_query()
+    time.sleep(QUERY_ARRIVES)
+    task = s.poll()
+    results = {key: {"result_type": "QUERY_RESULT_TYPE_ANSWERED", "answer": big(2.1)} for key in task.queries}
+    s.complete(task, query_results=results)
+    s.join(begun)
+    s.history()
+
+
+@scenario
+def on_task_with_another_task(s: Session) -> None:
+    """A query that a task did not answer waits for the task that follows at once."""
+    s.begun()
+    s.signal()
+    begun = s.begin_query()
+    time.sleep(QUERY_ARRIVES)
+    task = s.poll()
+    s.signal("again")
+    s.complete(task)
+    task = s.poll()
+    results = {key: {"result_type": "QUERY_RESULT_TYPE_ANSWERED", "answer": payloads(1)} for key in task.queries}
+    s.complete(task, query_results=results)
+    s.join(begun)

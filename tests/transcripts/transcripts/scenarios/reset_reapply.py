@@ -100,6 +100,40 @@ def excluded_and_typed(s: Session) -> None:
 
 
 @scenario
+def signals_excluded_all_eligible(s: Session) -> None:
+    """Exclude signals, reapply all: only the updates."""
+    reset_to_first(s, reset_reapply_type="RESET_REAPPLY_TYPE_ALL_ELIGIBLE", reset_reapply_exclude_types=[NO_SIGNALS])
+
+
+@scenario
+def signals_excluded_nothing(s: Session) -> None:
+    """Exclude signals, reapply none: nothing."""
+    reset_to_first(s, reset_reapply_type="RESET_REAPPLY_TYPE_NONE", reset_reapply_exclude_types=[NO_SIGNALS])
+
+
+def options_updated(s: Session, **more: Any) -> None:
+    """A workflow whose options were changed after the point by a second start that was attached to it, then reset."""
+    s.begun()
+    attached = {"attach_request_id": True}
+    s.start(workflow_id_conflict_policy="WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING", on_conflict_options=attached)
+    s.reset(4, **more)
+    s.history()
+    s.describe()
+
+
+@scenario
+def options_by_default(s: Session) -> None:
+    """Changed options are taken along."""
+    options_updated(s)
+
+
+@scenario
+def options_with_nothing(s: Session) -> None:
+    """Changed options are taken along or not when nothing is reapplied."""
+    options_updated(s, reset_reapply_type="RESET_REAPPLY_TYPE_NONE")
+
+
+@scenario
 def later_point(s: Session) -> None:
     """Only what came after the point is taken along; an update accepted before it stays as it was."""
     signals_and_updates(s)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import grpc
+
 from ..build import command, complete, fail, payloads, seconds, timer
 from ..harness import Session
 from . import scenario
@@ -335,4 +337,25 @@ def post_reset_signal(s: Session) -> None:
     s.signal("before")
     after = {"signal_workflow": {"signal_name": "after", "input": payloads(1)}}
     s.reset(4, post_reset_operations=[after])
+    s.history()
+
+
+@scenario
+def current_run_deleted(s: Session) -> None:
+    """By run id, the current execution missing: the current run was deleted, an older one is reset."""
+    run = s.begun(complete())
+    current = s.start()
+    s.call("DeleteWorkflowExecution", workflow_execution=s.execution(run=current))
+    gone = {"execution": s.execution(run=current)}
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            s.silent("DescribeWorkflowExecution", **gone)
+        except grpc.RpcError:
+            break
+        time.sleep(0.2)
+    s.describe()
+    s.reset(4, run)
+    s.history()
+    s.run_task(complete())
     s.history()

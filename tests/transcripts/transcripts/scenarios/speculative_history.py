@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from ..build import marker
 from ..harness import Session
 from ..messages import accept_all, answer, reject
 from . import scenario
@@ -62,4 +63,47 @@ def paged(s: Session) -> None:
     while page.next_page_token:
         page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
     accept_all(s, task)
+    s.join(begun)
+
+
+@scenario
+def paged_across_a_signal(s: Session) -> None:
+    """Paging goes on with a token from before a signal made the speculative task durable: no event is missing."""
+    s.begun()
+    s.signal("one")
+    s.run_task(*[marker(f"m{n}") for n in range(2)])
+    begun = s.admit()
+    task = s.poll()
+    page = s.history(maximum_page_size=3)
+    s.signal("two")
+    while page.next_page_token:
+        page = s.history(maximum_page_size=3, next_page_token=page.next_page_token)
+    accept_all(s, task)
+    s.join(begun)
+
+
+@scenario
+def last_page_across_a_signal(s: Session) -> None:
+    """The same, paging event by event; the signal comes before the last page."""
+    s.begun()
+    begun = s.admit()
+    task = s.poll()
+    page = s.history(maximum_page_size=1)
+    page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
+    s.signal()
+    while page.next_page_token:
+        page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
+    accept_all(s, task)
+    s.join(begun)
+
+
+@scenario
+def for_other_clients(s: Session) -> None:
+    """Each SDK, an unknown client and one without a name are shown what is not durable."""
+    s.begun()
+    begun = s.admit()
+    for client in ("temporal-go", "temporal-java", "temporal-typescript", "temporal-dotnet", "odd"):
+        s.history(headers={"client-name": client, "client-version": "1.20.0"})
+    s.history()
+    accept_all(s, s.poll())
     s.join(begun)

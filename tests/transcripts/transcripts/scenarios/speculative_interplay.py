@@ -13,6 +13,8 @@ from .sticky import sticky_attributes
 
 # How long a call begun in the background takes at most to reach the server.
 CALL_ARRIVES = 0.6
+# Queries that may wait for one workflow task; the real server is set to as many as Segno allows.
+MOST_QUERIES = 32
 GO_ON = command("CONTINUE_AS_NEW_WORKFLOW_EXECUTION", workflow_type={"name": "wt"})
 
 
@@ -300,5 +302,36 @@ def during_retry_backoff(s: Session) -> None:
     s.wait_new_run(run)
     begun = s.admit()
     accept_all(s, s.poll())
+    s.join(begun)
+    s.history()
+
+
+@scenario
+def stale_answer_after_activity(s: Session) -> None:
+    """Stale speculative task, different started id: an activity ended before the new one began; old answer refused."""
+    s.begun(s.activity())
+    first = s.admit("one")
+    old = s.poll()
+    rejecting(s, old, capabilities=DISCARDS)
+    s.join(first)
+    second = s.admit("two")
+    s.complete_activity(s.poll_activity(), "done")
+    task = s.poll()
+    accept_all(s, old)
+    accept_all(s, task)
+    s.join(second)
+    s.history()
+
+
+@scenario
+def query_buffer_full(s: Session) -> None:
+    """Query buffer full does not break a pending update: one query too many is refused, the update is delivered."""
+    s.begun()
+    begun = s.admit()
+    for _ in range(MOST_QUERIES):
+        s.begin_query()
+    time.sleep(2 * CALL_ARRIVES)
+    s.query()
+    accept_all(s, s.silent("PollWorkflowTaskQueue", task_queue=s.queue(), identity="worker"))
     s.join(begun)
     s.history()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from ..harness import Session
 from ..messages import DISCARDS, accept_all, answer, reject, respond
 from . import scenario
-from .sticky import sticky_attributes
+from .sticky import WORKER_COUNTS_AS_GONE, sticky_attributes
 
 
 def begun_sticky(s: Session, timeout: float = 5, **more: Any) -> None:
@@ -46,6 +47,17 @@ def worker_unavailable(s: Session) -> None:
     """Sticky worker unavailable (it never polled): the task goes to the normal queue with the whole history."""
     s.start()
     s.complete(s.poll(), sticky_attributes=sticky_attributes(s))
+    begun = s.admit()
+    accept_all(s, s.poll())
+    s.join(begun)
+    s.history()
+
+
+@scenario
+def worker_silent(s: Session) -> None:
+    """Sticky worker unavailable (silent for over ten seconds): the normal queue at once, with the whole history."""
+    begun_sticky(s, 60)
+    time.sleep(WORKER_COUNTS_AS_GONE)
     begun = s.admit()
     accept_all(s, s.poll())
     s.join(begun)

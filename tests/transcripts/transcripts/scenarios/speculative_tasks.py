@@ -349,3 +349,25 @@ def query_rides_along(s: Session) -> None:
     s.join(query)
     s.join(begun)
     s.history()
+
+
+@scenario
+def not_handed_out_after_close(s: Session) -> None:
+    """Start of a task, workflow completed: a speculative task that waited when its workflow ended reaches no worker."""
+    s.begun()
+    begun = s.admit()
+    s.terminate()
+    s.join(begun)
+    s.poll(deadline=2.5, may_be_empty=True)
+
+
+@scenario
+def handed_out_once(s: Session) -> None:
+    """Start of a task, already started: a speculative task that a signal made normal is handed out once."""
+    s.begun()
+    begun = s.admit()
+    s.signal()
+    task = s.poll()
+    s.poll(deadline=2.5, may_be_empty=True)
+    accept_all(s, task)
+    s.join(begun)

@@ -10,6 +10,8 @@ from . import scenario
 
 # How long a poll begun in the background takes at most to reach the server.
 POLL_ARRIVES = 0.5
+# A sticky worker that has not polled for ten seconds gets no more tasks.
+WORKER_COUNTS_AS_GONE = 11.5
 
 
 def sticky_attributes(s: Session, timeout: float = 5) -> Fields:
@@ -123,3 +125,31 @@ def zero_timeout(s: Session) -> None:
     s.start("wf-2", queue="q2")
     s.complete(s.poll("q2"), sticky_attributes=sticky_attributes(s, -1))
     s.history("wf-2")
+
+
+@scenario
+def worker_silent(s: Session) -> None:
+    """Sticky auto reset: the worker has not polled for over ten seconds, the next task goes to the normal queue."""
+    s.start()
+    s.poll(s.sticky(), deadline=2.5, may_be_empty=True)
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s, 60))
+    time.sleep(WORKER_COUNTS_AS_GONE)
+    s.signal()
+    s.poll()
+    s.history()
+
+
+@scenario
+def reset_then_time_out(s: Session) -> None:
+    """Sticky queue reset, then time-out: a task that waits there times out, the next is on the normal queue."""
+    s.start()
+    s.poll(s.sticky(), deadline=2.5, may_be_empty=True)
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s, 2))
+    s.signal()
+    s.call("ResetStickyTaskQueue", execution=s.execution())
+    s.history()
+    s.wait_event("workflow_task_timed_out")
+    s.history()
+    s.fail_task(s.poll())
+    s.run_task(complete())
+    s.history()

@@ -34,28 +34,29 @@ def sent(s: Session, *closing: Fields, **more: object) -> None:
     s.history(run=run)
 
 
-def accepted(s: Session, *closing: Fields, **more: object) -> None:
+def accepted(s: Session, *closing: Fields, by_run: bool = False, **more: object) -> None:
     """Closes the workflow with the task that accepts the update."""
     run = s.start(**more)
-    begun = [s.admit(), s.admit("two", stage="ACCEPTED")]
+    named = run if by_run else ""
+    begun = [s.admit(run=named), s.admit("two", stage="ACCEPTED", run=named)]
     task = s.poll()
     answer(s, task, *[accept(m) for m in task.messages], then=closing)
     tell(s, begun, run)
 
 
-def completed(s: Session, *closing: Fields, **more: object) -> None:
+def completed(s: Session, *closing: Fields, by_run: bool = False, **more: object) -> None:
     """Closes the workflow with the task that completes the update."""
     run = s.start(**more)
-    begun = [s.admit()]
+    begun = [s.admit(run=run if by_run else "")]
     task = s.poll()
     answer(s, task, accept(task.messages[0]), respond(task.messages[0]), then=closing)
     tell(s, begun, run)
 
 
-def rejected(s: Session, *closing: Fields, **more: object) -> None:
+def rejected(s: Session, *closing: Fields, by_run: bool = False, **more: object) -> None:
     """Closes the workflow with the task that rejects the update."""
     run = s.start(**more)
-    begun = [s.admit()]
+    begun = [s.admit(run=run if by_run else "")]
     task = s.poll()
     answer(s, task, reject(task.messages[0]), then=closing)
     # Asked again, Segno remembers the rejection and the real server does not.
@@ -139,9 +140,21 @@ def accepted_continued(s: Session) -> None:
 
 
 @scenario
+def accepted_continued_by_run(s: Session) -> None:
+    """Complete workflow, abort updates: accepted, continued as new, called with run id."""
+    accepted(s, GO_ON, by_run=True)
+
+
+@scenario
 def accepted_retried(s: Session) -> None:
     """An accepted update when the workflow fails and is retried."""
     accepted(s, fail(), retry_policy=retry(1, maximum_attempts=2))
+
+
+@scenario
+def completed_completed(s: Session) -> None:
+    """Complete workflow, abort updates: completed, workflow completed."""
+    completed(s, complete())
 
 
 @scenario
@@ -157,6 +170,12 @@ def completed_continued(s: Session) -> None:
 
 
 @scenario
+def completed_continued_by_run(s: Session) -> None:
+    """Complete workflow, abort updates: completed, continued as new, called with run id."""
+    completed(s, GO_ON, by_run=True)
+
+
+@scenario
 def rejected_completed(s: Session) -> None:
     """Complete workflow, abort updates: rejected, workflow completed."""
     rejected(s, complete())
@@ -166,6 +185,18 @@ def rejected_completed(s: Session) -> None:
 def rejected_continued(s: Session) -> None:
     """Complete workflow, abort updates: rejected, continued as new."""
     rejected(s, GO_ON)
+
+
+@scenario
+def rejected_continued_by_run(s: Session) -> None:
+    """Complete workflow, abort updates: rejected, continued as new, called with run id."""
+    rejected(s, GO_ON, by_run=True)
+
+
+@scenario
+def rejected_failed(s: Session) -> None:
+    """Complete workflow, abort updates: rejected, workflow failed."""
+    rejected(s, fail())
 
 
 @scenario
@@ -310,3 +341,33 @@ def closed_with_two_waiting(s: Session) -> None:
     s.join(first)
     s.join(second)
     s.history()
+
+
+@scenario
+def continued_then_asked_again(s: Session) -> None:
+    """Continue as new after admitted: the caller, told to try again, does so and is answered by the new run."""
+    run = s.start()
+    task = s.poll()
+    begun = s.admit()
+    s.complete(task, GO_ON)
+    s.join(begun)
+    s.wait_new_run(run)
+    begun = s.admit()
+    task = s.poll()
+    answer(s, task, accept(task.messages[0]), respond(task.messages[0]))
+    s.join(begun)
+    s.poll_update()
+    s.history()
+
+
+@scenario
+def retried_then_asked_again(s: Session) -> None:
+    """Run time-out with retry after admitted: the caller tries again and is answered by the retried run."""
+    run = s.start(workflow_run_timeout=seconds(2), retry_policy=retry(1, maximum_attempts=2))
+    s.run_task()
+    s.join(s.admit())
+    s.wait_new_run(run)
+    begun = s.admit()
+    task = s.poll()
+    answer(s, task, accept(task.messages[0]), respond(task.messages[0]))
+    s.join(begun)

@@ -291,3 +291,55 @@ def attempts_used_up(s: Session) -> None:
     s.fail_task(s.poll())
     s.fail_task(s.poll())
     s.join(begin_both(s, **USE_EXISTING))
+
+
+def rejected(s: Session, policy: dict[str, Any]) -> None:
+    """Update-with-start of a workflow that does not run; its first task rejects the update."""
+    begun = begin_both(s, **policy)
+    task = s.poll()
+    answer(s, task, reject(task.messages[0]))
+    s.join(begun)
+    s.history()
+
+
+@scenario
+def not_running_rejected_terminate_existing(s: Session) -> None:
+    """Workflow is not running, conflict policy terminate-existing, reject."""
+    rejected(s, TERMINATE_EXISTING)
+
+
+@scenario
+def not_running_rejected_fail(s: Session) -> None:
+    """Workflow is not running, conflict policy fail, reject."""
+    rejected(s, FAIL)
+
+
+def who_started(begun: Future) -> bool:
+    """Whether this call is the one that started the workflow."""
+    *_, response, error = begun.result(timeout=60)
+    return error is None and response.responses[0].start_workflow.started
+
+
+@scenario
+def start_conflict(s: Session) -> None:
+    """Workflow start conflict: of several calls at once one starts the workflow, all get the update's result."""
+    # Without request ids the calls are alike, and it does not matter which is first.
+    begun = [begin_both(s, request_id="", **USE_EXISTING) for _ in range(4)]
+    time.sleep(2 * CALL_ARRIVES)
+    accept_all(s, s.poll())
+    for each in sorted(begun, key=who_started):
+        s.join(each)
+    s.history()
+
+
+@scenario
+def aborted_twice_by_others(s: Session) -> None:
+    """Aborted by closing workflows twice, neither started by the call: tried once more, then a retryable error."""
+    s.start()
+    begun = admit_both(s, **USE_EXISTING)
+    # Ends the run and starts another in one step, so that the second try finds one running.
+    s.start(**TERMINATE_EXISTING)
+    s.wait_update()
+    run = s.start(**TERMINATE_EXISTING)
+    s.join(begun)
+    s.history(run=run)

@@ -114,3 +114,10 @@ def everything_of_the_start(s: Session) -> None:
     s.join(begun)
     s.history()
     s.describe()
+
+
+@scenario
+def internal_queue(s: Session) -> None:
+    """The server's own task queue: the start is refused, the update aborted."""
+    refused(s, starting(s, task_queue={"name": "temporal-sys-per-ns-tq"}), updating(s))
+    s.history()

@@ -279,3 +279,28 @@ def repeated_time_outs(s: Session) -> None:
     time.sleep(0.2)
     s.history()
     s.describe()
+
+
+@scenario
+def heartbeat_chain(s: Session) -> None:
+    """Heartbeats with empty results, then local activities' results: each is written, the next task inline."""
+    s.start()
+    task = s.poll()
+    more = {"return_new_workflow_task": True, "force_create_new_workflow_task": True}
+    for commands in ((), (), (marker("local"),), (marker("local"), marker("local"))):
+        task = s.complete(task, *commands, **more).workflow_task
+    s.complete(task, marker("local"), complete())
+    s.history()
+
+
+@scenario
+def reported_problems(s: Session) -> None:
+    """Reported problems: after so many failed attempts a search attribute is set, a success takes it away."""
+    s.start()
+    for _ in range(6):
+        s.fail_task(s.silent("PollWorkflowTaskQueue", task_queue=s.queue(), identity="worker"))
+    s.wait_describe(lambda d: d.pending_workflow_task.attempt == 7)
+    s.call("DescribeWorkflowExecution", execution=s.execution())
+    s.complete(s.silent("PollWorkflowTaskQueue", task_queue=s.queue(), identity="worker"), timer("t", 60))
+    s.describe()
+    s.history()
