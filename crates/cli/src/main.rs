@@ -17,6 +17,11 @@ mod start_dev;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use mimalloc::MiMalloc;
+
+/// Every call allocates some hundred times, on one thread, and frees on another (docs/decisions/012).
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Segno runs workflows that survive anything. It speaks Temporal's protocol: every Temporal SDK and the `temporal`
 /// command line work with it unchanged.

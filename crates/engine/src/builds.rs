@@ -47,15 +47,17 @@ pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_even
         let checksums: Vec<_> = state.reset_points.iter().map(|point| point.binary_checksum.clone()).collect();
         state.search_attributes.insert("BinaryChecksums".to_owned(), keyword_list(&checksums));
     }
-    let mut builds = vec!["unversioned".to_owned()];
-    if !build_id.is_empty() {
-        builds.push(format!("unversioned:{build_id}"));
+    if !state.search_attributes.contains_key("BuildIds") {
+        let mut builds = vec!["unversioned".to_owned()];
+        if !build_id.is_empty() {
+            builds.push(format!("unversioned:{build_id}"));
+        }
+        state.search_attributes.insert("BuildIds".to_owned(), keyword_list(&builds));
     }
-    state.search_attributes.entry("BuildIds".to_owned()).or_insert_with(|| keyword_list(&builds));
 }
 
 /// A search attribute of type KeywordList.
-fn keyword_list(values: &[String]) -> Payload {
+pub(crate) fn keyword_list(values: &[String]) -> Payload {
     let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
     Payload {
         metadata: BTreeMap::from([

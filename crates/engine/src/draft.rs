@@ -244,6 +244,7 @@ impl Draft {
             self.settle_speculation();
         }
         let mut batches = Vec::new();
+        let mut bytes = 0;
         match durability {
             Durability::Unchanged => {}
             Durability::Memory => self.run.tail.append(&mut self.events),
@@ -255,13 +256,13 @@ impl Draft {
                 let mut cut: Vec<_> = self.batch_starts.into_iter().rev().map(|at| rest.split_off(at)).collect();
                 cut.push(rest);
                 batches.extend(cut.into_iter().rev().filter(|batch| !batch.is_empty()));
-                let bytes: usize = batches.iter().flatten().map(Message::encoded_len).sum();
+                bytes = batches.iter().flatten().map(Message::encoded_len).sum();
                 self.run.state.history_bytes += bytes as i64;
                 self.run.state.transitions += 1;
             }
         }
-        let transition =
-            Transition { durability, batches, outbox: self.outbox, successor: self.successor, effects: self.effects };
+        let (outbox, successor, effects) = (self.outbox, self.successor, self.effects);
+        let transition = Transition { durability, batches, bytes, outbox, successor, effects };
         Applied { run: self.run, transition, reply }
     }
 

@@ -29,6 +29,7 @@ pub mod limits;
 pub mod machine;
 pub mod outbox;
 pub mod oversize;
+pub mod problems;
 pub mod rebuild;
 pub mod reset;
 pub mod retry;

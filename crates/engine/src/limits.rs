@@ -1,5 +1,6 @@
 //! Limits, and what passing them means. Units are in the names; values are Temporal's defaults.
 
+use crate::update::UpdateLimits;
 use segno_proto::Nanos;
 
 /// One second.
@@ -23,8 +24,6 @@ pub const HISTORY_BYTES_MAX: i64 = 50 * 1024 * 1024;
 pub const HISTORY_EVENTS_SUGGEST: i64 = 4096;
 /// From here on the worker is told to continue as new, unless [`Limits`] says otherwise.
 pub const HISTORY_BYTES_SUGGEST: i64 = 4 * 1024 * 1024;
-/// From this many updates on the worker is told to continue as new.
-pub const UPDATES_SUGGEST: usize = 1800;
 /// How long a speculative workflow task may wait on a normal queue before it becomes a normal one.
 pub const SPECULATIVE_SCHEDULE_TO_START: Nanos = 5 * SECOND;
 /// Events since the last completed task up to which a speculative one may be discarded, for workers that can take it.
@@ -63,10 +62,16 @@ pub struct Limits {
     pub history_events_suggest: i64,
     /// Bytes of history from which on the worker is told to continue as new.
     pub history_bytes_suggest: i64,
+    /// Updates from which on the worker is told to continue as new.
+    pub updates_suggest: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { history_events_suggest: HISTORY_EVENTS_SUGGEST, history_bytes_suggest: HISTORY_BYTES_SUGGEST }
+        Self {
+            history_events_suggest: HISTORY_EVENTS_SUGGEST,
+            history_bytes_suggest: HISTORY_BYTES_SUGGEST,
+            updates_suggest: UpdateLimits::default().suggest(),
+        }
     }
 }

@@ -10,17 +10,19 @@ use crate::{
     workflow_task::SERVER_IDENTITY,
 };
 
-/// Why a run may not go on, if it may not. Looks at what is stored already, before a call adds to it.
-pub fn reason(run: &Run) -> Option<&'static str> {
-    if !run.is_running() {
+/// Largest request, and so the most that one call can add to a run's state.
+const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Why a run may not go on, if it may not: for what its history weighed before a call, or for what the call makes of
+/// it. `stored_bytes` is the size of its state before.
+pub fn reason(before: &Run, after: &Run, stored_bytes: usize) -> Option<&'static str> {
+    if !before.is_running() {
         None
-    } else if run.state.history_bytes > HISTORY_BYTES_MAX {
+    } else if before.state.history_bytes > HISTORY_BYTES_MAX {
         Some("Workflow history size exceeds limit.")
-    } else if run.state.next_event_id - 1 > HISTORY_EVENTS_MAX {
+    } else if after.state.next_event_id - 1 > HISTORY_EVENTS_MAX {
         Some("Workflow history count exceeds limit.")
-    } else if run.state.buffered.len() + run.state.activities.len() + run.state.children.len() > 0
-        && run.state.encoded_len() > STATE_BYTES_MAX
-    {
+    } else if stored_bytes + CALL_BYTES_MAX > STATE_BYTES_MAX && after.state.encoded_len() > STATE_BYTES_MAX {
         Some("Workflow mutable state size exceeds limit.")
     } else {
         None
@@ -29,8 +31,7 @@ pub fn reason(run: &Run) -> Option<&'static str> {
 
 /// Whether one transition adds more than may be stored at once.
 pub fn is_too_large(transition: &Transition) -> bool {
-    let bytes: usize = transition.batches.iter().flatten().map(Message::encoded_len).sum();
-    bytes > TRANSACTION_BYTES_MAX
+    transition.bytes > TRANSACTION_BYTES_MAX
 }
 
 /// Ends a run for such a reason.

@@ -145,6 +145,8 @@ pub struct Transition {
     pub durability: Durability,
     /// Events to store, in batches, the former tail first.
     pub batches: Vec<Vec<HistoryEvent>>,
+    /// Size of those events in their stored form.
+    pub bytes: usize,
     /// Messages to other runs.
     pub outbox: Vec<OutboxMessage>,
     /// The run that follows this one, created in the same commit.

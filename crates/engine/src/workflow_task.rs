@@ -22,6 +22,7 @@ use crate::{
     error::Rejection,
     limits::{self, Limits},
     machine::{IllegalStep, workflow_task as machine},
+    problems::{self, Problem},
     run::{Effect, Run},
     state::{TaskKind, WorkflowTask},
     update,
@@ -281,7 +282,7 @@ fn suggest_continue_as_new(run: &Run, limits: Limits, task: &mut WorkflowTask) {
     if run.state.next_event_id >= limits.history_events_suggest {
         reasons.push(SuggestContinueAsNewReason::TooManyHistoryEvents as i32);
     }
-    if update::total(run) >= limits::UPDATES_SUGGEST {
+    if update::total(run) >= limits.updates_suggest {
         reasons.push(SuggestContinueAsNewReason::TooManyUpdates as i32);
     }
     task.suggest_continue_as_new = !reasons.is_empty();
@@ -341,6 +342,7 @@ pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
     let task = draft.run.state.task.take();
     draft.run.state.next_task_attempt = 1;
     draft.run.state.failures_since_success = 0;
+    problems::clear(&mut draft.run.state);
     draft.run.state.last_task_failure.clear();
     draft.run.state.close_attempted = false;
     if let Some(task) = &task {
@@ -375,6 +377,7 @@ pub fn fail(draft: &mut Draft, failed: TaskFailed) {
     let Some(task) = draft.run.state.task.take() else { return };
     let said = failed.failure.as_ref().map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
     draft.run.state.last_task_failure = shortened(said.unwrap_or(failed.cause.as_str_name()));
+    let problem = Problem::Failed(failed.cause);
     if !task.is_transient() {
         draft.add(Attributes::WorkflowTaskFailedEventAttributes(WorkflowTaskFailedEventAttributes {
             scheduled_event_id: task.scheduled_event_id,
@@ -387,7 +390,7 @@ pub fn fail(draft: &mut Draft, failed: TaskFailed) {
             ..Default::default()
         }));
     }
-    count_failure(draft, &task);
+    count_failure(draft, &task, problem);
 }
 
 /// The beginning of a failure's text, enough to recognise it by.
@@ -411,9 +414,10 @@ pub fn fail_by_server(draft: &mut Draft, cause: WorkflowTaskFailedCause) {
 }
 
 /// After a failure: a sticky worker is given up first, without counting; otherwise the attempt counts.
-fn count_failure(draft: &mut Draft, task: &WorkflowTask) {
+fn count_failure(draft: &mut Draft, task: &WorkflowTask, problem: Problem) {
     let state = &mut draft.run.state;
     state.failures_since_success += 1;
+    problems::note(state, problem);
     state.next_task_attempt = if state.sticky.take().is_some() { 1 } else { task.attempt + 1 };
     draft.touch();
 }
@@ -437,7 +441,7 @@ pub fn time_out(draft: &mut Draft) {
             timeout_type: timeout_type as i32,
         }));
     }
-    count_failure(draft, &task);
+    count_failure(draft, &task, Problem::TimedOut(timeout_type));
     if timeout_type == TimeoutType::ScheduleToStart {
         draft.run.state.next_task_attempt = 1;
     }

@@ -57,7 +57,7 @@ impl Node {
         condition: QueryRejectCondition,
         deadline: Instant,
     ) -> Result<QueryReply, CallError> {
-        let run = self.snapshot(key, run_id).await?.run;
+        let run = self.snapshot(key, run_id).await?.run.clone();
         let reply = |result| QueryReply { run_id: run.info.run_id.clone(), result, rejected: None };
         if let Some(status) = refused(&run, condition) {
             return Ok(QueryReply { rejected: Some(status), ..reply(None) });
@@ -66,7 +66,7 @@ impl Node {
         let answer = match way {
             Way::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
                 Ok(Ok(QueryAnswer::Unblocked) | Err(_)) => {
-                    let run = self.snapshot(key, &run.info.run_id).await?.run;
+                    let run = self.snapshot(key, &run.info.run_id).await?.run.clone();
                     self.ask_directly(&run, query, deadline).await?
                 }
                 Ok(Ok(answer)) => answer,
@@ -77,6 +77,9 @@ impl Node {
         match answer {
             QueryAnswer::Answered(result) => Ok(reply(result)),
             QueryAnswer::Failed(failed) => Err(CallError::QueryFailed(failed.message, failed.failure.map(Box::new))),
+            QueryAnswer::TooLarge => {
+                Err(segno_engine::Rejection::InvalidArgument("Blob data size exceeds limit.".to_owned()).into())
+            }
             QueryAnswer::Unblocked => {
                 Err(CallError::Unavailable("the query was not answered, please retry".to_owned()))
             }

@@ -2,20 +2,19 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use segno_engine::{
-    Run,
-    complete_task::{self, CompleteTask, Completed, Surroundings},
-    search_attributes::Rules,
-};
-use segno_proto::query::WorkflowQueryResult;
-
 use crate::{
     error::CallError,
     namespaces::Namespace,
     node::Node,
+    queries::QueryAnswer,
     slots::WorkflowKey,
     tasks::{StartedActivity, StartedTask},
     transact::RunSelector,
+};
+use segno_engine::{
+    Run,
+    complete_task::{self, CompleteTask, Completed, Surroundings},
+    search_attributes::Rules,
 };
 
 /// What the worker gets in return.
@@ -37,7 +36,7 @@ impl Node {
         key: &WorkflowKey,
         run_id: &str,
         call: CompleteTask,
-        query_results: BTreeMap<String, WorkflowQueryResult>,
+        answers: BTreeMap<String, QueryAnswer>,
     ) -> Result<CompletedTask, CallError> {
         let node = self.clone();
         let apply = move |run: &Run, context| {
@@ -51,7 +50,7 @@ impl Node {
         let result = self
             .transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, move |state, completed: &Completed| {
                 if completed.failure.is_none() && !completed.heartbeat_timed_out {
-                    state.queries.resolve(query_results);
+                    state.queries.resolve(answers);
                 }
                 let pending = state.current.as_ref().is_some_and(|current| current.run.state.task.is_some());
                 if !pending {

@@ -18,7 +18,7 @@ impl Node {
     /// Deletes a run with its history. Once this returns the run is closed; it is gone as soon as what it told others
     /// has arrived, which for a closed run is at once.
     pub async fn delete_run(self: &Arc<Self>, key: &WorkflowKey, run_id: &str) -> Result<(), CallError> {
-        let run = self.snapshot(key, run_id).await?.run;
+        let run = self.snapshot(key, run_id).await?.run.clone();
         if run.is_running() {
             let request = Terminate {
                 reason: "Delete workflow execution".to_owned(),

@@ -120,9 +120,14 @@ impl Node {
         }
         let stored_until = until.min(current.run.next_stored_event_id());
         let mut first = page.events.last().map_or(stored_until, |event| event.event_id);
-        if room > 0 {
-            let key = current.key();
-            let batches = self.read(move |store| store.history_reverse(key, stored_until, room)).await?;
+        if room > 0 && stored_until > 1 {
+            let batches = match recent_before(current, stored_until, room) {
+                Some(batches) => batches,
+                None => {
+                    let key = current.key();
+                    self.read(move |store| store.history_reverse(key, stored_until, room)).await?
+                }
+            };
             for batch in &batches {
                 page.events.extend(decode(batch)?.into_iter().rev().filter(|event| event.event_id < until));
                 first = batch.first_event_id;
@@ -156,6 +161,14 @@ impl Node {
     pub async fn last_event(&self, current: &Current) -> Result<Option<HistoryEvent>, CallError> {
         Ok(self.history_reverse(current, i64::MAX, 1).await?.events.into_iter().next())
     }
+}
+
+/// The newest `batches_max` batches with events before `until`, newest first, if memory has that many.
+fn recent_before(current: &Current, until: i64, batches_max: usize) -> Option<Vec<HistoryBatch>> {
+    let before = current.recent.iter().rev().filter(|batch| batch.first_event_id < until);
+    let found: Vec<_> = before.take(batches_max).cloned().collect();
+    let complete = found.len() == batches_max || found.last().is_some_and(|first| first.first_event_id == 1);
+    complete.then_some(found)
 }
 
 fn take_page(batches: impl Iterator<Item = HistoryBatch>, batches_max: usize) -> Vec<HistoryBatch> {

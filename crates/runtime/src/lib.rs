@@ -52,7 +52,7 @@ pub use queues::{QueueKey, QueueKind, TaskOffer};
 pub use segno_engine::limits::Limits;
 pub use slots::{Current, WorkflowKey};
 pub use starts::{SignalWithStart, StartOutcome};
-pub use tasks::{StartedActivity, StartedTask};
+pub use tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask};
 pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use transact::RunSelector;
 pub use update_with_start::{StartedAndUpdated, WithStartError};

@@ -9,8 +9,8 @@ use std::{
     time::Instant,
 };
 
-use segno_engine::{Context, limits::Limits};
-use segno_store::{RunKey, Store};
+use segno_engine::{Context, limits::Limits, update::UpdateLimits};
+use segno_store::{NamespaceKey, RunKey, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::{
@@ -133,13 +133,15 @@ impl Node {
         }
     }
 
-    /// Time and ids for one call.
-    pub(crate) fn context(&self) -> Result<Context, CallError> {
+    /// Time, ids and limits for one call in a namespace.
+    pub(crate) fn context(&self, namespace: NamespaceKey) -> Result<Context, CallError> {
+        let updates =
+            self.namespaces.by_key(namespace).map_or_else(UpdateLimits::default, |known| known.settings.updates);
         Ok(Context {
             now: self.now(),
             new_run_key: self.new_run_key()?.0,
             new_run_seed: self.ids.bits(),
-            limits: self.limits,
+            limits: Limits { updates_suggest: updates.suggest(), ..self.limits },
         })
     }
 

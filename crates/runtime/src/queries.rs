@@ -34,6 +34,8 @@ pub enum QueryAnswer {
     Answered(Option<Payloads>),
     /// An error.
     Failed(QueryFailure),
+    /// A result too large to pass on.
+    TooLarge,
     /// No workflow task will carry it: ask a worker directly.
     Unblocked,
 }
@@ -92,10 +94,10 @@ impl QueryRegistry {
     }
 
     /// A worker answered some.
-    pub fn resolve(&mut self, results: BTreeMap<String, WorkflowQueryResult>) {
-        for (id, result) in results {
+    pub fn resolve(&mut self, answers: BTreeMap<String, QueryAnswer>) {
+        for (id, answer) in answers {
             if let Some(buffered) = self.buffered.remove(&id) {
-                let _ = buffered.answer.send(result.into());
+                let _ = buffered.answer.send(answer);
             }
         }
     }

@@ -106,7 +106,7 @@ pub struct SlotState {
     /// Whether storage was asked.
     pub loaded: bool,
     /// The current run, if the workflow id has one.
-    pub current: Option<Current>,
+    pub current: Option<Arc<Current>>,
     /// Queries that wait for a workflow task.
     pub(crate) queries: QueryRegistry,
     /// How the updates of the run before the current one ended, for those who still wait for them.
@@ -182,7 +182,7 @@ impl Slots {
 
     /// Accounts for what a slot weighs now; drops others if the cache is too heavy. Returns how many were dropped.
     pub fn settle(&self, state: &mut SlotState) -> usize {
-        let bytes = state.current.as_ref().map_or(SLOT_BYTES, Current::bytes);
+        let bytes = state.current.as_ref().map_or(SLOT_BYTES, |current| current.bytes());
         let before = std::mem::replace(&mut state.bytes, bytes);
         let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         self.bytes.fetch_sub(before, Ordering::Relaxed);

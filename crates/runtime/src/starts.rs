@@ -96,7 +96,7 @@ impl Node {
         let run = current.run.clone();
         let mut attached = false;
         if !same_request && let Some(options) = &start.request.on_conflict_options {
-            let applied = attach(&run, self.context()?, options, &start);
+            let applied = attach(&run, self.context(locked.slot.key.namespace)?, options, &start);
             attached = applied.transition.durability == Durability::Durable;
             self.commit(locked, applied, Vec::new()).await?;
         }
@@ -128,7 +128,7 @@ impl Node {
         update: Option<Admit>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
-        let context = self.context()?;
+        let context = self.context(locked.slot.key.namespace)?;
         let delayed = start.request.workflow_start_delay.is_some_and(|delay| delay.seconds > 0 || delay.nanos > 0);
         let eager = start.request.request_eager_execution && !delayed && start.request.cron_schedule.is_empty();
         start.request.request_eager_execution = eager;
@@ -196,7 +196,7 @@ impl Node {
         let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
         let stamp = run.state.task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart { stamp, request_id, identity, eager: true, ..Default::default() };
-        let started = task_calls::start(&run, self.context()?, call)?;
+        let started = task_calls::start(&run, self.context(locked.slot.key.namespace)?, call)?;
         self.commit(locked, started, Vec::new()).await.map(|_| ())
     }
 
@@ -232,7 +232,7 @@ impl Node {
         if let Some(run) = current {
             let terminate = start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::TerminateExisting;
             if run.is_running() && !terminate {
-                let applied = signal::signal(&run, self.context()?, signal)?;
+                let applied = signal::signal(&run, self.context(locked.slot.key.namespace)?, signal)?;
                 self.commit(&mut locked, applied, Vec::new()).await?;
                 return Ok(StartOutcome {
                     status: run.status(),

@@ -49,6 +49,21 @@ pub struct StartedTask {
     pub query: Option<QueryTask>,
 }
 
+impl StartedTask {
+    /// What it takes to give it back.
+    pub fn held(&self) -> HeldTask {
+        HeldTask { run: self.run.clone(), started_time: self.task.started_time, query: self.query.clone() }
+    }
+}
+
+/// A workflow task, or a question, that is on its way to a worker.
+#[derive(Clone, Debug)]
+pub struct HeldTask {
+    run: Arc<Run>,
+    started_time: Nanos,
+    query: Option<QueryTask>,
+}
+
 /// An activity that a worker may have.
 #[derive(Clone, Debug)]
 pub struct StartedActivity {
@@ -58,6 +73,28 @@ pub struct StartedActivity {
     pub activity: Activity,
     /// What it was scheduled with.
     pub scheduled: ActivityTaskScheduledEventAttributes,
+}
+
+impl StartedActivity {
+    /// What it takes to give it back.
+    pub fn held(&self) -> HeldActivity {
+        HeldActivity::of(&self.run, &self.activity)
+    }
+}
+
+/// An activity that is on its way to a worker.
+#[derive(Clone, Debug)]
+pub struct HeldActivity {
+    run: Arc<Run>,
+    scheduled_event_id: i64,
+    started_time: Nanos,
+}
+
+impl HeldActivity {
+    fn of(run: &Arc<Run>, activity: &Activity) -> Self {
+        let (scheduled_event_id, started_time) = (activity.scheduled_event_id, activity.started_time);
+        Self { run: run.clone(), scheduled_event_id, started_time }
+    }
 }
 
 impl Node {
@@ -85,7 +122,7 @@ impl Node {
                         TaskOffer::Activity { .. } => Ok(None),
                     }
                 },
-                |node, started| async move { node.give_back_workflow_task(&started).await },
+                |node, started| async move { node.give_back_workflow_task(&started.held()).await },
             );
             // Answered, replaced or gone meanwhile: wait for another one.
             if let Some(started) = started.await? {
@@ -184,7 +221,7 @@ impl Node {
     /// Puts together what the worker of a started task needs to see.
     pub async fn started_task(
         &self,
-        current: Current,
+        current: Arc<Current>,
         queries: BTreeMap<String, WorkflowQuery>,
         partial: bool,
     ) -> Result<StartedTask, CallError> {
@@ -218,25 +255,25 @@ impl Node {
         Ok(Some(started))
     }
 
-    async fn load_run(&self, key: RunKey) -> Result<Option<Current>, CallError> {
+    async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
         let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
         let version = record.version;
         let run = self.decode(record.state, key).await?;
-        Ok(Some(Current::new(Arc::new(run), version)))
+        Ok(Some(Arc::new(Current::new(Arc::new(run), version))))
     }
 
     /// The worker's connection was gone before it got the task: somebody else may have it, at once.
-    pub async fn give_back_workflow_task(self: &Arc<Self>, started: &StartedTask) {
+    pub async fn give_back_workflow_task(self: &Arc<Self>, held: &HeldTask) {
         count(&self.metrics.tasks_given_back);
-        if let Some(query) = &started.query {
+        if let Some(query) = &held.query {
             let again = self.direct_queries.again(query, false);
-            let key = self.query_queue(&started.run, false);
+            let key = self.query_queue(&held.run, false);
             self.queues.offer(key, TaskOffer::Query(Box::new(again)), QUERY_PRIORITY, self.clock.now());
             return;
         }
-        let info = &started.run.info;
+        let info = &held.run.info;
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
-        let (run_id, started_time) = (info.run_id.clone(), started.task.started_time);
+        let (run_id, started_time) = (info.run_id.clone(), held.started_time);
         let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
         // If it cannot be given back its own timeout will.
         let _ = self.transact(&key, &RunSelector::run(run_id), call).await;
@@ -259,7 +296,7 @@ impl Node {
                 poll,
                 offer,
                 async move { node.start_activity(run, scheduled_event_id, stamp, identity, version).await },
-                |node, started| async move { node.give_back_activity(&started).await },
+                |node, started| async move { node.give_back_activity(&started.held()).await },
             );
             if let Some(started) = started.await? {
                 return Ok(Some(started));
@@ -292,10 +329,9 @@ impl Node {
         let Some(current) = current else { return Ok(None) };
         count(&self.metrics.activity_tasks_started);
         match self.scheduled_attributes(&current, scheduled_event_id).await {
-            Ok(scheduled) => Ok(Some(StartedActivity { run: current.run, activity, scheduled })),
+            Ok(scheduled) => Ok(Some(StartedActivity { run: current.run.clone(), activity, scheduled })),
             Err(error) => {
-                let lost = StartedActivity { run: current.run, activity, scheduled: Default::default() };
-                self.give_back_activity(&lost).await;
+                self.give_back_activity(&HeldActivity::of(&current.run, &activity)).await;
                 Err(error)
             }
         }
@@ -322,11 +358,11 @@ impl Node {
     }
 
     /// The worker's connection was gone before it got the activity.
-    pub async fn give_back_activity(self: &Arc<Self>, started: &StartedActivity) {
+    pub async fn give_back_activity(self: &Arc<Self>, held: &HeldActivity) {
         count(&self.metrics.tasks_given_back);
-        let info = &started.run.info;
+        let info = &held.run.info;
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
-        let (id, started_time) = (started.activity.scheduled_event_id, started.activity.started_time);
+        let (id, started_time) = (held.scheduled_event_id, held.started_time);
         let call = move |run: &Run, context| activity::give_back(run, context, id, started_time);
         let _ = self.transact(&key, &RunSelector::run(info.run_id.clone()), call).await;
     }

@@ -67,7 +67,7 @@ impl Node {
         self.metrics.runs_evicted.fetch_add(dropped as u64, std::sync::atomic::Ordering::Relaxed);
     }
 
-    async fn load_current(&self, key: &WorkflowKey) -> Result<Option<Current>, CallError> {
+    async fn load_current(&self, key: &WorkflowKey) -> Result<Option<Arc<Current>>, CallError> {
         // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
         // than handed to another thread.
         let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
@@ -75,7 +75,7 @@ impl Node {
         count(&self.metrics.runs_loaded);
         let (version, stored_bytes) = (record.version, record.state.len());
         let run = self.decode(record.state, record.key).await?;
-        Ok(Some(Current { stored_bytes, ..Current::new(Arc::new(run), version) }))
+        Ok(Some(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) })))
     }
 
     /// Decodes a stored run, with its start event if that may be needed.
@@ -104,7 +104,7 @@ impl Node {
     }
 
     /// A snapshot of a run, open or closed, current or older.
-    pub async fn snapshot(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
+    pub async fn snapshot(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let locked = self.lock(key).await?;
         if let Some(current) = &locked.state.current
             && (run_id.is_empty() || current.run.info.run_id == run_id)
@@ -118,7 +118,7 @@ impl Node {
         self.older_run(key, run_id).await
     }
 
-    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
+    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
         let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
         let record = self.read(move |store| store.load(run_key)).await?.ok_or_else(missing)?;
@@ -130,7 +130,7 @@ impl Node {
         if !same {
             return Err(missing());
         }
-        Ok(Current::new(Arc::new(run), version))
+        Ok(Arc::new(Current::new(Arc::new(run), version)))
     }
 
     /// Applies a call to the current run of a workflow, if it is the one the caller means.
@@ -167,12 +167,13 @@ impl Node {
         let work = async move {
             let mut locked = node.lock(&key).await?;
             let run = node.select(&locked, &key, &selector).await?;
-            if let Some(reason) = oversize::reason(&run) {
-                let ended = oversize::end(&run, node.context()?, reason);
+            let applied = call(&run, node.context(key.namespace)?)?;
+            let stored = locked.state.current.as_ref().map_or(0, |current| current.stored_bytes);
+            if let Some(reason) = oversize::reason(&run, &applied.run, stored) {
+                let ended = oversize::end(&run, node.context(key.namespace)?, reason);
                 node.commit(&mut locked, ended, Vec::new()).await?;
                 return Err(Rejection::InvalidArgument(reason.to_owned()).into());
             }
-            let applied = call(&run, node.context()?)?;
             let reply = node.commit(&mut locked, applied, delivered).await?;
             let after = after(&mut locked.state, &reply);
             Ok((reply, after))
@@ -199,7 +200,7 @@ impl Node {
         if selector.run_id.is_empty() {
             return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
         }
-        Ok(self.older_run(key, &selector.run_id).await?.run)
+        Ok(self.older_run(key, &selector.run_id).await?.run.clone())
     }
 
     /// Makes a transition durable as far as it has to be, then carries out what follows from it.
@@ -220,7 +221,7 @@ impl Node {
             Durability::Memory => {
                 let progress = progress_of(&run);
                 if let Some(current) = &mut locked.state.current {
-                    current.run = Arc::new(run);
+                    Arc::make_mut(current).run = Arc::new(run);
                 }
                 locked.slot.progress.send_if_modified(|known| std::mem::replace(known, progress) != progress);
             }
@@ -229,7 +230,7 @@ impl Node {
                 let previous = locked.state.current.as_ref();
                 let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
                 let expected_version = same_run.map_or(0, |current| current.version);
-                let previous_key = previous.map(Current::key);
+                let previous_key = previous.map(|current| current.key());
                 let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
                 let mut write = run_write(&run, expected_version, &transition.batches, now);
                 write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
@@ -354,16 +355,14 @@ impl Node {
         let run = Arc::new(run);
         let key = run.info.run_key;
         let pending = |id: &i64| run.state.activities.contains_key(id);
-        let mut current = match locked.state.current.take() {
-            Some(current) if current.run.info.run_key == key => current,
-            before => {
-                if let Some(before) = before {
-                    self.slots.forget_run(before.key());
-                }
-                self.slots.note_run(RunKey(key), &locked.slot.key);
-                Current::new(run.clone(), version)
-            }
-        };
+        if let Some(before) = locked.state.current.take_if(|current| current.run.info.run_key != key) {
+            self.slots.forget_run(before.key());
+        }
+        let current = locked.state.current.get_or_insert_with(|| {
+            self.slots.note_run(RunKey(key), &locked.slot.key);
+            Arc::new(Current::new(run.clone(), version))
+        });
+        let current = Arc::make_mut(current);
         current.activity_events.retain(|id, _| pending(id));
         for event in events.into_iter().flatten() {
             if event.event_type == EventType::ActivityTaskScheduled as i32 && pending(&event.event_id) {
@@ -374,7 +373,6 @@ impl Node {
         current.version = version;
         current.stored_bytes = written.state_bytes;
         current.remember(&written.batches);
-        locked.state.current = Some(current);
         self.arm(locked);
         self.settle(&mut locked.state);
         locked.slot.progress.send_replace(progress);
@@ -418,10 +416,10 @@ impl Node {
         if current.key() != run || !current.run.is_running() {
             return Ok(());
         }
-        let context = self.context()?;
+        let context = self.context(key.namespace)?;
         let applied = wake::wake(&current.run, context);
         if let Some(current) = &mut locked.state.current {
-            current.woken = context.now;
+            Arc::make_mut(current).woken = context.now;
         }
         if applied.transition.durability == Durability::Unchanged {
             let effects = applied.transition.effects;

@@ -67,7 +67,7 @@ impl Node {
                 // A workflow that was there ended meanwhile: another one can be started.
                 Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started && tries < TRIES => tries += 1,
                 Err(CallError::UpdateAborted(Abort::Closed)) if !outcome.started => {
-                    return Err(WithStartError::UpdateAfterStart(CallError::Aborted(
+                    return Err(WithStartError::Update(CallError::Aborted(
                         "workflow update was aborted by closing workflow".to_owned(),
                     )));
                 }
@@ -99,7 +99,7 @@ impl Node {
                 || known.is_some()
                 || start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::UseExisting;
             if run.is_running() && uses_existing {
-                let context = self.context().map_err(WithStartError::Update)?;
+                let context = self.context(locked.slot.key.namespace).map_err(WithStartError::Update)?;
                 let applied =
                     admit::admit(&run, context, update).map_err(|refused| WithStartError::Update(refused.into()))?;
                 self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;

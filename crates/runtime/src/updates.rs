@@ -80,7 +80,7 @@ impl Node {
         wait: WaitFor,
         until: Instant,
     ) -> Result<UpdateReply, CallError> {
-        let run = self.run_with_updates(key, run_id).await?.run;
+        let run = self.run_with_updates(key, run_id).await?.run.clone();
         if status::of(&run, id).is_none() {
             return Err(CallError::UpdateNotFound { update_id: id.to_owned() });
         }
@@ -137,7 +137,7 @@ impl Node {
     }
 
     /// A run with what memory knows of its updates, even if another run has taken its place since.
-    async fn run_with_updates(&self, key: &WorkflowKey, run_id: &str) -> Result<Current, CallError> {
+    async fn run_with_updates(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let mut current = self.snapshot(key, run_id).await?;
         if current.run.is_running() {
             // Nothing has taken its place.
@@ -149,7 +149,7 @@ impl Node {
         {
             let mut run = Run::clone(&current.run);
             run.updates = updates.clone();
-            current.run = Arc::new(run);
+            Arc::make_mut(&mut current).run = Arc::new(run);
         }
         Ok(current)
     }

@@ -1,7 +1,7 @@
 //! Notices when an answer with a task in it never left: the task is given back at once.
 //!
-//! A handler puts a [`Delivery`] into the response's extensions. The layer here moves it into the response body. When the
-//! body was read to its end the answer is on its way; a body dropped before that means that the connection was gone.
+//! A handler puts a [`Delivery`] into the response's extensions; [`WatchedBody`] takes it from there. When the body was
+//! read to its end the answer is on its way; a body dropped before that means that the connection was gone.
 
 use std::{
     pin::Pin,
@@ -12,9 +12,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use http::{Request, Response};
+use http::Response;
 use http_body::{Body, Frame, SizeHint};
-use tower::{Layer, Service};
 
 /// What to do when an answer was not delivered. Runs at most once.
 #[derive(Clone)]
@@ -50,14 +49,16 @@ impl UnderWay {
         self.0.load(Ordering::Acquire)
     }
 
-    fn one_more(&self) -> OneCall {
+    /// Counts one call until it is dropped.
+    pub fn one_more(&self) -> OneCall {
         self.0.fetch_add(1, Ordering::AcqRel);
         OneCall(self.0.clone())
     }
 }
 
 /// One call under way.
-struct OneCall(Arc<AtomicUsize>);
+#[derive(Debug)]
+pub struct OneCall(Arc<AtomicUsize>);
 
 impl Drop for OneCall {
     fn drop(&mut self) {
@@ -70,6 +71,15 @@ pub struct WatchedBody<B> {
     body: B,
     delivery: Option<Delivery>,
     _under_way: OneCall,
+}
+
+impl<B> WatchedBody<B> {
+    /// Watches a response for its handler.
+    pub fn of(response: Response<B>, call: OneCall) -> Response<Self> {
+        let (mut parts, body) = response.into_parts();
+        let delivery = parts.extensions.remove::<Delivery>();
+        Response::from_parts(parts, Self { body, delivery, _under_way: call })
+    }
 }
 
 impl<B: Body + Unpin> Body for WatchedBody<B> {
@@ -106,51 +116,5 @@ impl<B> Drop for WatchedBody<B> {
         if let Some(delivery) = self.delivery.take() {
             delivery.lost();
         }
-    }
-}
-
-/// Puts [`WatchedBody`] around every response.
-#[derive(Clone, Debug, Default)]
-pub struct WatchDelivery {
-    /// Calls under way.
-    pub under_way: UnderWay,
-}
-
-impl<S> Layer<S> for WatchDelivery {
-    type Service = Watching<S>;
-
-    fn layer(&self, inner: S) -> Watching<S> {
-        Watching { inner, under_way: self.under_way.clone() }
-    }
-}
-
-/// See [`WatchDelivery`].
-#[derive(Clone, Debug)]
-pub struct Watching<S> {
-    inner: S,
-    under_way: UnderWay,
-}
-
-impl<S, I, O> Service<Request<I>> for Watching<S>
-where
-    S: Service<Request<I>, Response = Response<O>>,
-    S::Future: Send + 'static,
-{
-    type Response = Response<WatchedBody<O>>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<I>) -> Self::Future {
-        let call = self.under_way.one_more();
-        let response = self.inner.call(request);
-        Box::pin(async move {
-            let (mut parts, body) = response.await?.into_parts();
-            let delivery = parts.extensions.remove::<Delivery>();
-            Ok(Response::from_parts(parts, WatchedBody { body, delivery, _under_way: call }))
-        })
     }
 }

@@ -6,6 +6,7 @@
 // The protocol carries fields that its authors have replaced but that workers still send and read.
 #![allow(deprecated)]
 
+mod connections;
 mod deadline;
 mod delivery;
 pub mod grpc;

@@ -8,16 +8,13 @@ use segno_proto::{
 };
 use segno_runtime::Node;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
-use tonic::{
-    codec::CompressionEncoding,
-    transport::{Server as Transport, server::TcpIncoming},
-};
+use tonic::{codec::CompressionEncoding, service::Routes};
 
 use crate::{
-    delivery::{UnderWay, WatchDelivery},
+    connections::{self, Services, WORKFLOW_SERVICE},
+    delivery::UnderWay,
     grpc::{Operator, Workflows},
     http,
-    unbuilt::NameUnbuilt,
 };
 
 /// Largest request; Temporal's limit as well.
@@ -25,7 +22,6 @@ const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time for calls under way when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(20);
-const SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
 
 /// Where to listen.
 #[derive(Clone, Copy, Debug)]
@@ -53,9 +49,6 @@ pub enum ServeError {
         /// What the system said.
         error: std::io::Error,
     },
-    /// The transport failed.
-    #[error("the gRPC server failed: {0}")]
-    Transport(#[from] tonic::transport::Error),
     /// Reflection could not be set up.
     #[error("reflection could not be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -95,7 +88,7 @@ impl Server {
             .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
-        for service in ["", SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
+        for service in ["", WORKFLOW_SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
             health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
         }
         let reflection =
@@ -114,19 +107,12 @@ impl Server {
         };
         let under_way = UnderWay::default();
         let calls = under_way.clone();
-        let incoming = TcpIncoming::from(self.grpc).with_nodelay(Some(true));
-        let serving = Transport::builder()
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(1 << 22)
-            .http2_keepalive_interval(Some(Duration::from_secs(60)))
-            .layer(WatchDelivery { under_way: under_way.clone() })
-            .layer(NameUnbuilt)
-            .add_service(workflows)
-            .add_service(operator)
+        let others = Routes::new(operator)
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)
-            .serve_with_incoming_shutdown(incoming, graceful);
+            .prepare();
+        let serving = connections::serve(self.grpc, Services { workflows, others, under_way }, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
             let until = tokio::time::Instant::now() + DRAIN;
@@ -136,11 +122,13 @@ impl Server {
             // Answers that just left still have to reach the wire.
             tokio::time::sleep(DRAIN_STEP).await;
         };
-        let result = tokio::select! {
-            result = serving => result,
+        // Everything that runs ends with this call: connections, the small HTTP side, and the wait for the signal.
+        web.spawn(graceful);
+        tokio::select! {
+            () = serving => {}
             // Clients that keep their connections open without a call do not keep the server up.
-            () = patience => Ok(()),
-        };
-        Ok(result?)
+            () = patience => {}
+        }
+        Ok(())
     }
 }

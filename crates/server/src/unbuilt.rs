@@ -1,13 +1,7 @@
 //! Calls that are not built yet answer UNIMPLEMENTED and say which call it was.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
-
-use http::{Request, Response};
+use http::Response;
 use tonic::{Status, body::Body};
-use tower::{Layer, Service};
 
 /// Every call that is built. The compatibility page lists the same ones; a test compares.
 pub const BUILT: &[&str] = &[
@@ -76,30 +70,16 @@ pub const BUILT: &[&str] = &[
     "UpdateWorkflowExecution",
 ];
 
-/// Answers for what is not built.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NameUnbuilt;
-
-impl<S> Layer<S> for NameUnbuilt {
-    type Service = Naming<S>;
-
-    fn layer(&self, inner: S) -> Naming<S> {
-        Naming { inner }
-    }
-}
-
-/// See [`NameUnbuilt`].
-#[derive(Clone, Debug)]
-pub struct Naming<S> {
-    inner: S,
-}
-
 /// How the transport begins when a compressed request turns out too large.
 const INFLATED: &[u8] = b"Error%20decompressing:%20size%20limit";
 
 /// A request that is too large is refused by the transport, in its own words; clients know Temporal's.
-fn as_temporal_says(response: Response<Body>) -> Response<Body> {
+pub fn as_temporal_says(response: Response<Body>) -> Response<Body> {
     let headers = response.headers();
+    // Only an answer without a body says in its head how it ended.
+    if !headers.contains_key("grpc-status") {
+        return response;
+    }
     let out_of_range = headers.get("grpc-status").is_some_and(|status| status == "11");
     let too_large = headers.get("grpc-message").is_some_and(|message| {
         message
@@ -118,6 +98,12 @@ fn as_temporal_says(response: Response<Body>) -> Response<Body> {
     response
 }
 
+/// The answer to a call that is one of Temporal's and not built.
+pub fn refusal(path: &str) -> Option<Response<Body>> {
+    let call = unbuilt(path)?;
+    Some(Status::unimplemented(format!("{call} is not built yet in Segno")).into_http())
+}
+
 /// The call a path names, if it is one of Temporal's services and not built.
 fn unbuilt(path: &str) -> Option<&str> {
     let (service, call) = path.strip_prefix('/')?.split_once('/')?;
@@ -125,30 +111,6 @@ fn unbuilt(path: &str) -> Option<&str> {
         return None;
     }
     segno_proto::METHODS.iter().any(|(of, name)| *of == service && *name == call).then_some(call)
-}
-
-impl<S> Service<Request<Body>> for Naming<S>
-where
-    S: Service<Request<Body>, Response = Response<Body>>,
-    S::Future: Send + 'static,
-    S::Error: Send + 'static,
-{
-    type Response = Response<Body>;
-    type Error = S::Error;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if let Some(call) = unbuilt(request.uri().path()) {
-            let status = Status::unimplemented(format!("{call} is not built yet in Segno"));
-            return Box::pin(async move { Ok(status.into_http()) });
-        }
-        let response = self.inner.call(request);
-        Box::pin(async move { Ok(as_temporal_says(response.await?)) })
-    }
 }
 
 #[cfg(test)]

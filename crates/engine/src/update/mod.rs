@@ -55,6 +55,16 @@ impl Default for UpdateLimits {
     }
 }
 
+impl UpdateLimits {
+    /// How many updates a run may have had before its worker is told to continue as new: nine tenths of the limit.
+    pub fn suggest(&self) -> usize {
+        match self.total {
+            0 => usize::MAX,
+            total => total - total / 10,
+        }
+    }
+}
+
 /// An update that no worker has accepted.
 #[derive(Clone, Debug)]
 pub struct Waiting {

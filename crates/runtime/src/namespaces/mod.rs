@@ -1,10 +1,12 @@
 //! Namespaces: few, small, all in memory, stored when they change.
 //!
-//! [`registry`] finds and changes them, [`deletion`] deletes them, [`retention`] deletes their closed runs in time.
+//! [`registry`] finds and changes them, [`deletion`] deletes them, [`retention`] deletes their closed runs in time,
+//! [`settings`] are what can be set for each.
 
 mod deletion;
 mod registry;
 pub(crate) mod retention;
+mod settings;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +19,7 @@ use segno_proto::{
 use segno_store::{NamespaceKey, NamespaceRecord};
 
 pub use registry::{NamespaceName, Namespaces, NewNamespace};
+pub use settings::Settings;
 
 use crate::error::CallError;
 
@@ -119,6 +122,8 @@ pub struct Namespace {
     pub attributes: BTreeMap<String, CustomAttribute>,
     /// The types of the custom search attributes.
     pub search_attributes: BTreeMap<String, IndexedValueType>,
+    /// What is set for it.
+    pub settings: Settings,
 }
 
 impl Namespace {
@@ -133,7 +138,9 @@ impl Namespace {
         let token_key = detail.token_key.as_slice().try_into().ok()?;
         let attributes = detail.attributes.clone();
         let search_attributes = attributes.iter().map(|(name, attribute)| (name.clone(), attribute.kind())).collect();
-        Some(Self { key, name, detail, token_key, attributes, search_attributes })
+        // What cannot be read was not accepted by this version; the default holds.
+        let settings = Settings::read(&detail.data).unwrap_or_default();
+        Some(Self { key, name, detail, token_key, attributes, search_attributes, settings })
     }
 
     fn record(&self) -> NamespaceRecord {

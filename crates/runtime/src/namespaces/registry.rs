@@ -9,10 +9,11 @@ use std::{
 };
 
 use prost::Message;
+use segno_engine::Rejection;
 use segno_proto::{Nanos, enums::NamespaceState};
 use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store};
 
-use super::{Namespace, NamespaceDetail};
+use super::{Namespace, NamespaceDetail, Settings};
 use crate::{error::CallError, ids::Ids, node::Node, slots::lock};
 
 /// Closed runs are kept for a day unless told otherwise.
@@ -162,6 +163,7 @@ impl Namespaces {
         if self.get(&new.name).is_some() {
             return Err(CallError::NamespaceExists(new.name));
         }
+        check_settings(&new.data)?;
         let detail = NamespaceDetail {
             id: ids.uuid(),
             token_key: [ids.bits().to_le_bytes(), ids.bits().to_le_bytes()].concat(),
@@ -196,6 +198,9 @@ impl Namespaces {
             return Ok(before);
         }
         let Namespace { key, name, detail, .. } = after;
+        if detail.data != before.detail.data {
+            check_settings(&detail.data)?;
+        }
         let after = Namespace::new(key, name, detail)
             .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
         self.store(store, after)
@@ -272,6 +277,10 @@ impl Node {
         let done = tokio::task::spawn_blocking(move || change(&node)).await;
         done.map_err(|error| CallError::Unavailable(format!("the call was not finished: {error}")))?
     }
+}
+
+fn check_settings(data: &BTreeMap<String, String>) -> Result<(), CallError> {
+    Settings::read(data).map(drop).map_err(|text| Rejection::InvalidArgument(text).into())
 }
 
 /// The registry's own notes as a record.

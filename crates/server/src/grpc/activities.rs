@@ -106,7 +106,7 @@ impl Workflows {
         let version = version_of(request.worker_version_capabilities);
         let started = self.node.poll_activity(&poll, version).await.map_err(failed)?;
         let Some(started) = started else { return Ok(Response::new(PollActivityTaskQueueResponse::default())) };
-        let (node, task) = (self.node.clone(), started.clone());
+        let (node, task) = (self.node.clone(), started.held());
         let delivery = Delivery::new(move || {
             let (node, task) = (node.clone(), task.clone());
             tokio::spawn(async move { node.give_back_activity(&task).await });

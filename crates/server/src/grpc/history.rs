@@ -1,6 +1,6 @@
 //! Reading history: pages, waiting for news, the closing event, backwards.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use segno_proto::{
     History,
@@ -89,11 +89,11 @@ impl Workflows {
     async fn wait(
         &self,
         key: &WorkflowKey,
-        current: Current,
+        current: Arc<Current>,
         from: i64,
         closed_only: bool,
         until: Instant,
-    ) -> Result<Current, Status> {
+    ) -> Result<Arc<Current>, Status> {
         // Asking again for what is there anyway costs nothing; what matters is not to miss what comes in between.
         self.node.wait_for_news(key, current.key(), from, closed_only, until).await;
         self.node.snapshot(key, &current.run.info.run_id).await.map_err(failed)
@@ -103,7 +103,7 @@ impl Workflows {
         &self,
         namespace: &Namespace,
         key: &WorkflowKey,
-        mut current: Current,
+        mut current: Arc<Current>,
         wait: bool,
         until: Instant,
     ) -> Result<GetWorkflowExecutionHistoryResponse, Status> {

@@ -3,7 +3,7 @@
 use segno_engine::{
     search_attributes::Rules,
     start::Start,
-    update::{UpdateLimits, abort::Abort, admit::Admit},
+    update::{abort::Abort, admit::Admit},
 };
 use segno_proto::workflowservice::{
     ExecuteMultiOperationRequest, ExecuteMultiOperationResponse, StartWorkflowExecutionRequest,
@@ -47,7 +47,7 @@ impl Workflows {
             root: None,
             chain: None,
         };
-        let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: UpdateLimits::default() };
+        let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
         let done = self.node.update_with_start(start, call, wait, patience.until).await;
         let StartedAndUpdated { start, update } = done.map_err(|error| match error {
             WithStartError::Start(error) => status::multi_operation(vec![Some(failed(error)), None]),

@@ -42,8 +42,8 @@ impl Workflows {
             true => links::to_request(run, &request_id, EventType::WorkflowExecutionOptionsUpdated),
             false => links::to_start(run),
         };
-        let delivery = outcome.eager_task.clone().map(|task| {
-            let node = self.node.clone();
+        let delivery = outcome.eager_task.as_ref().map(|task| {
+            let (node, task) = (self.node.clone(), task.held());
             Delivery::new(move || {
                 let (node, task) = (node.clone(), task.clone());
                 tokio::spawn(async move { node.give_back_workflow_task(&task).await });

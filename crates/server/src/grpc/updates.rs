@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use segno_engine::update::{UpdateLimits, admit::Admit};
+use segno_engine::update::admit::Admit;
 use segno_proto::{
     common::{
         Link, WorkflowExecution,
@@ -69,7 +69,7 @@ impl Workflows {
         let update = request.request.unwrap_or_default();
         let (id, request_id) =
             (update.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), update.request_id.clone());
-        let call = Admit { request: update, durable: wait == WaitFor::Admitted, limits: UpdateLimits::default() };
+        let call = Admit { request: update, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
         let reply = self.node.update_workflow(&key, &selector, call, wait, patience.until).await.map_err(failed)?;
         patience.check(&reply, wait)?;
         Ok(response(&namespace, &key.workflow_id, &id, &request_id, reply))

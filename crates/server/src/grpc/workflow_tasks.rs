@@ -4,12 +4,11 @@ use segno_engine::{
     Run,
     complete_task::CompleteTask,
     task_calls::{self, FailTask},
-    update::UpdateLimits,
 };
 use segno_proto::{
     command::{Command, command::Attributes},
     common::WorkerVersionStamp,
-    enums::{QueryResultType, TaskQueueKind},
+    enums::TaskQueueKind,
     nanos_timestamp,
     query::WorkflowQueryResult,
     taskqueue::TaskQueue,
@@ -20,7 +19,8 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    Namespace, Poll, QueryToken, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, TaskToken, Token,
+    HeldActivity, HeldTask, Namespace, Poll, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector,
+    StartedActivity, StartedTask, TaskToken, Token,
 };
 use tonic::{Request, Response, Status};
 
@@ -96,14 +96,14 @@ impl Workflows {
         let started = self.node.poll_workflow_task(&poll, version).await.map_err(failed)?;
         let Some(started) = started else { return Ok(Response::new(PollWorkflowTaskQueueResponse::default())) };
         let backlog = self.node.backlog_of(&poll.queue);
-        let delivery = self.watch(started.clone());
+        let delivery = self.watch(started.held());
         let mut response = Response::new(task_response(&namespace, started, backlog));
         response.extensions_mut().insert(delivery);
         Ok(response)
     }
 
     /// Gives a task back if the answer that carries it is lost.
-    fn watch(&self, task: StartedTask) -> Delivery {
+    fn watch(&self, task: HeldTask) -> Delivery {
         let node = self.node.clone();
         Delivery::new(move || {
             let (node, task) = (node.clone(), task.clone());
@@ -138,13 +138,13 @@ impl Workflows {
                 .capabilities
                 .as_ref()
                 .is_some_and(|capabilities| capabilities.discard_speculative_workflow_task_with_events),
-            update_limits: UpdateLimits::default(),
+            update_limits: namespace.settings.updates,
             eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
         };
-        let results = request.query_results.into_iter().map(|(id, result)| (id, within_limit(result))).collect();
+        let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result))).collect();
         let reply = self
             .node
-            .complete_workflow_task(namespace.clone(), &key, &token.run_id, call, results)
+            .complete_workflow_task(namespace.clone(), &key, &token.run_id, call, answers)
             .await
             .map_err(failed)?;
         if let Some(failure) = &reply.completed.failure {
@@ -153,7 +153,8 @@ impl Workflows {
         if reply.completed.heartbeat_timed_out {
             return Err(status::not_found("workflow task heartbeat timeout"));
         }
-        let delivery = (!reply.activities.is_empty()).then(|| self.watch_eager(reply.activities.clone()));
+        let delivery = (!reply.activities.is_empty())
+            .then(|| self.watch_eager(reply.activities.iter().map(StartedActivity::held).collect()));
         let mut response = Response::new(RespondWorkflowTaskCompletedResponse {
             workflow_task: reply.new_task.map(|task| task_response(&namespace, task, 0)),
             activity_tasks: reply.activities.into_iter().map(|task| activities::response(&namespace, task)).collect(),
@@ -166,7 +167,7 @@ impl Workflows {
     }
 
     /// Gives activities back that their worker was to run itself, if the answer that carries them is lost.
-    fn watch_eager(&self, activities: Vec<StartedActivity>) -> Delivery {
+    fn watch_eager(&self, activities: Vec<HeldActivity>) -> Delivery {
         let node = self.node.clone();
         Delivery::new(move || {
             let (node, activities) = (node.clone(), activities.clone());
@@ -212,15 +213,11 @@ impl Workflows {
     }
 }
 
-/// An answer too large to pass on becomes a failed one.
-fn within_limit(result: WorkflowQueryResult) -> WorkflowQueryResult {
-    if !validate::size::is_too_large(result.answer.as_ref()) {
-        return result;
-    }
-    WorkflowQueryResult {
-        result_type: QueryResultType::Failed as i32,
-        error_message: "Blob data size exceeds limit.".to_owned(),
-        ..Default::default()
+/// What the worker says to a question that rode along.
+fn answer(result: WorkflowQueryResult) -> QueryAnswer {
+    match validate::size::is_too_large(result.answer.as_ref()) {
+        true => QueryAnswer::TooLarge,
+        false => result.into(),
     }
 }
 

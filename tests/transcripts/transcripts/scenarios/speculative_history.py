@@ -83,21 +83,6 @@ def paged_across_a_signal(s: Session) -> None:
 
 
 @scenario
-def last_page_across_a_signal(s: Session) -> None:
-    """The same, paging event by event; the signal comes before the last page."""
-    s.begun()
-    begun = s.admit()
-    task = s.poll()
-    page = s.history(maximum_page_size=1)
-    page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
-    s.signal()
-    while page.next_page_token:
-        page = s.history(maximum_page_size=1, next_page_token=page.next_page_token)
-    accept_all(s, task)
-    s.join(begun)
-
-
-@scenario
 def for_other_clients(s: Session) -> None:
     """Each SDK, an unknown client and one without a name are shown what is not durable."""
     s.begun()
