@@ -31,6 +31,8 @@ use crate::{
 
 /// Where the calls of workers and clients go.
 pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
+/// Says how a request is compressed, if it is.
+const ENCODING: &str = "grpc-encoding";
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 22;
 /// A peer that is silent this long is asked whether it is still there.
@@ -45,6 +47,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) struct Services {
     /// The service nearly all calls are for.
     pub(crate) workflows: WorkflowServiceServer<Workflows>,
+    /// The same, with compressed answers: for who sends compressed requests.
+    pub(crate) compressing: WorkflowServiceServer<Workflows>,
     /// All others.
     pub(crate) others: Routes,
     /// Calls under way.
@@ -117,7 +121,12 @@ impl hyper::service::Service<Request<Incoming>> for Services {
         let path = request.uri().path();
         let answer: Answer = match unbuilt::refusal(path) {
             Some(refusal) => Box::pin(std::future::ready(Ok(refusal))),
-            None if is_for_workflows(path) => self.workflows.clone().call(request),
+            None if is_for_workflows(path) => {
+                match request.headers().get(ENCODING).is_some_and(|encoding| encoding == "gzip") {
+                    true => self.compressing.clone().call(request),
+                    false => self.workflows.clone().call(request),
+                }
+            }
             None => Box::pin(self.others.clone().call(request)),
         };
         Answering { answer, call }

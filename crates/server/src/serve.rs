@@ -82,6 +82,7 @@ impl Server {
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX)
             .accept_compressed(CompressionEncoding::Gzip);
+        let compressing = workflows.clone().send_compressed(CompressionEncoding::Gzip);
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
         let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -112,7 +113,8 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)
             .prepare();
-        let serving = connections::serve(self.grpc, Services { workflows, others, under_way }, drained.clone());
+        let serving =
+            connections::serve(self.grpc, Services { workflows, compressing, others, under_way }, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
             let until = tokio::time::Instant::now() + DRAIN;

@@ -117,6 +117,11 @@ impl Workflows {
     ) -> Result<Response<RespondWorkflowTaskCompletedResponse>, Status> {
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
         let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
+        if request.intermediate_page || request.page_number > 0 {
+            let name = &namespace.name;
+            let text = format!("workflow task completion pagination is disabled for this namespace {name}");
+            return Err(Status::failed_precondition(text));
+        }
         let (key, task) = task_of(&namespace, &token);
         let versioning_behavior = request.versioning_behavior();
         let eager = request.commands.iter().filter(|command| wants_eager(command)).count();
