@@ -8,6 +8,7 @@ describe('Temporal TypeScript SDK', () => {
 
   require('./scenarios/basics');
   require('./scenarios/messages');
+  require('./scenarios/updates');
   require('./scenarios/identity');
   require('./scenarios/activities');
   require('./scenarios/local-activities');

@@ -2,3 +2,4 @@ export * from './activities';
 export * from './basic';
 export * from './cancellation';
 export * from './children';
+export * from './updates';
