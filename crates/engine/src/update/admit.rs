@@ -9,6 +9,7 @@ use super::{UpdateLimits, expect, in_flight, state_of, status, total, write_admi
 use crate::{
     draft::Draft,
     error::Rejection,
+    limits::BLOB_BYTES_MAX,
     machine::update::Event,
     run::{Applied, Context, Run},
     workflow_task,
@@ -67,6 +68,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
     let bytes = call.request.encoded_len();
     check_limits(draft, &call.limits, bytes)?;
     if call.durable {
+        check_storable(&call.request)?;
         write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
         draft.run.updates.admit(id, None, 0);
         schedule_now(draft);
@@ -84,10 +86,20 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
 fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Rejection> {
     let Some(waiting) = draft.run.updates.find(id).filter(|_| durable) else { return Ok(()) };
     let Some(request) = waiting.request.clone() else { return Ok(()) };
+    check_storable(&request)?;
     write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
     draft.run.updates.forget_request(id);
     schedule_now(draft);
     Ok(())
+}
+
+/// History takes no larger payload, and a worker that gets one cannot answer it: the update would be in the way forever.
+fn check_storable(request: &Request) -> Result<(), Rejection> {
+    let arguments = request.input.as_ref().and_then(|input| input.args.as_ref());
+    match arguments.is_some_and(|arguments| arguments.encoded_len() > BLOB_BYTES_MAX) {
+        true => Err(Rejection::InvalidArgument("Blob data size exceeds limit.".to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// Updates do not wait for a first task that is held back: that one comes now.
