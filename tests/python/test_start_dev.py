@@ -18,7 +18,7 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from flows import Echo, Waiter
+from flows import Echo
 from helpers import answers, free_port, segno_binary
 
 QUEUE = "start-dev"
@@ -196,7 +196,9 @@ async def test_a_foreign_file_is_left_alone(tmp_path: Path) -> None:
 async def test_it_ends_when_told(tmp_path: Path, how: signal.Signals) -> None:
     with Process(tmp_path, "--headless") as server:
         client = await Client.connect(server.wait_until_ready().address)
-        async with worker(client, Waiter):
+        async with worker(client, Echo):
+            # A worker that never reached its server fails by itself; this one did.
+            await client.execute_workflow(Echo.run, "x", id="before-the-end", task_queue=QUEUE)
             began = time.monotonic()
             assert server.end(how) == 0, server.log.read_text()
             assert time.monotonic() - began < 8
