@@ -10,6 +10,7 @@ mod check_crates;
 mod check_docs;
 mod check_source;
 mod crash;
+mod gauge;
 mod load;
 mod process;
 mod random;
@@ -25,7 +26,7 @@ const USAGE: &str = "usage: cargo xtask <command> [options]
 
   test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
   check   rules about the source itself, see xtask/src/check.rs
-  load    one-activity workflows against a running server, see xtask/src/load.rs
+  load    a workload against a running server, see xtask/src/load/mod.rs
   bench   Segno next to Temporal's dev server, see xtask/src/bench/mod.rs
   crash   kill and power-cut rounds under load, see tests/crash/README.md";
 

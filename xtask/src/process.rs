@@ -1,22 +1,22 @@
-//! A server as a child process: starting it, waiting until it answers, ending it politely or not, and what `/proc` and
-//! its metrics page say about it.
+//! A server as a child process: starting it, waiting until it answers, ending it politely or not. What it costs is read
+//! by `gauge.rs`.
 
 use std::{
     fs::{self, File, OpenOptions},
-    io::{Read, Write},
     net::TcpStream,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use segno_proto::workflowservice::{DescribeWorkflowExecutionRequest, GetSystemInfoRequest};
 
-use crate::wire::{self, NAMESPACE};
+use crate::{
+    gauge::Gauge,
+    wire::{self, NAMESPACE},
+};
 
-/// Clock ticks per second of `/proc/<pid>/stat`; fixed in the kernel's interface on every Linux that matters.
-const TICKS_PER_SECOND: f64 = 100.0;
 /// Pause between two looks at a server that is starting.
 const READY_PROBE_PAUSE: Duration = Duration::from_millis(2);
 /// How long a server may take to start or to end.
@@ -98,6 +98,11 @@ pub struct Server {
 }
 
 impl Server {
+    /// Name for tables and logs.
+    pub fn name(&self) -> &'static str {
+        self.plan.name()
+    }
+
     /// Waits until the server answers calls about workflows of the namespace; the time since it was started.
     pub async fn ready(&mut self) -> Result<Duration> {
         loop {
@@ -168,50 +173,9 @@ impl Server {
         Ok(())
     }
 
-    fn proc(&self, file: &str) -> Result<String> {
-        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).context("the server is gone")
-    }
-
-    /// CPU time used so far, user and system, in milliseconds (in steps of 10).
-    pub fn cpu_ms(&self) -> Result<f64> {
-        let stat = self.proc("stat")?;
-        // The second field is the name in parentheses and may hold anything; utime and stime are 14 and 15.
-        let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok());
-        let both = ticks(11).zip(ticks(12)).ok_or_else(|| anyhow!("cannot read /proc/<pid>/stat"))?;
-        Ok((both.0 + both.1) * 1_000.0 / TICKS_PER_SECOND)
-    }
-
-    /// CPU nanoseconds of all living threads and how often they went to sleep: fine enough for an idle server.
-    pub fn idle_counters(&self) -> Result<(u64, u64)> {
-        let (mut nanos, mut sleeps) = (0, 0);
-        for task in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let path = task?.path();
-            let schedstat = fs::read_to_string(path.join("schedstat")).unwrap_or_default();
-            nanos += schedstat.split(' ').next().and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-            let status = fs::read_to_string(path.join("status")).unwrap_or_default();
-            sleeps += field(&status, "voluntary_ctxt_switches:").unwrap_or(0.0) as u64;
-        }
-        Ok((nanos, sleeps))
-    }
-
-    /// Resident memory in MiB.
-    pub fn rss_mib(&self) -> Result<f64> {
-        let status = self.proc("status")?;
-        Ok(field(&status, "VmRSS:").context("no VmRSS")? / 1024.0)
-    }
-
-    /// A counter of Segno's metrics page, summed over labels; none when there is no such counter.
-    pub fn metric(&self, name: &str) -> Option<f64> {
-        if self.plan.kind != Kind::Segno {
-            return None;
-        }
-        let page = http_get(self.plan.http_port, "/metrics").ok()?;
-        let mut values = page.lines().filter_map(|line| {
-            let rest = line.strip_prefix(name)?;
-            rest.starts_with([' ', '{']).then(|| rest.split_whitespace().last()?.parse::<f64>().ok())?
-        });
-        values.next().map(|first| first + values.sum::<f64>())
+    /// What to read about the process.
+    pub fn gauge(&self) -> Gauge {
+        Gauge::new(self.child.id(), (self.plan.kind == Kind::Segno).then_some(self.plan.http_port))
     }
 }
 
@@ -222,20 +186,6 @@ impl Drop for Server {
             let _ = self.child.wait();
         }
     }
-}
-
-/// The first number after a name at the start of a line.
-fn field(text: &str, name: &str) -> Option<f64> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next()?.parse().ok())
-}
-
-fn http_get(port: u16, path: &str) -> Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut page = String::new();
-    stream.read_to_string(&mut page)?;
-    Ok(page)
 }
 
 /// The cargo target directory: everything the harnesses write goes there.

@@ -18,11 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
     args::Args,
-    load::{self, Load, Outcome},
+    load::{self, Load, Outcome, Workload},
     process::{self, Kind, Plan, Server},
     wire,
 };
@@ -145,13 +145,13 @@ async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Rep
 
     // What starting set in motion is not idleness.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let (cpu, sleeps) = server.idle_counters()?;
+    let (cpu, sleeps) = server.gauge().living()?;
     tokio::time::sleep(sizes.idle).await;
-    let (cpu_after, sleeps_after) = server.idle_counters()?;
+    let (cpu_after, sleeps_after) = server.gauge().living()?;
     report.add(name, "idle CPU, ms/s", cpu_after.saturating_sub(cpu) as f64 / 1e6 / sizes.idle.as_secs_f64());
     let wakes = sleeps_after.saturating_sub(sleeps) as f64;
     report.add(name, "idle wake-ups/s", wakes / sizes.idle.as_secs_f64());
-    report.add(name, "RSS idle, MiB", server.rss_mib()?);
+    report.add(name, "RSS idle, MiB", server.gauge().rss_mib()?);
 
     let load = |count, concurrency, prefix: &str| Load {
         sticky,
@@ -160,24 +160,17 @@ async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Rep
     };
     load::run(&load(sizes.warm_up, 32, "warm")).await?;
     for (label, count, concurrency) in [("32 at a time", sizes.busy, 32), ("1 at a time", sizes.serial, 1)] {
-        let before = Counters::read(&server)?;
-        let outcome = load::run(&load(count, concurrency, &format!("c{concurrency}"))).await?;
-        let after = Counters::read(&server)?;
-        println!("  {label}: {}", outcome.line());
-        refuse_errors(&outcome)?;
-        let per_workflow = |before: f64, after: f64| (after - before) / outcome.latencies.len() as f64;
-        report.add(name, &format!("{label}: workflows/s"), outcome.rate());
-        report.add(name, &format!("{label}: p50, ms"), outcome.percentile_ms(0.50));
-        report.add(name, &format!("{label}: p99, ms"), outcome.percentile_ms(0.99));
-        report.add(name, &format!("{label}: server CPU, ms/workflow"), per_workflow(before.cpu_ms, after.cpu_ms));
-        if let (Some(from), Some(to)) = (before.commits, after.commits) {
-            report.add(name, &format!("{label}: commits/workflow"), per_workflow(from, to));
-        }
-        if let (Some(from), Some(to)) = (before.syncs, after.syncs) {
-            report.add(name, &format!("{label}: syncs/workflow"), per_workflow(from, to));
+        let load = load(count, concurrency, &format!("c{concurrency}"));
+        measure_parts(&server, &load, label, report).await?;
+    }
+    for workload in [Workload::UpdateRejected, Workload::UpdateAccepted] {
+        for (count, concurrency) in [(sizes.busy, 64), (sizes.serial, 1)] {
+            let label = format!("{}, {concurrency} at a time", workload.name());
+            let load = load(count, concurrency, &format!("{}-{concurrency}", workload.name())).of(workload);
+            measure_parts(&server, &load, &label, report).await?;
         }
     }
-    report.add(name, "RSS after work, MiB", server.rss_mib()?);
+    report.add(name, "RSS after work, MiB", server.gauge().rss_mib()?);
     report.add(name, "SIGTERM to end, ms", server.terminate()?.as_secs_f64() * 1e3);
     Ok(())
 }
@@ -185,30 +178,28 @@ async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Rep
 /// Many workflows that wait for a worker: what they cost in memory, and how long a restart takes.
 async fn measure_open(plan: &Plan, sizes: &Sizes, report: &mut Report) -> Result<()> {
     let name = plan.name();
-    let start_only = |count, prefix: &str| Load {
-        start_only: true,
-        time_max: sizes.open_max,
-        ..Load::new(plan.port, count, 64, prefix)
+    let start_only = |count, prefix: &str| {
+        Load { time_max: sizes.open_max, ..Load::new(plan.port, count, 64, prefix) }.of(Workload::StartOnly)
     };
     let mut server = plan.spawn()?;
     server.ready().await?;
-    let (cpu, rss) = (server.cpu_ms()?, server.rss_mib()?);
+    let (cpu, rss) = (server.gauge().cpu_ms()?, server.gauge().rss_mib()?);
     let outcome = load::run(&start_only(sizes.open, "open")).await?;
     println!("  starts: {}", outcome.line());
     refuse_errors(&outcome)?;
     let count = outcome.latencies.len() as f64;
     report.add(name, "open: workflows", count);
     report.add(name, "open: starts/s", outcome.rate());
-    report.add(name, "open: server CPU, ms/start", (server.cpu_ms()? - cpu) / count);
-    report.add(name, "open: RSS, MiB", server.rss_mib()?);
-    report.add(name, "open: RSS growth, KiB/workflow", (server.rss_mib()? - rss) * 1024.0 / count);
+    report.add(name, "open: server CPU, ms/start", (server.gauge().cpu_ms()? - cpu) / count);
+    report.add(name, "open: RSS, MiB", server.gauge().rss_mib()?);
+    report.add(name, "open: RSS growth, KiB/workflow", (server.gauge().rss_mib()? - rss) * 1024.0 / count);
     report.add(name, "open: data on disk, KiB/workflow", disk_mib(&plan.data)? * 1024.0 / count);
     server.terminate()?;
 
     let mut server = plan.spawn()?;
     let ready = server.ready().await?;
     report.add(name, "open: restart to ready after SIGTERM, ms", ready.as_secs_f64() * 1e3);
-    report.add(name, "open: RSS after restart, MiB", server.rss_mib()?);
+    report.add(name, "open: RSS after restart, MiB", server.gauge().rss_mib()?);
     // Something to recover: the last starts are not in a checkpoint yet.
     let more = load::run(&start_only(500, "more")).await?;
     refuse_errors(&more)?;
@@ -221,18 +212,38 @@ async fn measure_open(plan: &Plan, sizes: &Sizes, report: &mut Report) -> Result
     Ok(())
 }
 
-/// Readings before and after a piece of work.
-struct Counters {
-    cpu_ms: f64,
-    commits: Option<f64>,
-    syncs: Option<f64>,
+/// Runs a load and reports what each of its parts came to.
+async fn measure_parts(server: &Server, load: &Load, label: &str, report: &mut Report) -> Result<()> {
+    let name = server.name();
+    for outcome in load::run_parts(load, Some(server.gauge())).await? {
+        let label = if outcome.name.is_empty() { label.to_owned() } else { format!("{label}, {}", outcome.name) };
+        println!("  {label}: {}", outcome.line());
+        refuse_errors(&outcome)?;
+        let unit = outcome.unit;
+        report.add(name, &format!("{label}: {unit}s/s"), outcome.rate());
+        report.add(name, &format!("{label}: p50, ms"), outcome.percentile_ms(0.50));
+        report.add(name, &format!("{label}: p99, ms"), outcome.percentile_ms(0.99));
+        let Some(cost) = outcome.cost else { continue };
+        report.add(name, &format!("{label}: server CPU, ms/{unit}"), outcome.each(cost.cpu_ms));
+        report.add(name, &format!("{label}: written, KiB/{unit}"), outcome.each(cost.written_bytes) / 1024.0);
+        if let Some((commits, syncs)) = cost.commits.zip(cost.syncs) {
+            report.add(name, &format!("{label}: commits/{unit}"), outcome.each(commits));
+            report.add(name, &format!("{label}: syncs/{unit}"), outcome.each(syncs));
+            check_commits(load.workload, outcome.count() as f64, commits)?;
+        }
+    }
+    Ok(())
 }
 
-impl Counters {
-    fn read(server: &Server) -> Result<Self> {
-        let (commits, syncs) = (server.metric("segno_commits_total"), server.metric("segno_syncs_total"));
-        Ok(Self { cpu_ms: server.cpu_ms()?, commits, syncs })
-    }
+/// A rejected update leaves no trace; an accepted and completed one is a single commit.
+fn check_commits(workload: Workload, updates: f64, commits: f64) -> Result<()> {
+    let expected = match workload {
+        Workload::UpdateRejected => 0.0,
+        Workload::UpdateAccepted => updates,
+        _ => return Ok(()),
+    };
+    ensure!(commits == expected, "{}: {updates} updates took {commits} commits", workload.name());
+    Ok(())
 }
 
 /// Numbers of a run with errors mean nothing.

@@ -1,0 +1,127 @@
+//! What the tasks of one load share: connections, the count of work given out, latencies, errors and the gauge.
+//!
+//! Everything runs on one thread, so that cells are enough and the driver leaves the other cores to the server.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Result;
+use segno_proto::{enums::TaskQueueKind, taskqueue::TaskQueue};
+use tokio::task::JoinSet;
+use tonic::Status;
+
+use super::{Load, outcome::Outcome};
+use crate::{
+    gauge::Gauge,
+    wire::{self, Client},
+};
+
+/// One load under way.
+pub struct Session {
+    /// What was asked for.
+    pub load: Load,
+    /// What workers remember of runs between turns: how much of what they wait for has come.
+    pub seen: RefCell<HashMap<String, usize>>,
+    clients: Vec<Client>,
+    next_client: Cell<usize>,
+    gauge: Option<Gauge>,
+    given: Cell<usize>,
+    latencies: RefCell<Vec<Duration>>,
+    errors: RefCell<BTreeMap<String, usize>>,
+}
+
+impl Session {
+    /// Prepares the connections; they are made when first needed.
+    pub fn new(load: &Load, gauge: Option<Gauge>) -> Result<Rc<Self>> {
+        let clients = (0..load.connections.max(1)).map(|_| wire::client(load.port)).collect::<Result<Vec<_>>>()?;
+        Ok(Rc::new(Self {
+            load: load.clone(),
+            seen: RefCell::default(),
+            clients,
+            next_client: Cell::new(0),
+            gauge,
+            given: Cell::new(0),
+            latencies: RefCell::new(Vec::with_capacity(load.count)),
+            errors: RefCell::default(),
+        }))
+    }
+
+    /// A client; connections are handed out in turn.
+    pub fn client(&self) -> Client {
+        let next = self.next_client.replace(self.next_client.get() + 1);
+        self.clients[next % self.clients.len()].clone()
+    }
+
+    /// The name of the task queue everything goes through.
+    pub fn queue(&self) -> &str {
+        &self.load.prefix
+    }
+
+    /// The worker's own queue.
+    pub fn sticky_queue(&self) -> TaskQueue {
+        TaskQueue {
+            name: format!("{}-sticky", self.load.prefix),
+            kind: TaskQueueKind::Sticky.into(),
+            normal_name: self.load.prefix.clone(),
+        }
+    }
+
+    /// Counts a failed call.
+    pub fn failed(&self, call: &str, status: &Status) {
+        let text = format!("{call}: {:?} {}", status.code(), status.message());
+        *self.errors.borrow_mut().entry(text).or_default() += 1;
+    }
+
+    /// Counts a finished operation that began at the given moment.
+    pub fn finished(&self, begun: Instant) {
+        self.latencies.borrow_mut().push(begun.elapsed());
+    }
+
+    /// Operations finished since measuring began.
+    pub fn finished_count(&self) -> usize {
+        self.latencies.borrow().len()
+    }
+
+    /// The index of the next operation to begin, until all of the load is given out or its time is over.
+    pub fn take_next(&self, started: Instant) -> Option<usize> {
+        let next = self.given.get();
+        let more = next < self.load.count && started.elapsed() < self.load.time_max;
+        more.then(|| self.given.replace(next + 1))
+    }
+
+    /// Runs one caller per unit of concurrency until all have ended.
+    pub async fn call_all<F: Future<Output = ()> + 'static>(self: &Rc<Self>, caller: impl Fn(usize, Instant) -> F) {
+        let started = Instant::now();
+        let mut callers = JoinSet::new();
+        for index in 0..self.load.concurrency {
+            callers.spawn_local(caller(index, started));
+        }
+        while callers.join_next().await.is_some() {}
+    }
+
+    /// Measures a piece of work; what came before it does not count.
+    pub async fn measure(&self, name: &str, unit: &'static str, work: impl Future<Output = ()>) -> Result<Outcome> {
+        self.given.set(0);
+        self.latencies.borrow_mut().clear();
+        let before = self.gauge.as_ref().map(Gauge::read).transpose()?;
+        let started = Instant::now();
+        work.await;
+        let elapsed = started.elapsed();
+        let after = self.gauge.as_ref().map(Gauge::read).transpose()?;
+        let mut latencies = self.latencies.take();
+        latencies.sort_unstable();
+        Ok(Outcome {
+            name: name.to_owned(),
+            unit,
+            elapsed,
+            latencies,
+            errors: self.errors.take(),
+            cost: after.zip(before).map(|(after, before)| after.since(&before)),
+            extras: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! The worker: polls for workflow tasks and activity tasks, and answers them as the flow of the workflow's type says.
+//!
+//! It replays nothing. What to do follows from the events it is given, with or without sticky queues, and from one
+//! number per run when a flow has to count.
+
+use std::{rc::Rc, time::Duration};
+
+use segno_proto::{
+    command::Command,
+    events::HistoryEvent,
+    protocol::Message,
+    taskqueue::{StickyExecutionAttributes, TaskQueue},
+    workflowservice::{
+        PollActivityTaskQueueRequest, PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse,
+        RespondActivityTaskCompletedRequest, RespondWorkflowTaskCompletedRequest,
+        respond_workflow_task_completed_request::Capabilities,
+    },
+};
+use tokio::task::JoinSet;
+use tonic::Status;
+
+use super::{flows, session::Session};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
+
+/// A workflow task as flows see it.
+pub struct Turn<'a> {
+    /// All events, or with a sticky queue only those since the last turn.
+    pub events: &'a [HistoryEvent],
+    /// Messages about updates.
+    pub messages: &'a [Message],
+    /// Queue for activities and children.
+    pub queue: &'a str,
+    /// A number of the flow's own, kept from turn to turn; 0 at first.
+    pub seen: &'a mut usize,
+}
+
+/// What a flow answers to a turn.
+#[derive(Default)]
+pub struct Answer {
+    /// Commands, in order.
+    pub commands: Vec<Command>,
+    /// Messages about updates.
+    pub messages: Vec<Message>,
+}
+
+impl From<Vec<Command>> for Answer {
+    fn from(commands: Vec<Command>) -> Self {
+        Self { commands, messages: Vec::new() }
+    }
+}
+
+/// Pollers of one load; they end when this is dropped.
+pub struct Workers(JoinSet<()>);
+
+impl Workers {
+    /// Starts the pollers, for workflow tasks and activity tasks.
+    pub fn start(session: &Rc<Session>) -> Self {
+        let mut workers = Self::for_workflows(session);
+        workers.add_activities(session);
+        workers
+    }
+
+    /// Starts pollers for workflow tasks only.
+    pub fn for_workflows(session: &Rc<Session>) -> Self {
+        let mut workers = JoinSet::new();
+        for _ in 0..session.load.pollers {
+            let normal = wire::queue(session.queue()).unwrap_or_default();
+            workers.spawn_local(poll_turns(session.clone(), session.client(), normal));
+            if session.load.sticky {
+                workers.spawn_local(poll_turns(session.clone(), session.client(), session.sticky_queue()));
+            }
+        }
+        Self(workers)
+    }
+
+    /// Starts pollers for activity tasks too.
+    pub fn add_activities(&mut self, session: &Rc<Session>) {
+        for _ in 0..session.load.pollers {
+            self.0.spawn_local(poll_activities(session.clone(), session.client()));
+        }
+    }
+
+    /// Ends the pollers and waits until they are gone.
+    pub async fn stop(mut self) {
+        self.0.shutdown().await;
+    }
+}
+
+/// One poller for workflow tasks.
+async fn poll_turns(session: Rc<Session>, mut client: Client, task_queue: TaskQueue) {
+    loop {
+        let poll = PollWorkflowTaskQueueRequest {
+            namespace: NAMESPACE.to_owned(),
+            task_queue: Some(task_queue.clone()),
+            identity: "xtask".to_owned(),
+            ..Default::default()
+        };
+        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
+            Ok(reply) => {
+                let mut task = Some(reply.into_inner());
+                while let Some(turn) = task.take().filter(|turn| !turn.task_token.is_empty()) {
+                    task = take_turn(&session, &mut client, turn).await;
+                }
+            }
+            Err(status) => back_off(&session, "poll workflow task", &status).await,
+        }
+    }
+}
+
+/// Answers one workflow task; the next one of the same run when the reply carries it.
+async fn take_turn(
+    session: &Session,
+    client: &mut Client,
+    task: PollWorkflowTaskQueueResponse,
+) -> Option<PollWorkflowTaskQueueResponse> {
+    let run = task.workflow_execution.unwrap_or_default();
+    let kind = task.workflow_type.unwrap_or_default().name;
+    let mut events = task.history.unwrap_or_default().events().unwrap_or_default();
+    if !task.next_page_token.is_empty() {
+        match wire::history(client, &run.workflow_id, &run.run_id).await {
+            Ok(all) => events = all,
+            Err(status) => session.failed("read history", &status),
+        }
+    }
+    let from_start = events.first().is_some_and(|event| event.event_id == 1);
+    let mut seen = session.seen.borrow_mut().remove(&run.run_id).filter(|_| !from_start).unwrap_or(0);
+    let turn = Turn { events: &events, messages: &task.messages, queue: session.queue(), seen: &mut seen };
+    let answer = flows::turn(&kind, turn);
+    if seen > 0 {
+        session.seen.borrow_mut().insert(run.run_id, seen);
+    }
+    let sticky = session.load.sticky.then(|| StickyExecutionAttributes {
+        worker_task_queue: Some(session.sticky_queue()),
+        schedule_to_start_timeout: Some(wire::millis(10_000)),
+    });
+    let answer = RespondWorkflowTaskCompletedRequest {
+        task_token: task.task_token,
+        commands: answer.commands,
+        messages: answer.messages,
+        identity: "xtask".to_owned(),
+        return_new_workflow_task: sticky.is_some(),
+        sticky_attributes: sticky,
+        namespace: NAMESPACE.to_owned(),
+        capabilities: Some(Capabilities { discard_speculative_workflow_task_with_events: true }),
+        ..Default::default()
+    };
+    match client.respond_workflow_task_completed(request(answer, CALL_TIMEOUT)).await {
+        Ok(reply) => reply.into_inner().workflow_task,
+        Err(status) => {
+            session.failed("complete workflow task", &status);
+            None
+        }
+    }
+}
+
+/// One poller for activity tasks; the activity gives back its input.
+async fn poll_activities(session: Rc<Session>, mut client: Client) {
+    loop {
+        let poll = PollActivityTaskQueueRequest {
+            namespace: NAMESPACE.to_owned(),
+            task_queue: wire::queue(session.queue()),
+            identity: "xtask".to_owned(),
+            ..Default::default()
+        };
+        let task = match client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await {
+            Ok(reply) => reply.into_inner(),
+            Err(status) => {
+                back_off(&session, "poll activity task", &status).await;
+                continue;
+            }
+        };
+        if task.task_token.is_empty() {
+            continue;
+        }
+        let answer = RespondActivityTaskCompletedRequest {
+            task_token: task.task_token,
+            result: task.input,
+            identity: "xtask".to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            ..Default::default()
+        };
+        if let Err(status) = client.respond_activity_task_completed(request(answer, CALL_TIMEOUT)).await {
+            session.failed("complete activity", &status);
+        }
+    }
+}
+
+/// A poll that ran into its own deadline is no error; any other is counted and not repeated at once.
+async fn back_off(session: &Session, call: &str, status: &Status) {
+    if !matches!(status.code(), tonic::Code::DeadlineExceeded | tonic::Code::Cancelled) {
+        session.failed(call, status);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
