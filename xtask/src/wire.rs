@@ -14,6 +14,7 @@ use segno_proto::{
     enums::{CommandType, EventType, HistoryEventFilterType, TaskQueueKind, WorkflowIdReusePolicy},
     events::{HistoryEvent, history_event},
     nanos_duration,
+    operatorservice::operator_service_client::OperatorServiceClient,
     taskqueue::TaskQueue,
     workflowservice::{
         GetWorkflowExecutionHistoryRequest, StartWorkflowExecutionRequest,
@@ -37,12 +38,21 @@ pub const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client whose connection is made when first needed, and again whenever it broke.
 pub fn client(port: u16) -> Result<Client> {
+    Ok(WorkflowServiceClient::new(channel(port)?))
+}
+
+/// A client of the operator service, made in the same way.
+pub fn operator(port: u16) -> Result<OperatorServiceClient<Channel>> {
+    Ok(OperatorServiceClient::new(channel(port)?))
+}
+
+fn channel(port: u16) -> Result<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?
         .tcp_nodelay(true)
         .connect_timeout(Duration::from_secs(2))
         .initial_stream_window_size(1 << 20)
         .initial_connection_window_size(8 << 20);
-    Ok(WorkflowServiceClient::new(endpoint.connect_lazy()))
+    Ok(endpoint.connect_lazy())
 }
 
 /// A request with a `grpc-timeout` header, which servers require of long polls.

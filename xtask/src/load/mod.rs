@@ -5,7 +5,9 @@
 //! [`WORKLOADS`]. The process behind the port is found and its CPU, memory and writes are shown; Segno's commits are
 //! read from `--http-port`. One file per workload, `worker.rs` and `workflows.rs` are shared.
 
+mod fill;
 mod flows;
+mod lists;
 mod outcome;
 mod session;
 mod updates;
@@ -34,6 +36,8 @@ pub enum Workload {
     UpdateRejected,
     /// Updates that the worker accepts and completes in one turn.
     UpdateAccepted,
+    /// Pages and counts over many workflows with search attributes, at rest and beside other work.
+    Lists,
 }
 
 /// Every workload, by the name it has on the command line and in tables.
@@ -42,6 +46,7 @@ pub const WORKLOADS: &[(&str, Workload)] = &[
     ("start-only", Workload::StartOnly),
     ("update-rejected", Workload::UpdateRejected),
     ("update-accepted", Workload::UpdateAccepted),
+    ("lists", Workload::Lists),
 ];
 
 impl Workload {
@@ -83,6 +88,12 @@ pub struct Load {
     pub sticky: bool,
     /// No new operation after this long: slow servers get through less of `count`.
     pub time_max: Duration,
+    /// Workflows that are there before anything is measured, where a workload has such.
+    pub fill: usize,
+    /// No further one of those after this long.
+    pub fill_time_max: Duration,
+    /// Workflows per second beside lists; none means as many as go.
+    pub beside: Option<f64>,
     /// Prefix of the workflow ids, unique per server and run of the driver.
     pub prefix: String,
 }
@@ -99,6 +110,9 @@ impl Load {
             pollers: 16,
             sticky: false,
             time_max: Duration::MAX,
+            fill: 0,
+            fill_time_max: Duration::MAX,
+            beside: None,
             prefix: prefix.to_owned(),
         }
     }
@@ -121,6 +135,8 @@ pub fn command(mut args: Args) -> Result<()> {
     let start_only = args.flag("--start-only");
     let workload = args.option_or("--workload", Workload::OneActivity)?;
     load = load.of(if start_only { Workload::StartOnly } else { workload });
+    load.fill = args.option_or("--fill", if load.workload == Workload::Lists { 200_000 } else { 100_000 })?;
+    load.beside = args.option("--beside")?;
     let http_port = args.option_or("--http-port", load.port + 1_000)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     load.prefix = format!("load-{}", now.as_millis());
@@ -157,5 +173,6 @@ async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
         Workload::StartOnly => vec![workflows::start_only(&session).await?],
         Workload::UpdateRejected => vec![updates::run(&session, false).await?],
         Workload::UpdateAccepted => vec![updates::run(&session, true).await?],
+        Workload::Lists => lists::run(&session).await?,
     })
 }

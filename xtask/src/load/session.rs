@@ -81,6 +81,11 @@ impl Session {
         self.latencies.borrow_mut().push(begun.elapsed());
     }
 
+    /// Counts a finished operation that took so long.
+    pub fn record(&self, latency: Duration) {
+        self.latencies.borrow_mut().push(latency);
+    }
+
     /// Operations finished since measuring began.
     pub fn finished_count(&self) -> usize {
         self.latencies.borrow().len()

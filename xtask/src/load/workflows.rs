@@ -6,7 +6,7 @@ use anyhow::Result;
 use tonic::Status;
 
 use super::{outcome::Outcome, session::Session, worker::Workers};
-use crate::wire::{self, CALL_TIMEOUT, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, request};
 
 /// Runs workflows of one type to their results, which are all "hello".
 pub async fn run(session: &Rc<Session>, kind: &'static str) -> Result<Outcome> {
@@ -32,22 +32,29 @@ pub async fn start_only(session: &Rc<Session>) -> Result<Outcome> {
 async fn call(session: Rc<Session>, kind: &'static str, started: Instant) {
     let mut client = session.client();
     while let Some(index) = session.take_next(started) {
-        let workflow_id = format!("{}-{index}", session.load.prefix);
         let begun = Instant::now();
-        let start = wire::start(kind, &workflow_id, session.queue(), "hello");
-        let run_id = match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
-            Ok(reply) => reply.into_inner().run_id,
-            Err(status) => {
-                session.failed("start", &status);
-                continue;
-            }
-        };
-        match wire::wait_closed(&mut client, &workflow_id, &run_id).await {
-            Ok(event) if wire::closing_result(&event) == "hello" => session.finished(begun),
-            Ok(event) => session.failed("result", &Status::unknown(wire::closing_result(&event))),
-            Err(status) => session.failed("result", &status),
+        if one(&session, &mut client, kind, &format!("{}-{index}", session.load.prefix)).await {
+            session.finished(begun);
         }
     }
+}
+
+/// One workflow from its start to its result; whether it came to the right one.
+pub async fn one(session: &Session, client: &mut Client, kind: &str, workflow_id: &str) -> bool {
+    let start = wire::start(kind, workflow_id, session.queue(), "hello");
+    let run_id = match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
+        Ok(reply) => reply.into_inner().run_id,
+        Err(status) => {
+            session.failed("start", &status);
+            return false;
+        }
+    };
+    match wire::wait_closed(client, workflow_id, &run_id).await {
+        Ok(event) if wire::closing_result(&event) == "hello" => return true,
+        Ok(event) => session.failed("result", &Status::unknown(wire::closing_result(&event))),
+        Err(status) => session.failed("result", &status),
+    }
+    false
 }
 
 /// One caller that does not wait.
