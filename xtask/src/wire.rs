@@ -105,13 +105,18 @@ pub fn start(kind: &str, workflow_id: &str, task_queue: &str, input: &str) -> St
     }
 }
 
-/// The command that schedules an activity, retried quickly when its worker or the server is lost.
+/// The command that schedules the only activity of a workflow.
 pub fn schedule_activity(task_queue: &str, input: &str, start_to_close: Duration) -> Command {
+    schedule("1", task_queue, text(input), start_to_close)
+}
+
+/// The command that schedules an activity, retried quickly when its worker or the server is lost.
+pub fn schedule(id: &str, task_queue: &str, input: Option<Payloads>, start_to_close: Duration) -> Command {
     let attributes = ScheduleActivityTaskCommandAttributes {
-        activity_id: "1".to_owned(),
+        activity_id: id.to_owned(),
         activity_type: Some(ActivityType { name: "echo".to_owned() }),
         task_queue: queue(task_queue),
-        input: text(input),
+        input,
         start_to_close_timeout: Some(millis(start_to_close.as_millis() as u64)),
         retry_policy: Some(RetryPolicy {
             initial_interval: Some(millis(20)),

@@ -2,72 +2,36 @@
 //! server dominates. It works against any server of the protocol.
 //!
 //! `cargo xtask load --workload NAME --port 7233 --count 5000 --concurrency 32 [--sticky]`, where NAME is one of
-//! [`WORKLOADS`]. The process behind the port is found and its CPU, memory and writes are shown; Segno's commits are
+//! [`workload::WORKLOADS`]. The process behind the port is found and its CPU, memory and writes are shown; Segno's commits are
 //! read from `--http-port`. One file per workload, `worker.rs` and `workflows.rs` are shared.
 
+mod backlog;
 mod fill;
 mod flows;
 mod lists;
+mod long_history;
+mod open;
 mod outcome;
+mod progress;
 mod session;
+mod signals;
+mod timers;
 mod updates;
 mod worker;
 mod workflows;
+mod workload;
 
-use std::{rc::Rc, str::FromStr, time::Duration};
+use std::{rc::Rc, time::Duration};
 
 use anyhow::{Result, bail};
 use tokio::task::LocalSet;
 
 pub use outcome::Outcome;
+pub use workload::Workload;
 
 use crate::{args::Args, gauge::Gauge, wire};
+use progress::Progress;
 use session::Session;
-
-/// What kind of work to do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Workload {
-    /// Start, a turn that schedules an activity, the activity, a turn that completes, the result read by a long poll:
-    /// eight calls, the smallest workflow that does something.
-    OneActivity,
-    /// Starts alone, with no worker.
-    StartOnly,
-    /// Updates that the worker rejects.
-    UpdateRejected,
-    /// Updates that the worker accepts and completes in one turn.
-    UpdateAccepted,
-    /// Pages and counts over many workflows with search attributes, at rest and beside other work.
-    Lists,
-}
-
-/// Every workload, by the name it has on the command line and in tables.
-pub const WORKLOADS: &[(&str, Workload)] = &[
-    ("one-activity", Workload::OneActivity),
-    ("start-only", Workload::StartOnly),
-    ("update-rejected", Workload::UpdateRejected),
-    ("update-accepted", Workload::UpdateAccepted),
-    ("lists", Workload::Lists),
-];
-
-impl Workload {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        WORKLOADS.iter().find(|(_, workload)| *workload == self).map_or("", |(name, _)| name)
-    }
-
-    /// Whether the work is only itself with a sticky queue, as SDKs have it.
-    fn needs_sticky(self) -> bool {
-        matches!(self, Self::UpdateRejected | Self::UpdateAccepted)
-    }
-}
-
-impl FromStr for Workload {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        WORKLOADS.iter().find(|(name, _)| *name == text).map(|(_, workload)| *workload).ok_or(())
-    }
-}
 
 /// How much load, and of which kind.
 #[derive(Clone)]
@@ -94,6 +58,8 @@ pub struct Load {
     pub fill_time_max: Duration,
     /// Workflows per second beside lists; none means as many as go.
     pub beside: Option<f64>,
+    /// What the progress line begins with.
+    pub label: String,
     /// Prefix of the workflow ids, unique per server and run of the driver.
     pub prefix: String,
 }
@@ -113,6 +79,7 @@ impl Load {
             fill: 0,
             fill_time_max: Duration::MAX,
             beside: None,
+            label: String::new(),
             prefix: prefix.to_owned(),
         }
     }
@@ -127,18 +94,28 @@ impl Load {
 
 /// `cargo xtask load`.
 pub fn command(mut args: Args) -> Result<()> {
-    let mut load = Load::new(args.option_or("--port", 7233)?, args.option_or("--count", 2_000)?, 32, "");
-    load.concurrency = args.option_or("--concurrency", load.concurrency)?;
+    let mut load = Load::new(args.option_or("--port", 7233)?, 2_000, 32, "");
     load.connections = args.option_or("--connections", load.connections)?;
     load.pollers = args.option_or("--pollers", load.pollers)?;
     load.sticky = args.flag("--sticky");
     let start_only = args.flag("--start-only");
     let workload = args.option_or("--workload", Workload::OneActivity)?;
     load = load.of(if start_only { Workload::StartOnly } else { workload });
+    // A list is asked for one page at a time, and a long history is one run, unless told otherwise.
+    let (count, concurrency) = match load.workload {
+        Workload::LongHistory => (20_000, 1),
+        Workload::Timers => (10_000, 64),
+        Workload::Backlog => (50_000, 64),
+        Workload::Lists => (500, 32),
+        _ => (load.count, load.concurrency),
+    };
+    load.count = args.option_or("--count", count)?;
+    load.concurrency = args.option_or("--concurrency", concurrency)?;
     load.fill = args.option_or("--fill", if load.workload == Workload::Lists { 200_000 } else { 100_000 })?;
     load.beside = args.option("--beside")?;
     let http_port = args.option_or("--http-port", load.port + 1_000)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
+    load.label = load.workload.name().to_owned();
     load.prefix = format!("load-{}", now.as_millis());
     args.finish()?;
     // A server elsewhere, or of another user, is loaded all the same; its cost is then not known.
@@ -168,11 +145,24 @@ pub async fn run_parts(load: &Load, gauge: Option<Gauge>) -> Result<Vec<Outcome>
 }
 
 async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
+    let _progress = Progress::start(&session);
+    let session = &session;
     Ok(match session.load.workload {
-        Workload::OneActivity => vec![workflows::run(&session, "one-activity").await?],
-        Workload::StartOnly => vec![workflows::start_only(&session).await?],
-        Workload::UpdateRejected => vec![updates::run(&session, false).await?],
-        Workload::UpdateAccepted => vec![updates::run(&session, true).await?],
-        Workload::Lists => lists::run(&session).await?,
+        Workload::Empty => vec![workflows::run(session, "empty").await?],
+        Workload::OneActivity | Workload::Payload1K | Workload::Payload256K => {
+            vec![workflows::run(session, "one-activity").await?]
+        }
+        Workload::Chain => vec![workflows::run(session, "chain").await?],
+        Workload::FanOut => vec![workflows::run(session, "fan-out").await?],
+        Workload::Children => vec![workflows::run(session, "parent").await?],
+        Workload::StartOnly => vec![workflows::start_all(session, "", "one-activity").await?],
+        Workload::Signal => vec![signals::run(session).await?],
+        Workload::UpdateRejected => vec![updates::run(session, false).await?],
+        Workload::UpdateAccepted => vec![updates::run(session, true).await?],
+        Workload::Timers => timers::run(session).await?,
+        Workload::LongHistory => long_history::run(session).await?,
+        Workload::Open => open::run(session).await?,
+        Workload::Backlog => backlog::run(session).await?,
+        Workload::Lists => lists::run(session).await?,
     })
 }

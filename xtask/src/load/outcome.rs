@@ -24,6 +24,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Several operations.
+    pub fn units(&self) -> String {
+        match self.unit.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None => format!("{}s", self.unit),
+        }
+    }
+
     /// Operations that came to their end.
     pub fn count(&self) -> usize {
         self.latencies.len()
@@ -50,10 +58,10 @@ impl Outcome {
     pub fn line(&self) -> String {
         let errors: usize = self.errors.values().sum();
         let mut text = format!(
-            "{}{} {}s in {:.2} s: {:.0}/s, p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms, {errors} errors",
+            "{}{} {} in {:.2} s: {:.0}/s, p50 {:.2} ms, p90 {:.2} ms, p99 {:.2} ms, {errors} errors",
             if self.name.is_empty() { String::new() } else { format!("{}: ", self.name) },
             self.latencies.len(),
-            self.unit,
+            self.units(),
             self.elapsed.as_secs_f64(),
             self.rate(),
             self.percentile_ms(0.50),

@@ -14,7 +14,7 @@ use segno_proto::{enums::TaskQueueKind, taskqueue::TaskQueue};
 use tokio::task::JoinSet;
 use tonic::Status;
 
-use super::{Load, outcome::Outcome};
+use super::{Load, outcome::Outcome, timers::Alarm};
 use crate::{
     gauge::Gauge,
     wire::{self, Client},
@@ -29,7 +29,15 @@ pub struct Session {
     clients: Vec<Client>,
     next_client: Cell<usize>,
     gauge: Option<Gauge>,
+    /// When timers are due, where there are any.
+    pub alarm: Alarm,
+    begun: Instant,
+    input: String,
+    stage: RefCell<String>,
     given: Cell<usize>,
+    finished_total: Cell<usize>,
+    turns: Cell<usize>,
+    activities_begun: Cell<Option<Instant>>,
     latencies: RefCell<Vec<Duration>>,
     errors: RefCell<BTreeMap<String, usize>>,
 }
@@ -44,7 +52,14 @@ impl Session {
             clients,
             next_client: Cell::new(0),
             gauge,
+            alarm: Alarm::default(),
+            begun: Instant::now(),
+            input: load.workload.input(),
+            stage: RefCell::default(),
             given: Cell::new(0),
+            finished_total: Cell::new(0),
+            turns: Cell::new(0),
+            activities_begun: Cell::new(None),
             latencies: RefCell::new(Vec::with_capacity(load.count)),
             errors: RefCell::default(),
         }))
@@ -76,14 +91,75 @@ impl Session {
         *self.errors.borrow_mut().entry(text).or_default() += 1;
     }
 
+    /// What workflows are started with.
+    pub fn input(&self) -> &str {
+        &self.input
+    }
+
+    /// What workflows that run to their end come to.
+    pub fn output(&self) -> &str {
+        self.load.workload.output().unwrap_or(&self.input)
+    }
+
+    /// Microseconds since the load began, to be carried in payloads; see [`Session::moment`].
+    pub fn now_us(&self) -> u64 {
+        self.begun.elapsed().as_micros() as u64
+    }
+
+    /// The moment that was so many microseconds after the load began.
+    pub fn moment(&self, now_us: u64) -> Instant {
+        self.begun + Duration::from_micros(now_us)
+    }
+
     /// Counts a finished operation that began at the given moment.
     pub fn finished(&self, begun: Instant) {
-        self.latencies.borrow_mut().push(begun.elapsed());
+        self.record(begun.elapsed());
     }
 
     /// Counts a finished operation that took so long.
     pub fn record(&self, latency: Duration) {
+        self.finished_total.set(self.finished_total.get() + 1);
         self.latencies.borrow_mut().push(latency);
+    }
+
+    /// Counts an answered workflow task, which may have finished an operation.
+    pub fn turn_taken(&self, finishes: Option<Instant>) {
+        self.turns.set(self.turns.get() + 1);
+        if let Some(begun) = finishes {
+            self.finished(begun);
+        }
+    }
+
+    /// Workflow tasks answered so far.
+    pub fn turns(&self) -> usize {
+        self.turns.get()
+    }
+
+    /// From now on each completed activity is an operation that began at the given moment.
+    pub fn count_activities_from(&self, begun: Instant) {
+        self.activities_begun.set(Some(begun));
+    }
+
+    /// Counts a completed activity, if activities are what counts.
+    pub fn activity_done(&self) {
+        if let Some(begun) = self.activities_begun.get() {
+            self.finished(begun);
+        }
+    }
+
+    /// Operations finished since the load began.
+    pub fn finished_total(&self) -> usize {
+        self.finished_total.get()
+    }
+
+    /// What is being measured.
+    pub fn stage(&self) -> String {
+        self.stage.borrow().clone()
+    }
+
+    /// Memory of the server now, when there is a process to read.
+    pub fn rss_mib(&self) -> Option<f64> {
+        self.gauge.as_ref().and_then(|gauge| gauge.rss_mib().ok())
     }
 
     /// Operations finished since measuring began.
@@ -111,6 +187,7 @@ impl Session {
     /// Measures a piece of work; what came before it does not count.
     pub async fn measure(&self, name: &str, unit: &'static str, work: impl Future<Output = ()>) -> Result<Outcome> {
         self.given.set(0);
+        *self.stage.borrow_mut() = name.to_owned();
         self.latencies.borrow_mut().clear();
         let before = self.gauge.as_ref().map(Gauge::read).transpose()?;
         let started = Instant::now();

@@ -21,7 +21,11 @@ use segno_proto::{
 };
 use tonic::Status;
 
-use super::{outcome::Outcome, session::Session, worker::Answer, worker::Workers};
+use super::{
+    outcome::Outcome,
+    session::Session,
+    worker::{Answer, Workers},
+};
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
 
 /// Updates one target is given; servers take 2,000 at most.

@@ -3,7 +3,10 @@
 //! It replays nothing. What to do follows from the events it is given, with or without sticky queues, and from one
 //! number per run when a flow has to count.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
 
 use segno_proto::{
     command::Command,
@@ -28,8 +31,12 @@ pub struct Turn<'a> {
     pub events: &'a [HistoryEvent],
     /// Messages about updates.
     pub messages: &'a [Message],
-    /// Queue for activities and children.
-    pub queue: &'a str,
+    /// The id of the workflow.
+    pub workflow_id: &'a str,
+    /// Whether no turn of the run was answered before.
+    pub is_first: bool,
+    /// The load this belongs to.
+    pub session: &'a Session,
     /// A number of the flow's own, kept from turn to turn; 0 at first.
     pub seen: &'a mut usize,
 }
@@ -41,11 +48,13 @@ pub struct Answer {
     pub commands: Vec<Command>,
     /// Messages about updates.
     pub messages: Vec<Message>,
+    /// When the operation began that this answer finishes, if it does and if the worker is who counts it.
+    pub finishes: Option<Instant>,
 }
 
 impl From<Vec<Command>> for Answer {
     fn from(commands: Vec<Command>) -> Self {
-        Self { commands, messages: Vec::new() }
+        Self { commands, ..Default::default() }
     }
 }
 
@@ -124,8 +133,16 @@ async fn take_turn(
     }
     let from_start = events.first().is_some_and(|event| event.event_id == 1);
     let mut seen = session.seen.borrow_mut().remove(&run.run_id).filter(|_| !from_start).unwrap_or(0);
-    let turn = Turn { events: &events, messages: &task.messages, queue: session.queue(), seen: &mut seen };
+    let turn = Turn {
+        events: &events,
+        messages: &task.messages,
+        workflow_id: &run.workflow_id,
+        is_first: task.previous_started_event_id == 0,
+        session,
+        seen: &mut seen,
+    };
     let answer = flows::turn(&kind, turn);
+    let finishes = answer.finishes;
     if seen > 0 {
         session.seen.borrow_mut().insert(run.run_id, seen);
     }
@@ -145,7 +162,10 @@ async fn take_turn(
         ..Default::default()
     };
     match client.respond_workflow_task_completed(request(answer, CALL_TIMEOUT)).await {
-        Ok(reply) => reply.into_inner().workflow_task,
+        Ok(reply) => {
+            session.turn_taken(finishes);
+            reply.into_inner().workflow_task
+        }
         Err(status) => {
             session.failed("complete workflow task", &status);
             None
@@ -179,8 +199,9 @@ async fn poll_activities(session: Rc<Session>, mut client: Client) {
             namespace: NAMESPACE.to_owned(),
             ..Default::default()
         };
-        if let Err(status) = client.respond_activity_task_completed(request(answer, CALL_TIMEOUT)).await {
-            session.failed("complete activity", &status);
+        match client.respond_activity_task_completed(request(answer, CALL_TIMEOUT)).await {
+            Ok(_) => session.activity_done(),
+            Err(status) => session.failed("complete activity", &status),
         }
     }
 }

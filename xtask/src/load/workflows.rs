@@ -8,64 +8,82 @@ use tonic::Status;
 use super::{outcome::Outcome, session::Session, worker::Workers};
 use crate::wire::{self, CALL_TIMEOUT, Client, request};
 
-/// Runs workflows of one type to their results, which are all "hello".
+/// Runs workflows of one type, which all give back their input.
 pub async fn run(session: &Rc<Session>, kind: &'static str) -> Result<Outcome> {
     let workers = Workers::start(session);
-    let outcome = measure(session, "", kind).await;
+    let outcome = measure(session, "", kind, "").await;
     workers.stop().await;
     outcome
 }
 
-/// The same with workers that run already.
-pub async fn measure(session: &Rc<Session>, name: &str, kind: &'static str) -> Result<Outcome> {
-    let work = session.call_all(|_, started| call(session.clone(), kind, started));
+/// The same with workers that run already; the tag sets the ids of this part apart.
+pub async fn measure(session: &Rc<Session>, name: &str, kind: &'static str, tag: &'static str) -> Result<Outcome> {
+    let work = session.call_all(|_, started| {
+        let session = session.clone();
+        async move {
+            let mut client = session.client();
+            while let Some(index) = session.take_next(started) {
+                let begun = Instant::now();
+                if one(&session, &mut client, kind, &format!("{}{tag}-{index}", session.load.prefix)).await {
+                    session.finished(begun);
+                }
+            }
+        }
+    });
     session.measure(name, "workflow", work).await
 }
 
 /// Only starts workflows: no worker, no waiting for results.
-pub async fn start_only(session: &Rc<Session>) -> Result<Outcome> {
-    let work = session.call_all(|_, started| start_all(session.clone(), started));
-    session.measure("", "workflow", work).await
-}
-
-/// One caller.
-async fn call(session: Rc<Session>, kind: &'static str, started: Instant) {
-    let mut client = session.client();
-    while let Some(index) = session.take_next(started) {
-        let begun = Instant::now();
-        if one(&session, &mut client, kind, &format!("{}-{index}", session.load.prefix)).await {
-            session.finished(begun);
+pub async fn start_all(session: &Rc<Session>, name: &str, kind: &'static str) -> Result<Outcome> {
+    let work = session.call_all(|_, started| {
+        let session = session.clone();
+        async move {
+            let mut client = session.client();
+            while let Some(index) = session.take_next(started) {
+                let begun = Instant::now();
+                let workflow_id = format!("{}-{index}", session.load.prefix);
+                if start(&session, &mut client, kind, &workflow_id, session.input()).await.is_some() {
+                    session.finished(begun);
+                }
+            }
         }
-    }
+    });
+    session.measure(name, "workflow", work).await
 }
 
 /// One workflow from its start to its result; whether it came to the right one.
 pub async fn one(session: &Session, client: &mut Client, kind: &str, workflow_id: &str) -> bool {
-    let start = wire::start(kind, workflow_id, session.queue(), "hello");
-    let run_id = match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
-        Ok(reply) => reply.into_inner().run_id,
+    let Some(run_id) = start(session, client, kind, workflow_id, session.input()).await else { return false };
+    result(session, client, workflow_id, &run_id, session.output()).await
+}
+
+/// Starts a workflow; its run id, unless that failed.
+pub async fn start(
+    session: &Session,
+    client: &mut Client,
+    kind: &str,
+    workflow_id: &str,
+    input: &str,
+) -> Option<String> {
+    let start = wire::start(kind, workflow_id, session.queue(), input);
+    match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
+        Ok(reply) => Some(reply.into_inner().run_id),
         Err(status) => {
             session.failed("start", &status);
-            return false;
+            None
         }
-    };
-    match wire::wait_closed(client, workflow_id, &run_id).await {
-        Ok(event) if wire::closing_result(&event) == "hello" => return true,
-        Ok(event) => session.failed("result", &Status::unknown(wire::closing_result(&event))),
+    }
+}
+
+/// Waits for the end of a run; whether it is the expected one.
+pub async fn result(session: &Session, client: &mut Client, workflow_id: &str, run_id: &str, expected: &str) -> bool {
+    match wire::wait_closed(client, workflow_id, run_id).await {
+        Ok(event) if wire::closing_result(&event) == expected => return true,
+        Ok(event) => {
+            let text: String = wire::closing_result(&event).chars().take(80).collect();
+            session.failed("result", &Status::unknown(text));
+        }
         Err(status) => session.failed("result", &status),
     }
     false
-}
-
-/// One caller that does not wait.
-async fn start_all(session: Rc<Session>, started: Instant) {
-    let mut client = session.client();
-    while let Some(index) = session.take_next(started) {
-        let begun = Instant::now();
-        let start = wire::start("one-activity", &format!("{}-{index}", session.load.prefix), session.queue(), "hello");
-        match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
-            Ok(_) => session.finished(begun),
-            Err(status) => session.failed("start", &status),
-        }
-    }
 }
