@@ -81,6 +81,8 @@ impl Timers {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -104,5 +106,51 @@ mod tests {
         }
         assert!(lock(&timers.armed).heap.len() < 3000);
         assert_eq!(timers.due(10_000).0, vec![RunKey(1)]);
+    }
+
+    #[test]
+    fn a_thousand_random_times_come_due_in_order_and_once() {
+        for seed in 1..=20 {
+            let mut random = splitmix(seed);
+            let timers = Timers::default();
+            // What should be armed, by time and by run.
+            let (mut expected, mut at_of) = (BTreeSet::new(), HashMap::new());
+            let mut now = 0;
+            for _ in 0..1000 {
+                let run = random(300);
+                if let Some(before) = at_of.remove(&run) {
+                    expected.remove(&(before, run));
+                }
+                let at = (random(4) > 0).then(|| now + random(500) as Nanos);
+                timers.set(RunKey(run), at);
+                if let Some(at) = at {
+                    at_of.insert(run, at);
+                    expected.insert((at, run));
+                }
+                assert_eq!(timers.len(), expected.len(), "seed {seed}");
+                if random(8) == 0 {
+                    now += random(100) as Nanos;
+                    let due: Vec<_> = expected.iter().copied().take_while(|(at, _)| *at <= now).collect();
+                    expected.retain(|(at, _)| *at > now);
+                    at_of.retain(|_, at| *at > now);
+                    let runs = due.into_iter().map(|(_, run)| RunKey(run)).collect();
+                    assert_eq!(timers.due(now), (runs, expected.first().map(|(at, _)| *at)), "seed {seed}, at {now}");
+                }
+            }
+            let rest = expected.into_iter().map(|(_, run)| RunKey(run)).collect();
+            assert_eq!(timers.due(Nanos::MAX), (rest, None), "seed {seed}");
+            assert_eq!(timers.due(Nanos::MAX), (vec![], None), "seed {seed}: each comes once");
+        }
+    }
+
+    /// Numbers below a bound, the same for the same seed (SplitMix64).
+    fn splitmix(seed: u64) -> impl FnMut(u64) -> u64 {
+        let mut state = seed;
+        move |bound| {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            (mixed ^ (mixed >> 31)) % bound
+        }
     }
 }
