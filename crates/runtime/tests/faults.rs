@@ -7,7 +7,7 @@ mod common;
 
 use std::{sync::Arc, time::Duration};
 
-use common::{Place, check, worker};
+use common::{Place, check, story, worker};
 use segno_store::{
     ReadError,
     fault::{Calls, FaultPlan, WriteFault},
@@ -45,8 +45,9 @@ async fn trial(trouble: Trouble) -> Result<Calls, String> {
     }
     let ledger = worker::Ledger::default();
     let mut helpers = JoinSet::new();
-    for _ in 0..2 {
-        helpers.spawn(worker::workflow_worker(place.clone()));
+    let seen = worker::Seen::default();
+    for queue in [story::QUEUE, story::QUEUE, story::STICKY_QUEUE] {
+        helpers.spawn(worker::workflow_worker(place.clone(), seen.clone(), queue));
     }
     helpers.spawn(worker::activity_worker(place.clone(), ledger.clone()));
     helpers.spawn(supervise(place.clone(), plan.clone(), trouble.clone()));

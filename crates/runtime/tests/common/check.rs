@@ -8,7 +8,7 @@ use segno_proto::{
 };
 use segno_store::{MemoryStore, NamespaceKey, RunKey, Store};
 
-use super::{story, worker::Acknowledged};
+use super::{story, updates, worker::Acknowledged};
 
 /// Ids without gaps and nothing after the end.
 pub fn history(events: &[HistoryEvent]) -> Result<(), String> {
@@ -76,6 +76,9 @@ fn outline(run: &Run, events: &[HistoryEvent]) -> String {
 
 /// Everything at once; `Err` says what is wrong.
 pub fn everything(store: &MemoryStore, acknowledged: &Acknowledged) -> Result<(), String> {
+    if let Some(broken) = acknowledged.broken.first() {
+        return Err(broken.clone());
+    }
     let namespace = store.namespaces().expect("memory can be read").first().map_or(NamespaceKey(1), |n| n.key);
     for id in story::ALL {
         let key = store.current(namespace, id).expect("memory can be read").ok_or(format!("{id} does not exist"))?;
@@ -98,13 +101,18 @@ pub fn everything(store: &MemoryStore, acknowledged: &Acknowledged) -> Result<()
                 (EventType::WorkflowExecutionSignaled, 1),
             ],
             "child" => &[(EventType::ActivityTaskCompleted, 1)],
-            "target" => &[(EventType::WorkflowExecutionSignaled, 1)],
+            "target" | "updates" | "sticky" => &[(EventType::WorkflowExecutionSignaled, 1)],
             _ => &[],
         };
         for (kind, times) in expected {
             if count(*kind) != *times {
                 return Err(format!("{id} has {} {kind:?}", count(*kind)));
             }
+        }
+        if updates::UPDATED.contains(&id) {
+            let answers = acknowledged.updates.iter().filter(|(workflow, ..)| workflow == id);
+            let answers: Vec<_> = answers.map(|(_, update, answer)| (update.as_str(), answer.as_ref())).collect();
+            updates::check(&events, &answers).map_err(|error| format!("{id}: {error}"))?;
         }
         if id == "chain" && run.info.first_run_id == run.info.run_id {
             return Err("the chain was not continued".to_owned());

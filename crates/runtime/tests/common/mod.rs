@@ -6,6 +6,7 @@
 pub mod check;
 pub mod gate;
 pub mod story;
+pub mod updates;
 pub mod worker;
 
 use std::{

@@ -1,6 +1,6 @@
-//! Four workflows that use everything which must survive: timers, retried activities, children, signals between
-//! workflows, signals from outside, continue-as-new. What a workflow wants next is a function of its history, as with
-//! any SDK.
+//! Workflows that use everything which must survive: timers, retried activities, children, signals between workflows,
+//! signals from outside, continue-as-new, updates (see `updates.rs`). What a workflow wants next is a function of its
+//! history, as with any SDK.
 
 use segno_engine::start::Start;
 use segno_proto::{
@@ -16,10 +16,12 @@ use segno_runtime::Namespace;
 
 pub const MILLISECOND: i64 = 1_000_000;
 pub const QUEUE: &str = "q";
+/// Where the sticky worker asks.
+pub const STICKY_QUEUE: &str = "q-sticky";
 
 /// Workflows a client starts, and those that come of them.
-pub const STARTED: [&str; 3] = ["target", "parent", "chain"];
-pub const ALL: [&str; 4] = ["target", "parent", "chain", "child"];
+pub const STARTED: [&str; 5] = ["target", "parent", "chain", "updates", "sticky"];
+pub const ALL: [&str; 6] = ["target", "parent", "chain", "child", "updates", "sticky"];
 
 /// A client's request to start a workflow; the type is the id.
 pub fn start(namespace: &Namespace, id: &str) -> Start {
@@ -59,7 +61,7 @@ pub fn decide(kind: &str, history: &[HistoryEvent]) -> Vec<Command> {
         }
         "child" if !has(EventType::ActivityTaskScheduled) => vec![activity("plain")],
         "child" if has(EventType::ActivityTaskCompleted) => vec![complete()],
-        "target" if has(EventType::WorkflowExecutionSignaled) => vec![complete()],
+        "target" | "updates" | "sticky" if has(EventType::WorkflowExecutionSignaled) => vec![complete()],
         "chain" => match history.first().and_then(|first| first.attributes.as_ref()) {
             Some(A::WorkflowExecutionStartedEventAttributes(a)) if a.continued_execution_run_id.is_empty() => {
                 vec![continue_as_new()]

@@ -1,6 +1,7 @@
 //! Workers and a client, as patient as an SDK.
 
 use std::{
+    collections::HashMap,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -12,16 +13,26 @@ use segno_engine::{
     signal::{self, Signal},
     task_calls::TaskRef,
 };
-use segno_proto::{command::Command, enums::WorkflowExecutionStatus};
+use segno_proto::{
+    command::Command,
+    enums::{TaskQueueKind, WorkflowExecutionStatus},
+    events::HistoryEvent,
+    nanos_duration,
+    taskqueue::{StickyExecutionAttributes, TaskQueue},
+    update::Outcome,
+};
 use segno_runtime::{
     CallError, Node, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, WorkflowKey,
 };
 use segno_store::NamespaceKey;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
-use super::{Place, story, worth_repeating};
+use super::{Place, story, updates, worth_repeating};
 
-const PAUSE: Duration = Duration::from_millis(3);
+pub const PAUSE: Duration = Duration::from_millis(3);
 
 /// What was acknowledged and must therefore be found again.
 #[derive(Clone, Debug, Default)]
@@ -30,50 +41,95 @@ pub struct Acknowledged {
     pub signals: Vec<String>,
     /// Run id and scheduled event of completed activities.
     pub activities: Vec<(String, i64)>,
+    /// Workflow, update and outcome; without an outcome the admission was acknowledged.
+    pub updates: Vec<(String, String, Option<Outcome>)>,
+    /// What a caller was told that must not be.
+    pub broken: Vec<String>,
 }
 
 pub type Ledger = Arc<Mutex<Acknowledged>>;
 
+/// What workers have seen of each run: a sticky one is told only what is new.
+pub type Seen = Arc<Mutex<HashMap<String, Vec<HistoryEvent>>>>;
+
 fn poll(node: &Node, kind: QueueKind) -> Poll {
+    poll_of(node, kind, story::QUEUE)
+}
+
+pub fn poll_of(node: &Node, kind: QueueKind, queue: &str) -> Poll {
     let namespace = node.namespaces.get("default").map_or(NamespaceKey(1), |namespace| namespace.key);
     Poll {
-        queue: QueueKey { namespace, kind, name: story::QUEUE.to_owned() },
+        queue: QueueKey { namespace, kind, name: queue.to_owned() },
         identity: "worker".to_owned(),
         worker: "worker".to_owned(),
         deadline: Instant::now() + Duration::from_millis(100),
     }
 }
 
-/// Takes workflow tasks until it is stopped from outside.
-pub async fn workflow_worker(place: Place) {
+/// Takes workflow tasks of a queue until it is stopped from outside.
+pub async fn workflow_worker(place: Place, seen: Seen, queue: &'static str) {
     loop {
         let Some(node) = place.current() else {
             sleep(PAUSE).await;
             continue;
         };
-        match node.poll_workflow_task(&poll(&node, QueueKind::Workflow), None).await {
-            Ok(Some(task)) => answer(&place, task).await,
+        match node.poll_workflow_task(&poll_of(&node, QueueKind::Workflow, queue), None).await {
+            Ok(Some(task)) => {
+                let mut next = Some(task);
+                while let Some(task) = next {
+                    next = answer(&place, &seen, task).await;
+                }
+            }
             Ok(None) => sleep(Duration::from_millis(1)).await,
             Err(_) => sleep(PAUSE).await,
         }
     }
 }
 
-async fn answer(place: &Place, task: StartedTask) {
+/// Answers a task; the next one if the reply brings it.
+async fn answer(place: &Place, seen: &Seen, task: StartedTask) -> Option<StartedTask> {
     let info = task.run.info.clone();
     let token = token_of(&task);
-    let events = task.history.into_history().events().expect("history can be read");
+    let news = task.history.into_history().events().expect("history can be read");
+    let events = {
+        let mut seen = seen.lock().expect("nobody panics here");
+        let known = seen.entry(info.run_id.clone()).or_default();
+        known.truncate(news.first().map_or(0, |first| first.event_id as usize - 1));
+        known.extend(news);
+        known.clone()
+    };
     super::check::history(&events).expect("a worker is shown a valid history");
-    let commands = story::decide(&info.workflow_type, &events);
-    let call = complete_with(token, commands);
+    let mut call = complete_with(token, Vec::new());
+    (call.commands, call.messages) = updates::answer(&task.messages, &events, task.previous_started_event_id);
+    call.commands.extend(story::decide(&info.workflow_type, &events));
+    if info.workflow_type == "sticky" {
+        call.sticky = Some(sticky());
+        call.return_new_task = true;
+    }
     let key = WorkflowKey::new(NamespaceKey(info.namespace_key), &info.workflow_id);
     for _ in 0..20 {
-        let Some(node) = place.current() else { return };
-        let Some(namespace) = node.namespaces.get("default") else { return };
+        let node = place.current()?;
+        let namespace = node.namespaces.get("default")?;
         match node.complete_workflow_task(namespace, &key, &info.run_id, call.clone(), Default::default()).await {
             Err(error) if worth_repeating(&error) => sleep(PAUSE).await,
-            _ => return,
+            Ok(completed) => {
+                assert_eq!(completed.completed.failure, None, "{}: the answer is good", info.workflow_id);
+                return completed.new_task;
+            }
+            Err(_) => return None,
         }
+    }
+    None
+}
+
+pub fn sticky() -> StickyExecutionAttributes {
+    StickyExecutionAttributes {
+        worker_task_queue: Some(TaskQueue {
+            name: story::STICKY_QUEUE.to_owned(),
+            kind: TaskQueueKind::Sticky as i32,
+            normal_name: story::QUEUE.to_owned(),
+        }),
+        schedule_to_start_timeout: Some(nanos_duration(500 * story::MILLISECOND)),
     }
 }
 
@@ -129,7 +185,7 @@ async fn run_activity(place: &Place, started: StartedActivity, ledger: &Ledger) 
     }
 }
 
-/// Starts everything, sends a signal, and waits until all workflows are closed.
+/// Starts everything, asks for updates, sends signals, and waits until all workflows are closed.
 pub async fn client(place: Place, ledger: Ledger) {
     for id in story::STARTED {
         loop {
@@ -145,7 +201,18 @@ pub async fn client(place: Place, ledger: Ledger) {
             sleep(PAUSE).await;
         }
     }
-    send_signal(&place, &ledger).await;
+    let mut callers = JoinSet::new();
+    for id in updates::UPDATED {
+        let (place, ledger) = (place.clone(), ledger.clone());
+        callers.spawn(async move {
+            updates::ask_all(&place, &ledger, id).await;
+            send_signal(&place, &ledger, id).await;
+        });
+    }
+    send_signal(&place, &ledger, "parent").await;
+    while let Some(finished) = callers.join_next().await {
+        finished.expect("a caller does not panic");
+    }
     for id in story::ALL {
         while !is_closed(&place, id).await {
             sleep(Duration::from_millis(5)).await;
@@ -153,20 +220,21 @@ pub async fn client(place: Place, ledger: Ledger) {
     }
 }
 
-async fn send_signal(place: &Place, ledger: &Ledger) {
+async fn send_signal(place: &Place, ledger: &Ledger, id: &str) {
+    let request_id = format!("signal-{id}");
     loop {
         if let Some(node) = place.current() {
-            let call = Signal { name: "extra".to_owned(), request_id: "signal-1".to_owned(), ..Default::default() };
-            let key = WorkflowKey::new(node.namespaces.get("default").map_or(NamespaceKey(1), |n| n.key), "parent");
+            let call = Signal { name: "extra".to_owned(), request_id: request_id.clone(), ..Default::default() };
+            let key = WorkflowKey::new(node.namespaces.get("default").map_or(NamespaceKey(1), |n| n.key), id);
             let result = node
                 .transact(&key, &RunSelector::default(), move |run, context| signal::signal(run, context, call))
                 .await;
             match result {
                 Ok(()) => {
-                    ledger.lock().expect("nobody panics here").signals.push("signal-1".to_owned());
+                    ledger.lock().expect("nobody panics here").signals.push(request_id);
                     return;
                 }
-                // An earlier copy arrived and its answer was lost: the parent could complete.
+                // An earlier copy arrived and its answer was lost: the workflow could complete.
                 Err(CallError::Rejected(Rejection::Closed)) => return,
                 Err(_) => {}
             }
@@ -186,7 +254,7 @@ pub async fn is_closed(place: &Place, id: &str) -> bool {
 }
 
 /// What the worker's token says.
-fn token_of(started: &StartedTask) -> TaskRef {
+pub fn token_of(started: &StartedTask) -> TaskRef {
     TaskRef {
         scheduled_event_id: started.task.scheduled_event_id,
         started_event_id: started.task.started_event_id,
@@ -196,7 +264,7 @@ fn token_of(started: &StartedTask) -> TaskRef {
 }
 
 /// A plain answer.
-fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
+pub fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
     CompleteTask {
         token,
         commands,
