@@ -1,4 +1,4 @@
-//! The clients: they start workflows, signal them, wait for results, and insist until the server says yes.
+//! The clients: they start workflows, signal and update them, wait for results, and insist until the server says yes.
 //!
 //! A call without an answer is repeated with the same request id until it has one; only answers enter the ledger.
 
@@ -11,13 +11,16 @@ use std::{
 use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
 use tonic::{Code, Status};
 
-use super::ledger::{Breach, Kind, Ledger, receiver_id};
+use super::{
+    ledger::{Breach, Kind, Ledger, receiver_id},
+    updates,
+};
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 
 /// Task queue of the campaign.
 pub const QUEUE: &str = "crash";
 /// Pause before a call that failed is repeated.
-const RETRY_PAUSE: Duration = Duration::from_millis(5);
+pub const RETRY_PAUSE: Duration = Duration::from_millis(5);
 /// A worker repeats an answer for this long; longer than any task may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -35,6 +38,8 @@ pub struct Shared {
     pub last_poll: Cell<Instant>,
     /// Prefix of workflow ids.
     pub prefix: String,
+    /// Whether the server lets callers wait until an update is admitted. Temporal's does not.
+    pub admits_durably: bool,
 }
 
 /// Whether a failed call may be repeated: its outcome is unknown, or the server asked for patience.
@@ -86,12 +91,13 @@ pub async fn run(shared: Rc<Shared>, mut client: Client) {
     while !shared.stopping.get() {
         let index = shared.next.replace(shared.next.get() + 1);
         let id = format!("{}-{index}", shared.prefix);
-        let outcome = match index % 10 {
+        let outcome = match index % 12 {
             0..=3 => plain(&shared, &mut client, Kind::Activity, &id, "").await,
             4 | 5 => signalled(&shared, &mut client, &id).await,
             6 | 7 => plain(&shared, &mut client, Kind::Timer, &id, &(20 + index % 250).to_string()).await,
             8 => plain(&shared, &mut client, Kind::Parent, &id, "").await,
-            _ => crossed(&shared, &mut client, &id).await,
+            9 => crossed(&shared, &mut client, &id).await,
+            at => updated(&shared, &mut client, &id, at == 10).await,
         };
         if let Err(broken) = outcome {
             shared.ledger.breach(broken);
@@ -121,6 +127,14 @@ async fn crossed(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
     plain(shared, client, Kind::Sender, id, &receiver).await?;
     signal(shared, client, Kind::Receiver, &receiver, &receiver_run, "finish").await?;
     result(shared, client, Kind::Receiver, &receiver, &receiver_run).await
+}
+
+/// A workflow that is asked updates, and told when all are answered.
+async fn updated(shared: &Rc<Shared>, client: &mut Client, id: &str, at_once: bool) -> Result<(), Breach> {
+    let run_id = start(shared, client, Kind::Updates, id, "").await?;
+    updates::ask_all(shared, client, id, &run_id, at_once).await?;
+    signal(shared, client, Kind::Updates, id, &run_id, "finish").await?;
+    result(shared, client, Kind::Updates, id, &run_id).await
 }
 
 async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, Breach> {

@@ -8,6 +8,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
+use super::updates;
+
 /// Broken promises printed of each kind.
 const BREACHES_SHOWN: usize = 10;
 
@@ -26,11 +28,14 @@ pub enum Kind {
     Sender,
     /// Waits for one signal of a workflow and one of a client.
     Receiver,
+    /// Takes updates of a client until it signals; see `updates.rs`.
+    Updates,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 6] = [Self::Activity, Self::Signals, Self::Timer, Self::Parent, Self::Sender, Self::Receiver];
+    pub const ALL: [Self; 7] =
+        [Self::Activity, Self::Signals, Self::Timer, Self::Parent, Self::Sender, Self::Receiver, Self::Updates];
 
     /// The workflow type on the wire.
     pub fn name(self) -> &'static str {
@@ -41,6 +46,7 @@ impl Kind {
             Self::Parent => "parent",
             Self::Sender => "sender",
             Self::Receiver => "receiver",
+            Self::Updates => "updates",
         }
     }
 
@@ -58,6 +64,7 @@ impl Kind {
             Self::Parent => Self::Activity.result(&child_id(workflow_id)),
             Self::Sender => "sent".to_owned(),
             Self::Receiver => "cross,finish".to_owned(),
+            Self::Updates => updates::result(),
         }
     }
 }
@@ -81,6 +88,17 @@ pub struct Answer {
     pub commands: usize,
 }
 
+/// What was acknowledged about an update.
+#[derive(Clone, Debug, Default)]
+pub struct UpdateFacts {
+    /// The furthest stage, as the wire numbers them.
+    pub stage: i32,
+    /// Round in which that was acknowledged.
+    pub round: u32,
+    /// The outcome its caller was given.
+    pub outcome: Option<String>,
+}
+
 /// Everything acknowledged about one workflow.
 #[derive(Clone, Debug)]
 pub struct Facts {
@@ -96,6 +114,8 @@ pub struct Facts {
     pub turns: BTreeMap<String, Answer>,
     /// Acknowledged completions of activities, by the identity used.
     pub activities: BTreeMap<String, Answer>,
+    /// Updates by id.
+    pub updates: BTreeMap<String, UpdateFacts>,
     /// The result a client was given.
     pub result: Option<String>,
 }
@@ -136,6 +156,21 @@ impl Ledger {
         self.workflows.borrow().get(workflow_id).is_some_and(|facts| facts.round < self.round.get())
     }
 
+    /// The round under way.
+    pub fn round(&self) -> u32 {
+        self.round.get()
+    }
+
+    /// Whether a crash happened since something was acknowledged in a round.
+    pub fn crashed_since(&self, round: u32) -> bool {
+        round < self.round.get()
+    }
+
+    /// What was acknowledged about an update.
+    pub fn update(&self, workflow_id: &str, update_id: &str) -> Option<UpdateFacts> {
+        self.workflows.borrow().get(workflow_id)?.updates.get(update_id).cloned()
+    }
+
     /// A name never used before.
     pub fn fresh_name(&self, what: &str) -> String {
         self.names.set(self.names.get() + 1);
@@ -153,6 +188,7 @@ impl Ledger {
             signals: BTreeMap::new(),
             turns: BTreeMap::new(),
             activities: BTreeMap::new(),
+            updates: BTreeMap::new(),
             result: None,
         });
         facts.runs.insert(run_id.to_owned());

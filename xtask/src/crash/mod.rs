@@ -9,6 +9,7 @@ mod ledger;
 mod power;
 mod selftest;
 mod turns;
+mod updates;
 mod verify;
 
 use std::{
@@ -133,6 +134,7 @@ fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result
         given_up: RefCell::default(),
         last_poll: Cell::new(Instant::now()),
         prefix: "flow".to_owned(),
+        admits_durably: options.plan.kind == Kind::Segno,
     });
     let shim = is_power.then(|| Shim::build(&options.plan.data)).transpose()?;
     let random = Random::new(options.seed ^ salt << 32 ^ u64::from(is_power));

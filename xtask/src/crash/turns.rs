@@ -19,12 +19,16 @@ use segno_proto::{
     workflowservice::{
         PollActivityTaskQueueRequest, PollActivityTaskQueueResponse, PollWorkflowTaskQueueRequest,
         PollWorkflowTaskQueueResponse, RespondActivityTaskCompletedRequest, RespondWorkflowTaskCompletedRequest,
+        respond_workflow_task_completed_request::Capabilities,
     },
 };
+
+use tonic::Code;
 
 use super::{
     flows::{QUEUE, Shared, insist, insist_briefly, is_transient},
     ledger::{Answer, Breach, Kind, child_id},
+    updates,
 };
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
 
@@ -70,22 +74,34 @@ async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQ
             .ledger
             .breach(Breach::Wrong(format!("a task of {} without the start of its history", run.workflow_id)));
     }
-    let commands = decide(kind, &run.workflow_id, &events);
-    let count = commands.len();
     let identity = shared.ledger.fresh_name("turn");
+    let (mut commands, messages) = match kind {
+        Kind::Updates => updates::answer(&turn.messages, &events, turn.previous_started_event_id, &identity),
+        _ => Default::default(),
+    };
+    commands.extend(decide(kind, &run.workflow_id, &events));
+    let count = commands.len();
     let answer = RespondWorkflowTaskCompletedRequest {
         task_token: turn.task_token,
         commands,
+        messages,
         identity: identity.clone(),
         namespace: NAMESPACE.to_owned(),
+        capabilities: Some(Capabilities { discard_speculative_workflow_task_with_events: true }),
         ..Default::default()
     };
     let call = async || client.respond_workflow_task_completed(request(answer.clone(), CALL_TIMEOUT)).await;
-    // A refusal is no violation: the task may have timed out, or this is a repeat of an answer that had arrived.
-    if insist_briefly(shared, call).await.is_ok() {
-        shared.ledger.note(kind, &run.workflow_id, &run.run_id, |facts, round| {
+    match insist_briefly(shared, call).await {
+        // A task that only brought what was rejected leaves no trace.
+        Ok(reply) if reply.get_ref().reset_history_event_id > 0 && count == 0 => {}
+        Ok(_) => shared.ledger.note(kind, &run.workflow_id, &run.run_id, |facts, round| {
             facts.turns.insert(identity, Answer { round, commands: count });
-        });
+        }),
+        Err(status) if status.code() == Code::InvalidArgument => {
+            shared.ledger.breach(Breach::Wrong(format!("an answer of {} was refused: {status}", run.workflow_id)));
+        }
+        // No violation: the task may have timed out, or this is a repeat of an answer that had arrived.
+        Err(_) => {}
     }
 }
 
@@ -113,12 +129,13 @@ fn decide(kind: Kind, id: &str, events: &[HistoryEvent]) -> Vec<Command> {
         names.join(",")
     };
     let outcome = match kind {
+        Kind::Updates => updates::outcome(events, &signals),
         Kind::Signals | Kind::Receiver => (signals.len() >= kind.result(id).len()).then_some(signals),
         _ => events.iter().find_map(outcome),
     };
     match (outcome, kind) {
         (Some(result), _) => vec![wire::complete(wire::text(&result))],
-        (None, Kind::Signals | Kind::Receiver) => vec![],
+        (None, Kind::Signals | Kind::Receiver | Kind::Updates) => vec![],
         (None, _) if ordered => vec![],
         (None, Kind::Activity) => vec![wire::schedule_activity(QUEUE, &kind.result(id), START_TO_CLOSE)],
         (None, Kind::Timer) => vec![start_timer(input.parse().unwrap_or(100))],

@@ -12,6 +12,7 @@ use tonic::Code;
 use super::{
     flows::{Shared, insist},
     ledger::{Breach, Facts},
+    updates,
 };
 use crate::wire::{self, Client};
 
@@ -25,7 +26,9 @@ pub async fn verify(shared: Rc<Shared>, mut client: Client, workflows: Vec<(Stri
         let round = facts.round;
         match insist(async || wire::history(&mut client, &id, &run_id).await).await {
             Ok(events) => {
-                for breach in check(&id, &facts, &events, must_be_closed) {
+                let mut breaches = check(&id, &facts, &events, must_be_closed);
+                breaches.extend(updates::ask_again(&mut client, &id, &run_id, &facts).await);
+                for breach in breaches {
                     let place = |what| format!("{id} (first acknowledged in round {round}): {what}");
                     shared.ledger.breach(match breach {
                         Breach::Lost(what) => Breach::Lost(place(what)),
@@ -81,6 +84,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
     for (name, times) in seen.signals.iter().filter(|(_, times)| **times > 1) {
         broken.push(format!("signal {name} arrived {times} times"));
     }
+    updates::check(facts, events, is_settled, &mut lost, &mut broken);
     let closing = events.last().filter(|event| wire::is_closing(event)).map(wire::closing_result);
     match (&closing, &facts.result) {
         (Some(text), _) if *text != facts.kind.result(id) => broken.push(format!("wrong result `{text}`")),
@@ -172,10 +176,12 @@ impl<'a> Seen<'a> {
             signals: BTreeMap::new(),
             orders: BTreeMap::new(),
         };
+        let mut last_turn = 0;
         for event in events {
             let Some(attributes) = &event.attributes else { continue };
             let order = match attributes {
                 Attributes::WorkflowTaskCompletedEventAttributes(done) => {
+                    last_turn = event.event_id;
                     seen.turns.entry(&done.identity).or_default().push(event.event_id);
                     continue;
                 }
@@ -196,6 +202,9 @@ impl<'a> Seen<'a> {
                     it.workflow_task_completed_event_id
                 }
                 Attributes::WorkflowExecutionCompletedEventAttributes(it) => it.workflow_task_completed_event_id,
+                // These do not name their turn, but only a turn makes them.
+                Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(_)
+                | Attributes::WorkflowExecutionUpdateCompletedEventAttributes(_) => last_turn,
                 _ => continue,
             };
             *seen.orders.entry(order).or_default() += 1;
@@ -227,6 +236,7 @@ mod tests {
             signals: BTreeMap::from([("s0".to_owned(), true), ("s1".to_owned(), false)]),
             turns: BTreeMap::from([("turn-1".to_owned(), answer)]),
             activities: BTreeMap::from([("activity-2".to_owned(), answer)]),
+            updates: BTreeMap::new(),
             result: None,
         }
     }
