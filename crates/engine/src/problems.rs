@@ -5,7 +5,8 @@ use segno_proto::enums::{TimeoutType, WorkflowTaskFailedCause};
 
 use crate::{builds::keyword_list, state::RunState, validate::text};
 
-const ATTRIBUTE: &str = "TemporalReportedProblems";
+/// The attribute.
+pub const ATTRIBUTE: &str = "TemporalReportedProblems";
 /// Failures in a row from which on they are a problem.
 const FAILURES_MIN: i32 = 5;
 

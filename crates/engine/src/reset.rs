@@ -295,7 +295,7 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
 fn readmit(draft: &mut Draft, request: Option<segno_proto::update::Request>, origin: UpdateAdmittedEventOrigin) {
     let Some(request) = request else { return };
     let id = request.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default();
-    if draft.run.state.updates.contains_key(&id) {
+    if draft.run.update_record(&id).is_some() {
         return;
     }
     update::readmit(draft, id, request, origin);

@@ -3,7 +3,7 @@
 //! [`Run`] is a value: a call takes it by reference and answers with a new one inside [`Applied`], so a refused call or
 //! a failed commit leaves nothing to undo. Cloning is cheap: what never changes is shared.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::{DecodeError, Message};
@@ -13,8 +13,8 @@ use crate::{
     activity::is_waiting,
     limits::Limits,
     outbox::OutboxMessage,
-    state::{RunInfo, RunState, TaskKind},
-    update::Updates,
+    state::{RunInfo, RunState, TaskKind, UpdateRecord},
+    update::{FinishedUpdates, Updates},
 };
 
 /// A run as the owner holds it: stored state plus the tail.
@@ -32,6 +32,8 @@ pub struct Run {
     pub start_event: Option<Arc<HistoryEvent>>,
     /// Updates that are not in history yet, and how the last ones ended.
     pub updates: Updates,
+    /// Completed updates; `state` has the records of the others.
+    pub finished: FinishedUpdates,
 }
 
 impl Run {
@@ -42,18 +44,19 @@ impl Run {
             stored.state.task = None;
             return stored.encode();
         }
-        let mut buffer = BytesMut::with_capacity(self.encoded_info.len() + self.state.encoded_len() + 4);
+        let size = self.encoded_info.len() + self.state.encoded_len() + self.finished.encoded_len() + 4;
+        let mut buffer = BytesMut::with_capacity(size);
         buffer.put_u32_le(self.encoded_info.len() as u32);
         buffer.put_slice(&self.encoded_info);
         self.state.encode_raw(&mut buffer);
+        self.finished.encode(&mut buffer);
         buffer.freeze()
     }
 
     /// A run with nothing unstored.
     pub fn new(info: RunInfo, state: RunState) -> Self {
         let encoded_info = info.encode_to_vec().into();
-        let updates = Updates::of(&state);
-        Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates }
+        Self::of(info, encoded_info, state)
     }
 
     /// Reads the stored form.
@@ -65,9 +68,25 @@ impl Run {
         let info_length = (stored.get_u32_le() as usize).min(stored.len());
         let encoded_info = stored.split_to(info_length);
         let info = RunInfo::decode(encoded_info.clone())?;
-        let state = RunState::decode(stored)?;
+        Ok(Self::of(info, encoded_info, RunState::decode(stored)?))
+    }
+
+    fn of(info: RunInfo, encoded_info: Bytes, mut state: RunState) -> Self {
+        let finished = FinishedUpdates::split_off(&mut state.updates);
         let updates = Updates::of(&state);
-        Ok(Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates })
+        Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates, finished }
+    }
+
+    /// Where history speaks of updates, by their ids.
+    pub fn update_records(&self) -> BTreeMap<String, UpdateRecord> {
+        let mut records = self.state.updates.clone();
+        records.extend(self.finished.iter().map(|(id, record)| (id.to_owned(), record.clone())));
+        records
+    }
+
+    /// Where history speaks of an update, if it does.
+    pub fn update_record(&self, id: &str) -> Option<&UpdateRecord> {
+        self.state.updates.get(id).or_else(|| self.finished.get(id))
     }
 
     /// Whether the run is open.

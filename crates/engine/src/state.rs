@@ -243,7 +243,8 @@ pub struct RunState {
     /// Why the last workflow task failed, if none succeeded since.
     #[prost(string, tag = "32")]
     pub last_task_failure: String,
-    /// Updates that left a trace in history, by id.
+    /// Updates that left a trace in history, by id. In memory the completed ones are kept apart, see
+    /// [`crate::update::FinishedUpdates`].
     #[prost(btree_map = "string, message", tag = "33")]
     pub updates: BTreeMap<String, UpdateRecord>,
     /// The run this one was reset to.

@@ -346,7 +346,7 @@ impl Life {
         self.world.follow().expect("a reset makes a run");
         self.count("reset");
         self.tokens.clear();
-        for (id, record) in &ended.run.state.updates {
+        for (id, record) in &ended.run.update_records() {
             let first = if record.admitted_event_id > 0 { record.admitted_event_id } else { record.accepted_event_id };
             let known = status::of(&self.world.run, id);
             // One that an event admitted, that was rejected and then asked again: history before the point admits it.
@@ -444,7 +444,7 @@ fn check_ways(before: &World, after: &World, kind: Kind) {
 
 fn known_ids(world: &World) -> Vec<String> {
     let mut ids: Vec<String> = world.run.updates.waiting().iter().map(|update| update.id.clone()).collect();
-    ids.extend(world.run.state.updates.keys().cloned());
+    ids.extend(world.run.update_records().into_keys());
     // Names of updates in these lives: all that can have ended in memory.
     ids.extend((0..60).map(|n| format!("u{n}")).filter(|id| status::of(&world.run, id).is_some()));
     ids

@@ -269,7 +269,9 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
             outcome: Some(outcome.clone()),
         },
     ));
-    draft.run.state.updates.entry(id.to_owned()).or_default().completed_event_id = event_id;
+    let mut record = draft.run.state.updates.remove(id).unwrap_or_default();
+    record.completed_event_id = event_id;
+    draft.run.finished.add(id.to_owned(), record);
     draft.run.updates.end(id.to_owned(), Ended::Completed(Arc::new(outcome)));
     Ok(())
 }

@@ -8,11 +8,12 @@
 //! before the commit. So there are no provisional states to take back: an update has one state, and waiters look at it.
 //!
 //! [`admit`] takes an update in, [`deliver`] sends it, [`messages`] takes the worker's answers, [`abort`] ends what can
-//! no longer be answered, [`status`] says how one stands.
+//! no longer be answered, [`status`] says how one stands, [`finished`] keeps those that are completed.
 
 pub mod abort;
 pub mod admit;
 pub mod deliver;
+mod finished;
 pub mod messages;
 pub mod status;
 
@@ -32,6 +33,7 @@ use crate::{
     state::{RunState, UpdateRecord},
 };
 use abort::Abort;
+pub use finished::FinishedUpdates;
 
 /// How many ended updates a run remembers in memory, so that a repeated call or a late poll hears how it ended.
 pub const ENDED_MAX: usize = 100;
@@ -102,7 +104,7 @@ pub struct Updates {
     /// Not accepted yet, in the order in which they were admitted.
     waiting: Vec<Waiting>,
     /// How the last ones ended, oldest first.
-    ended: VecDeque<(String, Ended)>,
+    ended: Arc<VecDeque<(Arc<str>, Ended)>>,
     /// Counts changes, so that waiters notice them.
     version: u64,
 }
@@ -152,12 +154,12 @@ impl Updates {
     }
 
     fn ended(&self, id: &str) -> Option<&Ended> {
-        self.ended.iter().find(|(ended, _)| ended == id).map(|(_, how)| how)
+        self.ended.iter().find(|(ended, _)| **ended == *id).map(|(_, how)| how)
     }
 
     fn admit(&mut self, id: String, request: Option<Arc<Request>>, bytes: usize) {
         self.version += 1;
-        self.ended.retain(|(ended, _)| *ended != id);
+        self.forget_end(&id);
         self.waiting.push(Waiting { id, request, bytes, sent: false });
     }
 
@@ -194,11 +196,18 @@ impl Updates {
 
     fn end(&mut self, id: String, how: Ended) {
         self.version += 1;
-        self.ended.retain(|(ended, _)| *ended != id);
-        if self.ended.len() >= ENDED_MAX {
-            self.ended.pop_front();
+        self.forget_end(&id);
+        let ended = Arc::make_mut(&mut self.ended);
+        if ended.len() >= ENDED_MAX {
+            ended.pop_front();
         }
-        self.ended.push_back((id, how));
+        ended.push_back((id.into(), how));
+    }
+
+    fn forget_end(&mut self, id: &str) {
+        if self.ended(id).is_some() {
+            Arc::make_mut(&mut self.ended).retain(|(ended, _)| **ended != *id);
+        }
     }
 }
 
@@ -210,7 +219,7 @@ fn state_of(run: &Run, id: &str) -> State {
         Some(Ended::Aborted(_)) => return State::Aborted,
         None => {}
     }
-    match (run.updates.find(id), run.state.updates.get(id)) {
+    match (run.updates.find(id), run.update_record(id)) {
         (Some(waiting), _) => waiting.state(),
         (None, Some(record)) if record.completed_event_id > 0 => State::Completed,
         (None, Some(record)) if record.is_accepted() => State::Accepted,
@@ -234,7 +243,7 @@ fn in_flight(draft: &Draft) -> usize {
 /// How many updates a run has had, rejected ones aside.
 pub fn total(run: &Run) -> usize {
     let unstored = run.updates.waiting.iter().filter(|update| !run.state.updates.contains_key(&update.id));
-    run.state.updates.len() + unstored.count()
+    run.state.updates.len() + run.finished.len() + unstored.count()
 }
 
 /// Writes the event that makes an admission durable.

@@ -38,7 +38,7 @@ pub fn of(run: &Run, id: &str) -> Option<Status> {
             Ended::Aborted(abort) => Status::Aborted(*abort),
         });
     }
-    if let Some(record) = run.state.updates.get(id) {
+    if let Some(record) = run.update_record(id) {
         if record.completed_event_id > 0 {
             return Some(Status::CompletedIn(record.completed_event_id));
         }

@@ -174,7 +174,7 @@ fn check_references(history: &[HistoryEvent], event: &HistoryEvent) {
 
 /// What state says of updates is what history says, and none waits without a task that will bring it to a worker.
 fn check_updates(run: &Run, of_history: &BTreeMap<String, UpdateRecord>) {
-    let of_state = &run.state.updates;
+    let of_state = &run.update_records();
     for (id, record) in of_state {
         let told = of_history.get(id).unwrap_or_else(|| panic!("history does not know update {id}: {record:?}"));
         assert_eq!(told.accepted_event_id, record.accepted_event_id, "update {id}");
@@ -294,7 +294,7 @@ fn pending_of(run: &Run) -> Pending {
         signals: state.external_signals.keys().copied().collect(),
         cancels: state.external_cancels.keys().copied().collect(),
         task: task.map(|task| (task.scheduled_event_id, Some(task.started_event_id).filter(|id| *id != 0))),
-        updates: state.updates.clone(),
+        updates: run.update_records(),
     }
 }
 
