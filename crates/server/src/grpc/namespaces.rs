@@ -174,6 +174,9 @@ fn description(namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, Namesp
         id: detail.id.clone(),
         capabilities: Some(Capabilities {
             eager_workflow_start: true,
+            sync_update: true,
+            async_update: true,
+            reported_problems_search_attribute: true,
             worker_heartbeats: true,
             worker_poll_complete_on_shutdown: true,
             ..Default::default()
