@@ -100,6 +100,15 @@ async fn heard(caller: JoinHandle<Result<UpdateReply, CallError>>) -> Result<Upd
     soon.expect("a caller hears something soon").expect("a caller does not panic")
 }
 
+/// Waits until a node that was just started has read what it reads by itself.
+async fn is_quiet(plan: &FaultPlan) {
+    let mut before = None;
+    while before != Some(plan.calls().reads) {
+        before = Some(plan.calls().reads);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
 fn is_outcome(reply: &UpdateReply) -> bool {
     matches!(reply.stage, UpdateStage::Completed(_))
 }
@@ -197,8 +206,10 @@ async fn an_outcome_that_cannot_be_looked_up() {
                     Admit { request: updates::request(updates::YES), durable: false, limits: Default::default() };
                 node.update_workflow(&scene.key, &RunSelector::default(), call, WaitFor::Completed, until).await
             };
+            is_quiet(&plan).await;
             plan.fail_read(plan.calls().reads + nth, ReadError::Failed("injected fault".to_owned()));
             let first = look().await;
+            plan.clear();
             let was_enough = first.is_ok();
             match first {
                 Ok(reply) => assert_eq!(reply, told),
