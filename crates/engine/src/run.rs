@@ -32,7 +32,7 @@ pub struct Run {
     pub start_event: Option<Arc<HistoryEvent>>,
     /// Updates that are not in history yet, and how the last ones ended.
     pub updates: Updates,
-    /// Completed updates; `state` has the records of the others.
+    /// Updates that are over and left a trace; `state` has the records of the others.
     pub finished: FinishedUpdates,
 }
 

@@ -348,9 +348,17 @@ pub struct UpdateRecord {
     /// The event that completed it; 0 before.
     #[prost(int64, tag = "3")]
     pub completed_event_id: i64,
+    /// Why it was refused, if it was after an event had admitted it.
+    #[prost(message, optional, tag = "4")]
+    pub rejection: Option<Failure>,
 }
 
 impl UpdateRecord {
+    /// Whether nothing more will happen to it.
+    pub fn is_finished(&self) -> bool {
+        self.completed_event_id > 0 || self.rejection.is_some()
+    }
+
     /// Whether a worker accepted it and has not completed it.
     pub fn is_accepted(&self) -> bool {
         self.accepted_event_id > 0 && self.completed_event_id == 0

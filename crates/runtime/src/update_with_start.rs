@@ -82,7 +82,7 @@ impl Node {
         if let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) {
             let known = status::of(&run, update.id());
             // An accepted one that its workflow left unanswered does not count.
-            let completed = run.finished.get(update.id()).is_some();
+            let completed = run.finished.get(update.id()).is_some_and(|record| record.completed_event_id > 0);
             let there = |run: Arc<_>, status, finished| StartOutcome {
                 run,
                 started: false,

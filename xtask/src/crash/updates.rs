@@ -88,6 +88,7 @@ pub async fn ask_all(
             run_id: run_id.to_owned(),
             update_id,
             handler,
+            is_stored: wait == Stage::Admitted,
             asked_in: 0,
             told_in: 0,
         };
@@ -114,6 +115,8 @@ struct Caller {
     run_id: String,
     update_id: &'static str,
     handler: Handler,
+    /// Whether its admission is asked for, so that a rejection is stored as well.
+    is_stored: bool,
     /// Round in which the last call was made.
     asked_in: u32,
     /// Round in which the call was made that brought the last acknowledgement. An answer may be read only after the crash
@@ -144,8 +147,6 @@ impl Caller {
                     }
                 }
                 Ok((stage, None)) => return Err(self.wrong(&format!("is {} without an outcome", stage.as_str_name()))),
-                // Its rejection was forgotten in a crash.
-                Err(status) if lasts && self.may_be_forgotten(&status) => lasts = false,
                 Err(status) if may_repeat(&status) => tokio::time::sleep(RETRY_PAUSE).await,
                 Err(status) => return Err(self.refused(&status)),
             }
@@ -204,8 +205,8 @@ impl Caller {
             && before != text
         {
             return match (self.handler, self.shared.ledger.crashed_since(round)) {
-                // Forgotten in a crash, and given again.
-                (Handler::Refuse, _) if self.shared.ledger.crashed_since(self.told_in) => Ok(()),
+                // Known in memory alone, forgotten in a crash, and given again.
+                (Handler::Refuse, _) if !self.is_stored && self.shared.ledger.crashed_since(self.told_in) => Ok(()),
                 (_, true) => Err(Breach::Lost(self.name(&format!("was answered `{before}`, and now `{text}`")))),
                 (_, false) => Err(self.wrong(&format!("was answered `{before}`, and without a crash `{text}`"))),
             };
@@ -226,12 +227,6 @@ impl Caller {
 
     fn known(&self) -> Option<UpdateFacts> {
         self.shared.ledger.update(&self.id, self.update_id)
-    }
-
-    /// Whether a crash explains that the server does not know an update it had admitted: it was rejected before.
-    fn may_be_forgotten(&self, status: &Status) -> bool {
-        let crashed = self.shared.ledger.crashed_since(self.told_in);
-        status.code() == Code::NotFound && self.handler == Handler::Refuse && crashed
     }
 
     fn refused(&self, status: &Status) -> Breach {
@@ -449,8 +444,7 @@ pub fn check(
         if refuses(id) && !(trace.accepted.is_empty() && trace.completed.is_empty()) {
             broken.push(format!("update {id} was rejected, yet history accepts it"));
         }
-        // One that was rejected and forgotten in a crash is rightly admitted again.
-        if trace.admitted > 1 && !refuses(id) {
+        if trace.admitted > 1 {
             broken.push(format!("update {id} was admitted {} times", trace.admitted));
         }
         if trace.accepted.len() > 1 || trace.completed.len() > 1 {

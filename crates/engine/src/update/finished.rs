@@ -1,4 +1,4 @@
-//! Completed updates of a run: many, never changed again, found by their ids.
+//! Updates of a run that are over: many, never changed again, found by their ids.
 //!
 //! A run may have had thousands, and every call makes a new value of its run. So they are kept in chunks that all copies
 //! share, with the stored form of each beside it: neither copying nor storing a run looks at them one by one.
@@ -34,6 +34,8 @@ pub struct FinishedUpdates {
     chunks: Arc<Vec<Arc<Chunk>>>,
     /// Those that do not fill a chunk yet.
     recent: Vec<Finished>,
+    /// How many were refused.
+    rejected: usize,
 }
 
 /// The stored form of the records of a run: an entry of [`crate::state::RunState::updates`].
@@ -47,9 +49,9 @@ impl FinishedUpdates {
     /// Takes the completed ones out of what was stored.
     pub fn split_off(updates: &mut BTreeMap<String, UpdateRecord>) -> Self {
         let mut finished = Self::default();
-        if updates.values().any(|record| record.completed_event_id > 0) {
+        if updates.values().any(UpdateRecord::is_finished) {
             for (id, record) in std::mem::take(updates) {
-                if record.completed_event_id > 0 {
+                if record.is_finished() {
                     finished.add(id, record);
                 } else {
                     updates.insert(id, record);
@@ -59,8 +61,9 @@ impl FinishedUpdates {
         finished
     }
 
-    /// Adds one that is complete now.
+    /// Adds one that is completed, or refused after its admission was stored.
     pub fn add(&mut self, id: String, record: UpdateRecord) {
+        self.rejected += usize::from(record.rejection.is_some());
         let shared = Arc::from(id.as_str());
         let encoded = Stored { updates: BTreeMap::from([(id, record.clone())]) }.encode_to_vec().into();
         self.recent.push(Finished { id: shared, record, encoded });
@@ -84,14 +87,9 @@ impl FinishedUpdates {
         })
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.chunks.len() * CHUNK + self.recent.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// How many are completed.
+    pub fn completed(&self) -> usize {
+        self.chunks.len() * CHUNK + self.recent.len() - self.rejected
     }
 
     /// All of them, in no particular order.
@@ -133,10 +131,12 @@ mod tests {
             copies.push(finished.clone());
             finished.add(format!("u{number}"), record(number));
         }
-        assert_eq!(finished.len(), 200);
+        assert_eq!(finished.completed(), 200);
         assert!((1..=200).all(|number| finished.get(&format!("u{number}")) == Some(&record(number))));
         assert_eq!(finished.get("u0"), None);
-        assert!(copies.iter().enumerate().all(|(known, copy)| copy.len() == known && copy.iter().count() == known));
+        assert!(
+            copies.iter().enumerate().all(|(known, copy)| copy.completed() == known && copy.iter().count() == known)
+        );
 
         let mut stored = BytesMut::new();
         let waiting = RunState { updates: BTreeMap::from([("open".to_owned(), record(0))]), ..Default::default() };
@@ -146,7 +146,7 @@ mod tests {
         let mut state = RunState::decode(stored.freeze()).expect("it can be read");
         assert_eq!(state.updates.len(), 201);
         let again = FinishedUpdates::split_off(&mut state.updates);
-        assert_eq!((again.len(), state.updates.len()), (200, 1));
+        assert_eq!((again.completed(), state.updates.len()), (200, 1));
         assert_eq!(again.get("u77"), Some(&record(77)));
     }
 }

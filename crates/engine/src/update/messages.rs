@@ -240,12 +240,14 @@ fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: 
 
 fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Failure) {
     draft.run.updates.remove(id);
-    draft.run.updates.end(id.to_owned(), Ended::Rejected(Arc::new(failure)));
     take_buffered_admission(draft, id);
-    if draft.run.state.updates.remove(id).is_some() {
+    if let Some(mut record) = draft.run.state.updates.remove(id) {
         // Its admission was stored, so its end must be: otherwise it would come back after a crash.
+        record.rejection = Some(failure.clone());
+        draft.run.finished.add(id.to_owned(), record);
         draft.touch();
     }
+    draft.run.updates.end(id.to_owned(), Ended::Rejected(Arc::new(failure)));
 }
 
 fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -> Result<(), Refused> {

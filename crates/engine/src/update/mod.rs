@@ -8,7 +8,7 @@
 //! before the commit. So there are no provisional states to take back: an update has one state, and waiters look at it.
 //!
 //! [`admit`] takes an update in, [`deliver`] sends it, [`messages`] takes the worker's answers, [`abort`] ends what can
-//! no longer be answered, [`status`] says how one stands, [`finished`] keeps those that are completed.
+//! no longer be answered, [`status`] says how one stands, [`finished`] keeps those that are over.
 
 pub mod abort;
 pub mod admit;
@@ -222,6 +222,7 @@ fn state_of(run: &Run, id: &str) -> State {
     match (run.updates.find(id), run.update_record(id)) {
         (Some(waiting), _) => waiting.state(),
         (None, Some(record)) if record.completed_event_id > 0 => State::Completed,
+        (None, Some(record)) if record.rejection.is_some() => State::Rejected,
         (None, Some(record)) if record.is_accepted() => State::Accepted,
         (None, Some(_)) => State::Aborted,
         (None, None) => State::Unknown,
@@ -243,7 +244,7 @@ fn in_flight(draft: &Draft) -> usize {
 /// How many updates a run has had, rejected ones aside.
 pub fn total(run: &Run) -> usize {
     let unstored = run.updates.waiting.iter().filter(|update| !run.state.updates.contains_key(&update.id));
-    run.state.updates.len() + run.finished.len() + unstored.count()
+    run.state.updates.len() + run.finished.completed() + unstored.count()
 }
 
 /// Writes the event that makes an admission durable.

@@ -42,6 +42,9 @@ pub fn of(run: &Run, id: &str) -> Option<Status> {
         if record.completed_event_id > 0 {
             return Some(Status::CompletedIn(record.completed_event_id));
         }
+        if let Some(rejection) = &record.rejection {
+            return Some(Status::Completed(Arc::new(failed(rejection.clone()))));
+        }
         if record.is_accepted() {
             return Some(match run.is_running() {
                 true => Status::Accepted,
