@@ -51,6 +51,11 @@ pub struct Cost {
 }
 
 impl Reading {
+    /// Most memory since the server was started.
+    pub fn peak_mib(&self) -> f64 {
+        self.peak_mib
+    }
+
     /// The cost of what happened since an earlier reading.
     pub fn since(&self, before: &Self) -> Cost {
         let both = |to: Option<f64>, from: Option<f64>| to.zip(from).map(|(to, from)| to - from);

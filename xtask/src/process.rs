@@ -72,8 +72,11 @@ impl Plan {
         let mut command = Command::new(&self.binary);
         match self.kind {
             Kind::Segno => {
-                command.args(["serve", "--port", &port, "--http-port", &self.http_port.to_string(), "--data-dir"]);
-                command.arg(&self.data);
+                command.args(["serve", "--port", &port, "--http-port", &self.http_port.to_string()]);
+                // What keeps nothing has no place to keep it.
+                if !self.arguments.iter().any(|word| word == "--in-memory") {
+                    command.arg("--data-dir").arg(&self.data);
+                }
             }
             Kind::Temporal => {
                 command.args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--log-level", "error"]);
@@ -98,11 +101,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// Name for tables and logs.
-    pub fn name(&self) -> &'static str {
-        self.plan.name()
-    }
-
     /// Waits until the server answers calls about workflows of the namespace; the time since it was started.
     pub async fn ready(&mut self) -> Result<Duration> {
         loop {

@@ -4,275 +4,201 @@
 //! at each commit). Left alone it uses a rollback journal, which made it about three times slower here; that would
 //! measure a setting, not a server. `--temporal-stock` leaves it alone.
 //!
-//! Servers take turns, several times over, because the machine is noisy; the table shows medians. Both keep their data
-//! in SQLite on the disk under `target/`. Needs `target/release/segno` (or `--binary`) and a `temporal` (`--temporal`,
-//! `TEMPORAL_BIN`, `target/venv/bin`, the path; `--only segno` does without). The driver shares the cores with the
-//! server: rates are of both together, CPU is of the server alone.
+//! Each workload gets a fresh server; servers take turns, several times over, because the machine is noisy; the table
+//! shows medians. The data is in SQLite on the disk under `target/`. Needs `target/release/segno` (or `--binary`) and a
+//! `temporal` (`--temporal`, `TEMPORAL_BIN`, `target/venv/bin`, the path). The driver shares the cores with the server:
+//! rates are of both together, CPU is of the server alone. `docs/performance.md` says how to read the figures.
 
+mod cases;
+mod chart;
+mod measure;
+mod programs;
 mod report;
+mod restate;
+mod sdks;
 
-use std::{
-    fs::File,
-    io::Write,
-    path::{Path, PathBuf},
-    time::{Duration, Instant},
-};
+use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use crate::{
     args::Args,
-    load::{self, Load, Outcome, Workload},
-    process::{self, Kind, Plan, Server},
+    load::Workload,
+    process::{self, Kind, Plan},
     wire,
 };
-use report::Report;
+use cases::{Case, Sizes};
+use measure::Contender;
+use report::{COLUMNS, Report};
 
 /// What makes Temporal's SQLite as durable as Segno's, in the same way.
 const EQUAL_SQLITE: [&str; 4] = ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=FULL"];
+/// Parts of the benchmark beside the workloads.
+const OTHERS: [&str; 5] = ["life", "restarts", "python", "typescript", "restate"];
 
-/// How much of everything.
-struct Sizes {
-    repeats: usize,
-    warm_up: usize,
-    busy: usize,
-    serial: usize,
-    open: usize,
-    idle: Duration,
-    /// Longest time for a measured load, and for opening workflows; a slow server then gets through less.
-    load_max: Duration,
-    open_max: Duration,
+/// What was asked for.
+struct Options {
+    sizes: Sizes,
+    cases: Vec<Case>,
+    /// Names of workloads and other parts; all when none is given.
+    parts: Option<Vec<String>>,
+    /// Columns.
+    only: Option<Vec<String>>,
+    sticky: bool,
+    quick: bool,
+}
+
+impl Options {
+    fn wants(&self, part: &str) -> bool {
+        self.parts.as_ref().is_none_or(|parts| parts.iter().any(|name| name == part))
+    }
+
+    fn shows(&self, column: &str) -> bool {
+        self.only.as_ref().is_none_or(|only| only.iter().any(|name| name == column))
+    }
 }
 
 /// `cargo xtask bench`.
 pub fn command(mut args: Args) -> Result<()> {
+    let json: PathBuf = args.option_or("--json", process::target_dir().join("bench.json"))?;
+    if let Some(from) = args.option::<PathBuf>("--chart")? {
+        args.finish()?;
+        return write_chart(&from);
+    }
     let quick = args.flag("--quick");
-    let seconds = Duration::from_secs;
-    let mut sizes = match quick {
-        true => Sizes {
-            repeats: 1,
-            warm_up: 100,
-            busy: 2_000,
-            serial: 100,
-            open: 5_000,
-            idle: seconds(2),
-            load_max: seconds(8),
-            open_max: seconds(15),
-        },
-        false => Sizes {
-            repeats: 3,
-            warm_up: 500,
-            busy: 10_000,
-            serial: 1_000,
-            open: 100_000,
-            idle: seconds(5),
-            load_max: seconds(20),
-            open_max: seconds(180),
-        },
+    let list = |text: Option<String>| text.map(|text| text.split(',').map(str::to_owned).collect::<Vec<_>>());
+    let mut options = Options {
+        sizes: Sizes::new(quick),
+        cases: cases::cases(quick),
+        parts: list(args.option("--workloads")?),
+        only: list(args.option("--only")?),
+        sticky: args.flag("--sticky"),
+        quick,
     };
-    sizes.repeats = args.option_or("--repeats", sizes.repeats)?;
-    sizes.busy = args.option_or("--count", sizes.busy)?;
-    sizes.open = args.option_or("--open", sizes.open)?;
-    let sticky = args.flag("--sticky");
+    options.sizes.repeats = args.option_or("--repeats", options.sizes.repeats)?;
+    options.sizes.open = args.option_or("--open", options.sizes.open)?;
+    let (count, fill) = (args.option("--count")?, args.option("--fill")?);
+    for case in &mut options.cases {
+        case.many = count.unwrap_or(case.many);
+        case.fill = if case.fill > 0 { fill.unwrap_or(case.fill) } else { 0 };
+    }
     let stock = args.flag("--temporal-stock");
-    let only: Option<String> = args.option("--only")?;
     let port = args.option_or("--port", 17_600)?;
     let segno: PathBuf = args.option_or("--binary", process::target_dir().join("release/segno"))?;
     let temporal = args.option("--temporal")?;
+    let python = args.option("--python")?;
     args.finish()?;
-    if !only.as_deref().is_none_or(|name| ["segno", "temporal"].contains(&name)) {
-        bail!("--only takes segno or temporal");
-    }
+    check_names(&options)?;
 
-    let mut plans = Vec::new();
-    let wanted = |name| only.as_deref().is_none_or(|only| only == name);
-    if wanted("segno") {
-        plans.push(plan(Kind::Segno, segno, port));
+    let mut contenders = Vec::new();
+    if options.shows("segno") {
+        contenders.push(Contender { name: "segno", plan: plan(Kind::Segno, segno.clone(), port, &[]) });
     }
-    if wanted("temporal") {
-        let mut temporal = plan(Kind::Temporal, process::find_temporal(temporal)?, port + 2);
-        if !stock {
-            temporal.arguments = EQUAL_SQLITE.map(str::to_owned).to_vec();
-        }
+    if options.shows("temporal") {
+        let pragmas: &[&str] = if stock { &[] } else { &EQUAL_SQLITE };
         println!("temporal's SQLite: {}", if stock { "stock settings" } else { "WAL, synchronous=FULL, as Segno's" });
-        plans.push(temporal);
+        let temporal = process::find_temporal(temporal)?;
+        contenders.push(Contender { name: "temporal", plan: plan(Kind::Temporal, temporal, port + 2, pragmas) });
+    }
+    if options.shows("segno-memory") {
+        contenders.push(Contender { name: "segno-memory", plan: plan(Kind::Segno, segno, port + 4, &["--in-memory"]) });
     }
     let mut report = Report::default();
-    let runtime = wire::runtime()?;
-    for plan in &plans {
-        let size = plan.binary.metadata().with_context(|| format!("{}", plan.binary.display()))?.len();
-        report.add(plan.name(), "binary, MiB", size as f64 / (1 << 20) as f64);
-    }
-    for repeat in 1..=sizes.repeats {
-        for plan in &mut plans {
-            println!("{} {repeat}/{}", plan.name(), sizes.repeats);
-            plan.data = process::fresh_dir(&format!("bench/{}", plan.name()))?;
-            report.add(plan.name(), "disk: fdatasync of 4 KiB, ms", sync_ms(&plan.data)?);
-            runtime.block_on(measure_work(plan, &sizes, sticky, &mut report))?;
-        }
-    }
-    if sizes.open > 0 {
-        for plan in &mut plans {
-            println!("{}: {} open workflows", plan.name(), sizes.open);
-            plan.data = process::fresh_dir(&format!("bench/{}-open", plan.name()))?;
-            runtime.block_on(measure_open(plan, &sizes, &mut report))?;
-        }
-    }
+    let outcome = run(&options, &mut contenders, port + 6, python, &mut report);
+    // What was measured before something failed is worth keeping.
     report.print();
-    let path = process::target_dir().join("bench.json");
-    std::fs::write(&path, report.json())?;
+    std::fs::write(&json, report.json()?)?;
+    println!("written to {}", json.display());
+    outcome
+}
+
+fn write_chart(from: &PathBuf) -> Result<()> {
+    let text = std::fs::read_to_string(from).with_context(|| format!("{}", from.display()))?;
+    let path = process::workspace_dir().join("docs/performance.svg");
+    std::fs::write(&path, chart::draw(&Report::from_json(&text)?))?;
     println!("written to {}", path.display());
     Ok(())
 }
 
-fn plan(kind: Kind, binary: PathBuf, port: u16) -> Plan {
+fn check_names(options: &Options) -> Result<()> {
+    for name in options.parts.iter().flatten() {
+        if name.parse::<Workload>().is_err() && !OTHERS.contains(&name.as_str()) {
+            bail!("--workloads knows no `{name}`");
+        }
+    }
+    for name in options.only.iter().flatten() {
+        if !COLUMNS.contains(&name.as_str()) {
+            bail!("--only takes of {}, with commas between", COLUMNS.join(", "));
+        }
+    }
+    Ok(())
+}
+
+fn plan(kind: Kind, binary: PathBuf, port: u16, arguments: &[&str]) -> Plan {
     Plan {
         kind,
         binary,
         data: PathBuf::new(),
         port,
         http_port: port + 1,
-        arguments: Vec::new(),
+        arguments: arguments.iter().map(|word| (*word).to_owned()).collect(),
         environment: Vec::new(),
     }
 }
 
-/// A fresh server: start, idleness, then one-activity workflows, many at a time and one at a time.
-async fn measure_work(plan: &Plan, sizes: &Sizes, sticky: bool, report: &mut Report) -> Result<()> {
-    let name = plan.name();
-    let mut server = plan.spawn()?;
-    report.add(name, "start to ready, ms", server.ready().await?.as_secs_f64() * 1e3);
-
-    // What starting set in motion is not idleness.
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let (cpu, sleeps) = server.gauge().living()?;
-    tokio::time::sleep(sizes.idle).await;
-    let (cpu_after, sleeps_after) = server.gauge().living()?;
-    report.add(name, "idle CPU, ms/s", cpu_after.saturating_sub(cpu) as f64 / 1e6 / sizes.idle.as_secs_f64());
-    let wakes = sleeps_after.saturating_sub(sleeps) as f64;
-    report.add(name, "idle wake-ups/s", wakes / sizes.idle.as_secs_f64());
-    report.add(name, "RSS idle, MiB", server.gauge().rss_mib()?);
-
-    let load = |count, concurrency, prefix: &str| Load {
-        sticky,
-        time_max: sizes.load_max,
-        ..Load::new(plan.port, count, concurrency, prefix)
-    };
-    load::run(&load(sizes.warm_up, 32, "warm")).await?;
-    for (label, count, concurrency) in [("32 at a time", sizes.busy, 32), ("1 at a time", sizes.serial, 1)] {
-        let load = load(count, concurrency, &format!("c{concurrency}"));
-        measure_parts(&server, &load, label, report).await?;
+/// Everything that was asked for, servers taking turns.
+fn run(
+    options: &Options,
+    contenders: &mut [Contender],
+    free_port: u16,
+    python: Option<PathBuf>,
+    report: &mut Report,
+) -> Result<()> {
+    let runtime = wire::runtime()?;
+    let sizes = &options.sizes;
+    for who in contenders.iter() {
+        let size = who.plan.binary.metadata().with_context(|| format!("{}", who.plan.binary.display()))?.len();
+        report.add(who.name, "binary, MiB", size as f64 / (1 << 20) as f64);
     }
-    for workload in [Workload::UpdateRejected, Workload::UpdateAccepted] {
-        for (count, concurrency) in [(sizes.busy, 64), (sizes.serial, 1)] {
-            let label = format!("{}, {concurrency} at a time", workload.name());
-            let load = load(count, concurrency, &format!("{}-{concurrency}", workload.name())).of(workload);
-            measure_parts(&server, &load, &label, report).await?;
+    let cases: Vec<&Case> = options.cases.iter().filter(|case| options.wants(case.workload.name())).collect();
+    let total = sizes.repeats * cases.len() * contenders.len();
+    let mut done = 0;
+    for repeat in 1..=sizes.repeats {
+        if options.wants("life") {
+            for who in contenders.iter_mut() {
+                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                runtime.block_on(measure::life(who, sizes, report))?;
+            }
+        }
+        for case in &cases {
+            for who in contenders.iter_mut() {
+                done += 1;
+                let label = format!("[{done}/{total}] {} of {}, {}", repeat, sizes.repeats, who.name);
+                println!("{label}: {}", case.workload.name());
+                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                let label = format!("{label}, {}", case.workload.name());
+                let work = measure::case(who, case, sizes, options.sticky, &label, report);
+                runtime.block_on(work).with_context(|| format!("{} on {}", case.workload.name(), who.name))?;
+            }
+        }
+        for language in ["python", "typescript"].into_iter().filter(|language| options.wants(language)) {
+            for who in contenders.iter_mut() {
+                println!("{repeat} of {}, {}: {language} SDK", sizes.repeats, who.name);
+                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                sdks::measure(who, language, options.quick, python.clone(), &runtime, report)?;
+            }
+        }
+        if options.wants("restate") && options.shows("restate") {
+            println!("{repeat} of {}, restate: one step", sizes.repeats);
+            restate::measure(free_port, options.quick, report)?;
         }
     }
-    report.add(name, "RSS after work, MiB", server.gauge().rss_mib()?);
-    report.add(name, "SIGTERM to end, ms", server.terminate()?.as_secs_f64() * 1e3);
-    Ok(())
-}
-
-/// Many workflows that wait for a worker: what they cost in memory, and how long a restart takes.
-async fn measure_open(plan: &Plan, sizes: &Sizes, report: &mut Report) -> Result<()> {
-    let name = plan.name();
-    let start_only = |count, prefix: &str| {
-        Load { time_max: sizes.open_max, ..Load::new(plan.port, count, 64, prefix) }.of(Workload::StartOnly)
-    };
-    let mut server = plan.spawn()?;
-    server.ready().await?;
-    let (cpu, rss) = (server.gauge().cpu_ms()?, server.gauge().rss_mib()?);
-    let outcome = load::run(&start_only(sizes.open, "open")).await?;
-    println!("  starts: {}", outcome.line());
-    refuse_errors(&outcome)?;
-    let count = outcome.latencies.len() as f64;
-    report.add(name, "open: workflows", count);
-    report.add(name, "open: starts/s", outcome.rate());
-    report.add(name, "open: server CPU, ms/start", (server.gauge().cpu_ms()? - cpu) / count);
-    report.add(name, "open: RSS, MiB", server.gauge().rss_mib()?);
-    report.add(name, "open: RSS growth, KiB/workflow", (server.gauge().rss_mib()? - rss) * 1024.0 / count);
-    report.add(name, "open: data on disk, KiB/workflow", disk_mib(&plan.data)? * 1024.0 / count);
-    server.terminate()?;
-
-    let mut server = plan.spawn()?;
-    let ready = server.ready().await?;
-    report.add(name, "open: restart to ready after SIGTERM, ms", ready.as_secs_f64() * 1e3);
-    report.add(name, "open: RSS after restart, MiB", server.gauge().rss_mib()?);
-    // Something to recover: the last starts are not in a checkpoint yet.
-    let more = load::run(&start_only(500, "more")).await?;
-    refuse_errors(&more)?;
-    server.kill()?;
-
-    let mut server = plan.spawn()?;
-    let ready = server.ready().await?;
-    report.add(name, "open: restart to ready after kill -9, ms", ready.as_secs_f64() * 1e3);
-    server.terminate()?;
-    Ok(())
-}
-
-/// Runs a load and reports what each of its parts came to.
-async fn measure_parts(server: &Server, load: &Load, label: &str, report: &mut Report) -> Result<()> {
-    let name = server.name();
-    for outcome in load::run_parts(load, Some(server.gauge())).await? {
-        let label = if outcome.name.is_empty() { label.to_owned() } else { format!("{label}, {}", outcome.name) };
-        println!("  {label}: {}", outcome.line());
-        refuse_errors(&outcome)?;
-        let unit = outcome.unit;
-        report.add(name, &format!("{label}: {unit}s/s"), outcome.rate());
-        report.add(name, &format!("{label}: p50, ms"), outcome.percentile_ms(0.50));
-        report.add(name, &format!("{label}: p99, ms"), outcome.percentile_ms(0.99));
-        let Some(cost) = outcome.cost else { continue };
-        report.add(name, &format!("{label}: server CPU, ms/{unit}"), outcome.each(cost.cpu_ms));
-        report.add(name, &format!("{label}: written, KiB/{unit}"), outcome.each(cost.written_bytes) / 1024.0);
-        if let Some((commits, syncs)) = cost.commits.zip(cost.syncs) {
-            report.add(name, &format!("{label}: commits/{unit}"), outcome.each(commits));
-            report.add(name, &format!("{label}: syncs/{unit}"), outcome.each(syncs));
-            check_commits(load.workload, outcome.count() as f64, commits)?;
+    if options.wants("restarts") {
+        for who in contenders.iter_mut().filter(|who| who.name != "segno-memory") {
+            println!("{}: restarts", who.name);
+            who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+            runtime.block_on(measure::restarts(who, sizes, &format!("restarts, {}", who.name), report))?;
         }
     }
     Ok(())
-}
-
-/// A rejected update leaves no trace; an accepted and completed one is a single commit.
-fn check_commits(workload: Workload, updates: f64, commits: f64) -> Result<()> {
-    let expected = match workload {
-        Workload::UpdateRejected => 0.0,
-        Workload::UpdateAccepted => updates,
-        _ => return Ok(()),
-    };
-    ensure!(commits == expected, "{}: {updates} updates took {commits} commits", workload.name());
-    Ok(())
-}
-
-/// Numbers of a run with errors mean nothing.
-fn refuse_errors(outcome: &Outcome) -> Result<()> {
-    match outcome.errors.iter().next() {
-        Some((error, times)) => bail!("{} kinds of errors, the first {times} times: {error}", outcome.errors.len()),
-        None => Ok(()),
-    }
-}
-
-/// How long the disk takes to make one page durable: the floor under every durable commit.
-fn sync_ms(directory: &Path) -> Result<f64> {
-    const TIMES: u32 = 50;
-    let path = directory.join("sync-probe");
-    let mut file = File::create(&path)?;
-    let begun = Instant::now();
-    for _ in 0..TIMES {
-        file.write_all(&[0; 4096])?;
-        file.sync_data()?;
-    }
-    let elapsed = begun.elapsed();
-    std::fs::remove_file(path)?;
-    Ok(elapsed.as_secs_f64() * 1e3 / f64::from(TIMES))
-}
-
-fn disk_mib(directory: &Path) -> Result<f64> {
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(directory)? {
-        bytes += entry?.metadata()?.len();
-    }
-    Ok(bytes as f64 / (1 << 20) as f64)
 }

@@ -1,6 +1,12 @@
 //! Readings of a benchmark: medians over repeats, side by side, as a table for people and as JSON for machines.
 
-use std::fmt::Write;
+use std::fs;
+
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+
+/// Columns that others are compared with, in the order of the table.
+pub const COLUMNS: [&str; 4] = ["segno", "temporal", "segno-memory", "restate"];
 
 /// Readings by measure and server, in the order they first came.
 #[derive(Default)]
@@ -10,8 +16,7 @@ pub struct Report {
 
 struct Row {
     measure: String,
-    segno: Vec<f64>,
-    temporal: Vec<f64>,
+    readings: [Vec<f64>; COLUMNS.len()],
 }
 
 impl Report {
@@ -20,41 +25,87 @@ impl Report {
         let at = match self.rows.iter().position(|row| row.measure == measure) {
             Some(at) => at,
             None => {
-                self.rows.push(Row { measure: measure.to_owned(), segno: vec![], temporal: vec![] });
+                self.rows.push(Row { measure: measure.to_owned(), readings: Default::default() });
                 self.rows.len() - 1
             }
         };
-        let row = &mut self.rows[at];
-        if server == "segno" { &mut row.segno } else { &mut row.temporal }.push(value);
+        let column = COLUMNS.iter().position(|name| *name == server).expect("servers are named after the columns");
+        self.rows[at].readings[column].push(value);
     }
 
-    /// Prints the table.
+    /// All measures that a server has readings of, with their medians.
+    pub fn medians(&self) -> impl Iterator<Item = (&str, [Option<f64>; COLUMNS.len()])> {
+        self.rows.iter().map(|row| (row.measure.as_str(), row.medians()))
+    }
+
+    /// Prints the table; columns without a reading are left out.
     pub fn print(&self) {
-        println!("\n{:<52}{:>12}{:>12}{:>18}", "median", "segno", "temporal", "segno/temporal");
-        for row in &self.rows {
-            let (segno, temporal) = (median(&row.segno), median(&row.temporal));
-            let ratio = segno.zip(temporal).filter(|(_, below)| *below != 0.0).map(|(above, below)| above / below);
-            println!("{:<52}{:>12}{:>12}{:>18}", row.measure, cell(segno), cell(temporal), cell(ratio));
+        let shown: Vec<usize> =
+            (0..COLUMNS.len()).filter(|column| self.rows.iter().any(|row| !row.readings[*column].is_empty())).collect();
+        let width = self.rows.iter().map(|row| row.measure.len()).max().unwrap_or(0) + 2;
+        let names: String = shown.iter().map(|column| format!("{:>14}", COLUMNS[*column])).collect();
+        println!("\n{:<width$}{names}{:>16}{:>16}", "median", "segno/temporal", "segno/restate");
+        for (measure, medians) in self.medians() {
+            let cells: String = shown.iter().map(|column| format!("{:>14}", cell(medians[*column]))).collect();
+            let ratio = |other: usize| {
+                let both = medians[0].zip(medians[other]).filter(|(_, below)| *below != 0.0);
+                cell(both.map(|(above, below)| above / below))
+            };
+            println!("{measure:<width$}{cells}{:>16}{:>16}", ratio(1), ratio(3));
         }
     }
 
-    /// All readings and their medians.
-    pub fn json(&self) -> String {
-        let mut text = String::from("{\n");
-        for (index, row) in self.rows.iter().enumerate() {
-            let comma = if index + 1 < self.rows.len() { "," } else { "" };
-            let side = |values: &[f64]| {
-                let list: Vec<String> = values.iter().map(|value| number(*value)).collect();
-                let middle = median(values).map_or("null".to_owned(), number);
-                format!("{{\"median\": {middle}, \"readings\": [{}]}}", list.join(", "))
-            };
-            let (segno, temporal) = (side(&row.segno), side(&row.temporal));
-            // Writing into a string cannot fail.
-            let _ = writeln!(text, "  \"{}\": {{\"segno\": {segno}, \"temporal\": {temporal}}}{comma}", row.measure);
+    /// All readings and their medians, and the machine they were taken on.
+    pub fn json(&self) -> Result<String> {
+        let mut measures = Map::new();
+        for row in &self.rows {
+            let mut sides = Map::new();
+            for (name, readings) in COLUMNS.iter().zip(&row.readings).filter(|(_, readings)| !readings.is_empty()) {
+                sides.insert((*name).to_owned(), json!({ "median": median(readings), "readings": readings }));
+            }
+            measures.insert(row.measure.clone(), Value::Object(sides));
         }
-        text.push_str("}\n");
-        text
+        // A list keeps the order of the table, which a map of serde_json does not.
+        let order: Vec<&str> = self.rows.iter().map(|row| row.measure.as_str()).collect();
+        let whole = json!({ "machine": machine(), "order": order, "measures": measures });
+        Ok(serde_json::to_string_pretty(&whole)? + "\n")
     }
+
+    /// A report from its JSON; medians come out as they went in.
+    pub fn from_json(text: &str) -> Result<Self> {
+        let whole: Value = serde_json::from_str(text).context("not the JSON of a benchmark")?;
+        let mut report = Self::default();
+        for measure in whole["order"].as_array().context("no `order`")?.iter().filter_map(Value::as_str) {
+            for server in COLUMNS {
+                let readings = whole["measures"][measure][server]["readings"].as_array();
+                for value in readings.into_iter().flatten().filter_map(Value::as_f64) {
+                    report.add(server, measure, value);
+                }
+            }
+        }
+        Ok(report)
+    }
+}
+
+impl Row {
+    fn medians(&self) -> [Option<f64>; COLUMNS.len()] {
+        std::array::from_fn(|column| median(&self.readings[column]))
+    }
+}
+
+/// What a reader needs to know of the machine.
+fn machine() -> Value {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let after = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
+        line.split(':').nth(1).unwrap_or_default().trim().to_owned()
+    };
+    json!({
+        "cpu": after(&read("/proc/cpuinfo"), "model name"),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "memory": after(&read("/proc/meminfo"), "MemTotal"),
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+    })
 }
 
 fn median(values: &[f64]) -> Option<f64> {
@@ -68,13 +119,8 @@ fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// A number as JSON has it, which knows no infinities.
-fn number(value: f64) -> String {
-    if value.is_finite() { format!("{value:.4}") } else { "null".to_owned() }
-}
-
 /// Three significant digits.
-fn cell(value: Option<f64>) -> String {
+pub fn cell(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
         Some(value) if value.abs() >= 100.0 => format!("{value:.0}"),
@@ -89,14 +135,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_and_json() {
+    fn medians() {
         assert_eq!(median(&[3.0, 1.0, 2.0]), Some(2.0));
         assert_eq!(median(&[1.0, 2.0]), Some(1.5));
         assert_eq!(median(&[]), None);
+    }
+
+    #[test]
+    fn json_comes_back_as_it_went() {
         let mut report = Report::default();
-        report.add("segno", "rate", 2.0);
-        let expected = "{\n  \"rate\": {\"segno\": {\"median\": 2.0000, \"readings\": [2.0000]}, \
-                        \"temporal\": {\"median\": null, \"readings\": []}}\n}\n";
-        assert_eq!(report.json(), expected);
+        report.add("segno", "z rate", 2.0);
+        report.add("segno", "z rate", 4.0);
+        report.add("restate", "a rate", 1.0);
+        let again = Report::from_json(&report.json().expect("finite")).expect("readable");
+        let rows: Vec<_> = again.medians().collect();
+        assert_eq!(rows[0], ("z rate", [Some(3.0), None, None, None]));
+        assert_eq!(rows[1], ("a rate", [None, None, None, Some(1.0)]));
     }
 }
