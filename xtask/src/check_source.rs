@@ -218,6 +218,8 @@ fn item_end(item: &str) -> usize {
 mod tests {
     use super::*;
 
+    const NONE: [usize; 0] = [];
+
     fn lines(check: fn(&Tree) -> Vec<Problem>, path: &str, text: &str) -> Vec<usize> {
         check(&Tree::of(&[(path, text)])).into_iter().map(|problem| problem.line).collect()
     }
@@ -225,27 +227,27 @@ mod tests {
     #[test]
     fn a_file_without_a_head_is_found() {
         assert_eq!(lines(heads, "a.rs", "use std::fmt;\n"), [1]);
-        assert_eq!(lines(heads, "a.rs", "//! What this is.\nuse std::fmt;\n"), []);
-        assert_eq!(lines(heads, "a.py", "import os\n"), []);
+        assert_eq!(lines(heads, "a.rs", "//! What this is.\nuse std::fmt;\n"), NONE);
+        assert_eq!(lines(heads, "a.py", "import os\n"), NONE);
     }
 
     #[test]
     fn a_long_file_is_found_but_tests_may_be_long() {
         let long = "//!\n".repeat(LINES_MAX + 1);
         assert_eq!(lines(length, "crates/a/src/a.rs", &long), [0]);
-        assert_eq!(lines(length, "crates/a/tests/a.rs", &long), []);
-        assert_eq!(lines(length, "crates/a/src/a_tests.rs", &long), []);
-        assert_eq!(lines(length, "crates/a/src/a.rs", &"//!\n".repeat(LINES_MAX)), []);
+        assert_eq!(lines(length, "crates/a/tests/a.rs", &long), NONE);
+        assert_eq!(lines(length, "crates/a/src/a_tests.rs", &long), NONE);
+        assert_eq!(lines(length, "crates/a/src/a.rs", &"//!\n".repeat(LINES_MAX)), NONE);
     }
 
     #[test]
     fn unwrap_is_found_in_code_alone() {
         assert_eq!(lines(unwraps, "a.rs", "fn a() {\n    b().unwrap();\n}\n"), [2]);
-        assert_eq!(lines(unwraps, "a.rs", "// b().unwrap()\n/* .unwrap() /* .unwrap() */ .unwrap() */\n"), []);
-        assert_eq!(lines(unwraps, "a.rs", "const A: &str = \".unwrap()\\\".unwrap()\";\n"), []);
-        assert_eq!(lines(unwraps, "a.rs", "const A: &str = r#\"\".unwrap()\"#;\n"), []);
+        assert_eq!(lines(unwraps, "a.rs", "// b().unwrap()\n/* .unwrap() /* .unwrap() */ .unwrap() */\n"), NONE);
+        assert_eq!(lines(unwraps, "a.rs", "const A: &str = \".unwrap()\\\".unwrap()\";\n"), NONE);
+        assert_eq!(lines(unwraps, "a.rs", "const A: &str = r#\"\".unwrap()\"#;\n"), NONE);
         assert_eq!(lines(unwraps, "a.rs", "fn a<'a>(b: &'a str, c: char) { c == '\"'; b.x().unwrap(); }\n"), [1]);
-        assert_eq!(lines(unwraps, "a.rs", "fn a() { b().unwrap_or(1); }\n"), []);
+        assert_eq!(lines(unwraps, "a.rs", "fn a() { b().unwrap_or(1); }\n"), NONE);
     }
 
     #[test]
@@ -253,8 +255,8 @@ mod tests {
         let text = "#[cfg(test)]\nmod tests {\n    fn a() { b().unwrap(); }\n}\nfn c() { d().unwrap(); }\n";
         assert_eq!(lines(unwraps, "a.rs", text), [5]);
         assert_eq!(lines(unwraps, "a.rs", "#[cfg(test)]\nmod tests;\nfn c() { d().unwrap(); }\n"), [3]);
-        assert_eq!(lines(unwraps, "crates/a/tests/b.rs", "fn c() { d().unwrap(); }\n"), []);
-        assert_eq!(lines(unwraps, "crates/store/src/kit/reads.rs", "fn c() { d().unwrap(); }\n"), []);
+        assert_eq!(lines(unwraps, "crates/a/tests/b.rs", "fn c() { d().unwrap(); }\n"), NONE);
+        assert_eq!(lines(unwraps, "crates/store/src/kit/reads.rs", "fn c() { d().unwrap(); }\n"), NONE);
         assert_eq!(lines(unwraps, "crates/store/src/memory.rs", "fn c() { d().unwrap(); }\n"), [1]);
     }
 
@@ -262,7 +264,7 @@ mod tests {
     fn what_is_left_undone_is_found() {
         for name in ["todo", "unimplemented", "dbg"] {
             assert_eq!(lines(undone, "a.rs", &format!("fn a() {{\n    {name}!();\n}}\n")), [2]);
-            assert_eq!(lines(undone, "a.rs", &format!("// {name}!()\nfn {name}() {{}}\n")), []);
+            assert_eq!(lines(undone, "a.rs", &format!("// {name}!()\nfn {name}() {{}}\n")), NONE);
         }
     }
 
@@ -279,8 +281,8 @@ mod tests {
             "std::fs::read(path);",
         ] {
             assert_eq!(lines(engine, "crates/engine/src/a.rs", line), [1], "{line}");
-            assert_eq!(lines(engine, "crates/runtime/src/a.rs", line), [], "{line}");
+            assert_eq!(lines(engine, "crates/runtime/src/a.rs", line), NONE, "{line}");
         }
-        assert_eq!(lines(engine, "crates/engine/src/a.rs", "// No HashMap, no async.\nlet random = operand;"), []);
+        assert_eq!(lines(engine, "crates/engine/src/a.rs", "// No HashMap, no async.\nlet random = operand;"), NONE);
     }
 }

@@ -86,7 +86,7 @@ async fn start_all(session: &Rc<Session>, name: &str, attributes: bool) -> Resul
                 }
                 session.record(begun.elapsed());
                 if attributes
-                    && index % 2 == 0
+                    && index.is_multiple_of(2)
                     && let Err(status) = close(&mut client, &workflow_id).await
                 {
                     session.failed("terminate", &status);
@@ -119,7 +119,7 @@ fn with_values(start: StartWorkflowExecutionRequest, index: usize) -> StartWorkf
         format!("\"c{}\"", index % CUSTOMERS),
         amount.to_string(),
         format!("{}.5", index % 1_000),
-        (index % 3 == 0).to_string(),
+        index.is_multiple_of(3).to_string(),
         format!("\"2026-01-{day:02}T00:00:00Z\""),
     ];
     let fields = ATTRIBUTES.iter().zip(values).map(|((name, kind), value)| {

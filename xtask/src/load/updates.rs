@@ -30,6 +30,8 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
 
 /// Updates one target is given; servers take 2,000 at most.
 const PER_TARGET_MAX: usize = 1_900;
+/// Times a target is prepared before that counts as failed.
+const PREPARE_ATTEMPTS: usize = 4;
 
 /// Updates targets until the load is done; every outcome must be the one asked for.
 pub async fn run(session: &Rc<Session>, accepted: bool) -> Result<Outcome> {
@@ -57,12 +59,18 @@ async fn prepare(session: Rc<Session>, caller: usize, targets: usize, accepted: 
     let kind = if accepted { "update-accepted" } else { "update-rejected" };
     for number in 0..targets {
         let workflow_id = target(&session, caller, number);
-        let start = wire::start(kind, &workflow_id, session.queue(), "");
-        if let Err(status) = client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
-            session.failed("start", &status);
-        }
-        if let Err(status) = update(&mut client, &workflow_id, "first", accepted).await {
-            session.failed("first update", &status);
+        // A server that has just started may be slow at first. Both calls may be repeated; the last answer counts.
+        for attempt in 1..=PREPARE_ATTEMPTS {
+            let start = wire::start(kind, &workflow_id, session.queue(), "");
+            let answer = match client.start_workflow_execution(request(start, CALL_TIMEOUT)).await {
+                Ok(_) => update(&mut client, &workflow_id, "first", accepted).await,
+                Err(status) => Err(status),
+            };
+            match answer {
+                Ok(()) => break,
+                Err(status) if attempt == PREPARE_ATTEMPTS => session.failed("first update", &status),
+                Err(_) => tokio::time::sleep(Duration::from_millis(500)).await,
+            }
         }
     }
 }
