@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 use super::report::{COLUMNS, Report, cell};
 
-/// Ending of the measures that are drawn: rates with many operations under way.
-const DRAWN: &str = "64 at a time: ";
+/// Ending of what is drawn, beside a few others: rates with many operations under way.
+const DRAWN: &str = ", 64 at a time";
 const WIDTH: f64 = 760.0;
 const LEFT: f64 = 190.0;
 const BAR_MAX: f64 = 420.0;
@@ -68,11 +68,14 @@ pub fn draw(report: &Report) -> String {
 
 /// The row of a measure, when it is a rate to be drawn and more than one server has it.
 fn row(measure: &str, rates: [Option<f64>; COLUMNS.len()]) -> Option<Row> {
-    let (before, after) = measure.split_once(DRAWN)?;
-    // "one-activity, 64 at a time: workflows/s"; parts of a workload have more words, and are not drawn.
-    let (name, unit) = (before.strip_suffix(", ")?, after.strip_suffix("/s")?);
-    let drawn = rates.iter().flatten().count() > 1 && !unit.contains(' ');
-    drawn.then(|| Row { name: name.replace('-', " "), unit: format!("{unit}/s"), rates })
+    let (what, unit) = measure.split_once(": ")?;
+    let name = match what {
+        "timers, woken" => "timers due at once",
+        "backlog, drained" => "backlog of activities",
+        _ => what.strip_suffix(DRAWN)?,
+    };
+    let drawn = rates.iter().flatten().count() > 1 && unit.ends_with("s/s");
+    drawn.then(|| Row { name: name.replace('-', " "), unit: unit.to_owned(), rates })
 }
 
 fn line(out: &mut String, x: f64, y: f64, anchor: &str, colour: &str, text: &str) {
@@ -94,7 +97,9 @@ mod tests {
         }
         report.add("segno", "empty, 64 at a time: workflows/s", 5.0);
         let svg = draw(&report);
-        assert_eq!(svg.matches("<rect x=\"190\" y=\"6").count() + svg.matches("y=\"77").count(), 2, "{svg}");
+        let bars: Vec<&str> = svg.lines().filter(|line| line.contains("height=\"11\" fill")).collect();
+        assert!(bars.iter().any(|bar| bar.contains("width=\"420.0\"")), "{svg}");
+        assert!(bars.iter().any(|bar| bar.contains("width=\"8.4\"")), "{svg}");
         assert!(svg.contains("1000 workflows/s") && svg.contains("20.0 workflows/s"));
         assert!(!svg.contains("empty") && svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
     }

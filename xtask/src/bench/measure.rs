@@ -26,7 +26,7 @@ pub struct Contender {
     pub plan: Plan,
 }
 
-/// Runs a case; the label begins each progress line.
+/// Runs a case on a fresh server; the label begins each progress line.
 pub async fn case(
     who: &Contender,
     case: &Case,
@@ -44,7 +44,11 @@ pub async fn case(
         load.label = label.to_owned();
         load
     };
-    let at_a_time = format!("{workload}, {} at a time", case.concurrency);
+    // Where there is no run of one at a time, concurrency is not what the workload is about.
+    let at_a_time = match case.serial {
+        0 => workload.to_owned(),
+        _ => format!("{workload}, {} at a time", case.concurrency),
+    };
     let mut small = Vec::new();
     if case.growth {
         if case.serial > 0 {

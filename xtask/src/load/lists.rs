@@ -46,7 +46,9 @@ const QUESTIONS: [(&str, Question); 5] = [
 pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let mut outcomes = vec![fill::with_attributes(session).await?];
     ensure!(outcomes[0].errors.is_empty(), "{}", outcomes[0].line());
-    wait_shown(session, outcomes[0].count() as i64).await?;
+    let filled = outcomes[0].count();
+    outcomes[0].extras.push(("workflows in the lists".to_owned(), filled as f64));
+    wait_shown(session, filled as i64).await?;
     let mut known = Vec::new();
     for (name, question) in QUESTIONS {
         let (latencies, errors) = ask_apart(session, question, 1).await?;
@@ -62,20 +64,20 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
         outcomes.push(measure(session, &format!("{name}, at rest"), *question).await?);
     }
     let workers = Workers::start(session);
-    for (round, (name, question)) in known.iter().enumerate() {
-        let done = Rc::new(Cell::new(0_usize));
-        let beside = beside(session.clone(), round, done.clone());
-        let begun = Instant::now();
-        let label = format!("{name}, beside workflows");
-        let mut outcome = tokio::select! {
-            outcome = measure(session, &label, *question) => outcome?,
-            () = beside => unreachable!("work beside goes on until the questions are answered"),
-        };
+    workflows::warm(session).await;
+    let done = Rc::new(Cell::new(0_usize));
+    let beside = tokio::task::spawn_local(beside(session.clone(), done.clone()));
+    tokio::time::sleep(ASKED_MIN).await;
+    for (name, question) in &known {
+        let (before, begun) = (done.get(), Instant::now());
+        let mut outcome = measure(session, &format!("{name}, beside workflows"), *question).await?;
         // The server's cost is that of workflows as well.
         outcome.cost = None;
-        outcome.extras.push(("workflows/s beside".to_owned(), done.get() as f64 / begun.elapsed().as_secs_f64()));
+        let rate = (done.get() - before) as f64 / begun.elapsed().as_secs_f64();
+        outcome.extras.push(("workflows/s beside".to_owned(), rate));
         outcomes.push(outcome);
     }
+    beside.abort();
     workers.stop().await;
     Ok(outcomes)
 }
@@ -165,7 +167,7 @@ async fn ask(client: &mut Client, question: Question) -> Result<(), Status> {
 }
 
 /// One-activity workflows without end, at the load's pace or as fast as they go.
-async fn beside(session: Rc<Session>, round: usize, done: Rc<Cell<usize>>) {
+async fn beside(session: Rc<Session>, done: Rc<Cell<usize>>) {
     let next = Rc::new(Cell::new(0_u32));
     let started = Instant::now();
     session
@@ -179,7 +181,7 @@ async fn beside(session: Rc<Session>, round: usize, done: Rc<Cell<usize>>) {
                         let due = started + Duration::from_secs_f64(f64::from(index) / pace);
                         tokio::time::sleep_until(due.into()).await;
                     }
-                    let workflow_id = format!("{}-beside-{round}-{index}", session.load.prefix);
+                    let workflow_id = format!("{}-beside-{index}", session.load.prefix);
                     if workflows::one(&session, &mut client, "one-activity", &workflow_id).await {
                         done.set(done.get() + 1);
                     }

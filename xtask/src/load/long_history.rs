@@ -26,6 +26,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let window = (steps / 20).max(1) * runs;
     let first = (FIRST_EVENTS / EVENTS_PER_STEP).min(steps / 20) * runs;
     let workers = Workers::start(session);
+    workflows::warm(session).await;
     let input = flows::chain_plan(steps);
     let mut client = session.client();
     for index in 0..runs {

@@ -9,6 +9,7 @@ use super::{fill, outcome::Outcome, session::Session, worker::Workers, workflows
 /// The same work before and after the server was filled.
 pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let workers = Workers::start(session);
+    workflows::warm(session).await;
     let none = workflows::measure(session, "none open", "one-activity", "-none").await?;
     let rss_mib = session.rss_mib();
     let mut filled = fill::open(session, "opened").await?;

@@ -11,6 +11,7 @@ use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
 /// Start, signal, wait for the result.
 pub async fn run(session: &Rc<Session>) -> Result<Outcome> {
     let workers = Workers::start(session);
+    workflows::warm(session).await;
     let work = session.call_all(|_, started| call(session.clone(), started));
     let outcome = session.measure("", "workflow", work).await;
     workers.stop().await;

@@ -3,17 +3,39 @@
 use std::{rc::Rc, time::Instant};
 
 use anyhow::Result;
+use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::{outcome::Outcome, session::Session, worker::Workers};
 use crate::wire::{self, CALL_TIMEOUT, Client, request};
 
+/// Workflows that are run before anything is measured.
+const WARMING: usize = 4;
+
 /// Runs workflows of one type, which all give back their input.
 pub async fn run(session: &Rc<Session>, kind: &'static str) -> Result<Outcome> {
     let workers = Workers::start(session);
+    warm(session).await;
     let outcome = measure(session, "", kind, "").await;
     workers.stop().await;
     outcome
+}
+
+/// A few workflows that are not measured: a queue nobody has polled before is slow at first on some servers, and no
+/// queue in use is like that.
+pub async fn warm(session: &Rc<Session>) {
+    let mut warming = JoinSet::new();
+    for index in 0..WARMING {
+        let session = session.clone();
+        warming.spawn_local(async move {
+            let mut client = session.client();
+            let workflow_id = format!("{}-warm-{index}", session.load.prefix);
+            if let Some(run_id) = start(&session, &mut client, "one-activity", &workflow_id, "warm").await {
+                result(&session, &mut client, &workflow_id, &run_id, "warm").await;
+            }
+        });
+    }
+    while warming.join_next().await.is_some() {}
 }
 
 /// The same with workers that run already; the tag sets the ids of this part apart.
