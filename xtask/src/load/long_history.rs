@@ -39,8 +39,8 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     reach(session, steps * runs - window, begun).await;
     let at_last = session.finished_total();
     // Past its time the last window is still measured, unless nothing moves any more.
-    let again = Instant::now();
-    let mut late = session.measure("late events", "step", reach(session, at_last + window, again)).await?;
+    let (end, again) = ((at_last + window).min(steps * runs), Instant::now());
+    let mut late = session.measure("late events", "step", reach(session, end, again)).await?;
     workers.stop().await;
     let per_run = |total: usize| (total / runs * EVENTS_PER_STEP) as f64;
     early.extras.push(("events in a run".to_owned(), per_run(first + window)));

@@ -3,12 +3,15 @@
 use std::{rc::Rc, time::Instant};
 
 use anyhow::Result;
+use segno_proto::workflowservice::DescribeWorkflowExecutionRequest;
 use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::{outcome::Outcome, session::Session, worker::Workers};
-use crate::wire::{self, CALL_TIMEOUT, Client, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 
+/// Workflows whose histories are weighed.
+const SAMPLE: usize = 20;
 /// Workflows that are run before anything is measured.
 const WARMING: usize = 4;
 
@@ -52,7 +55,26 @@ pub async fn measure(session: &Rc<Session>, name: &str, kind: &'static str, tag:
             }
         }
     });
-    session.measure(name, "workflow", work).await
+    let mut outcome = session.measure(name, "workflow", work).await?;
+    if let Some(cost) = outcome.cost.filter(|_| outcome.count() > 0) {
+        let history = history_bytes(session, tag, outcome.count().min(SAMPLE)).await?;
+        outcome.extras.push(("history, bytes/workflow".to_owned(), history));
+        outcome.extras.push(("bytes written/bytes of history".to_owned(), outcome.each(cost.written_bytes) / history));
+    }
+    Ok(outcome)
+}
+
+/// The mean size of the histories of a part's first workflows, as the server tells it.
+async fn history_bytes(session: &Session, tag: &str, count: usize) -> Result<f64> {
+    let (mut client, mut bytes) = (session.client(), 0);
+    for index in 0..count {
+        let workflow_id = format!("{}{tag}-{index}", session.load.prefix);
+        let execution = wire::execution(&workflow_id, "");
+        let call = DescribeWorkflowExecutionRequest { namespace: NAMESPACE.to_owned(), execution };
+        let reply = client.describe_workflow_execution(request(call, CALL_TIMEOUT)).await?.into_inner();
+        bytes += reply.workflow_execution_info.map_or(0, |info| info.history_size_bytes);
+    }
+    Ok(bytes as f64 / count as f64)
 }
 
 /// Only starts workflows: no worker, no waiting for results.
