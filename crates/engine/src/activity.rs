@@ -22,7 +22,7 @@ use crate::{
     limits::{ACTIVITY_FAILURE_BYTES_MAX, BLOB_BYTES_MAX},
     machine::activity as machine,
     retry,
-    run::{Applied, Context, Effect, Run},
+    run::{ActivityStop, Applied, Context, Effect, Run},
     state::Activity,
     workflow_task,
 };
@@ -67,15 +67,30 @@ pub(crate) fn step(activity: &Activity, now: Nanos, on: machine::Event) {
     debug_assert!(result.is_ok(), "{result:?}");
 }
 
+/// Who takes an activity.
+#[derive(Clone, Debug, Default)]
+pub struct Taker {
+    /// The worker, by the name people know.
+    pub identity: String,
+    /// Recognises the start.
+    pub request_id: String,
+    /// The worker's version, as far as it says.
+    pub worker_version: Option<WorkerVersionStamp>,
+    /// The worker process, as it names itself.
+    pub worker: String,
+    /// The queue on which it takes commands.
+    pub control_queue: String,
+    /// Whether it reports by itself.
+    pub reports: bool,
+}
+
 /// A worker takes an activity. Replies with the activity as it is now.
 pub fn start(
     run: &Run,
     context: Context,
     scheduled_event_id: i64,
     stamp: u32,
-    identity: String,
-    request_id: String,
-    worker_version: Option<WorkerVersionStamp>,
+    taker: Taker,
 ) -> Result<Applied<Activity>, Rejection> {
     let known = run.state.activities.get(&scheduled_event_id);
     let current =
@@ -84,7 +99,7 @@ pub fn start(
         return Err(Rejection::TaskObsolete);
     }
     let mut draft = Draft::new(run, context);
-    let activity = begin(&mut draft, scheduled_event_id, identity, request_id, worker_version);
+    let activity = begin(&mut draft, scheduled_event_id, taker);
     match activity {
         Some(activity) => Ok(draft.finish(activity)),
         None => Err(Rejection::TaskObsolete),
@@ -92,21 +107,18 @@ pub fn start(
 }
 
 /// Marks an activity as started, within a larger transition.
-pub fn begin(
-    draft: &mut Draft,
-    scheduled_event_id: i64,
-    identity: String,
-    request_id: String,
-    worker_version: Option<WorkerVersionStamp>,
-) -> Option<Activity> {
+pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option<Activity> {
     let now = draft.now();
     let activity = draft.run.state.activities.get_mut(&scheduled_event_id)?;
     step(activity, now, machine::Event::Start);
     activity.started_time = now;
-    activity.started_identity.clone_from(&identity);
-    activity.last_identity = identity;
-    activity.request_id = request_id;
-    activity.worker_version = worker_version;
+    activity.started_identity.clone_from(&taker.identity);
+    activity.last_identity = taker.identity;
+    activity.request_id = taker.request_id;
+    activity.worker_version = taker.worker_version;
+    activity.worker = taker.worker;
+    activity.control_queue = taker.control_queue;
+    activity.worker_reports = taker.reports;
     let activity = activity.clone();
     draft.touch();
     Some(activity)
@@ -122,6 +134,7 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
     step(activity, context.now, machine::Event::GiveBack);
     activity.started_time = 0;
     activity.started_identity.clear();
+    leave_worker(activity);
     activity.stamp += 1;
     let waits = is_waiting(activity, context.now);
     draft.touch();
@@ -227,7 +240,7 @@ pub fn complete(
     let mut draft = Draft::new(run, context);
     if run.state.activities.get(&id).is_some_and(|activity| activity.started_time == 0) {
         // Completed by id before any worker took it: it started in the same moment.
-        begin(&mut draft, id, identity.clone(), String::new(), None);
+        begin(&mut draft, id, Taker { identity: identity.clone(), ..Default::default() });
     }
     end(&mut draft, id, |activity, started_event_id| {
         Attributes::ActivityTaskCompletedEventAttributes(ActivityTaskCompletedEventAttributes {
@@ -337,6 +350,11 @@ pub fn end_canceled(
 
 /// Puts a failed activity back to wait for its next attempt, if its policy allows one.
 pub(crate) fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
+    retry_after(draft, id, failure, retry::requested_delay(failure))
+}
+
+/// Like [`retry_or_end`], after the given delay instead of the policy's.
+pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: Option<Nanos>) -> RetryState {
     let now = draft.now();
     let Some(activity) = draft.run.state.activities.get_mut(&id) else { return RetryState::InternalServerError };
     let Some(policy) = activity.retry_policy.clone() else { return RetryState::RetryPolicyNotSet };
@@ -362,8 +380,7 @@ pub(crate) fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> Ret
         return RetryState::InProgress;
     }
     let deadline = retry_deadline(activity);
-    let requested = retry::requested_delay(failure);
-    match retry::next_backoff(now, activity.attempt, &policy, deadline, requested) {
+    match retry::next_backoff(now, activity.attempt, &policy, deadline, delay) {
         Err(state) => state,
         Ok(backoff) => {
             step(activity, now, machine::Event::Retry);
@@ -388,6 +405,31 @@ fn clear_start(activity: &mut Activity) {
     activity.started_time = 0;
     activity.started_identity.clear();
     activity.request_id.clear();
+    leave_worker(activity);
+}
+
+/// Forgets which process has it.
+fn leave_worker(activity: &mut Activity) {
+    activity.worker.clear();
+    activity.control_queue.clear();
+    activity.worker_reports = false;
+}
+
+/// Tells the worker that has the activity to stop, if somebody has it and takes commands.
+pub(crate) fn stop_at_worker(draft: &mut Draft, id: i64) {
+    let Some(activity) = draft.run.state.activities.get(&id) else { return };
+    if activity.started_time == 0 || activity.control_queue.is_empty() {
+        return;
+    }
+    let stop = ActivityStop {
+        control_queue: activity.control_queue.clone(),
+        run_id: draft.run.info.run_id.clone(),
+        scheduled_event_id: id,
+        attempt: activity.attempt,
+        started_time: activity.started_time,
+        activity_id: activity.activity_id.clone(),
+    };
+    draft.effect(Effect::StopActivity(Box::new(stop)));
 }
 
 /// Before the next attempt: what a reset asked for is done.

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use segno_proto::{Nanos, common::Payload};
 
 use crate::{
-    activity::{begin_anew, is_waiting, step},
+    activity::{begin_anew, is_waiting, step, stop_at_worker},
     activity_options,
     draft::Draft,
     error::Rejection,
@@ -142,6 +142,11 @@ pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) ->
     let ids = selection.of_open(run)?;
     let mut draft = Draft::new(run, context);
     for id in ids {
+        let Some(activity) = draft.run.state.activities.get(&id) else { continue };
+        if activity.attempt != 1 {
+            // Whoever has it has an attempt that does not count any more.
+            stop_at_worker(&mut draft, id);
+        }
         let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
         activity.attempt = 1;
         activity.reset = true;

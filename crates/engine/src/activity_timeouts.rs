@@ -8,7 +8,7 @@ use segno_proto::{
 };
 
 use crate::{
-    activity::{end, retry_or_end},
+    activity::{end, retry_or_end, stop_at_worker},
     draft::Draft,
     retry,
     state::Activity,
@@ -61,6 +61,7 @@ pub fn wake_at(activity: &Activity, woken: Nanos) -> Option<Nanos> {
 pub fn time_out(draft: &mut Draft, id: i64, kind: TimeoutType) -> bool {
     let mut failure = retry::timeout_failure(format!("activity {} timeout", retry::timeout_name(kind)), kind);
     let Some(before) = draft.run.state.activities.get(&id).cloned() else { return false };
+    stop_at_worker(draft, id);
     let retry_state = retry_or_end(draft, id, &failure);
     if retry_state == RetryState::InProgress {
         return false;

@@ -7,6 +7,7 @@ use segno_proto::{
 };
 
 use crate::{
+    activity,
     draft::{Draft, event},
     machine::run as machine,
     outbox::{ChildClosed, Content, ParentClosed},
@@ -54,6 +55,8 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
     state.first_task_due = 0;
     let reason = abort::end_of(&draft.run);
     abort::all(draft, reason);
+    let running: Vec<i64> = draft.run.state.activities.keys().copied().collect();
+    running.into_iter().for_each(|id| activity::stop_at_worker(draft, id));
     let state = &mut draft.run.state;
     // What was pending stays on record: people look at it to see what a closed run left behind.
     let children: Vec<_> = state.children.values().filter(|child| child.started_event_id != 0).cloned().collect();

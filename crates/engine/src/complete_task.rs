@@ -18,7 +18,7 @@ use segno_proto::{
 };
 
 use crate::{
-    activity,
+    activity::{self, Taker},
     builds::{self, Build},
     close, commands,
     draft::Draft,
@@ -72,6 +72,12 @@ pub struct CompleteTask {
     pub update_limits: UpdateLimits,
     /// Request ids for activities started in the reply, at least one per command that asks for it.
     pub eager_request_ids: Vec<String>,
+    /// The worker process, as it names itself.
+    pub worker: String,
+    /// The queue on which it takes commands.
+    pub control_queue: String,
+    /// Whether it reports by itself.
+    pub worker_reports: bool,
 }
 
 /// What commands may ask of their surroundings.
@@ -187,8 +193,15 @@ fn apply(
             messages::reject_unprocessed(&mut draft);
         }
         for (id, request_id) in eager.into_iter().zip(call.eager_request_ids.iter().cloned()) {
-            let started =
-                activity::begin(&mut draft, id, call.identity.clone(), request_id, call.worker_version.clone());
+            let taker = Taker {
+                identity: call.identity.clone(),
+                request_id,
+                worker_version: call.worker_version.clone(),
+                worker: call.worker.clone(),
+                control_queue: call.control_queue.clone(),
+                reports: call.worker_reports,
+            };
+            let started = activity::begin(&mut draft, id, taker);
             reply.eager_activities.extend(started);
         }
         if call.force_new_task || buffered || canceled_unstarted {
@@ -251,6 +264,7 @@ fn start_inline(draft: &mut Draft, call: &CompleteTask, reply: &mut Completed) {
         stamp: pending.stamp,
         request_id: "request-from-RespondWorkflowTaskCompleted".to_owned(),
         identity: call.identity.clone(),
+        worker: call.worker.clone(),
         ..Default::default()
     };
     if workflow_task::start(draft, start).is_err() {

@@ -25,6 +25,7 @@ pub mod draft;
 pub mod error;
 mod event_type;
 pub mod external;
+pub mod lease;
 pub mod limits;
 pub mod machine;
 pub mod outbox;
@@ -43,8 +44,9 @@ pub mod terminate;
 pub mod update;
 pub mod validate;
 pub mod wake;
+pub mod worker_lost;
 pub mod workflow_task;
 
 pub use error::Rejection;
 pub use event_type::event_type;
-pub use run::{Applied, Context, Durability, Effect, Run, Transition, run_id, run_key_of};
+pub use run::{ActivityStop, Applied, Context, Durability, Effect, Run, Transition, run_id, run_key_of};

@@ -157,6 +157,27 @@ machine! {
     }
 }
 
+machine! {
+    /// A worker process as the server sees it. Detached: its connections are gone, and it has a while to come back.
+    /// Inactive is the end: whatever it held goes to others, and nothing brings it back.
+    lease {
+        states { Active, Detached, Inactive }
+        events { Renew, Detach, Attach, Expire, ShutDown }
+        steps {
+            Active + Renew => Active,
+            Active + Attach => Active,
+            Active + Detach => Detached,
+            Active + Expire => Inactive,
+            Active + ShutDown => Inactive,
+            Detached + Renew => Detached,
+            Detached + Attach => Active,
+            Detached + Detach => Detached,
+            Detached + Expire => Inactive,
+            Detached + ShutDown => Inactive,
+        }
+    }
+}
+
 /// Records which steps tests took.
 #[cfg(any(test, feature = "coverage"))]
 pub mod coverage {

@@ -144,6 +144,25 @@ pub enum Effect {
     OfferWorkflowTask,
     /// Offer this activity, by scheduled event, to its queue.
     OfferActivity(i64),
+    /// Tell the worker that has an attempt to stop, if it takes commands.
+    StopActivity(Box<ActivityStop>),
+}
+
+/// An attempt whose worker is told to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActivityStop {
+    /// The queue on which the worker takes commands.
+    pub control_queue: String,
+    /// The run.
+    pub run_id: String,
+    /// The activity's scheduled event.
+    pub scheduled_event_id: i64,
+    /// The attempt.
+    pub attempt: i32,
+    /// When that attempt started.
+    pub started_time: Nanos,
+    /// The user's id of it.
+    pub activity_id: String,
 }
 
 /// What one call makes of a run.

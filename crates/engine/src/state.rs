@@ -327,6 +327,9 @@ pub struct WorkflowTask {
     /// Version the worker started it with.
     #[prost(message, optional, tag = "18")]
     pub worker_version: Option<WorkerVersionStamp>,
+    /// The worker process that has it, as it names itself; empty if it does not.
+    #[prost(string, tag = "19")]
+    pub worker: String,
 }
 
 impl WorkflowTask {
@@ -476,6 +479,15 @@ pub struct Activity {
     /// What it was scheduled with, once its options were changed.
     #[prost(message, optional, tag = "43")]
     pub original_options: Option<ActivityOptions>,
+    /// The worker process that has the current attempt, as it names itself; empty if it does not.
+    #[prost(string, tag = "44")]
+    pub worker: String,
+    /// The queue on which that worker takes commands; empty if it takes none.
+    #[prost(string, tag = "45")]
+    pub control_queue: String,
+    /// Whether that worker reports by itself, so that its silence means something after a restart of the server.
+    #[prost(bool, tag = "46")]
+    pub worker_reports: bool,
 }
 
 /// Who paused an activity, when and why.

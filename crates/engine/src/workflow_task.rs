@@ -224,6 +224,8 @@ pub struct TaskStart {
     pub worker_version: Option<WorkerVersionStamp>,
     /// The starter of the workflow takes its first task; it is told no history size.
     pub eager: bool,
+    /// The worker process, as it names itself.
+    pub worker: String,
 }
 
 /// Hands the pending task to a worker. The caller decides whether this stays in memory ([`Draft::defer`]).
@@ -247,6 +249,7 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     task.request_id = call.request_id;
     task.identity = call.identity;
     task.worker_version = call.worker_version;
+    task.worker = call.worker;
     task.history_bytes = if call.eager { 0 } else { draft.run.state.history_bytes };
     suggest_continue_as_new(&draft.run, draft.context.limits, &mut task);
     let outdated = task.is_transient() && task.scheduled_event_id != draft.run.state.next_event_id;
@@ -295,8 +298,8 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
     if task.started_event_id == 0 || task.started_time != started_time || !draft.run.is_running() {
         return Err(Rejection::TaskObsolete);
     }
-    let started_in_tail = draft.run.tail.last().is_some_and(|last| last.event_id == task.started_event_id);
-    if !started_in_tail && !task.is_transient() && task.kind() != TaskKind::Speculative {
+    let started_in_tail = is_started_in_tail(&draft.run, &task);
+    if !can_be_given_back(&draft.run, &task) {
         // The start is history already; only the clock can end this task.
         return Err(Rejection::TaskObsolete);
     }
@@ -306,12 +309,26 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
         draft.run.state.next_event_id -= 1;
     }
     draft.run.state.task_stamp += 1;
-    draft.run.state.task =
-        Some(WorkflowTask { started_event_id: 0, started_time: 0, stamp: draft.run.state.task_stamp, ..task });
+    draft.run.state.task = Some(WorkflowTask {
+        started_event_id: 0,
+        started_time: 0,
+        stamp: draft.run.state.task_stamp,
+        worker: String::new(),
+        ..task
+    });
     draft.touch();
     draft.defer();
     draft.effect(Effect::OfferWorkflowTask);
     Ok(())
+}
+
+/// Whether history does not know yet that the task was started, so that it can be as if it had not been.
+pub fn can_be_given_back(run: &Run, task: &WorkflowTask) -> bool {
+    is_started_in_tail(run, task) || task.is_transient() || task.kind() == TaskKind::Speculative
+}
+
+fn is_started_in_tail(run: &Run, task: &WorkflowTask) -> bool {
+    run.tail.last().is_some_and(|last| last.event_id == task.started_event_id)
 }
 
 /// Writes the events a transient or speculative task owes history; called when it completes or must become durable.

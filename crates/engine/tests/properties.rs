@@ -15,7 +15,7 @@ use common::{
 };
 use segno_engine::{
     Durability, Rejection,
-    activity::{self, ActivityRef},
+    activity::{self, ActivityRef, Taker},
     cancel::{self, CancelRequest},
     children, external,
     outbox::StartChild,
@@ -23,6 +23,7 @@ use segno_engine::{
     task_calls::{self, FailTask, TaskRef},
     terminate::{self, Terminate},
     wake,
+    worker_lost::{self, LostWork},
 };
 use segno_proto::{
     common::RetryPolicy,
@@ -111,7 +112,8 @@ impl Life {
                 self.world.call(|run, context| terminate::terminate(run, context, Terminate::default())).err(),
             ),
             89 => ("reset sticky".to_owned(), self.world.call(task_calls::reset_sticky).err()),
-            90..=92 => {
+            90 => self.lose_worker(),
+            91 | 92 => {
                 self.crash();
                 ("crash".to_owned(), None)
             }
@@ -141,12 +143,37 @@ impl Life {
 
     fn take_task(&mut self) -> (String, Option<Rejection>) {
         let queue = self.random.pick(&["q", "sticky"]).unwrap_or_default();
-        let result = self.world.start_task(queue);
+        let worker = self.random.pick(&["w1", "w2", ""]).unwrap_or_default();
+        let result = self.world.start_task_at(queue, worker);
         if let Ok(taken) = &result {
             assert_eq!(taken.transition.durability, Durability::Memory, "the start of a turn is not stored");
             self.tokens.push(self.world.token());
         }
         (format!("take task from {queue}"), result.err())
+    }
+
+    /// A worker process is lost: it has nothing any more, and everything it had is taken up again or over.
+    fn lose_worker(&mut self) -> (String, Option<Rejection>) {
+        let worker = self.random.pick(&["w1", "w2"]).unwrap_or_default();
+        let mut refused = self.world.call(|run, context| worker_lost::workflow_task(run, context, worker)).err();
+        let before = self.world.run.state.activities.clone();
+        let lost = LostWork::Worker(worker.to_owned());
+        match self.world.call(|run, context| worker_lost::activities(run, context, &lost, "why")) {
+            Err(rejection) => refused = Some(rejection),
+            Ok(taken) => {
+                let state = &self.world.run.state;
+                let held = before.values().filter(|activity| activity.worker == worker && activity.started_time != 0);
+                assert_eq!(taken.reply.rescheduled + taken.reply.failed, held.clone().count());
+                for was in held {
+                    let Some(is) = state.activities.get(&was.scheduled_event_id) else { continue };
+                    assert_eq!((is.started_time, is.attempt), (0, was.attempt + 1), "a lost attempt counts");
+                    assert!(is.heartbeat_details == was.heartbeat_details || was.forget_heartbeat);
+                }
+                assert!(state.activities.values().all(|a| a.worker != worker));
+                assert!(state.task.as_ref().is_none_or(|task| task.started_event_id == 0 || task.worker != worker));
+            }
+        }
+        (format!("lose {worker}"), refused)
     }
 
     fn token(&mut self) -> TaskRef {
@@ -305,8 +332,15 @@ impl Life {
                 let Some(activity) = self.random.pick(&pending) else { return ("nothing to start".to_owned(), None) };
                 let stamp = if self.random.once_in(8) { activity.stamp.wrapping_sub(1) } else { activity.stamp };
                 let id = activity.scheduled_event_id;
-                let result = world
-                    .call(|run, context| activity::start(run, context, id, stamp, who(), "request".to_owned(), None));
+                let worker = self.random.pick(&["w1", "w2", ""]).unwrap_or_default();
+                let taker = Taker {
+                    identity: who(),
+                    request_id: "request".to_owned(),
+                    worker: worker.to_owned(),
+                    control_queue: worker.to_owned(),
+                    ..Default::default()
+                };
+                let result = world.call(|run, context| activity::start(run, context, id, stamp, taker));
                 assert!(activity.pause.is_none() || result.is_err(), "a paused activity is handed to nobody");
                 if let Ok(taken) = &result {
                     let started = &taken.reply;

@@ -18,7 +18,7 @@ use common::{
 };
 use segno_engine::{
     Durability, Rejection,
-    activity::{self, ActivityRef},
+    activity::{self, ActivityRef, Taker},
     complete_task::CompleteTask,
     reset::Reset,
     signal::{self, Signal},
@@ -315,7 +315,8 @@ impl Life {
         let who = || "worker".to_owned();
         let (id, stamp) = (activity.scheduled_event_id, activity.stamp);
         let result = if activity.started_time == 0 {
-            let start = |run: &_, context| activity::start(run, context, id, stamp, who(), "request".to_owned(), None);
+            let taker = Taker { identity: who(), request_id: "request".to_owned(), ..Default::default() };
+            let start = |run: &_, context| activity::start(run, context, id, stamp, taker.clone());
             self.world.call(start).map(|_| ())
         } else {
             let reference = ActivityRef::Id(activity.activity_id);

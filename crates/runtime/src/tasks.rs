@@ -3,7 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::{
-    Rejection, Run, activity,
+    Rejection, Run,
+    activity::{self, Taker},
     state::{Activity, WorkflowTask},
     task_calls, workflow_task,
     workflow_task::TaskStart,
@@ -182,6 +183,7 @@ impl Node {
             polled_queue: poll.queue.name.clone(),
             worker_version,
             eager: false,
+            worker: poll.worker.clone(),
         };
         let result = self
             .transact_and(
@@ -318,7 +320,8 @@ impl Node {
             if current.info.run_key != run.0 {
                 return Err(Rejection::TaskObsolete);
             }
-            activity::start(current, context, scheduled_event_id, stamp, identity, request_id, worker_version)
+            let taker = Taker { identity, request_id, worker_version, ..Default::default() };
+            activity::start(current, context, scheduled_event_id, stamp, taker)
         };
         let result =
             self.transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone()).await;

@@ -392,6 +392,8 @@ impl Node {
             match effect {
                 Effect::OfferWorkflowTask => self.offer_workflow_task(&current.run),
                 Effect::OfferActivity(id) => self.offer_activity(&current.run, id),
+                // Workers do not take commands yet.
+                Effect::StopActivity(_) => {}
             }
         }
     }

@@ -39,6 +39,7 @@ pub(super) fn apply(
         activity.cancel_requested_event_id = event_id;
     }
     turn.eager.retain(|eager| *eager != id);
+    activity::stop_at_worker(draft, id);
     if never_started {
         activity::end_canceled(draft, id, Some(activity::not_started_details()), turn.identity, None);
         turn.canceled_unstarted = true;

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use segno_engine::{
     Durability, Effect, Rejection, Transition,
-    activity::{self, ActivityRef},
+    activity::{self, ActivityRef, Taker},
     cancel::{self, CancelRequest},
     children,
     complete_task::Completed,
@@ -22,6 +22,7 @@ use segno_engine::{
     terminate::{self, Terminate},
     update::admit,
     wake,
+    worker_lost::{self, LostAttempts, LostWork},
 };
 use segno_proto::{
     Nanos,
@@ -75,6 +76,17 @@ pub fn files() -> Vec<std::path::PathBuf> {
         .collect();
     files.sort();
     files
+}
+
+/// Who takes an activity: `worker=` names the process, `control=` its queue for commands.
+fn taker(words: &Words<'_>) -> Taker {
+    Taker {
+        identity: "worker".to_owned(),
+        request_id: "start".to_owned(),
+        worker: words.get("worker").unwrap_or_default().to_owned(),
+        control_queue: words.get("control").unwrap_or_default().to_owned(),
+        ..Default::default()
+    }
 }
 
 #[derive(Default)]
@@ -197,7 +209,8 @@ impl Scenario {
         };
         match words.name {
             "task" => {
-                let taken = world.start_task(words.get("queue").unwrap_or("q"))?;
+                let taken =
+                    world.start_task_at(words.get("queue").unwrap_or("q"), words.get("worker").unwrap_or_default())?;
                 if let Some(name) = words.get("as") {
                     self.tokens.insert(name.to_owned(), world.token());
                 }
@@ -249,6 +262,18 @@ impl Scenario {
             "give-back" => {
                 let started = token(self, world).started_time;
                 world.call(|run, context| task_calls::give_back(run, context, started)).map(plain)
+            }
+            "worker-lost" => {
+                let lost = LostWork::Worker(words.at(0).to_owned());
+                let taken =
+                    world.call(|run, context| worker_lost::activities(run, context, &lost, "its lease ran out"))?;
+                let LostAttempts { rescheduled, failed } = taken.reply;
+                Ok((format!(", {rescheduled} rescheduled, {failed} failed"), taken.transition))
+            }
+            "task-lost" => {
+                let worker = words.at(0);
+                let taken = world.call(|run, context| worker_lost::workflow_task(run, context, worker))?;
+                Ok((if taken.reply { String::new() } else { ", not its task".to_owned() }, taken.transition))
             }
             "reset-sticky" => world.call(task_calls::reset_sticky).map(plain),
             "signal" => {
@@ -317,8 +342,7 @@ impl Scenario {
                 let found = found.unwrap_or_default();
                 let stamp: u32 = words.get("stamp").map_or(found.stamp, |stamp| stamp.parse().expect("a number"));
                 let id = found.scheduled_event_id;
-                let taken = world
-                    .call(|run, context| activity::start(run, context, id, stamp, who(), "start".to_owned(), None))?;
+                let taken = world.call(|run, context| activity::start(run, context, id, stamp, taker(words)))?;
                 let started = taken.reply;
                 self.activity_starts.insert(
                     name.to_owned(),
@@ -456,6 +480,9 @@ fn show_effect(effect: &Effect, world: &World) -> String {
             let timeout = show::duration(task.start_to_close);
             let kind = speculative(&task);
             format!("offer workflow task on {} attempt={} timeout={timeout}{kind}", task.queue, task.attempt)
+        }
+        Effect::StopActivity(stop) => {
+            format!("stop activity {} attempt={} by way of {}", stop.activity_id, stop.attempt, stop.control_queue)
         }
         Effect::OfferActivity(id) => {
             let activity = world.run.state.activities.get(id).cloned().unwrap_or_default();

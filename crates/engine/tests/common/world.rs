@@ -158,12 +158,18 @@ impl World {
 
     /// A worker takes the pending task.
     pub fn start_task(&mut self, queue: &str) -> Result<Taken<Vec<Message>>, Rejection> {
+        self.start_task_at(queue, "")
+    }
+
+    /// A worker process takes the pending task.
+    pub fn start_task_at(&mut self, queue: &str, worker: &str) -> Result<Taken<Vec<Message>>, Rejection> {
         let stamp = self.run.state.task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart {
             stamp,
             request_id: format!("request-{stamp}"),
             identity: "worker".to_owned(),
             polled_queue: queue.to_owned(),
+            worker: worker.to_owned(),
             ..Default::default()
         };
         self.call(|run, context| task_calls::start(run, context, call))
@@ -211,6 +217,9 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         discards_with_events: true,
         update_limits: Default::default(),
         eager_request_ids: (0..16).map(|n| format!("eager-{n}")).collect(),
+        worker: String::new(),
+        control_queue: String::new(),
+        worker_reports: false,
     }
 }
 

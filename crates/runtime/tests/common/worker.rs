@@ -282,6 +282,9 @@ pub fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
         discards_with_events: true,
         update_limits: Default::default(),
         eager_request_ids: Vec::new(),
+        worker: String::new(),
+        control_queue: String::new(),
+        worker_reports: false,
     }
 }
 

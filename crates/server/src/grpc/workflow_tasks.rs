@@ -145,6 +145,9 @@ impl Workflows {
                 .is_some_and(|capabilities| capabilities.discard_speculative_workflow_task_with_events),
             update_limits: namespace.settings.updates,
             eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
+            worker: request.worker_instance_key,
+            control_queue: request.worker_control_task_queue,
+            worker_reports: false,
         };
         let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result))).collect();
         let reply = self

@@ -1,0 +1,364 @@
+//! The lease of a worker process: until when it counts as alive, and what it holds.
+//!
+//! Two kinds of workers share one machine ([`crate::machine::lease`]). One that speaks Segno's own protocol asks for a
+//! lease with each heartbeat and says what it holds; nothing but its next heartbeat renews it. A stock SDK knows of no
+//! lease: whatever it sends is a sign of life, so is an open connection, and what it was handed counts as held.
+//!
+//! Times are readings of any clock that never goes back. Nothing here knows connections, stores or threads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use segno_proto::Nanos;
+
+use crate::{
+    limits::SECOND,
+    machine::lease::{self as machine, State},
+};
+
+/// A stock worker reports once a minute at most: it is silent after three times the usual lease.
+const STOCK_LEASES: i64 = 3;
+/// The shortest lease that is granted.
+pub const LEASE_MIN: Nanos = SECOND;
+/// The longest lease that is granted.
+pub const LEASE_MAX: Nanos = 3600 * SECOND;
+/// Most attempts that one worker can hold.
+pub const HOLDS_MAX: usize = 10_000;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseSettings {
+    /// The lease of a worker that asks for none.
+    pub lease: Nanos,
+    /// How long a stock worker may be without a connection.
+    pub grace: Nanos,
+    /// When a worker that says what it holds must have said so of an attempt it was handed.
+    pub verification: Nanos,
+}
+
+impl Default for LeaseSettings {
+    fn default() -> Self {
+        Self { lease: 60 * SECOND, grace: 15 * SECOND, verification: 120 * SECOND }
+    }
+}
+
+impl LeaseSettings {
+    /// How long a stock worker that reports by itself may be silent, and any worker after a restart of the server.
+    pub fn stock_lease(&self) -> Nanos {
+        self.lease.saturating_mul(STOCK_LEASES)
+    }
+}
+
+/// An attempt of an activity that a worker holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hold {
+    /// The run, by its number in storage.
+    pub run_key: u64,
+    /// The activity's scheduled event.
+    pub scheduled_event_id: i64,
+    /// When the attempt started.
+    pub started_time: Nanos,
+}
+
+/// What a heartbeat of Segno's protocol says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beat {
+    /// The token of the answer before; empty the first time.
+    pub token: Vec<u8>,
+    /// The lease it asks for; 0 for the usual one.
+    pub lease: Nanos,
+    /// Attempts it has begun to work on.
+    pub bound: Vec<Hold>,
+    /// Attempts it has done with.
+    pub unbound: Vec<Hold>,
+}
+
+/// Why a heartbeat is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BeatRefused {
+    /// The worker's time is over.
+    #[error("worker is inactive: register again with a new worker instance key")]
+    Inactive,
+    /// An answer was lost, or heartbeats overtook each other. Nothing of this one was taken.
+    #[error("token does not match: go on with the current one")]
+    TokenMismatch {
+        /// The one that fits.
+        current: [u8; 8],
+    },
+    /// It says that it holds more than any worker can.
+    #[error("a worker cannot hold that many activities")]
+    TooMany,
+}
+
+/// What time brought about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Due {
+    /// Why the worker is lost, if it is. Whatever it held must move.
+    pub lost: Option<LostBecause>,
+    /// Attempts it was handed and never spoke of. They must move.
+    pub orphans: Vec<Hold>,
+}
+
+/// Why a worker is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LostBecause {
+    /// Its connections are gone.
+    Disconnected,
+    /// It was silent for too long.
+    Silent,
+    /// It said goodbye.
+    ShutDown,
+}
+
+impl LostBecause {
+    /// In words.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Disconnected => "its connections are gone and it did not come back in time",
+            Self::Silent => "its lease ran out",
+            Self::ShutDown => "it has shut down",
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Held {
+    /// When it was handed over, or given up.
+    since: Nanos,
+    /// The worker said that it has it, or need not.
+    confirmed: bool,
+}
+
+/// A worker process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    state: State,
+    /// Grows with each heartbeat of the protocol; 0 if there was none.
+    counter: u64,
+    /// The lease it asked for by protocol; 0 for stock workers.
+    granted: Nanos,
+    /// Last sign of life.
+    heard: Nanos,
+    /// Since when its connections are gone.
+    detached: Nanos,
+    /// Its silence means something: it reports by itself, or must show up after a restart.
+    silence_counts: bool,
+    holds: BTreeMap<Hold, Held>,
+    /// Runs whose workflow task it has.
+    tasks: BTreeSet<u64>,
+}
+
+impl Lease {
+    /// A worker that was heard of for the first time.
+    pub fn new(now: Nanos) -> Self {
+        Self {
+            state: State::Active,
+            counter: 0,
+            granted: 0,
+            heard: now,
+            detached: 0,
+            silence_counts: false,
+            holds: BTreeMap::new(),
+            tasks: BTreeSet::new(),
+        }
+    }
+
+    /// A worker that storage names. It has one full lease to show up.
+    pub fn expected(now: Nanos) -> Self {
+        Self { silence_counts: true, ..Self::new(now) }
+    }
+
+    fn step(&mut self, on: machine::Event) -> bool {
+        match machine::next(self.state, on) {
+            Ok(next) => {
+                self.state = next;
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    /// Where it stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether it speaks Segno's protocol.
+    pub fn speaks_protocol(&self) -> bool {
+        self.granted > 0
+    }
+
+    /// Whether its silence means something, so that it must show up after a restart of the server.
+    pub fn reports(&self) -> bool {
+        self.speaks_protocol() || self.silence_counts
+    }
+
+    /// A stock worker sent something. Returns whether it is still the same worker.
+    pub fn heard(&mut self, now: Nanos) -> bool {
+        if !self.step(machine::Event::Renew) {
+            return false;
+        }
+        if !self.speaks_protocol() {
+            self.heard = self.heard.max(now);
+        }
+        true
+    }
+
+    /// A stock worker reported. From now on its silence counts.
+    pub fn reported(&mut self, now: Nanos) -> bool {
+        let alive = self.heard(now);
+        if alive {
+            self.silence_counts = true;
+        }
+        alive
+    }
+
+    /// A worker has a connection (again).
+    pub fn attached(&mut self, now: Nanos) -> bool {
+        if self.state == State::Detached && !self.step(machine::Event::Attach) {
+            return false;
+        }
+        if self.state == State::Active {
+            self.step(machine::Event::Attach);
+        }
+        self.heard(now)
+    }
+
+    /// The last connection of a worker is gone, and with it a call that a living worker makes again at once.
+    pub fn detached(&mut self, now: Nanos) {
+        let before = self.state;
+        if self.step(machine::Event::Detach) && before == State::Active {
+            self.detached = now;
+        }
+    }
+
+    /// A worker that speaks the protocol reports. Answers with the next token.
+    ///
+    /// The first heartbeat registers it, whatever its token; deltas may come any number of times.
+    pub fn heartbeat(&mut self, now: Nanos, beat: &Beat, settings: &LeaseSettings) -> Result<[u8; 8], BeatRefused> {
+        if self.state == State::Inactive {
+            return Err(BeatRefused::Inactive);
+        }
+        if self.counter > 0 && beat.token != self.token() {
+            return Err(BeatRefused::TokenMismatch { current: self.token() });
+        }
+        if self.holds.len() + beat.bound.len() > HOLDS_MAX {
+            return Err(BeatRefused::TooMany);
+        }
+        self.step(machine::Event::Attach);
+        self.counter += 1;
+        let asked = if beat.lease > 0 { beat.lease } else { settings.lease };
+        self.granted = asked.clamp(LEASE_MIN, LEASE_MAX);
+        self.heard = self.heard.max(now);
+        for hold in &beat.bound {
+            self.holds.insert(*hold, Held { since: now, confirmed: true });
+        }
+        for hold in &beat.unbound {
+            // If its end is not on record by the time of the next look, it never had one.
+            if let Some(held) = self.holds.get_mut(hold).filter(|held| held.confirmed) {
+                *held = Held { since: now, confirmed: false };
+            }
+        }
+        Ok(self.token())
+    }
+
+    /// The token of the last answer.
+    pub fn token(&self) -> [u8; 8] {
+        self.counter.to_le_bytes()
+    }
+
+    /// It was handed an attempt.
+    pub fn hand_over(&mut self, hold: Hold, now: Nanos) {
+        self.holds.entry(hold).or_insert(Held { since: now, confirmed: false });
+    }
+
+    /// Storage says that it was handed an attempt, before the server restarted. That counts as said by the worker.
+    pub fn restore(&mut self, hold: Hold, now: Nanos) {
+        self.holds.insert(hold, Held { since: now, confirmed: true });
+    }
+
+    /// An attempt is over.
+    pub fn release(&mut self, hold: &Hold) {
+        self.holds.remove(hold);
+    }
+
+    /// It was handed the workflow task of a run.
+    pub fn hand_over_task(&mut self, run_key: u64) {
+        self.tasks.insert(run_key);
+    }
+
+    /// It has that workflow task no more.
+    pub fn release_task(&mut self, run_key: u64) {
+        self.tasks.remove(&run_key);
+    }
+
+    /// The attempts it holds.
+    pub fn holds(&self) -> impl Iterator<Item = &Hold> {
+        self.holds.keys()
+    }
+
+    /// All runs of which it holds something.
+    pub fn runs(&self) -> BTreeSet<u64> {
+        self.holds.keys().map(|hold| hold.run_key).chain(self.tasks.iter().copied()).collect()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_idle(&self) -> bool {
+        self.holds.is_empty() && self.tasks.is_empty()
+    }
+
+    /// Until when it counts as alive if nothing is heard of it; `None` if nothing limits that.
+    pub fn alive_until(&self, settings: &LeaseSettings) -> Option<Nanos> {
+        if self.state == State::Inactive {
+            return None;
+        }
+        if self.speaks_protocol() {
+            return Some(self.heard.saturating_add(self.granted));
+        }
+        let silent = self.silence_counts.then(|| self.heard.saturating_add(settings.stock_lease()));
+        let gone =
+            (self.state == State::Detached).then(|| self.detached.max(self.heard).saturating_add(settings.grace));
+        silent.into_iter().chain(gone).min()
+    }
+
+    /// When time will bring something about.
+    pub fn wake_at(&self, settings: &LeaseSettings) -> Option<Nanos> {
+        if self.state == State::Inactive {
+            return None;
+        }
+        let unverified = self.holds.values().filter(|held| self.speaks_protocol() && !held.confirmed);
+        let verification = unverified.map(|held| held.since.saturating_add(settings.verification)).min();
+        self.alive_until(settings).into_iter().chain(verification).min()
+    }
+
+    /// Lets happen what is due. What is not due stays untouched. A worker that is lost keeps the list of what it held.
+    pub fn expire(&mut self, now: Nanos, settings: &LeaseSettings) -> Due {
+        let mut due = Due::default();
+        if self.state == State::Inactive {
+            return due;
+        }
+        if self.alive_until(settings).is_some_and(|until| until <= now) {
+            let gone = self.state == State::Detached && !self.speaks_protocol();
+            due.lost = Some(if gone { LostBecause::Disconnected } else { LostBecause::Silent });
+            self.step(machine::Event::Expire);
+            return due;
+        }
+        if self.speaks_protocol() {
+            let late = |held: &Held| !held.confirmed && held.since.saturating_add(settings.verification) <= now;
+            due.orphans = self.holds.iter().filter(|(_, held)| late(held)).map(|(hold, _)| *hold).collect();
+            self.holds.retain(|_, held| !late(held));
+        }
+        due
+    }
+
+    /// It said that it is over. Returns whether that is news.
+    pub fn shut_down(&mut self) -> bool {
+        self.step(machine::Event::ShutDown)
+    }
+
+    /// The server itself was away: nobody is blamed for what it did not hear meanwhile.
+    pub fn excuse(&mut self, away: Nanos) {
+        self.heard = self.heard.saturating_add(away);
+        self.detached = self.detached.saturating_add(away);
+        self.holds.values_mut().for_each(|held| held.since = held.since.saturating_add(away));
+    }
+}

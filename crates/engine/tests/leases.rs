@@ -1,0 +1,229 @@
+//! The lease of a worker: every arrow of its machine, its protocol, and random lives.
+
+mod common;
+
+use common::{random::Random, world::SECOND};
+use segno_engine::{
+    lease::{Beat, BeatRefused, Due, Hold, LEASE_MAX, LEASE_MIN, Lease, LeaseSettings, LostBecause},
+    machine::{
+        coverage,
+        lease::{self as machine, Event, STEPS, State},
+    },
+};
+
+const SETTINGS: LeaseSettings = LeaseSettings { lease: 60 * SECOND, grace: 15 * SECOND, verification: 120 * SECOND };
+
+fn hold(number: i64) -> Hold {
+    Hold { run_key: 1, scheduled_event_id: number, started_time: 7 }
+}
+
+fn beat(token: [u8; 8]) -> Beat {
+    Beat { token: token.to_vec(), ..Default::default() }
+}
+
+#[test]
+fn every_arrow_is_taken_and_no_other_exists() {
+    let lives: [&dyn Fn(&mut Lease); 7] = [
+        &|lease| assert!(lease.heard(1) && lease.attached(2) && lease.shut_down() && !lease.shut_down()),
+        &|lease| {
+            lease.detached(1);
+            lease.detached(2);
+            assert!(lease.heard(2) && lease.attached(3));
+        },
+        &|lease| {
+            lease.detached(1);
+            assert!(lease.shut_down() && !lease.attached(3) && !lease.heard(3));
+        },
+        &|lease| {
+            lease.detached(1);
+            assert_eq!(lease.expire(1 + SETTINGS.grace, &SETTINGS).lost, Some(LostBecause::Disconnected));
+        },
+        &|lease| {
+            assert!(lease.reported(1));
+            assert_eq!(lease.expire(1 + SETTINGS.stock_lease(), &SETTINGS).lost, Some(LostBecause::Silent));
+            assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "a worker is lost once");
+        },
+        &|lease| {
+            lease.detached(1);
+            assert!(lease.heartbeat(2, &Beat::default(), &SETTINGS).is_ok());
+            assert_eq!(lease.state(), State::Active, "a heartbeat comes over some connection");
+        },
+        &|lease| assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "an open connection is life"),
+    ];
+    for live in lives {
+        live(&mut Lease::new(0));
+    }
+    for (from, on, to) in STEPS {
+        assert!(coverage::taken("lease", *from as usize, *on as usize), "no life takes {from:?} + {on:?}");
+        assert_eq!(machine::next(*from, *on), Ok(*to));
+    }
+    for on in [Event::Renew, Event::Detach, Event::Attach, Event::Expire, Event::ShutDown] {
+        assert!(machine::next(State::Inactive, on).is_err(), "inactive is the end, also for {on:?}");
+    }
+}
+
+#[test]
+fn a_lost_answer_is_found_by_its_token() {
+    let mut lease = Lease::new(0);
+    let first = lease.heartbeat(0, &Beat { token: b"from a former life".to_vec(), ..Default::default() }, &SETTINGS);
+    let first = first.expect("the first heartbeat registers");
+    assert_eq!(first, 1_u64.to_le_bytes());
+    let mut next = Beat { bound: vec![hold(1)], ..beat(first) };
+    let second = lease.heartbeat(SECOND, &next, &SETTINGS).expect("the token fits");
+    // That answer was lost: the worker tries again with what it knows, and nothing of it is taken.
+    next.bound.push(hold(2));
+    let refused = lease.heartbeat(50 * SECOND, &next, &SETTINGS);
+    assert_eq!(refused, Err(BeatRefused::TokenMismatch { current: second }));
+    assert_eq!(lease.alive_until(&SETTINGS), Some(61 * SECOND), "a refused heartbeat renews nothing");
+    assert_eq!(lease.holds().count(), 1);
+    next.token = second.to_vec();
+    lease.heartbeat(51 * SECOND, &next, &SETTINGS).expect("with the current token it fits");
+    assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [hold(1), hold(2)], "binding twice is binding once");
+}
+
+#[test]
+fn inactive_is_the_end() {
+    let mut lease = Lease::new(0);
+    let token = lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
+    assert_eq!(lease.expire(60 * SECOND - 1, &SETTINGS), Due::default(), "not yet");
+    assert_eq!(lease.expire(60 * SECOND, &SETTINGS).lost, Some(LostBecause::Silent));
+    assert_eq!(lease.heartbeat(60 * SECOND, &beat(token), &SETTINGS), Err(BeatRefused::Inactive));
+    assert_eq!((lease.alive_until(&SETTINGS), lease.wake_at(&SETTINGS)), (None, None));
+}
+
+#[test]
+fn leases_are_bounded() {
+    for (asked, granted) in [(0, SETTINGS.lease), (1, LEASE_MIN), (i64::MAX, LEASE_MAX), (90 * SECOND, 90 * SECOND)] {
+        let mut lease = Lease::new(0);
+        lease.heartbeat(5, &Beat { lease: asked, ..Default::default() }, &SETTINGS).expect("registered");
+        assert_eq!(lease.alive_until(&SETTINGS), Some(5 + granted));
+    }
+}
+
+#[test]
+fn neither_polls_nor_connections_renew_the_lease_of_the_protocol() {
+    let mut lease = Lease::new(0);
+    lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
+    assert!(lease.heard(50 * SECOND) && lease.attached(55 * SECOND));
+    assert_eq!(lease.alive_until(&SETTINGS), Some(60 * SECOND));
+    lease.detached(56 * SECOND);
+    assert_eq!(lease.alive_until(&SETTINGS), Some(60 * SECOND), "its lease says it, not its connections");
+}
+
+#[test]
+fn orphans_are_found_by_the_verification_timer() {
+    let mut lease = Lease::new(0);
+    lease.hand_over(hold(1), 0);
+    lease.hand_over(hold(2), 0);
+    lease.hand_over(hold(3), 0);
+    assert_eq!(lease.wake_at(&SETTINGS), None, "a stock worker says nothing of what it holds");
+    let long = |token: [u8; 8]| Beat { lease: 600 * SECOND, ..beat(token) };
+    let token = lease.heartbeat(SECOND, &Beat { bound: vec![hold(1), hold(3)], ..long([0; 8]) }, &SETTINGS);
+    assert_eq!(lease.wake_at(&SETTINGS), Some(120 * SECOND));
+    assert_eq!(lease.expire(119 * SECOND, &SETTINGS), Due::default());
+    assert_eq!(lease.expire(120 * SECOND, &SETTINGS).orphans, [hold(2)], "active and not bound");
+    assert_eq!(lease.expire(125 * SECOND, &SETTINGS), Due::default(), "active and bound");
+    // What it gave up and what did not end is an orphan later.
+    let given_up = Beat { unbound: vec![hold(3), hold(3), hold(9)], ..long(token.expect("registered")) };
+    lease.heartbeat(130 * SECOND, &given_up, &SETTINGS).expect("the token fits");
+    assert_eq!(lease.expire(250 * SECOND, &SETTINGS).orphans, [hold(3)]);
+    lease.release(&hold(1));
+    assert!(lease.is_idle());
+}
+
+#[test]
+fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
+    let mut lease = Lease::new(0);
+    lease.hand_over(hold(1), 0);
+    lease.hand_over_task(4);
+    for round in 1..100 {
+        let at = round * 20 * SECOND;
+        lease.detached(at);
+        assert_eq!(lease.expire(at + SETTINGS.grace - 1, &SETTINGS), Due::default());
+        assert!(lease.attached(at + SETTINGS.grace - 1));
+        assert_eq!(lease.expire(at + SETTINGS.grace, &SETTINGS), Due::default());
+    }
+    assert_eq!(lease.runs().into_iter().collect::<Vec<_>>(), [1, 4]);
+}
+
+#[test]
+fn after_a_restart_there_is_one_full_lease() {
+    let mut lease = Lease::expected(10);
+    lease.restore(hold(1), 10);
+    assert_eq!(lease.expire(9 + SETTINGS.stock_lease(), &SETTINGS), Due::default());
+    assert_eq!(lease.clone().expire(10 + SETTINGS.stock_lease(), &SETTINGS).lost, Some(LostBecause::Silent));
+    // By protocol: its token is of the former server, and what it held is not verified once more.
+    lease
+        .heartbeat(SECOND, &Beat { token: vec![9; 8], lease: 600 * SECOND, ..Default::default() }, &SETTINGS)
+        .expect("it registers again");
+    assert_eq!(lease.expire(500 * SECOND, &SETTINGS), Due::default());
+}
+
+#[test]
+fn a_server_that_was_away_blames_nobody() {
+    let mut lease = Lease::new(0);
+    lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
+    lease.excuse(1000 * SECOND);
+    assert_eq!(lease.expire(1059 * SECOND, &SETTINGS), Due::default());
+    assert!(lease.expire(1060 * SECOND, &SETTINGS).lost.is_some());
+}
+
+/// Random lives: a worker is never lost before its time, always at its time, and never twice; a token is never given
+/// twice; what is held is what was handed over or bound, less what is over.
+#[test]
+fn random_lives() {
+    for seed in 0..2000 {
+        let mut random = Random(seed);
+        let mut lease = Lease::new(0);
+        let mut now = 0;
+        let mut token = Vec::new();
+        let mut tokens = 0;
+        let mut lost = false;
+        for _ in 0..60 {
+            now += random.below(25) as i64 * SECOND;
+            let before = lease.clone();
+            match random.below(10) {
+                0 => assert_eq!(lease.heard(now), !lost),
+                1 => assert_eq!(lease.attached(now), !lost),
+                2 => lease.detached(now),
+                3 => assert_eq!(lease.reported(now), !lost),
+                4 | 5 => {
+                    let stale = random.once_in(4);
+                    let sent = if stale { vec![0xff; 8] } else { token.clone() };
+                    let bound = vec![hold(random.below(5) as i64)];
+                    let unbound = vec![hold(random.below(5) as i64)];
+                    let said = Beat { token: sent, lease: random.below(100) as i64 * SECOND, bound, unbound };
+                    match lease.heartbeat(now, &said, &SETTINGS) {
+                        Ok(next) => {
+                            assert!(!lost && (!stale || before.token() == [0; 8]));
+                            tokens += 1;
+                            assert_eq!(next, u64::to_le_bytes(tokens));
+                            token = next.to_vec();
+                        }
+                        Err(BeatRefused::Inactive) => assert!(lost),
+                        Err(BeatRefused::TokenMismatch { current }) => {
+                            assert!(stale && current.to_vec() == token);
+                            assert_eq!(lease, before, "a refused heartbeat changes nothing");
+                        }
+                        Err(BeatRefused::TooMany) => panic!("five are not too many"),
+                    }
+                }
+                6 => lease.hand_over(hold(random.below(5) as i64), now),
+                7 => lease.release(&hold(random.below(5) as i64)),
+                8 if random.once_in(10) => {
+                    assert_eq!(lease.shut_down(), !lost);
+                    lost = true;
+                }
+                _ => {
+                    let until = lease.alive_until(&SETTINGS);
+                    let due = lease.expire(now, &SETTINGS);
+                    assert_eq!(due.lost.is_some(), until.is_some_and(|until| until <= now) && !lost);
+                    assert!(due.orphans.iter().all(|orphan| before.holds().any(|held| held == orphan)));
+                    lost |= due.lost.is_some();
+                    assert!(lease.wake_at(&SETTINGS).is_none_or(|at| at > now), "what was due is done");
+                }
+            }
+            assert_eq!(lease.state() == State::Inactive, lost);
+        }
+    }
+}
