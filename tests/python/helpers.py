@@ -78,17 +78,20 @@ def answers(address: str) -> bool:
 class SegnoServer:
     """One `segno serve` process; start() may be called again after kill() or terminate()."""
 
-    def __init__(self, *, log: Path, data_dir: Path | None = None) -> None:
+    def __init__(
+        self, *, log: Path, data_dir: Path | None = None, flags: Sequence[str] = ()
+    ) -> None:
         self.port = free_port()
         self.http_port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.log = log
         self.storage = ["--data-dir", str(data_dir)] if data_dir else ["--in-memory"]
+        self.flags = list(flags)
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, timeout: float = 20.0) -> None:
         command = [str(segno_binary()), "serve", *self.storage]
-        command += ["--port", str(self.port), "--http-port", str(self.http_port)]
+        command += ["--port", str(self.port), "--http-port", str(self.http_port), *self.flags]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + timeout

@@ -7,6 +7,7 @@ mod args;
 mod client;
 mod commands;
 mod exit;
+mod liveness;
 mod logs;
 mod output;
 mod running;

@@ -11,6 +11,7 @@ use segno_runtime::NodeOptions;
 use segno_server::ServerOptions;
 
 use crate::{
+    liveness::Liveness,
     logs,
     running::{Data, Plan},
     setup::Setup,
@@ -43,6 +44,8 @@ pub struct Serve {
     /// What is logged: error, warn, info, debug, trace, or a filter.
     #[arg(long, env = "SEGNO_LOG_LEVEL", default_value = "info")]
     log_level: String,
+    #[command(flatten)]
+    liveness: Liveness,
 }
 
 impl Serve {
@@ -58,7 +61,11 @@ impl Serve {
         };
         let listen =
             ServerOptions { grpc: SocketAddr::new(self.ip, self.port), http: SocketAddr::new(self.ip, self.http_port) };
-        let node = NodeOptions { cache_bytes_max: self.cache_mib * 1024 * 1024, ..Default::default() };
+        let node = NodeOptions {
+            cache_bytes_max: self.cache_mib * 1024 * 1024,
+            leases: self.liveness.settings(),
+            ..Default::default()
+        };
         Plan { listen, data, node, setup: Setup::default() }.run()
     }
 }

@@ -16,7 +16,9 @@ use segno_server::ServerOptions;
 use segno_store_sqlite::DATABASE_FILE;
 
 use crate::{
-    args, logs,
+    args,
+    liveness::Liveness,
+    logs,
     running::{Data, Plan},
     setup::Setup,
 };
@@ -66,6 +68,8 @@ pub struct StartDev {
     /// What is logged.
     #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
     log_level: LogLevel,
+    #[command(flatten)]
+    liveness: Liveness,
     #[command(flatten)]
     meaningless: Meaningless,
 }
@@ -180,7 +184,7 @@ impl StartDev {
         Ok(Plan {
             listen: ServerOptions { grpc: SocketAddr::new(ip, self.port), http: SocketAddr::new(ip, http_port) },
             data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
-            node: NodeOptions { limits, ..Default::default() },
+            node: NodeOptions { limits, leases: self.liveness.settings(), ..Default::default() },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
     }

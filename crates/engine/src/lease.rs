@@ -296,6 +296,11 @@ impl Lease {
         self.holds.keys()
     }
 
+    /// The runs whose workflow task it has.
+    pub fn tasks(&self) -> impl Iterator<Item = u64> {
+        self.tasks.iter().copied()
+    }
+
     /// All runs of which it holds something.
     pub fn runs(&self) -> BTreeSet<u64> {
         self.holds.keys().map(|hold| hold.run_key).chain(self.tasks.iter().copied()).collect()

@@ -1,6 +1,9 @@
 //! Where time comes from. Injected, so that tests and simulations can move it.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::OnceLock,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
 
 use segno_proto::Nanos;
 
@@ -8,6 +11,12 @@ use segno_proto::Nanos;
 pub trait Clock: Send + Sync + 'static {
     /// Nanoseconds since the epoch.
     fn now(&self) -> Nanos;
+
+    /// Nanoseconds since some moment. Unlike [`Clock::now`] it never jumps, whatever somebody does to the clock.
+    fn monotonic(&self) -> Nanos {
+        static BEGIN: OnceLock<Instant> = OnceLock::new();
+        BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as Nanos
+    }
 }
 
 /// The machine's clock.

@@ -33,6 +33,18 @@ counters! {
     runs_evicted: "Runs dropped from the cache.",
     wakes: "Wake-ups carried out.",
     messages_delivered: "Messages delivered between runs.",
+    workers_lost: "Workers whose lease ended: gone, silent or shut down.",
+    activities_moved: "Attempts of activities that were taken from lost workers and are tried again.",
+    activities_lost: "Activities that failed because their worker was lost and no attempt was left.",
+    workflow_tasks_moved: "Workflow tasks that were taken from lost workers.",
+    orphans_found: "Attempts that never reached the worker they were handed to.",
+    commands_sent: "Commands handed to workers.",
+    commands_dropped: "Commands that no worker took in time.",
+}
+
+/// Adds many.
+pub fn add(counter: &AtomicU64, many: u64) {
+    counter.fetch_add(many, Ordering::Relaxed);
 }
 
 /// Adds one.

@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use segno_engine::{Context, limits::Limits, update::UpdateLimits};
+use segno_engine::{Context, lease::LeaseSettings, limits::Limits, update::UpdateLimits};
 use segno_store::{NamespaceKey, RunKey, Store};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
@@ -18,6 +18,7 @@ use crate::{
     committer::Committer,
     error::CallError,
     ids::Ids,
+    liveness,
     metrics::{Metrics, count},
     namespaces::{Namespaces, retention},
     outbox,
@@ -25,7 +26,7 @@ use crate::{
     queries::DirectQueries,
     slots::{Slots, lock},
     timers::Timers,
-    workers::Workers,
+    workers::{Leases, Workers},
 };
 
 /// Run keys set aside with one write.
@@ -40,11 +41,13 @@ pub struct NodeOptions {
     pub cache_bytes_max: usize,
     /// Limits of runs.
     pub limits: Limits,
+    /// How long workers count as alive.
+    pub leases: LeaseSettings,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { cache_bytes_max: 64 * 1024 * 1024, limits: Limits::default() }
+        Self { cache_bytes_max: 64 * 1024 * 1024, limits: Limits::default(), leases: LeaseSettings::default() }
     }
 }
 
@@ -66,6 +69,8 @@ pub struct Node {
     pub namespaces: Namespaces,
     /// Workers that tell about themselves.
     pub workers: Workers,
+    /// Until when workers count as alive, and what they hold.
+    pub(crate) leases: Leases,
     /// Workers that said goodbye lately: their polls are over.
     pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
     /// Told when closed runs may be due earlier than before.
@@ -104,6 +109,7 @@ impl Node {
             metrics,
             namespaces,
             workers: Workers::default(),
+            leases: Leases::new(options.leases),
             dismissed: Mutex::default(),
             retention_changed: Notify::new(),
             run_keys: Mutex::new((0, 0)),
@@ -115,6 +121,7 @@ impl Node {
         node.recover().await?;
         tokio::spawn(outbox::deliver(Arc::downgrade(&node), messages));
         tokio::spawn(run_timers(node.clone()));
+        tokio::spawn(liveness::watch(node.clone()));
         tokio::spawn(retention::apply(node.clone()));
         node.resume_deletions();
         Ok(node)
@@ -173,12 +180,14 @@ impl Node {
         // The timer loop looks up from its sleep and sees that it is over.
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
+        self.leases.earlier.notify_one();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
     pub fn clock_moved(&self) {
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
+        self.leases.earlier.notify_one();
     }
 
     /// Whether the node is shutting down.
@@ -196,12 +205,13 @@ impl Node {
         Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
     }
 
-    /// Bytes of cached runs, waiting tasks, armed wake-ups.
-    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 3] {
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers.
+    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
             ("queued_tasks", "Tasks waiting for a worker.", self.queues.backlog() as u64),
             ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
+            ("live_workers", "Workers with a lease.", self.leases.len() as u64),
         ]
     }
 }

@@ -15,11 +15,13 @@ use segno_store::{NamespaceKey, OpenRun, RunKey};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
+    commands::WorkerCommandTask,
     metrics::count,
     node::Node,
     queue_stats::QueueStats,
     queues::{BACKLOG_MAX, Offered, Queue, QueueKey, QueueKind, TaskOffer},
     slots::lock,
+    workers::{CONTROL_QUEUES, Caller, PollGuard},
 };
 
 /// A sticky queue that nobody asked for this long has lost its worker.
@@ -39,8 +41,10 @@ pub struct Poll {
     pub queue: QueueKey,
     /// Who.
     pub identity: String,
-    /// The worker process, as it names itself.
-    pub worker: String,
+    /// The worker process, and how it is reached.
+    pub caller: Caller,
+    /// Whether only this worker serves the queue.
+    pub sticky: bool,
     /// Until when.
     pub deadline: Instant,
 }
@@ -102,12 +106,24 @@ impl Queues {
             }
             let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
             let (hand_over, task) = oneshot::channel();
-            queue.wait(id, poll.worker.clone(), hand_over);
+            queue.wait(id, poll.caller.worker.clone(), hand_over);
             Wait { queues: self, key: &poll.queue, id, since: now, task }
         };
         match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
             Ok(Ok(task)) => PollResult::Task(task),
             Ok(Err(_)) | Err(_) => PollResult::Empty,
+        }
+    }
+
+    /// Offers a command to a worker, if somebody takes commands there.
+    pub fn offer_command(&self, key: &QueueKey, command: WorkerCommandTask, now: Nanos) -> bool {
+        let mut queues = lock(&self.queues);
+        match queues.get_mut(key) {
+            Some(queue) if queue.takes_commands(now) => {
+                queue.offer(TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, now);
+                true
+            }
+            _ => false,
         }
     }
 
@@ -202,10 +218,14 @@ fn priority_of(priority: Option<&Priority>) -> i32 {
 impl Node {
     /// Waits for a task, unless the worker said goodbye or the node stops.
     pub(crate) async fn wait_for_task(&self, poll: &Poll) -> PollResult {
-        if self.is_stopping() || self.is_dismissed(&poll.worker) {
+        if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return PollResult::Empty;
         }
+        let guard = self.poll_begins(poll);
         let result = self.queues.poll(poll, self.clock.now()).await;
+        if let Some(guard) = guard {
+            guard.answered();
+        }
         if self.queues.wants_refill(&poll.queue)
             && let Err(error) = self.refill(&poll.queue).await
         {
@@ -239,6 +259,27 @@ impl Node {
         }
     }
 
+    /// The only worker that served a sticky queue is gone.
+    pub(crate) fn give_up_queue(self: &Arc<Self>, namespace: NamespaceKey, sticky: &str) {
+        let left = self.queues.dismiss(namespace, "", sticky);
+        let node = self.clone();
+        tokio::spawn(async move {
+            for task in left {
+                node.redirect(task).await;
+            }
+        });
+    }
+
+    /// A poll is a sign of life. On a queue for commands it stands for all workers of its process.
+    fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
+        let (namespace, now) = (poll.queue.namespace, self.clock.monotonic());
+        if poll.queue.kind == QueueKind::Nexus && poll.queue.name.starts_with(CONTROL_QUEUES) {
+            return self.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);
+        }
+        let sticky = poll.sticky.then_some(poll.queue.name.as_str());
+        self.leases.poll_begins(namespace, &poll.caller, sticky, now)
+    }
+
     /// Sends a task of an abandoned sticky queue to where it belongs.
     async fn redirect(&self, task: TaskOffer) {
         match task {
@@ -250,6 +291,7 @@ impl Node {
                 }
             }
             TaskOffer::Activity { .. } => {}
+            TaskOffer::Command(_) => {}
             // The asker notices that its query was withdrawn and asks on the normal queue.
             TaskOffer::Query(query) => {
                 query.withdraw();

@@ -11,6 +11,7 @@ use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
 use crate::{
+    commands::{COMMAND_AGE_MAX, COMMANDS_MAX, WorkerCommandTask},
     queries::QueryTask,
     queue_stats::{Measured, QueueStats},
 };
@@ -28,7 +29,7 @@ pub enum QueueKind {
     Workflow,
     /// Activities.
     Activity,
-    /// Nexus tasks: polled, never filled, as long as there are no endpoints.
+    /// Nexus tasks. There are no endpoints, so these are commands for workers alone.
     Nexus,
 }
 
@@ -64,6 +65,8 @@ pub enum TaskOffer {
     },
     /// A query; it exists in memory alone.
     Query(Box<QueryTask>),
+    /// A command for a worker; it exists in memory alone.
+    Command(Box<WorkerCommandTask>),
 }
 
 /// A worker that waits.
@@ -137,7 +140,7 @@ impl Queue {
     }
 
     fn keep(&mut self, kept: Kept, priority: i32, first: bool) -> Offered {
-        let derivable = !matches!(kept.task, TaskOffer::Query(_));
+        let derivable = !matches!(kept.task, TaskOffer::Query(_) | TaskOffer::Command(_));
         if derivable && self.backlog_len >= BACKLOG_MAX {
             self.overflowed = true;
             return Offered::Overflowed;
@@ -185,6 +188,12 @@ impl Queue {
         self.waiting.clear();
     }
 
+    /// Whether somebody who takes commands is there, and not too many wait already.
+    pub fn takes_commands(&self, now: Nanos) -> bool {
+        let served = !self.waiting.is_empty() || now - self.last_poll < COMMAND_AGE_MAX;
+        served && self.backlog_len < COMMANDS_MAX
+    }
+
     /// Takes everything that waits, for another queue.
     pub fn drain(&mut self) -> Vec<TaskOffer> {
         self.backlog_len = 0;
@@ -226,7 +235,7 @@ impl Queue {
             .filter_map(|kept| match &kept.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
                 TaskOffer::Activity { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
-                TaskOffer::Query(_) => None,
+                TaskOffer::Query(_) | TaskOffer::Command(_) => None,
             })
             .collect()
     }

@@ -20,6 +20,8 @@ impl Node {
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), CallError> {
         let mut after = None;
         let mut dispatchable = Vec::new();
+        // An activity that a worker has always has a time-out.
+        let mut waking = Vec::new();
         let mut open_runs = 0_usize;
         loop {
             let page = self.read(move |store| store.open_runs(after, PAGE)).await?;
@@ -28,6 +30,7 @@ impl Node {
             open_runs += page.len();
             for open in page {
                 if open.wake_at.is_some() {
+                    waking.push(open.key);
                     self.timers.set(open.key, open.wake_at);
                 }
                 if open.dispatchable {
@@ -50,8 +53,32 @@ impl Node {
             tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }
         let node = self.clone();
-        tokio::spawn(async move { node.offer_again(dispatchable).await });
+        tokio::spawn(async move {
+            node.offer_again(dispatchable).await;
+            node.find_holds(waking).await;
+        });
         Ok(())
+    }
+
+    /// Finds out what workers held before the restart. Whoever is named has one full lease to show up.
+    async fn find_holds(&self, runs: Vec<RunKey>) {
+        for page in runs.chunks(OFFERS_PAGE) {
+            while !self.is_stopping() {
+                let keys = page.to_vec();
+                match self.read(move |store| load_all(store, &keys)).await {
+                    Ok(loaded) => {
+                        for run in &loaded {
+                            self.restore_holds(run).await;
+                        }
+                        break;
+                    }
+                    Err(error) => {
+                        tracing::warn!(%error, "runs could not be read; trying again");
+                        tokio::time::sleep(RETRY).await;
+                    }
+                }
+            }
+        }
     }
 
     /// Offers the tasks of these runs.

@@ -120,7 +120,7 @@ impl Node {
                             node.start_workflow_task(run, stamp, &asked, version).await
                         }
                         TaskOffer::Query(query) => node.start_query(*query).await,
-                        TaskOffer::Activity { .. } => Ok(None),
+                        TaskOffer::Activity { .. } | TaskOffer::Command(_) => Ok(None),
                     }
                 },
                 |node, started| async move { node.give_back_workflow_task(&started.held()).await },
@@ -130,12 +130,6 @@ impl Node {
                 return Ok(Some(started));
             }
         }
-    }
-
-    /// Waits on a queue that nothing is ever put on.
-    pub async fn poll_in_vain(&self, poll: &Poll) -> Result<(), CallError> {
-        while let PollResult::Task(_) = self.wait_for_task(poll).await {}
-        Ok(())
     }
 
     /// Starts an offered task. A worker that leaves half-way neither swallows it nor leaves it started, and one that
@@ -183,7 +177,7 @@ impl Node {
             polled_queue: poll.queue.name.clone(),
             worker_version,
             eager: false,
-            worker: poll.worker.clone(),
+            worker: poll.caller.worker.clone(),
         };
         let result = self
             .transact_and(
@@ -293,11 +287,19 @@ impl Node {
                 PollResult::Empty => return Ok(None),
             };
             let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { continue };
-            let (node, identity, version) = (self.clone(), poll.identity.clone(), worker_version.clone());
+            let node = self.clone();
+            let taker = Taker {
+                identity: poll.identity.clone(),
+                request_id: self.ids.uuid(),
+                worker_version: worker_version.clone(),
+                worker: poll.caller.worker.clone(),
+                control_queue: poll.caller.control_queue.clone(),
+                reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
+            };
             let started = self.hand_over(
                 poll,
                 offer,
-                async move { node.start_activity(run, scheduled_event_id, stamp, identity, version).await },
+                async move { node.start_activity(run, scheduled_event_id, stamp, taker).await },
                 |node, started| async move { node.give_back_activity(&started.held()).await },
             );
             if let Some(started) = started.await? {
@@ -311,16 +313,13 @@ impl Node {
         run: RunKey,
         scheduled_event_id: i64,
         stamp: u32,
-        identity: String,
-        worker_version: Option<WorkerVersionStamp>,
+        taker: Taker,
     ) -> Result<Option<StartedActivity>, CallError> {
         let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
-        let request_id = self.ids.uuid();
         let start = move |current: &Run, context| {
             if current.info.run_key != run.0 {
                 return Err(Rejection::TaskObsolete);
             }
-            let taker = Taker { identity, request_id, worker_version, ..Default::default() };
             activity::start(current, context, scheduled_event_id, stamp, taker)
         };
         let result =

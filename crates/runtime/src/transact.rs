@@ -220,6 +220,7 @@ impl Node {
             }
             Durability::Memory => {
                 let progress = progress_of(&run);
+                self.note_holds(locked.state.current.as_ref().map(|current| &*current.run), &run);
                 if let Some(current) = &mut locked.state.current {
                     Arc::make_mut(current).run = Arc::new(run);
                 }
@@ -229,6 +230,7 @@ impl Node {
                 let now = self.clock.now();
                 let previous = locked.state.current.as_ref();
                 let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
+                let before = same_run.map(|current| current.run.clone());
                 let expected_version = same_run.map_or(0, |current| current.version);
                 let previous_key = previous.map(|current| current.key());
                 let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
@@ -240,6 +242,7 @@ impl Node {
                 let mut events = transition.batches;
                 let mut effects = transition.effects;
                 let mut replaced = None;
+                let (mut ended, mut stops) = (None, Vec::new());
                 let mut latest = run;
                 let mut version = expected_version + 1;
                 if let Some(successor) = transition.successor {
@@ -253,9 +256,9 @@ impl Node {
                     commit.runs.push(write);
                     add_outbox(&mut commit, &next, transition.outbox);
                     events = transition.batches;
-                    effects = transition.effects;
+                    stops = std::mem::replace(&mut effects, transition.effects);
                     replaced = Some((RunKey(latest.info.run_key), std::mem::take(&mut latest.updates)));
-                    latest = next;
+                    ended = Some(std::mem::replace(&mut latest, next));
                     version = 1;
                 }
                 if previous_key != Some(written.current_key) {
@@ -272,6 +275,12 @@ impl Node {
                     self.forget(locked);
                     self.clone().look_again(locked.slot.key.clone(), previous_key);
                     return Err(error.into());
+                }
+                self.note_holds(before.as_deref(), &latest);
+                if let Some(ended) = ended {
+                    // A run that ends has nothing with anybody.
+                    self.note_holds(before.as_deref(), &ended);
+                    self.send_commands(&ended, stops);
                 }
                 if replaced.is_some() {
                     locked.state.previous_updates = replaced;
@@ -327,6 +336,7 @@ impl Node {
         if let Some((_, run)) = &current
             && run.is_running()
         {
+            self.note_holds(None, run);
             self.offer_all(run);
         }
         let current = current.map(|(run, _)| run);
@@ -392,8 +402,7 @@ impl Node {
             match effect {
                 Effect::OfferWorkflowTask => self.offer_workflow_task(&current.run),
                 Effect::OfferActivity(id) => self.offer_activity(&current.run, id),
-                // Workers do not take commands yet.
-                Effect::StopActivity(_) => {}
+                Effect::StopActivity(stop) => self.send_stop(&current.run, *stop),
             }
         }
     }

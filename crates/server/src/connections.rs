@@ -7,6 +7,7 @@ use std::{
     convert::Infallible,
     future::Future,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -15,6 +16,7 @@ use http::{Request, Response};
 use hyper::{body::Incoming, server::conn::http2};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use segno_proto::workflowservice::workflow_service_server::WorkflowServiceServer;
+use segno_runtime::Node;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -26,6 +28,7 @@ use tower::Service;
 use crate::{
     delivery::{OneCall, UnderWay, WatchedBody},
     grpc::Workflows,
+    peers::{Number, Peer},
     unbuilt,
 };
 
@@ -35,9 +38,9 @@ pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.Workf
 const ENCODING: &str = "grpc-encoding";
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 1 << 22;
-/// A peer that is silent this long is asked whether it is still there.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
-/// A peer that does not answer that is gone.
+/// A peer that is silent this long is asked whether it is still there. A process that stands still does not answer.
+const SILENCE_MAX: Duration = Duration::from_secs(15);
+/// A peer that does not answer that is gone. Long enough that a machine under load is not taken for a dead one.
 const PING_PATIENCE: Duration = Duration::from_secs(20);
 /// Out of file descriptors, most likely: some may be free again soon.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -53,6 +56,14 @@ pub(crate) struct Services {
     pub(crate) others: Routes,
     /// Calls under way.
     pub(crate) under_way: UnderWay,
+    /// Whom to tell when a connection is gone.
+    pub(crate) node: Arc<Node>,
+}
+
+/// What answers the requests of one connection.
+struct Answers {
+    services: Services,
+    peer: Number,
 }
 
 /// Serves until `stopped` says so, then until every connection is closed.
@@ -97,7 +108,10 @@ async fn speak(stream: TcpStream, services: Services, mut stopped: watch::Receiv
         .max_concurrent_streams(None)
         .keep_alive_interval(SILENCE_MAX)
         .keep_alive_timeout(PING_PATIENCE);
-    let mut connection = pin!(transport.serve_connection(TokioIo::new(stream), services));
+    // Tells the node at the end, however that comes.
+    let peer = Peer::new(services.node.clone());
+    let answers = Answers { services, peer: peer.number() };
+    let mut connection = pin!(transport.serve_connection(TokioIo::new(stream), answers));
     let ended = tokio::select! {
         biased;
         ended = &mut connection => ended,
@@ -111,23 +125,25 @@ async fn speak(stream: TcpStream, services: Services, mut stopped: watch::Receiv
     }
 }
 
-impl hyper::service::Service<Request<Incoming>> for Services {
+impl hyper::service::Service<Request<Incoming>> for Answers {
     type Response = Response<WatchedBody<Body>>;
     type Error = Infallible;
     type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Answering {
-        let call = Some(self.under_way.one_more());
+    fn call(&self, mut request: Request<Incoming>) -> Answering {
+        let services = &self.services;
+        let call = Some(services.under_way.one_more());
+        request.extensions_mut().insert(self.peer);
         let path = request.uri().path();
         let answer: Answer = match unbuilt::refusal(path) {
             Some(refusal) => Box::pin(std::future::ready(Ok(refusal))),
             None if is_for_workflows(path) => {
                 match request.headers().get(ENCODING).is_some_and(|encoding| encoding == "gzip") {
-                    true => self.compressing.clone().call(request),
-                    false => self.workflows.clone().call(request),
+                    true => services.compressing.clone().call(request),
+                    false => services.workflows.clone().call(request),
                 }
             }
-            None => Box::pin(self.others.clone().call(request)),
+            None => Box::pin(services.others.clone().call(request)),
         };
         Answering { answer, call }
     }

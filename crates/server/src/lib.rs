@@ -11,6 +11,7 @@ mod deadline;
 mod delivery;
 pub mod grpc;
 mod http;
+mod peers;
 mod serve;
 mod status;
 mod unbuilt;

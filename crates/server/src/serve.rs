@@ -113,8 +113,8 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)
             .prepare();
-        let serving =
-            connections::serve(self.grpc, Services { workflows, compressing, others, under_way }, drained.clone());
+        let services = Services { workflows, compressing, others, under_way, node };
+        let serving = connections::serve(self.grpc, services, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
             let until = tokio::time::Instant::now() + DRAIN;

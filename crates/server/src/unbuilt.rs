@@ -53,6 +53,8 @@ pub const BUILT: &[&str] = &[
     "RespondActivityTaskCompletedById",
     "RespondActivityTaskFailed",
     "RespondActivityTaskFailedById",
+    "RespondNexusTaskCompleted",
+    "RespondNexusTaskFailed",
     "RespondQueryTaskCompleted",
     "RespondWorkflowTaskCompleted",
     "RespondWorkflowTaskFailed",

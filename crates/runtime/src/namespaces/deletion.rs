@@ -117,6 +117,7 @@ impl Node {
         }
         self.queues.forget_namespace(key);
         self.workers.forget_namespace(key);
+        self.leases.forget_namespace(key);
         self.with_registry(move |node| node.namespaces.forget(&*node.store, key)).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");
         Ok(())

@@ -4,7 +4,9 @@
 //! there are too many, those that were silent longest go first. A restart forgets all of them; each is back with its
 //! next heartbeat.
 
+mod leases;
 mod query;
+mod reach;
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +17,9 @@ use prost::Message;
 use segno_proto::{Nanos, enums::WorkerStatus, worker::WorkerHeartbeat};
 use segno_store::NamespaceKey;
 
+pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuard};
 pub use query::{BadWorkerQuery, WorkerQuery};
+pub use reach::ConnectionId;
 
 use crate::slots::lock;
 
@@ -112,6 +116,11 @@ impl Workers {
         let mut registered = lock(&self.registered);
         registered.forget_silent(now);
         registered.workers.get(&namespace)?.get(worker).map(|entry| entry.heartbeat.clone())
+    }
+
+    /// All workers of a namespace, in the order of their keys.
+    pub fn all(&self, namespace: NamespaceKey, now: Nanos) -> Vec<Arc<WorkerHeartbeat>> {
+        self.find(namespace, &WorkerQuery::default(), now)
     }
 
     /// The workers of a namespace that fit a query, in the order of their keys.

@@ -87,13 +87,18 @@ fn timer() -> Command {
 }
 
 pub fn activity(kind: &str) -> Command {
+    activity_within(kind, 1000 * MILLISECOND)
+}
+
+/// An activity with this much time.
+pub fn activity_within(kind: &str, start_to_close: i64) -> Command {
     make(
         CommandType::ScheduleActivityTask,
         C::ScheduleActivityTaskCommandAttributes(command::ScheduleActivityTaskCommandAttributes {
             activity_id: "a".to_owned(),
             activity_type: Some(ActivityType { name: kind.to_owned() }),
             task_queue: Some(TaskQueue { name: QUEUE.to_owned(), ..Default::default() }),
-            start_to_close_timeout: Some(nanos_duration(1000 * MILLISECOND)),
+            start_to_close_timeout: Some(nanos_duration(start_to_close)),
             retry_policy: Some(RetryPolicy {
                 initial_interval: Some(nanos_duration(10 * MILLISECOND)),
                 backoff_coefficient: 1.0,

@@ -61,7 +61,8 @@ pub fn poll_of(node: &Node, kind: QueueKind, queue: &str) -> Poll {
     Poll {
         queue: QueueKey { namespace, kind, name: queue.to_owned() },
         identity: "worker".to_owned(),
-        worker: "worker".to_owned(),
+        caller: Default::default(),
+        sticky: false,
         deadline: Instant::now() + Duration::from_millis(100),
     }
 }

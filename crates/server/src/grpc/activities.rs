@@ -20,12 +20,12 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    ActivityToken, Namespace, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, Token, WorkflowKey,
+    ActivityToken, Caller, Namespace, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, Token, WorkflowKey,
 };
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed, refused, tokens::activity_of, workflow_tasks::version_of};
-use crate::{deadline, delivery::Delivery, validate};
+use crate::{deadline, delivery::Delivery, peers, validate};
 
 /// A started activity as the wire has it.
 pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
@@ -89,7 +89,7 @@ impl Workflows {
         &self,
         request: Request<PollActivityTaskQueueRequest>,
     ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
-        let until = deadline::poll(&request);
+        let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_activity_task(&mut request).map_err(refused)?;
@@ -100,7 +100,12 @@ impl Workflows {
                 name: request.task_queue.unwrap_or_default().name,
             },
             identity: request.identity,
-            worker: request.worker_instance_key,
+            caller: Caller {
+                worker: request.worker_instance_key,
+                control_queue: request.worker_control_task_queue,
+                connection,
+            },
+            sticky: false,
             deadline: until?,
         };
         let version = version_of(request.worker_version_capabilities);

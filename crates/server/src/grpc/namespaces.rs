@@ -179,6 +179,7 @@ fn description(namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, Namesp
             reported_problems_search_attribute: true,
             worker_heartbeats: true,
             worker_poll_complete_on_shutdown: true,
+            worker_commands: true,
             ..Default::default()
         }),
         limits: Some(Limits {

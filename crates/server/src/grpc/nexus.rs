@@ -1,11 +1,40 @@
-//! Nexus, as far as it goes: workers may poll, and wait in vain, because no endpoint can lead to them.
+//! Nexus, as far as it goes: workers poll for commands of the server. No endpoint leads to any other queue.
 
-use segno_proto::workflowservice::{PollNexusTaskQueueRequest, PollNexusTaskQueueResponse};
-use segno_runtime::{Poll, QueueKey, QueueKind};
+use std::collections::BTreeMap;
+
+use prost::Message;
+use segno_proto::{
+    common::Payload,
+    nanos_timestamp,
+    nexus::{Request as NexusRequest, StartOperationRequest, request::Variant},
+    nexusservices::workerservice::v1::ExecuteCommandsRequest,
+    worker::{CancelActivityCommand, WorkerCommand, worker_command},
+    workflowservice::{
+        PollNexusTaskQueueRequest, PollNexusTaskQueueResponse, RespondNexusTaskCompletedRequest,
+        RespondNexusTaskCompletedResponse, RespondNexusTaskFailedRequest, RespondNexusTaskFailedResponse,
+    },
+};
+use segno_runtime::{Caller, Namespace, Poll, QueueKey, QueueKind, Token, WorkerCommandTask};
 use tonic::{Request, Status};
 
-use super::{Workflows, failed, refused};
-use crate::{deadline, validate};
+use super::{Workflows, refused};
+use crate::{deadline, peers, validate};
+
+/// The service that workers offer to the server.
+const SERVICE: &str = "temporal.api.nexusservices.workerservice.v1.WorkerService";
+/// Its only operation.
+const OPERATION: &str = "ExecuteCommands";
+
+/// Names a command, for the answer.
+#[derive(Clone, PartialEq, prost::Message)]
+struct CommandToken {
+    #[prost(string, tag = "1")]
+    id: String,
+}
+
+impl Token for CommandToken {
+    const KIND: u8 = 5;
+}
 
 impl Workflows {
     /// Waits like any other poll, and ends when its time is up or its worker says goodbye.
@@ -13,10 +42,13 @@ impl Workflows {
         &self,
         request: Request<PollNexusTaskQueueRequest>,
     ) -> Result<PollNexusTaskQueueResponse, Status> {
-        let until = deadline::poll(&request);
+        let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_nexus_task(&mut request).map_err(refused)?;
+        if !request.worker_heartbeat.is_empty() {
+            self.node.workers_reported(namespace.key, request.worker_heartbeat, connection);
+        }
         let poll = Poll {
             queue: QueueKey {
                 namespace: namespace.key,
@@ -24,10 +56,58 @@ impl Workflows {
                 name: request.task_queue.unwrap_or_default().name,
             },
             identity: request.identity,
-            worker: request.worker_instance_key,
+            caller: Caller { worker: request.worker_instance_key, control_queue: String::new(), connection },
+            sticky: false,
             deadline: until?,
         };
-        self.node.poll_in_vain(&poll).await.map_err(failed)?;
-        Ok(PollNexusTaskQueueResponse::default())
+        let command = self.node.poll_command(&poll).await;
+        Ok(command.map(|command| task_of(&namespace, command)).unwrap_or_default())
+    }
+
+    /// What a worker says to a command changes nothing: whether an activity stopped is seen by its own report.
+    pub(super) fn nexus_task_completed(
+        &self,
+        request: RespondNexusTaskCompletedRequest,
+    ) -> Result<RespondNexusTaskCompletedResponse, Status> {
+        self.open::<CommandToken>(&request.namespace, &request.task_token)?;
+        Ok(RespondNexusTaskCompletedResponse::default())
+    }
+
+    /// A command that a worker could not carry out is not repeated.
+    pub(super) fn nexus_task_failed(
+        &self,
+        request: RespondNexusTaskFailedRequest,
+    ) -> Result<RespondNexusTaskFailedResponse, Status> {
+        let (_, token) = self.open::<CommandToken>(&request.namespace, &request.task_token)?;
+        tracing::debug!(command = token.id, "a worker did not carry out a command");
+        Ok(RespondNexusTaskFailedResponse::default())
+    }
+}
+
+/// A command as the wire has it.
+fn task_of(namespace: &Namespace, command: WorkerCommandTask) -> PollNexusTaskQueueResponse {
+    let stop = worker_command::Type::CancelActivity(CancelActivityCommand { task_token: command.stop });
+    let commands = ExecuteCommandsRequest { commands: vec![WorkerCommand { r#type: Some(stop) }] };
+    let metadata = BTreeMap::from([
+        ("encoding".to_owned(), "binary/protobuf".into()),
+        ("messageType".to_owned(), "temporal.api.nexusservices.workerservice.v1.ExecuteCommandsRequest".into()),
+    ]);
+    let operation = StartOperationRequest {
+        service: SERVICE.to_owned(),
+        operation: OPERATION.to_owned(),
+        request_id: command.id.clone(),
+        payload: Some(Payload { metadata, data: commands.encode_to_vec().into(), ..Default::default() }),
+        ..Default::default()
+    };
+    PollNexusTaskQueueResponse {
+        task_token: CommandToken { id: command.id }.seal(&namespace.token_key),
+        request: Some(NexusRequest {
+            // Workers give up on a command after this time.
+            header: BTreeMap::from([("request-timeout".to_owned(), "10s".to_owned())]),
+            scheduled_time: Some(nanos_timestamp(command.given)),
+            variant: Some(Variant::StartOperation(operation)),
+            ..Default::default()
+        }),
+        ..Default::default()
     }
 }

@@ -6,8 +6,8 @@ use tonic::{Request, Response, Status};
 use super::Workflows;
 
 /// One call of the service. `request`: the method sees the whole request (deadline, metadata); `inner`: the message
-/// alone; `direct` and `message`: the same, but the method makes the response itself (it watches its delivery);
-/// `sync`: it does not wait.
+/// alone; `direct`: the whole request, and the method makes the response itself (it watches its delivery); `sync`: it
+/// does not wait; `heard`: neither, and it sees the whole request.
 macro_rules! call {
     (direct $self:ident $request:ident $method:ident) => {
         $self.$method($request).await
@@ -18,8 +18,8 @@ macro_rules! call {
     (inner $self:ident $request:ident $method:ident) => {
         $self.$method($request.into_inner()).await.map(Response::new)
     };
-    (message $self:ident $request:ident $method:ident) => {
-        $self.$method($request.into_inner()).await
+    (heard $self:ident $request:ident $method:ident) => {
+        $self.$method($request).map(Response::new)
     };
     (sync $self:ident $request:ident $method:ident) => {
         $self.$method($request.into_inner()).map(Response::new)
@@ -123,7 +123,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::RespondWorkflowTaskCompletedRequest>,
     ) -> Result<Response<api::RespondWorkflowTaskCompletedResponse>, Status> {
-        call!(message self request complete_workflow_task)
+        call!(direct self request complete_workflow_task)
     }
 
     async fn respond_workflow_task_failed(
@@ -319,14 +319,14 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::ShutdownWorkerRequest>,
     ) -> Result<Response<api::ShutdownWorkerResponse>, Status> {
-        call!(sync self request shut_down_worker)
+        call!(heard self request shut_down_worker)
     }
 
     async fn record_worker_heartbeat(
         &self,
         request: Request<api::RecordWorkerHeartbeatRequest>,
     ) -> Result<Response<api::RecordWorkerHeartbeatResponse>, Status> {
-        call!(sync self request record_heartbeat)
+        call!(heard self request record_heartbeat)
     }
 
     async fn list_workers(
@@ -439,5 +439,19 @@ impl WorkflowService for Workflows {
         request: Request<api::PollNexusTaskQueueRequest>,
     ) -> Result<Response<api::PollNexusTaskQueueResponse>, Status> {
         call!(request self request poll_nexus_task)
+    }
+
+    async fn respond_nexus_task_completed(
+        &self,
+        request: Request<api::RespondNexusTaskCompletedRequest>,
+    ) -> Result<Response<api::RespondNexusTaskCompletedResponse>, Status> {
+        call!(sync self request nexus_task_completed)
+    }
+
+    async fn respond_nexus_task_failed(
+        &self,
+        request: Request<api::RespondNexusTaskFailedRequest>,
+    ) -> Result<Response<api::RespondNexusTaskFailedResponse>, Status> {
+        call!(sync self request nexus_task_failed)
     }
 }

@@ -11,10 +11,10 @@ use segno_proto::{
     },
 };
 use segno_runtime::WorkerQuery;
-use tonic::Status;
+use tonic::{Request, Status};
 
 use super::{Workflows, refused};
-use crate::{status, validate};
+use crate::{peers, status, validate};
 
 /// Most workers in one answer.
 const PAGE_SIZE_MAX: usize = 1000;
@@ -22,14 +22,16 @@ const PAGE_SIZE_MAX: usize = 1000;
 impl Workflows {
     pub(super) fn shut_down_worker(
         &self,
-        mut request: ShutdownWorkerRequest,
+        request: Request<ShutdownWorkerRequest>,
     ) -> Result<ShutdownWorkerResponse, Status> {
+        let connection = peers::of(&request);
+        let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::shutdown(&mut request).map_err(refused)?;
         let worker = &request.worker_instance_key;
         self.node.dismiss_worker(namespace.key, worker, &request.sticky_task_queue);
         if let Some(last) = request.worker_heartbeat {
-            self.node.workers.heard(namespace.key, vec![last], self.node.now());
+            self.node.workers_reported(namespace.key, vec![last], connection);
         }
         self.node.workers.leaving(namespace.key, worker);
         Ok(ShutdownWorkerResponse::default())
@@ -37,10 +39,12 @@ impl Workflows {
 
     pub(super) fn record_heartbeat(
         &self,
-        request: RecordWorkerHeartbeatRequest,
+        request: Request<RecordWorkerHeartbeatRequest>,
     ) -> Result<RecordWorkerHeartbeatResponse, Status> {
+        let connection = peers::of(&request);
+        let request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
-        self.node.workers.heard(namespace.key, request.worker_heartbeat, self.node.now());
+        self.node.workers_reported(namespace.key, request.worker_heartbeat, connection);
         Ok(RecordWorkerHeartbeatResponse::default())
     }
 

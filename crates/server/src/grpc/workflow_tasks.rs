@@ -19,7 +19,7 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    HeldActivity, HeldTask, Namespace, Poll, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector,
+    Caller, HeldActivity, HeldTask, Namespace, Poll, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector,
     StartedActivity, StartedTask, TaskToken, Token,
 };
 use tonic::{Request, Response, Status};
@@ -28,7 +28,7 @@ use super::{
     Workflows, activities, failed, key_of, refused,
     tokens::{PageToken, task_of},
 };
-use crate::{deadline, delivery::Delivery, status, validate};
+use crate::{deadline, delivery::Delivery, peers, status, validate};
 
 /// A started task as the wire has it.
 pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
@@ -78,10 +78,11 @@ impl Workflows {
         &self,
         request: Request<PollWorkflowTaskQueueRequest>,
     ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
-        let until = deadline::poll(&request);
+        let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_workflow_task(&mut request).map_err(refused)?;
+        let sticky = request.task_queue.as_ref().is_some_and(|queue| queue.kind == TaskQueueKind::Sticky as i32);
         let poll = Poll {
             queue: QueueKey {
                 namespace: namespace.key,
@@ -89,7 +90,12 @@ impl Workflows {
                 name: request.task_queue.unwrap_or_default().name,
             },
             identity: request.identity,
-            worker: request.worker_instance_key,
+            caller: Caller {
+                worker: request.worker_instance_key,
+                control_queue: request.worker_control_task_queue,
+                connection,
+            },
+            sticky,
             deadline: until?,
         };
         let version = version_of(request.worker_version_capabilities);
@@ -113,8 +119,10 @@ impl Workflows {
 
     pub(super) async fn complete_workflow_task(
         &self,
-        mut request: RespondWorkflowTaskCompletedRequest,
+        request: Request<RespondWorkflowTaskCompletedRequest>,
     ) -> Result<Response<RespondWorkflowTaskCompletedResponse>, Status> {
+        let connection = peers::of(&request);
+        let mut request = request.into_inner();
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
         let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
         if request.intermediate_page || request.page_number > 0 {
@@ -124,6 +132,12 @@ impl Workflows {
         }
         let (key, task) = task_of(&namespace, &token);
         let versioning_behavior = request.versioning_behavior();
+        let caller = Caller {
+            worker: request.worker_instance_key,
+            control_queue: request.worker_control_task_queue,
+            connection,
+        };
+        let worker_reports = self.node.worker_called(namespace.key, &caller);
         let eager = request.commands.iter().filter(|command| wants_eager(command)).count();
         let call = CompleteTask {
             token: task,
@@ -145,9 +159,9 @@ impl Workflows {
                 .is_some_and(|capabilities| capabilities.discard_speculative_workflow_task_with_events),
             update_limits: namespace.settings.updates,
             eager_request_ids: (0..eager).map(|_| self.node.uuid()).collect(),
-            worker: request.worker_instance_key,
-            control_queue: request.worker_control_task_queue,
-            worker_reports: false,
+            worker: caller.worker,
+            control_queue: caller.control_queue,
+            worker_reports,
         };
         let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result))).collect();
         let reply = self

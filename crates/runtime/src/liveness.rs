@@ -1,0 +1,269 @@
+//! Workers that die: noticing it, and giving their work to others.
+//!
+//! What a worker holds follows from the runs: every transition that hands something over or takes it away is looked at
+//! ([`Node::note_holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
+//! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use segno_engine::{
+    Rejection, Run,
+    lease::{Beat, BeatRefused, Hold},
+    state::Activity,
+    worker_lost::{self, LostWork},
+};
+use segno_proto::{Nanos, enums::WorkerStatus, worker::WorkerHeartbeat};
+use segno_store::{NamespaceKey, RunKey};
+use tokio::{sync::Semaphore, task::JoinSet};
+
+use crate::{
+    clock::until,
+    error::CallError,
+    metrics::{add, count},
+    node::Node,
+    transact::RunSelector,
+    workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker},
+};
+
+/// A look at the leases that comes this much too late means that the server itself was away.
+const AWAY_MIN: Nanos = 2 * 1_000_000_000;
+/// Runs of lost workers that are told at the same time.
+const MOVES_MAX: usize = 32;
+/// Runs that are looked at to say what a worker holds.
+const HELD_RUNS_MAX: usize = 1000;
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Node {
+    /// A worker made a call: a sign of life. Returns whether its silence would mean something.
+    pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
+        self.leases.called(namespace, caller, self.clock.monotonic())
+    }
+
+    /// The lease of a worker.
+    pub fn lease_of(&self, namespace: NamespaceKey, worker: &str) -> Option<LeaseView> {
+        self.leases.get(namespace, worker, self.clock.monotonic())
+    }
+
+    /// The runs of which a worker holds something. What is gone since is left out.
+    pub async fn held_runs(&self, lease: &LeaseView) -> Vec<Arc<Run>> {
+        let keys: BTreeSet<u64> =
+            lease.holds.iter().map(|hold| hold.run_key).chain(lease.tasks.iter().copied()).collect();
+        let mut runs = Vec::with_capacity(keys.len());
+        for run_key in keys.into_iter().take(HELD_RUNS_MAX) {
+            let Ok(Some(key)) = self.workflow_of(RunKey(run_key)).await else { continue };
+            let Ok(current) = self.snapshot(&key, "").await else { continue };
+            runs.extend(Some(current.run.clone()).filter(|run| run.info.run_key == run_key));
+        }
+        runs
+    }
+
+    /// All leases of a namespace, in the order of the workers' keys.
+    pub fn leases_of(&self, namespace: NamespaceKey) -> Vec<LeaseView> {
+        self.leases.all(namespace, self.clock.monotonic())
+    }
+
+    /// Workers told about themselves. One that has shut down gives back what it has, at once.
+    pub fn workers_reported(
+        self: &Arc<Self>,
+        namespace: NamespaceKey,
+        heartbeats: Vec<WorkerHeartbeat>,
+        connection: Option<ConnectionId>,
+    ) {
+        let name = self.namespaces.by_key(namespace).map(|found| found.name.clone()).unwrap_or_default();
+        for heartbeat in &heartbeats {
+            let worker = heartbeat.worker_instance_key.clone();
+            if heartbeat.status() == WorkerStatus::Shutdown {
+                self.worker_is_over(namespace, &worker);
+            } else {
+                // A worker whose first polls were under way when it began to take commands has not said so by poll.
+                let group = heartbeat.host_info.as_ref().map_or("", |host| host.worker_grouping_key.as_str());
+                let control_queue =
+                    if group.is_empty() { String::new() } else { format!("{CONTROL_QUEUES}{name}/{group}") };
+                let caller = Caller { worker, control_queue, connection };
+                self.leases.reported(namespace, &caller, self.clock.monotonic());
+            }
+        }
+        self.workers.heard(namespace, heartbeats, self.now());
+    }
+
+    /// A worker has shut down.
+    pub fn worker_is_over(self: &Arc<Self>, namespace: NamespaceKey, worker: &str) {
+        if let Some(lost) = self.leases.shut_down(namespace, worker) {
+            tokio::spawn(self.clone().give_to_others(lost));
+        }
+    }
+
+    /// A worker that speaks Segno's protocol reports.
+    pub fn worker_heartbeat(&self, namespace: NamespaceKey, worker: &str, beat: &Beat) -> Result<[u8; 8], BeatRefused> {
+        self.leases.heartbeat(namespace, worker, beat, self.clock.monotonic())
+    }
+
+    /// A client's connection is gone.
+    pub fn connection_closed(&self, connection: ConnectionId) {
+        if !self.is_stopping() {
+            self.leases.connection_closed(connection, self.clock.monotonic());
+        }
+    }
+
+    /// Brings what workers hold in line with a transition of a run.
+    pub(crate) fn note_holds(&self, before: Option<&Run>, after: &Run) {
+        let before = before.filter(|before| before.info.run_key == after.info.run_key);
+        let namespace = NamespaceKey(after.info.namespace_key);
+        let run_key = after.info.run_key;
+        let now = self.clock.monotonic();
+        for was in before.into_iter().flat_map(|before| before.state.activities.values()).filter(|a| is_held(a)) {
+            let still = after.state.activities.get(&was.scheduled_event_id).filter(|_| after.is_running());
+            if still.is_none_or(|is| is.started_time != was.started_time || is.worker != was.worker) {
+                self.leases.release(namespace, &was.worker, &hold(run_key, was));
+            }
+        }
+        if after.is_running() {
+            for is in after.state.activities.values().filter(|a| is_held(a)) {
+                let was = before.and_then(|before| before.state.activities.get(&is.scheduled_event_id));
+                if was.is_none_or(|was| was.started_time != is.started_time) {
+                    self.leases.hand_over(namespace, &is.worker, hold(run_key, is), now);
+                }
+            }
+        }
+        let (had, has) = (before.map_or("", task_holder), task_holder(after));
+        if had != has {
+            if !had.is_empty() {
+                self.leases.release_task(namespace, had, run_key);
+            }
+            if !has.is_empty() {
+                self.leases.hand_over_task(namespace, has, run_key, now);
+            }
+        }
+    }
+
+    /// Takes note of what storage says that workers hold.
+    pub(crate) async fn restore_holds(&self, run: &Run) {
+        if !run.state.activities.values().any(is_held) {
+            return;
+        }
+        // Meanwhile the run may have gone on; what memory says counts.
+        let Ok(Some(key)) = self.workflow_of(RunKey(run.info.run_key)).await else { return };
+        let Ok(locked) = self.lock(&key).await else { return };
+        let current = locked.state.current.as_ref().filter(|current| current.run.info.run_key == run.info.run_key);
+        let Some(run) = current.map(|current| current.run.clone()).filter(|run| run.is_running()) else { return };
+        let (namespace, now) = (NamespaceKey(run.info.namespace_key), self.clock.monotonic());
+        for activity in run.state.activities.values().filter(|a| is_held(a)) {
+            let hold = hold(run.info.run_key, activity);
+            self.leases.restore(namespace, activity, hold, now);
+        }
+    }
+
+    /// Gives the work of a lost worker to others.
+    async fn give_to_others(self: Arc<Self>, lost: LostWorker) {
+        count(&self.metrics.workers_lost);
+        let (worker, why) = (lost.worker.as_str(), lost.because.text());
+        tracing::info!(worker, runs = lost.runs.len(), "a worker is lost: {why}");
+        for sticky in &lost.sticky {
+            self.give_up_queue(lost.namespace, sticky);
+        }
+        let permits = Arc::new(Semaphore::new(MOVES_MAX));
+        let mut moves = JoinSet::new();
+        for run in lost.runs {
+            let Ok(permit) = permits.clone().acquire_owned().await else { return };
+            let (node, worker) = (self.clone(), lost.worker.clone());
+            moves.spawn(async move {
+                node.move_task(RunKey(run), &worker).await;
+                node.move_attempts(RunKey(run), LostWork::Worker(worker), why).await;
+                drop(permit);
+            });
+        }
+        moves.join_all().await;
+    }
+
+    async fn move_task(self: &Arc<Self>, run: RunKey, worker: &str) {
+        let call = |worker: String| move |run: &Run, context| worker_lost::workflow_task(run, context, &worker);
+        if self.insist(run, || call(worker.to_owned())).await == Some(true) {
+            count(&self.metrics.workflow_tasks_moved);
+        }
+    }
+
+    async fn move_attempts(self: &Arc<Self>, run: RunKey, lost: LostWork, why: &'static str) {
+        let call = |lost: LostWork| move |run: &Run, context| worker_lost::activities(run, context, &lost, why);
+        if let Some(moved) = self.insist(run, || call(lost.clone())).await {
+            add(&self.metrics.activities_moved, moved.rescheduled as u64);
+            add(&self.metrics.activities_lost, moved.failed as u64);
+        }
+    }
+
+    /// Makes a call on a run until it is stored or refused.
+    async fn insist<R, F>(self: &Arc<Self>, run: RunKey, call: impl Fn() -> F) -> Option<R>
+    where
+        R: Send + 'static,
+        F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<R>, Rejection> + Send + 'static,
+    {
+        while !self.is_stopping() {
+            let result = match self.workflow_of(run).await {
+                Ok(None) => return None,
+                Ok(Some(key)) => {
+                    let call = call();
+                    let only = move |current: &Run, context| {
+                        if current.info.run_key == run.0 { call(current, context) } else { Err(Rejection::Closed) }
+                    };
+                    self.transact(&key, &RunSelector::default(), only).await
+                }
+                Err(error) => Err(error),
+            };
+            match result {
+                Ok(reply) => return Some(reply),
+                Err(CallError::Unavailable(_)) => tokio::time::sleep(RETRY).await,
+                Err(error) => {
+                    tracing::debug!(run = run.0, %error, "nothing of a lost worker is left here");
+                    return None;
+                }
+            }
+        }
+        None
+    }
+}
+
+fn is_held(activity: &Activity) -> bool {
+    activity.started_time != 0 && !activity.worker.is_empty()
+}
+
+fn hold(run_key: u64, activity: &Activity) -> Hold {
+    Hold { run_key, scheduled_event_id: activity.scheduled_event_id, started_time: activity.started_time }
+}
+
+/// The worker that has the workflow task of a run; empty if none is known.
+fn task_holder(run: &Run) -> &str {
+    let task = run.state.task.as_ref().filter(|task| run.is_running() && task.started_event_id != 0);
+    task.map_or("", |task| task.worker.as_str())
+}
+
+/// Ends leases when their time is up, until the node stops.
+pub(crate) async fn watch(node: Arc<Node>) {
+    let mut planned: Option<Nanos> = None;
+    while !node.is_stopping() {
+        let now = node.clock.monotonic();
+        if let Some(away) = planned.map(|planned| now - planned).filter(|away| *away >= AWAY_MIN) {
+            // Signs of life may wait to be read, and clients may have to connect again. Whoever is dead stays so.
+            tracing::warn!(away_ms = away / 1_000_000, "the server was away; workers get that time on top");
+            node.leases.excuse(away);
+        }
+        let due = node.leases.due(now);
+        for lost in due.lost {
+            tokio::spawn(node.clone().give_to_others(lost));
+        }
+        for orphan in due.orphans {
+            count(&node.metrics.orphans_found);
+            let attempt =
+                LostWork::Attempt { scheduled_event_id: orphan.scheduled_event_id, started_time: orphan.started_time };
+            let node = node.clone();
+            let why = "it was handed the activity and never said that it has it";
+            tokio::spawn(async move { node.move_attempts(RunKey(orphan.run_key), attempt, why).await });
+        }
+        planned = due.next;
+        let earlier = node.leases.earlier.notified();
+        match due.next {
+            Some(at) => {
+                let _ = tokio::time::timeout(until(node.clock.monotonic(), at), earlier).await;
+            }
+            None => earlier.await,
+        }
+    }
+}

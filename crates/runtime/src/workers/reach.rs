@@ -1,0 +1,167 @@
+//! Which connections lead to which workers, and what was lost with a connection.
+//!
+//! A worker is reached over the connections that its calls come on. All workers of a process share one queue for
+//! commands, so whoever polls that queue stands for all of them.
+//!
+//! A connection that is gone tells nothing by itself: a worker without free slots makes no calls and comes back when it
+//! has something to say. But a poll that was cut off tells something, because a living worker makes it again at once.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use segno_store::NamespaceKey;
+
+/// A connection of a client, for as long as the server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Who is behind a connection.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Party {
+    /// A worker, by its instance key.
+    Worker(NamespaceKey, String),
+    /// All workers that take commands on this queue.
+    Control(NamespaceKey, String),
+}
+
+/// How a connection serves a party.
+#[derive(Clone, Copy, Debug, Default)]
+struct Line {
+    /// Polls that wait.
+    polls: u32,
+    /// The newest poll was cut off.
+    cut: bool,
+}
+
+#[derive(Debug, Default)]
+struct Lines {
+    open: BTreeMap<ConnectionId, Line>,
+    /// A poll was lost with a connection, and no call came since.
+    cut: bool,
+}
+
+/// All connections and whom they lead to.
+#[derive(Debug, Default)]
+pub struct Reach {
+    parties: HashMap<Party, Lines>,
+    connections: HashMap<ConnectionId, BTreeSet<Party>>,
+}
+
+impl Reach {
+    /// A call of a party came on a connection.
+    pub fn called(&mut self, party: &Party, connection: ConnectionId) {
+        let lines = self.parties.entry(party.clone()).or_default();
+        lines.cut = false;
+        if lines.open.insert(connection, lines.open.get(&connection).copied().unwrap_or_default()).is_none() {
+            self.connections.entry(connection).or_default().insert(party.clone());
+        }
+    }
+
+    /// A poll begins to wait.
+    pub fn poll_begins(&mut self, party: &Party, connection: ConnectionId) {
+        self.called(party, connection);
+        if let Some(line) = self.line(party, connection) {
+            line.polls += 1;
+            line.cut = false;
+        }
+    }
+
+    /// A poll ends: with an answer, or because its caller is gone.
+    pub fn poll_ends(&mut self, party: &Party, connection: ConnectionId, answered: bool) {
+        if let Some(line) = self.line(party, connection) {
+            line.polls = line.polls.saturating_sub(1);
+            line.cut = !answered;
+        }
+    }
+
+    fn line(&mut self, party: &Party, connection: ConnectionId) -> Option<&mut Line> {
+        self.parties.get_mut(party)?.open.get_mut(&connection)
+    }
+
+    /// A connection is gone. Returns whom it led to.
+    pub fn closed(&mut self, connection: ConnectionId) -> BTreeSet<Party> {
+        let parties = self.connections.remove(&connection).unwrap_or_default();
+        for party in &parties {
+            let Some(lines) = self.parties.get_mut(party) else { continue };
+            if let Some(line) = lines.open.remove(&connection) {
+                lines.cut |= line.polls > 0 || line.cut;
+            }
+            if lines.open.is_empty() && !lines.cut {
+                self.parties.remove(party);
+            }
+        }
+        parties
+    }
+
+    /// Whether any connection leads to a party.
+    pub fn is_open(&self, party: &Party) -> bool {
+        self.parties.get(party).is_some_and(|lines| !lines.open.is_empty())
+    }
+
+    /// Whether a poll was lost with a connection and nothing was heard since.
+    pub fn is_cut(&self, party: &Party) -> bool {
+        self.parties.get(party).is_some_and(|lines| lines.cut)
+    }
+
+    /// How many connections lead to a party.
+    pub fn count(&self, party: &Party) -> usize {
+        self.parties.get(party).map_or(0, |lines| lines.open.len())
+    }
+
+    /// Forgets a party.
+    pub fn forget(&mut self, party: &Party) {
+        let Some(lines) = self.parties.remove(party) else { return };
+        for connection in lines.open.keys() {
+            if let Some(parties) = self.connections.get_mut(connection) {
+                parties.remove(party);
+                if parties.is_empty() {
+                    self.connections.remove(connection);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn worker(key: &str) -> Party {
+        Party::Worker(NamespaceKey(1), key.to_owned())
+    }
+
+    #[test]
+    fn a_connection_that_closes_tells_nothing_unless_a_poll_is_lost() {
+        let mut reach = Reach::default();
+        let (a, c1, c2) = (worker("a"), ConnectionId(1), ConnectionId(2));
+        reach.poll_begins(&a, c1);
+        reach.poll_ends(&a, c1, true);
+        assert_eq!(reach.closed(c1).len(), 1);
+        assert!(!reach.is_open(&a) && !reach.is_cut(&a), "it was working");
+        // Whichever is noticed first: the end of the poll, or of the connection.
+        for poll_first in [true, false] {
+            reach.poll_begins(&a, c1);
+            reach.called(&a, c2);
+            if poll_first {
+                reach.poll_ends(&a, c1, false);
+            }
+            reach.closed(c1);
+            reach.poll_ends(&a, c1, false);
+            assert!(reach.is_open(&a) && reach.is_cut(&a));
+            reach.called(&a, c2);
+            assert!(!reach.is_cut(&a), "it was heard of");
+            reach.closed(c2);
+            assert!(!reach.is_open(&a));
+        }
+        assert!(reach.connections.is_empty() && reach.parties.is_empty());
+    }
+
+    #[test]
+    fn forgetting_leaves_nothing() {
+        let mut reach = Reach::default();
+        reach.poll_begins(&worker("a"), ConnectionId(1));
+        reach.called(&worker("b"), ConnectionId(1));
+        reach.forget(&worker("a"));
+        assert_eq!(reach.closed(ConnectionId(1)), BTreeSet::from([worker("b")]));
+        assert!(reach.connections.is_empty() && reach.parties.is_empty());
+    }
+}
