@@ -1,5 +1,5 @@
-//! Generates wire types and service traits from the descriptor set that the crate `temporalio-protos`
-//! publishes to its dependents. No `.proto` file is part of this repository.
+//! Generates wire types and service traits from the descriptor set that the crate `temporalio-protos` publishes to its
+//! dependents, and from Segno's own protocol under `proto/`. No other `.proto` file is part of this repository.
 
 use std::{env, fs, path::PathBuf};
 
@@ -16,10 +16,14 @@ const BOXED: [&str; 3] = [
 /// Packages of the descriptor set that a server has no use for.
 const UNUSED_FILES: [&str; 4] = ["temporal/sdk/", "temporal/api/cloud/", "temporal/api/testservice/", "health/"];
 
+/// Segno's own protocol.
+const OWN: &str = "proto/segno/worker/v1/worker.proto";
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = env::var("DEP_TEMPORALIO_PROTOS_DESCRIPTOR_PATH")?;
     println!("cargo:rerun-if-changed={descriptors}");
     let mut set = FileDescriptorSet::decode(fs::read(&descriptors)?.as_slice())?;
+    add_own(&mut set)?;
     set.file.retain(|file| !UNUSED_FILES.iter().any(|unused| file.name().contains(unused)));
 
     let out = PathBuf::from(env::var("OUT_DIR")?);
@@ -46,10 +50,21 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A table of every call of the two services, for documentation checks and for naming calls not built yet.
+/// Adds Segno's own protocol.
+fn add_own(set: &mut FileDescriptorSet) -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed={OWN}");
+    for file in protox::compile([OWN], ["proto"])?.file {
+        if set.file.iter().all(|known| known.name() != file.name()) {
+            set.file.push(file);
+        }
+    }
+    Ok(())
+}
+
+/// A table of every call of Temporal's services, for documentation checks and for naming calls not built yet.
 fn method_table(set: &FileDescriptorSet) -> String {
     let mut rows = String::new();
-    for file in &set.file {
+    for file in set.file.iter().filter(|file| !file.package().starts_with("segno.")) {
         for service in &file.service {
             for method in &service.method {
                 rows.push_str(&format!("(\"{}.{}\", \"{}\"),\n", file.package(), service.name(), method.name()));

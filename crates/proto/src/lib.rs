@@ -15,6 +15,8 @@ mod generated {
 }
 
 pub use generated::google;
+/// Segno's own protocol for workers.
+pub use generated::segno::worker::v1 as segno_worker;
 pub use generated::temporal::api::{
     activity::v1 as activity, command::v1 as command, common::v1 as common, deployment::v1 as deployment,
     enums::v1 as enums, errordetails::v1 as errordetails, failure::v1 as failure, filter::v1 as filter,

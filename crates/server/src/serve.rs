@@ -4,6 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
+    segno_worker::worker_service_server::WorkerServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -13,7 +14,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{Operator, Workflows},
+    grpc::{Operator, WorkerLeases, Workflows},
     http,
 };
 
@@ -87,6 +88,9 @@ impl Server {
         let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
+        let leases = WorkerServiceServer::new(WorkerLeases::new(node.clone()))
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
         for service in ["", WORKFLOW_SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
@@ -109,6 +113,7 @@ impl Server {
         let under_way = UnderWay::default();
         let calls = under_way.clone();
         let others = Routes::new(operator)
+            .add_service(leases)
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)

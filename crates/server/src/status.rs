@@ -25,7 +25,7 @@ fn detailed(code: Code, text: impl Into<String>, kind: &str, detail: &impl Messa
 }
 
 /// A status with one detail message of any type.
-fn named(code: Code, text: impl Into<String>, kind: &str, detail: &impl Message) -> Status {
+pub fn named(code: Code, text: impl Into<String>, kind: &str, detail: &impl Message) -> Status {
     let message = text.into();
     let any = prost_types::Any { type_url: format!("type.googleapis.com/{kind}"), value: detail.encode_to_vec() };
     let status = rpc::Status { code: code as i32, message: message.clone(), details: vec![any] };

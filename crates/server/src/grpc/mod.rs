@@ -7,6 +7,7 @@ mod activities;
 mod activity_operations;
 mod describe;
 mod history;
+mod leases;
 mod links;
 mod multi_operation;
 mod namespaces;
@@ -32,6 +33,7 @@ use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
+pub use leases::WorkerLeases;
 pub use operator::Operator;
 
 use crate::{status, validate};
