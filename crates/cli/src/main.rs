@@ -49,6 +49,8 @@ enum Command {
     SearchAttribute(commands::search_attribute::SearchAttribute),
     /// Shows who polls a task queue.
     TaskQueue(commands::task_queue::TaskQueue),
+    /// Shows who is alive and what each worker holds.
+    Worker(commands::worker::Worker),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Namespace(command) => command.run(),
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),
+        Command::Worker(command) => command.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

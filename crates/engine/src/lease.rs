@@ -120,7 +120,7 @@ impl LostBecause {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Held {
     /// When it was handed over, or given up.
     since: Nanos,
@@ -129,7 +129,7 @@ struct Held {
 }
 
 /// A worker process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Lease {
     state: State,
     /// Grows with each heartbeat of the protocol; 0 if there was none.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use segno_proto::{
     Nanos, operatorservice::operator_service_client::OperatorServiceClient,
+    segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
 use tonic::{
@@ -83,6 +84,8 @@ pub struct Client {
     pub workflows: WorkflowServiceClient<Channel>,
     /// Search attributes, removal of namespaces.
     pub operator: OperatorServiceClient<Channel>,
+    /// Who is alive; Segno's own.
+    pub workers: WorkerServiceClient<Channel>,
     /// The namespace the command is about.
     pub namespace: String,
     /// Who asks.
@@ -111,6 +114,7 @@ impl Client {
         let channel = endpoint.connect().await.map_err(|error| ClientError::connect(&address, &error))?;
         Ok(Self {
             workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
             namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
             identity: identity(),

@@ -4,6 +4,7 @@
 pub mod namespace;
 pub mod search_attribute;
 pub mod task_queue;
+pub mod worker;
 pub mod workflow;
 
 use std::{

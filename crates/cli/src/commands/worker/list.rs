@@ -1,0 +1,76 @@
+//! `segno worker list`.
+
+use clap::Args;
+use segno_proto::segno_worker::{ListWorkersRequest, ListWorkersResponse, Worker};
+
+use super::{lease, state};
+use crate::{
+    client::{Client, request},
+    output::{
+        dynamic::{View, to_json},
+        table::{Cell, Table},
+    },
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno worker list")]
+pub struct List {}
+
+impl List {
+    /// Prints all workers of the namespace.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = ListWorkersRequest { namespace: client.namespace.clone() };
+        let answer = client.workers.list_workers(request(message)).await;
+        let answer: ListWorkersResponse = client.answer("list workers", answer)?;
+        client.print(
+            || text(&answer.workers, client.colors),
+            || Ok(to_json("segno.worker.v1.ListWorkersResponse", &answer, View::Decoded)?),
+        )
+    }
+}
+
+fn text(workers: &[Worker], colors: bool) -> String {
+    let headers = ["Worker", "State", "Lease", "Activities", "WorkflowTasks", "TaskQueue", "Identity"];
+    Table::new(&headers, colors).render(&workers.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row(worker: &Worker) -> Vec<Cell> {
+    vec![
+        (&worker.worker_instance_key).into(),
+        state(worker).into(),
+        lease(worker).into(),
+        worker.activity_count.to_string().into(),
+        worker.workflow_task_count.to_string().into(),
+        (&worker.task_queue).into(),
+        (&worker.identity).into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_proto::{nanos_duration, segno_worker::WorkerState};
+
+    use super::*;
+
+    #[test]
+    fn workers_are_shown() {
+        let worker = |key: &str, state: WorkerState| Worker {
+            worker_instance_key: key.to_owned(),
+            state: state as i32,
+            activity_count: 2,
+            task_queue: "q".to_owned(),
+            identity: "me".to_owned(),
+            ..Default::default()
+        };
+        let detached =
+            Worker { lease_remaining: Some(nanos_duration(12_500_000_000)), ..worker("b", WorkerState::Detached) };
+        let shown = text(&[worker("a", WorkerState::Active), detached, worker("c", WorkerState::Gone)], false);
+        let expected = "\
+Worker  State     Lease            Activities  WorkflowTasks  TaskQueue  Identity
+a       Active    while connected  2           0              q          me
+b       Detached  12s              2           0              q          me
+c       Gone                       2           0              q          me
+";
+        assert_eq!(shown, expected);
+    }
+}
