@@ -142,6 +142,8 @@ pub struct Lease {
     detached: Nanos,
     /// Its silence means something: it reports by itself, or must show up after a restart.
     silence_counts: bool,
+    /// It said goodbye: it finishes what it has, without polls and reports.
+    leaving: bool,
     holds: BTreeMap<Hold, Held>,
     /// Runs whose workflow task it has.
     tasks: BTreeSet<u64>,
@@ -157,6 +159,7 @@ impl Lease {
             heard: now,
             detached: 0,
             silence_counts: false,
+            leaving: false,
             holds: BTreeMap::new(),
             tasks: BTreeSet::new(),
         }
@@ -210,6 +213,17 @@ impl Lease {
             self.silence_counts = true;
         }
         alive
+    }
+
+    /// A stock worker begins to shut down. It makes no more calls until what it has is done, so that its silence means
+    /// nothing from now on; when its connections are gone it is.
+    pub fn leaves(&mut self) {
+        self.leaving = true;
+    }
+
+    /// Whether it said goodbye.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
     }
 
     /// A worker has a connection (again).
@@ -319,7 +333,7 @@ impl Lease {
         if self.speaks_protocol() {
             return Some(self.heard.saturating_add(self.granted));
         }
-        let silent = self.silence_counts.then(|| self.heard.saturating_add(settings.stock_lease()));
+        let silent = (self.silence_counts && !self.leaving).then(|| self.heard.saturating_add(settings.stock_lease()));
         let gone =
             (self.state == State::Detached).then(|| self.detached.max(self.heard).saturating_add(settings.grace));
         silent.into_iter().chain(gone).min()

@@ -147,6 +147,17 @@ fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
 }
 
 #[test]
+fn a_worker_that_leaves_may_take_its_time() {
+    let mut lease = Lease::new(0);
+    lease.hand_over(hold(1), 0);
+    assert!(lease.reported(1));
+    lease.leaves();
+    assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "it finishes, and says nothing meanwhile");
+    lease.detached(SECOND);
+    assert_eq!(lease.expire(SECOND + SETTINGS.grace, &SETTINGS).lost, Some(LostBecause::Disconnected));
+}
+
+#[test]
 fn after_a_restart_there_is_one_full_lease() {
     let mut lease = Lease::expected(10);
     lease.restore(hold(1), 10);

@@ -247,6 +247,7 @@ impl Node {
     pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, sticky: &str) {
         if !worker.is_empty() {
             lock(&self.dismissed).insert(worker.to_owned(), std::time::Instant::now());
+            self.leases.leaves(namespace, worker);
         }
         let left = self.queues.dismiss(namespace, worker, sticky);
         if !left.is_empty() {

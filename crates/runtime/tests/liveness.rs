@@ -271,6 +271,20 @@ async fn whoever_shuts_down_gives_back_at_once() {
 }
 
 #[tokio::test]
+async fn whoever_says_goodbye_keeps_its_work_as_long_as_it_is_there() {
+    let scene = Scene::begin().await;
+    let connection = scene.connect();
+    scene.report("a", WorkerStatus::Running, connection);
+    let (key, _) = scene.with_activity("w", scene.caller("a", connection)).await;
+    scene.node.dismiss_worker(scene.namespace, "a", "");
+    scene.pass(600).await;
+    assert_eq!(scene.attempt(&key).await, (1, true), "it says nothing and finishes what it has");
+    scene.node.connection_closed(connection);
+    scene.pass(16).await;
+    assert_eq!(scene.attempt(&key).await, (2, false), "the process is gone");
+}
+
+#[tokio::test]
 async fn the_protocol_has_tokens_and_leases() {
     let scene = Scene::begin().await;
     let beat = |token: &[u8]| Beat { token: token.to_vec(), lease: 30 * SECOND, ..Default::default() };

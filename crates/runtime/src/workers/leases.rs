@@ -204,11 +204,17 @@ impl Table {
     /// Forgets a worker that nothing depends on and that no connection leads to.
     fn tidy(&mut self, key: &Key) {
         let idle = self.workers.get(key).is_some_and(|entity| {
-            entity.lease.is_idle() && !entity.lease.reports() && entity.lease.state() == State::Active
+            let lease = &entity.lease;
+            lease.is_idle() && (lease.is_leaving() || !lease.reports()) && lease.state() == State::Active
         });
         if idle && !self.reach.is_open(&Party::Worker(key.0, key.1.clone())) && !self.is_reached_by_control(key) {
             self.remove(key);
         }
+    }
+
+    /// Whether a worker said goodbye and still has something: then it has no polls that could be cut off.
+    fn has_left_work(&self, key: &Key) -> bool {
+        self.workers.get(key).is_some_and(|entity| entity.lease.is_leaving() && !entity.lease.is_idle())
     }
 
     fn is_reached_by_control(&self, key: &Key) -> bool {
@@ -346,10 +352,15 @@ impl Leases {
             let own = Party::Worker(key.0, key.1.clone());
             let control = table.workers.get(&key).map(|entity| entity.control.clone()).unwrap_or_default();
             let control = Party::Control(key.0, control);
-            if table.reach.is_open(&own) || table.reach.is_open(&control) {
+            let (open, cut) = (
+                table.reach.is_open(&own) || table.reach.is_open(&control),
+                table.reach.is_cut(&own) || table.reach.is_cut(&control) || table.has_left_work(&key),
+            );
+            tracing::debug!(worker = key.1, open, cut, "a connection of a worker is gone");
+            if open {
                 continue;
             }
-            if table.reach.is_cut(&own) || table.reach.is_cut(&control) {
+            if cut {
                 if let Some(entity) = table.workers.get_mut(&key) {
                     entity.lease.detached(now);
                 }
@@ -436,6 +447,16 @@ impl Leases {
             table.members.entry((namespace, activity.control_queue.clone())).or_default().insert(key.1.clone());
         }
         self.rearm(&mut table, &key);
+    }
+
+    /// A worker begins to shut down.
+    pub fn leaves(&self, namespace: NamespaceKey, worker: &str) {
+        let key = (namespace, worker.to_owned());
+        let mut table = lock(&self.table);
+        if let Some(entity) = table.workers.get_mut(&key) {
+            entity.lease.leaves();
+            self.rearm(&mut table, &key);
+        }
     }
 
     /// A worker said that it is over. Returns what must move.
