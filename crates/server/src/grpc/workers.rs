@@ -30,8 +30,10 @@ impl Workflows {
         validate::worker::shutdown(&mut request).map_err(refused)?;
         let worker = &request.worker_instance_key;
         self.node.dismiss_worker(namespace.key, worker, &request.sticky_task_queue);
-        if let Some(last) = request.worker_heartbeat {
-            self.node.workers_reported(namespace.key, vec![last], connection);
+        match request.worker_heartbeat {
+            // It says itself whether it still finishes what it has.
+            Some(last) => self.node.workers_reported(namespace.key, vec![last], connection),
+            None => self.node.worker_is_over(namespace.key, worker),
         }
         self.node.workers.leaving(namespace.key, worker);
         Ok(ShutdownWorkerResponse::default())
