@@ -56,6 +56,7 @@ OPTIONAL = {
     "server_scaled_deployments",
     "count_group_by_execution_status",
     "worker_heartbeats",
+    "worker_commands",
     "worker_poll_complete_on_shutdown",
     "poller_autoscaling",
     "standalone_activities",
