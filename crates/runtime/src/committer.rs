@@ -33,12 +33,13 @@ impl Committer {
         Ok((Self { requests }, thread))
     }
 
-    /// Makes one commit durable.
-    pub async fn commit(&self, commit: Commit) -> Result<(), CommitError> {
+    /// Makes one commit durable. It is on its way when this returns; the future waits for it.
+    pub fn commit(&self, commit: Commit) -> impl Future<Output = Result<(), CommitError>> + use<> {
         let (answer, result) = oneshot::channel();
-        let gone = || CommitError::Unknown("the server is shutting down".to_owned());
-        self.requests.send((commit, answer)).map_err(|_| gone())?;
-        result.await.map_err(|_| gone())?
+        // If the writer is gone, so is the answer.
+        let _ = self.requests.send((commit, answer));
+        let gone = |_| CommitError::Unknown("the server is shutting down".to_owned());
+        async move { result.await.map_err(gone)? }
     }
 }
 

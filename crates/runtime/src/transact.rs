@@ -5,7 +5,9 @@
 use std::{sync::Arc, time::Duration};
 
 use prost::Message;
-use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, oversize, run_key_of, wake};
+use segno_engine::{
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, run_key_of, update::Updates, wake,
+};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, Store};
 use tokio::sync::OwnedMutexGuard;
@@ -204,19 +206,48 @@ impl Node {
     }
 
     /// Makes a transition durable as far as it has to be, then carries out what follows from it.
-    pub(crate) async fn commit<R>(
-        self: &Arc<Self>,
-        locked: &mut Locked,
+    ///
+    /// What needs no waiting is done before the future is made, and what has to wait is in a box: futures are moved about
+    /// before they run, and a run is large.
+    pub(crate) fn commit<'a, R>(
+        self: &'a Arc<Self>,
+        locked: &'a mut Locked,
         applied: Applied<R>,
         delivered: Vec<OutboxKey>,
-    ) -> Result<R, CallError> {
+    ) -> impl Future<Output = Result<R, CallError>> + use<'a, R> {
         let Applied { run, transition, reply } = applied;
+        let under_way = self.begin(locked, run, transition, delivered);
+        let under_way = under_way.map(|(commit, then)| (self.committer.commit(commit), then));
+        async move {
+            let Some((stored, then)) = under_way else { return Ok(reply) };
+            let result = stored.await;
+            let Some(then) = then else {
+                result?;
+                return Ok(reply);
+            };
+            if let Err(error) = result {
+                // What is stored now is unknown: forget what memory says and look again.
+                self.forget(locked);
+                self.clone().look_again(locked.slot.key.clone(), then.previous_key);
+                return Err(error.into());
+            }
+            self.carry_out(locked, *then);
+            Ok(reply)
+        }
+    }
+
+    /// Everything before the commit, and everything at all of a transition that needs none. Gives what is to be stored
+    /// and what follows from it.
+    fn begin(
+        &self,
+        locked: &mut Locked,
+        run: Run,
+        transition: Transition,
+        delivered: Vec<OutboxKey>,
+    ) -> Option<(Commit, Option<Box<Consequences>>)> {
         match transition.durability {
             Durability::Unchanged => {
-                if !delivered.is_empty() {
-                    self.committer.commit(Commit { outbox_remove: delivered, ..Default::default() }).await?;
-                }
-                return Ok(reply);
+                (!delivered.is_empty()).then(|| (Commit { outbox_remove: delivered, ..Default::default() }, None))
             }
             Durability::Memory => {
                 let progress = progress_of(&run);
@@ -225,77 +256,97 @@ impl Node {
                     Arc::make_mut(current).run = Arc::new(run);
                 }
                 locked.slot.progress.send_if_modified(|known| std::mem::replace(known, progress) != progress);
+                self.arm(locked);
+                self.run_effects(locked, transition.effects);
+                None
             }
             Durability::Durable => {
-                let now = self.clock.now();
-                let previous = locked.state.current.as_ref();
-                let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
-                let before = same_run.map(|current| current.run.clone());
-                let expected_version = same_run.map_or(0, |current| current.version);
-                let previous_key = previous.map(|current| current.key());
-                let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
-                let mut write = run_write(&run, expected_version, &transition.batches, now);
-                write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
-                let mut written = Written::of(&write);
-                commit.runs.push(write);
-                add_outbox(&mut commit, &run, transition.outbox);
-                let mut events = transition.batches;
-                let mut effects = transition.effects;
-                let mut replaced = None;
-                let (mut ended, mut stops) = (None, Vec::new());
-                let mut latest = run;
-                let mut version = expected_version + 1;
-                if let Some(successor) = transition.successor {
-                    let Applied { run: next, transition, .. } = *successor;
-                    let mut write = run_write(&next, 0, &transition.batches, now);
-                    write.visibility = self.facts_changed(None, &next);
-                    self.timers.set(RunKey(latest.info.run_key), None);
-                    count(&self.metrics.runs_closed);
-                    count(&self.metrics.runs_started);
-                    written = Written::of(&write);
-                    commit.runs.push(write);
-                    add_outbox(&mut commit, &next, transition.outbox);
-                    events = transition.batches;
-                    stops = std::mem::replace(&mut effects, transition.effects);
-                    replaced = Some((RunKey(latest.info.run_key), std::mem::take(&mut latest.updates)));
-                    ended = Some(std::mem::replace(&mut latest, next));
-                    version = 1;
-                }
-                if previous_key != Some(written.current_key) {
-                    commit.current.push(CurrentWrite {
-                        namespace: locked.slot.key.namespace,
-                        workflow_id: locked.slot.key.workflow_id.to_string(),
-                        expected: previous_key,
-                        current: Some(written.current_key),
-                    });
-                }
-                let messages = commit.outbox_add.clone();
-                if let Err(error) = self.committer.commit(commit).await {
-                    // What is stored now is unknown: forget what memory says and look again.
-                    self.forget(locked);
-                    self.clone().look_again(locked.slot.key.clone(), previous_key);
-                    return Err(error.into());
-                }
-                self.note_holds(before.as_deref(), &latest);
-                if let Some(ended) = ended {
-                    // A run that ends has nothing with anybody.
-                    self.note_holds(before.as_deref(), &ended);
-                    self.send_commands(&ended, stops);
-                }
-                if replaced.is_some() {
-                    locked.state.previous_updates = replaced;
-                }
-                self.settle_durable(locked, latest, version, &written, events);
-                self.run_effects(locked, effects);
-                for message in messages {
-                    let _ = self.outgoing.send(message);
-                }
-                return Ok(reply);
+                let (commit, then) = self.begin_durable(locked, run, transition, delivered);
+                Some((commit, Some(then)))
             }
         }
-        self.arm(locked);
-        self.run_effects(locked, transition.effects);
-        Ok(reply)
+    }
+
+    fn begin_durable(
+        &self,
+        locked: &Locked,
+        mut run: Run,
+        transition: Transition,
+        delivered: Vec<OutboxKey>,
+    ) -> (Commit, Box<Consequences>) {
+        let now = self.clock.now();
+        let previous = locked.state.current.as_ref();
+        let same_run = previous.filter(|current| current.run.info.run_key == run.info.run_key);
+        let previous_key = previous.map(|current| current.key());
+        let expected_version = same_run.map_or(0, |current| current.version);
+        let mut commit = Commit { outbox_remove: delivered, ..Default::default() };
+        let mut write = run_write(&run, expected_version, &transition.batches, now);
+        write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
+        let written = Written::of(&write);
+        commit.runs.push(write);
+        add_outbox(&mut commit, &run, transition.outbox);
+        let before = same_run.map(|current| current.run.clone());
+        let mut then = match transition.successor {
+            None => Consequences {
+                before,
+                latest: Arc::new(run),
+                version: expected_version + 1,
+                written,
+                events: transition.batches,
+                effects: transition.effects,
+                ended: None,
+                previous_key,
+                messages: Vec::new(),
+            },
+            Some(successor) => {
+                let Applied { run: next, transition: beginning, .. } = *successor;
+                let mut write = run_write(&next, 0, &beginning.batches, now);
+                write.visibility = self.facts_changed(None, &next);
+                self.timers.set(RunKey(run.info.run_key), None);
+                count(&self.metrics.runs_closed);
+                count(&self.metrics.runs_started);
+                let written = Written::of(&write);
+                commit.runs.push(write);
+                add_outbox(&mut commit, &next, beginning.outbox);
+                let updates = std::mem::take(&mut run.updates);
+                Consequences {
+                    before,
+                    latest: Arc::new(next),
+                    version: 1,
+                    written,
+                    events: beginning.batches,
+                    effects: beginning.effects,
+                    ended: Some(EndedRun { run, updates, effects: transition.effects }),
+                    previous_key,
+                    messages: Vec::new(),
+                }
+            }
+        };
+        let current = Some(then.written.current_key);
+        if previous_key != current {
+            let WorkflowKey { namespace, workflow_id } = &locked.slot.key;
+            let (namespace, workflow_id) = (*namespace, workflow_id.to_string());
+            commit.current.push(CurrentWrite { namespace, workflow_id, expected: previous_key, current });
+        }
+        then.messages.clone_from(&commit.outbox_add);
+        (commit, Box::new(then))
+    }
+
+    /// What follows once a transition is stored.
+    fn carry_out(&self, locked: &mut Locked, then: Consequences) {
+        let Consequences { before, latest, version, written, events, effects, ended, messages, .. } = then;
+        self.note_holds(before.as_deref(), &latest);
+        if let Some(ended) = ended {
+            // A run that ends has nothing with anybody.
+            self.note_holds(before.as_deref(), &ended.run);
+            self.send_commands(&ended.run, ended.effects);
+            locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
+        }
+        self.settle_durable(locked, latest, version, &written, events);
+        self.run_effects(locked, effects);
+        for message in messages {
+            let _ = self.outgoing.send(message);
+        }
     }
 
     /// Drops what memory knows of a workflow; the next user loads it.
@@ -353,7 +404,7 @@ impl Node {
     fn settle_durable(
         &self,
         locked: &mut Locked,
-        run: Run,
+        run: Arc<Run>,
         version: u64,
         written: &Written,
         events: Vec<Vec<HistoryEvent>>,
@@ -362,7 +413,6 @@ impl Node {
         if progress.closed {
             count(&self.metrics.runs_closed);
         }
-        let run = Arc::new(run);
         let key = run.info.run_key;
         let pending = |id: &i64| run.state.activities.contains_key(id);
         if let Some(before) = locked.state.current.take_if(|current| current.run.info.run_key != key) {
@@ -447,6 +497,30 @@ fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, Read
     let mut rows = store.outbox(Some(OutboxKey { sender, sequence: 0 }), MESSAGES_MAX)?;
     rows.retain(|row| row.key.sender == sender);
     Ok(rows)
+}
+
+/// What follows from a transition once it is stored.
+struct Consequences {
+    /// The run before, if it is the same one.
+    before: Option<Arc<Run>>,
+    /// The current run from now on.
+    latest: Arc<Run>,
+    version: u64,
+    written: Written,
+    events: Vec<Vec<HistoryEvent>>,
+    effects: Vec<Effect>,
+    /// The run whose place `latest` takes.
+    ended: Option<EndedRun>,
+    /// The current run until now.
+    previous_key: Option<RunKey>,
+    messages: Vec<OutboxRow>,
+}
+
+/// A run that another one follows.
+struct EndedRun {
+    run: Run,
+    updates: Updates,
+    effects: Vec<Effect>,
 }
 
 /// What memory keeps of a write.
