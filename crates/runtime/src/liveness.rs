@@ -107,6 +107,9 @@ impl Node {
 
     /// Brings what workers hold in line with a transition of a run.
     pub(crate) fn note_holds(&self, before: Option<&Run>, after: &Run) {
+        if !before.is_some_and(is_with_worker) && !is_with_worker(after) {
+            return;
+        }
         let before = before.filter(|before| before.info.run_key == after.info.run_key);
         let namespace = NamespaceKey(after.info.namespace_key);
         let run_key = after.info.run_key;
@@ -219,6 +222,11 @@ impl Node {
         }
         None
     }
+}
+
+/// Whether a worker that is known by its key holds something of a run.
+fn is_with_worker(run: &Run) -> bool {
+    run.state.task.as_ref().is_some_and(|task| !task.worker.is_empty()) || run.state.activities.values().any(is_held)
 }
 
 fn is_held(activity: &Activity) -> bool {

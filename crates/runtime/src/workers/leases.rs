@@ -282,7 +282,7 @@ impl Leases {
             Some(_) => entity.lease.attached(now),
             None => entity.lease.heard(now),
         };
-        let reports = entity.lease.reports();
+        let reports = entity.lease.reports() || !caller.control_queue.is_empty();
         if !caller.control_queue.is_empty() && entity.control != caller.control_queue {
             let before = std::mem::replace(&mut entity.control, caller.control_queue.clone());
             table.leave_group(&key, &before);
@@ -505,9 +505,16 @@ impl Leases {
     }
 
     /// Whether a worker's silence means something.
-    pub fn reports(&self, namespace: NamespaceKey, worker: &str) -> bool {
+    pub fn reports(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
+        if caller.worker.is_empty() {
+            return false;
+        }
+        // Whoever takes commands reports as well; the first report may only come a minute after the first poll.
+        if !caller.control_queue.is_empty() {
+            return true;
+        }
         let table = lock(&self.table);
-        table.workers.get(&(namespace, worker.to_owned())).is_some_and(|entity| entity.lease.reports())
+        table.workers.get(&(namespace, caller.worker.clone())).is_some_and(|entity| entity.lease.reports())
     }
 
     /// The lease of a worker.
