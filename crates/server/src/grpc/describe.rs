@@ -65,7 +65,8 @@ impl Workflows {
     }
 }
 
-fn time(nanos: Nanos) -> Option<Timestamp> {
+/// A time on the wire; none if there is none.
+pub(super) fn time(nanos: Nanos) -> Option<Timestamp> {
     (nanos != 0).then(|| nanos_timestamp(nanos))
 }
 
@@ -86,7 +87,7 @@ fn config(run: &Run) -> WorkflowExecutionConfig {
 }
 
 /// What is told of a run as a whole.
-pub(super) fn info(run: &Run) -> WorkflowExecutionInfo {
+fn info(run: &Run) -> WorkflowExecutionInfo {
     let (info, state) = (&run.info, &run.state);
     let parent = info.parent.as_ref();
     let closed = !run.is_running();
