@@ -39,6 +39,9 @@ export let client: Client;
 export let nativeConnection: NativeConnection;
 export let bundle: WorkflowBundleWithSourceMap;
 
+/** Grace period of the server for workers without a connection; `undefined` if it is not known or there is none. */
+export let graceMs: number | undefined;
+
 let server: ChildProcess | undefined;
 let serverOutput = '';
 let sharedWorker: RunningWorker | undefined;
@@ -50,6 +53,8 @@ export const EventType = temporal.api.enums.v1.EventType;
 // Lifecycle
 
 export async function setup(): Promise<void> {
+  const given = process.env.SEGNO_TEST_GRACE_MS;
+  graceMs = given ? Number(given) : process.env.SEGNO_ADDRESS ? undefined : 2_000;
   address = process.env.SEGNO_ADDRESS ?? (await startServer());
   connection = await connectWithRetry();
   client = new Client({ connection, namespace: NAMESPACE });
@@ -97,6 +102,7 @@ async function startServer(): Promise<string> {
   }
   const [port, httpPort] = await Promise.all([freePort(), freePort()]);
   const args = ['serve', '--in-memory', '--port', String(port), '--http-port', String(httpPort)];
+  args.push('--worker-grace', `${graceMs}ms`);
   server = spawn(binary, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   const keep = (chunk: Buffer) => {
     serverOutput = (serverOutput + chunk.toString()).slice(-20_000);

@@ -18,6 +18,7 @@ describe('Temporal TypeScript SDK', () => {
   require('./scenarios/lifecycle');
   require('./scenarios/failures');
   require('./scenarios/workers');
+  require('./scenarios/liveness');
   // Last: it replays the histories of the scenarios above.
   require('./scenarios/replay');
 });
