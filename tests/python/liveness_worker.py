@@ -78,6 +78,15 @@ class Sticky:
         self.word = word
 
 
+@workflow.defn
+class Eager:
+    """Calls the activity on its own queue, so that a worker with a free slot gets it with the answer to its task."""
+
+    @workflow.run
+    async def run(self, seconds: float) -> str:
+        return await workflow.execute_activity(job, args=[seconds, ""], start_to_close_timeout=timedelta(minutes=10))
+
+
 async def main() -> None:
     global DIARY
     parser = argparse.ArgumentParser()
@@ -94,7 +103,7 @@ async def main() -> None:
     worker = Worker(
         client,
         task_queue=given.queue,
-        workflows=[Stuck, Sticky] if given.workflows else [],
+        workflows=[Stuck, Sticky, Eager] if given.workflows else [],
         activities=[job],
         max_concurrent_activities=given.slots,
         graceful_shutdown_timeout=timedelta(seconds=given.graceful),

@@ -344,6 +344,38 @@ async def test_sticky_queue_of_a_killed_worker(scene: Scene):
     assert time.monotonic() - begin < 2
 
 
+async def test_eager_activity_of_a_killed_worker(scene: Scene):
+    """An activity that came with the answer to a workflow task was never polled for, and moves all the same."""
+    from liveness_worker import Eager
+
+    first = scene.worker("first", "--workflows")
+    await first.wrote("ready")
+    polled = scene.metric("activity_tasks_started")
+    handle = await scene.env.client.start_workflow(Eager.run, 300, id=scene.env.id, task_queue=scene.queue)
+    await first.wrote("start 1")
+    assert scene.metric("activity_tasks_started") == polled, "it was not handed out by a poll"
+    second = scene.worker("second", "--workflows")
+    await second.wrote("ready")
+    first.send(signal.SIGKILL)
+    begin = time.monotonic()
+    assert await asyncio.wait_for(handle.result(), 20) == "second: attempt 2"
+    assert time.monotonic() - begin < GRACE + 2
+    assert await attempts(handle) == [2]
+
+
+async def test_eager_activity_is_told_to_stop(scene: Scene):
+    from liveness_worker import Eager
+
+    first = scene.worker("first", "--workflows")
+    await first.wrote("ready")
+    polled = scene.metric("activity_tasks_started")
+    handle = await scene.env.client.start_workflow(Eager.run, 300, id=scene.env.id, task_queue=scene.queue)
+    await first.wrote("start 1")
+    assert scene.metric("activity_tasks_started") == polled, "it was not handed out by a poll"
+    await handle.terminate()
+    await first.wrote("cancelled", timeout=5)
+
+
 async def test_cancellation_needs_no_heartbeat(scene: Scene):
     async with scene.env.worker(CallActivity):
         first = scene.worker("first")
