@@ -256,6 +256,32 @@ async def test_connections_come_and_go(scene: Scene):
     proxy.close()
 
 
+@pytest.mark.xfail(strict=True, reason="SDKs wait up to 12 s before they repeat a poll that was cut off many times")
+async def test_connection_that_breaks_again_and_again(scene: Scene):
+    """SDKs repeat a poll after 0.2 s, and after twice as long each time it is cut off, up to 10 s and a fifth more."""
+    proxy = Proxy(scene.env.address)
+    address = await proxy.start()
+    moved = scene.metric("activities_moved")
+    async with scene.env.worker(CallActivity):
+        first = scene.worker("first", address=address)
+        handle = await scene.begin(25, "always")
+        await first.wrote("start 1")
+        other = scene.worker("other")
+        await other.wrote("ready")
+
+        async def back() -> bool:
+            return proxy.accepted > before
+
+        for _ in range(6):
+            before = proxy.accepted
+            proxy.cut(open=True)
+            await eventually(back, timeout=15)
+            await asyncio.sleep(0.5)
+        assert scene.metric("activities_moved") == moved
+        assert await asyncio.wait_for(handle.result(), 40) == "first: attempt 1"
+    proxy.close()
+
+
 async def test_cut_off(scene: Scene):
     """Cut off for longer than the grace period: the activity moves, and the first worker is fenced and told to stop."""
     proxy = Proxy(scene.env.address)
