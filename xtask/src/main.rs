@@ -21,6 +21,11 @@ mod wire;
 use std::process::ExitCode;
 
 use args::Args;
+use mimalloc::MiMalloc;
+
+/// The load driver shares the machine with the server it measures: the less it costs, the more is left to measure.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 const USAGE: &str = "usage: cargo xtask <command> [options]
 
