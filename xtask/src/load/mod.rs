@@ -72,7 +72,7 @@ impl Load {
             port,
             count,
             concurrency,
-            connections: 4,
+            connections: 2,
             pollers: 16,
             sticky: false,
             time_max: Duration::MAX,
