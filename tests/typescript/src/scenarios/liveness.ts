@@ -31,6 +31,8 @@ class Process {
     createInterface({ input: this.child.stdout! }).on('line', (line) => this.lines.push(line));
     this.child.stderr!.on('data', (chunk: Buffer) => (this.errors += chunk.toString()));
     this.exited = new Promise((done) => this.child.once('exit', (code) => done(code)));
+    // A scenario that runs out of time does not get to its end.
+    process.on('exit', () => this.child.kill('SIGKILL'));
   }
 
   async says(line: string, timeoutMs = 20_000): Promise<void> {
