@@ -189,7 +189,6 @@ async def test_inactive_is_forever(scene: Scene):
     await client.heartbeat(scene.name())
 
 
-@pytest.mark.xfail(strict=False, reason="a poll registers the key anew, and with it the worker")
 async def test_inactive_in_spite_of_polls(scene: Scene):
     """A worker whose lease is over may still poll, because it does not know: that does not bring it back."""
     worker, client = scene.name(), scene.client

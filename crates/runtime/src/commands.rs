@@ -3,12 +3,13 @@
 //! Best effort, in memory, bounded: a command that nobody takes in time is dropped. Nothing depends on it, because
 //! whoever works on something that is over is refused when it reports.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use segno_engine::{ActivityStop, Effect, Run};
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
+use tokio::time::Instant;
 
 use crate::{
     metrics::count,
@@ -16,12 +17,17 @@ use crate::{
     polls::{Poll, PollResult},
     queues::{QueueKey, QueueKind, TaskOffer},
     tokens::{ActivityToken, Token},
+    workers::CONTROL_QUEUES,
 };
 
 /// Commands that wait on one queue.
 pub const COMMANDS_MAX: usize = 1000;
-/// A command that waited this long is not worth taking.
-pub const COMMAND_AGE_MAX: Nanos = 10 * 1_000_000_000;
+/// A command that waited this long is not worth taking. Long enough for a worker that was cut off and taken for lost to
+/// come back and hear that it must stop.
+pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
+/// A poll for commands is answered after this long at the latest. SDKs wait longer and longer before they repeat a poll
+/// that was cut off, up to 12 s, and only an answer makes them quick again.
+pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// A command for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +72,12 @@ impl Node {
 
     /// Waits for a command. On other queues of this kind nothing ever comes.
     pub async fn poll_command(self: &Arc<Self>, poll: &Poll) -> Option<WorkerCommandTask> {
+        let mut poll = poll.clone();
+        if poll.queue.name.starts_with(CONTROL_QUEUES) {
+            poll.deadline = poll.deadline.min(Instant::now() + COMMAND_WAIT_MAX);
+        }
         loop {
-            match self.wait_for_task(poll).await {
+            match self.wait_for_task(&poll).await {
                 PollResult::Empty => return None,
                 PollResult::Task(TaskOffer::Command(command))
                     if self.clock.now() - command.given <= COMMAND_AGE_MAX =>

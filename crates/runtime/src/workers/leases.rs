@@ -386,7 +386,9 @@ impl Leases {
     ) -> Result<[u8; 8], BeatRefused> {
         let key = (namespace, worker.to_owned());
         let mut table = lock(&self.table);
-        if !table.workers.contains_key(&key) && table.inactive.contains_key(&key) {
+        // A worker that does not know yet that it is inactive may poll; that does not bring it back.
+        let is_new = table.workers.get(&key).is_none_or(|entity| !entity.lease.speaks_protocol());
+        if is_new && table.inactive.contains_key(&key) {
             return Err(BeatRefused::Inactive);
         }
         let Some(entity) = table.entity(&key, now) else { return Err(BeatRefused::TooMany) };
