@@ -389,8 +389,8 @@ async def test_sticky_queue_of_a_killed_worker(scene: Scene):
     assert time.monotonic() - begin < 2
 
 
-async def test_eager_activity_of_a_killed_worker(scene: Scene):
-    """An activity that came with the answer to a workflow task was never polled for, and moves all the same."""
+async def eager_activity(scene: Scene) -> tuple[Any, Any]:
+    """A worker and its workflow, whose activity came with the answer to a workflow task and runs."""
     from liveness_worker import Eager
 
     first = scene.worker("first", "--workflows")
@@ -399,6 +399,12 @@ async def test_eager_activity_of_a_killed_worker(scene: Scene):
     handle = await scene.env.client.start_workflow(Eager.run, 300, id=scene.env.id, task_queue=scene.queue)
     await first.wrote("start 1")
     assert scene.metric("activity_tasks_started") == polled, "it was not handed out by a poll"
+    return first, handle
+
+
+async def test_eager_activity_of_a_killed_worker(scene: Scene):
+    """An activity that came with the answer to a workflow task was never polled for, and moves all the same."""
+    first, handle = await eager_activity(scene)
     second = scene.worker("second", "--workflows")
     await second.wrote("ready")
     first.send(signal.SIGKILL)
@@ -409,14 +415,7 @@ async def test_eager_activity_of_a_killed_worker(scene: Scene):
 
 
 async def test_eager_activity_is_told_to_stop(scene: Scene):
-    from liveness_worker import Eager
-
-    first = scene.worker("first", "--workflows")
-    await first.wrote("ready")
-    polled = scene.metric("activity_tasks_started")
-    handle = await scene.env.client.start_workflow(Eager.run, 300, id=scene.env.id, task_queue=scene.queue)
-    await first.wrote("start 1")
-    assert scene.metric("activity_tasks_started") == polled, "it was not handed out by a poll"
+    first, handle = await eager_activity(scene)
     await handle.terminate()
     await first.wrote("cancelled", timeout=5)
 
