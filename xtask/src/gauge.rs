@@ -31,6 +31,7 @@ pub struct Reading {
     living_cpu_ms: f64,
     commits: Option<f64>,
     syncs: Option<f64>,
+    committed_bytes: Option<f64>,
     written_bytes: f64,
     peak_mib: f64,
 }
@@ -44,10 +45,19 @@ pub struct Cost {
     pub commits: Option<f64>,
     /// Syncs of its files, of Segno only.
     pub syncs: Option<f64>,
+    /// Bytes of history and state in those commits, of Segno only.
+    pub committed_bytes: Option<f64>,
     /// Bytes given to the disk.
     pub written_bytes: f64,
     /// Most memory since the server was started.
     pub peak_mib: f64,
+}
+
+impl Cost {
+    /// Bytes given to the disk by bytes of history and state that were committed.
+    pub fn amplification(&self) -> Option<f64> {
+        self.committed_bytes.filter(|bytes| *bytes > 0.0).map(|bytes| self.written_bytes / bytes)
+    }
 }
 
 impl Reading {
@@ -65,6 +75,7 @@ impl Reading {
             cpu_ms: if (ticks - living).abs() <= CPU_AGREES_MS { living } else { ticks },
             commits: both(self.commits, before.commits),
             syncs: both(self.syncs, before.syncs),
+            committed_bytes: both(self.committed_bytes, before.committed_bytes),
             written_bytes: self.written_bytes - before.written_bytes,
             peak_mib: self.peak_mib,
         }
@@ -91,6 +102,7 @@ impl Gauge {
             living_cpu_ms: self.living()?.0 as f64 / 1e6,
             commits: self.metric("segno_commits_total"),
             syncs: self.metric("segno_syncs_total"),
+            committed_bytes: self.metric("segno_committed_bytes_total"),
             written_bytes: field(&io, "write_bytes:").unwrap_or(f64::NAN),
             peak_mib: field(&self.proc("status")?, "VmHWM:").context("no VmHWM")? / 1024.0,
         })

@@ -22,6 +22,7 @@ macro_rules! counters {
 counters! {
     commits: "Transitions made durable.",
     syncs: "Group commits: durable transactions, each one sync.",
+    committed_bytes: "Bytes of history, state and messages in what was made durable.",
     commit_failures: "Commits that failed.",
     runs_started: "Workflow runs started.",
     runs_closed: "Workflow runs closed.",

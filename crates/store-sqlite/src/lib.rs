@@ -14,13 +14,16 @@ mod layout;
 mod open;
 mod read;
 mod schema;
+mod tail;
 mod visibility;
 mod write;
+mod write_run;
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rusqlite::Connection;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
 use segno_store::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
@@ -40,7 +43,7 @@ pub struct Options {
     /// Whether a commit is on stable storage before it is reported as done. Without it a power cut may lose the last
     /// commits, though never parts of one; only for tests and throwaway servers, and the server must say so.
     pub durable: bool,
-    /// How many pages (8 KiB each) the write-ahead log grows between checkpoints.
+    /// How many pages (2 KiB each) the write-ahead log grows between checkpoints.
     pub checkpoint_pages: u32,
     /// The most pages the file may have; beyond that commits fail with [`CommitError::Full`].
     pub pages_max: Option<u32>,
@@ -48,7 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durable: true, checkpoint_pages: 4_000, pages_max: None }
+        Self { durable: true, checkpoint_pages: 16_000, pages_max: None }
     }
 }
 
@@ -105,6 +108,24 @@ impl SqliteStore {
     fn writer(&self) -> MutexGuard<'_, Writer> {
         // The writer rolls back what a panic left behind before it begins anything new.
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads the tables of facts, as of a moment at which they have everything that was committed.
+    fn read_listed<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        self.readers.read(|connection| {
+            let failed = |error| read::read_error("the lists", &error);
+            // Dropping it ends it; there is nothing to roll back.
+            let snapshot = connection.unchecked_transaction().map_err(failed)?;
+            {
+                // No commit comes between the two: what filters look at is as new as the states that are shown.
+                let mut writer = self.writer();
+                let listed = writer.list_queued();
+                listed.map_err(|error| ReadError::Failed(format!("lists cannot be brought up to date: {error}")))?;
+                // The first read decides what all others of the transaction see.
+                snapshot.query_row("SELECT count(*) FROM facts", [], |_| Ok(())).map_err(failed)?;
+            }
+            work(connection)
+        })
     }
 
     /// Readers go before the writer: the last connection to close removes the log, and a reader may not.
@@ -179,11 +200,11 @@ impl Store for SqliteStore {
     }
 
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.readers.read(|connection| read::unlisted_runs(connection, limit))
+        self.read_listed(|connection| read::unlisted_runs(connection, limit))
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
-        self.readers.read(|connection| visibility::list(connection, query))
+        self.read_listed(|connection| visibility::list(connection, query))
     }
 
     fn count(
@@ -192,18 +213,18 @@ impl Store for SqliteStore {
         filter: &Filter,
         group_by: Option<Attribute>,
     ) -> Result<Vec<Count>, ReadError> {
-        self.readers.read(|connection| visibility::count(connection, namespace, filter, group_by))
+        self.read_listed(|connection| visibility::count(connection, namespace, filter, group_by))
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.readers.read(|connection| read::closed_runs(connection, namespace, closed_before, limit))
+        self.read_listed(|connection| read::closed_runs(connection, namespace, closed_before, limit))
     }
 
     fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
-        self.readers.read(|connection| read::first_close(connection, namespace))
+        self.read_listed(|connection| read::first_close(connection, namespace))
     }
 
     fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.readers.read(|connection| read::runs_of(connection, namespace, after, limit))
+        self.read_listed(|connection| read::runs_of(connection, namespace, after, limit))
     }
 }

@@ -22,7 +22,8 @@ pub const DATABASE_FILE: &str = "segno.db";
 pub const LOCK_FILE: &str = "segno.lock";
 
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-const PAGE_BYTES: u32 = 8_192;
+/// Small: a commit changes a few hundred bytes in each page that it touches, and all of the page goes to the log.
+const PAGE_BYTES: u32 = 2_048;
 
 /// Why the store could not be opened, and what to do.
 #[derive(Debug, thiserror::Error)]

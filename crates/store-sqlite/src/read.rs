@@ -1,7 +1,8 @@
 //! Reads, on connections of their own.
 //!
 //! A few read-only connections are opened as they are needed and handed round; whoever finds none free waits. Each
-//! read is one statement or one transaction, so it sees one state of the file: the newest committed when it began.
+//! read is one statement or one transaction (histories are two statements, see [`newest`]), so it sees one state of the
+//! file: the newest committed when it began.
 //!
 //! What holds: nothing is returned that does not match its checksum; a connection on which a read failed is not used
 //! again.
@@ -19,7 +20,7 @@ use segno_store::{
 };
 
 use crate::visibility::write::OPEN;
-use crate::{checksum, layout, visibility};
+use crate::{checksum, layout, tail, visibility};
 
 /// More would help only if reads waited for the disk; each costs up to 1 MiB of cache.
 const CONNECTIONS_MAX: usize = 4;
@@ -159,12 +160,23 @@ pub(crate) fn history(
 ) -> Result<Vec<HistoryBatch>, ReadError> {
     let (from, until) = (from.max(0), until.min(EVENT_ID_END));
     let Some(rows) = layout::rows_of(key).filter(|_| from < EVENT_ID_END && until > 0) else { return Ok(Vec::new()) };
-    // The batch that holds `from` may begin before it: it is the last that begins at or before it.
-    let select = "SELECT id, last_event_id, checksum, events FROM history \
-                  WHERE id >= coalesce((SELECT max(id) FROM history WHERE id BETWEEN ?1 AND ?1 + ?2), ?1 + ?2) \
-                  AND id <= ?1 + ?3 AND last_event_id >= ?2 ORDER BY id LIMIT ?4";
-    let values = params![rows.start(), from, until - 1, count(batches_max)];
-    batches(connection, key, select, values, bytes_max)
+    let newest = newest(connection, key)?;
+    let newest_from = newest.first().map_or(EVENT_ID_END, |batch| batch.first_event_id);
+    let mut page = Page { batches: Vec::new(), bytes: 0, batches_max, bytes_max };
+    if newest_from > from {
+        // The batch that holds `from` may begin before it: it is the last that begins at or before it.
+        let select = "SELECT id, last_event_id, checksum, events FROM history \
+                      WHERE id >= coalesce((SELECT max(id) FROM history WHERE id BETWEEN ?1 AND ?1 + ?2), ?1 + ?2) \
+                      AND id <= ?1 + ?3 AND last_event_id >= ?2 ORDER BY id LIMIT ?4";
+        let values = params![rows.start(), from, until.min(newest_from) - 1, count(batches_max)];
+        add_rows(connection, key, select, values, &mut page)?;
+    }
+    for batch in newest.into_iter().filter(|batch| batch.last_event_id >= from && batch.first_event_id < until) {
+        if !page.add(batch) {
+            break;
+        }
+    }
+    Ok(page.batches)
 }
 
 /// See [`segno_store::Store::history_reverse`].
@@ -176,24 +188,65 @@ pub(crate) fn history_reverse(
 ) -> Result<Vec<HistoryBatch>, ReadError> {
     let until = until.min(EVENT_ID_END);
     let Some(rows) = layout::rows_of(key).filter(|_| until > 0) else { return Ok(Vec::new()) };
-    let select = "SELECT id, last_event_id, checksum, events FROM history \
-                  WHERE id BETWEEN ?1 AND ?1 + ?2 ORDER BY id DESC LIMIT ?3";
-    batches(connection, key, select, params![rows.start(), until - 1, count(batches_max)], usize::MAX)
+    let newest = newest(connection, key)?;
+    let newest_from = newest.first().map_or(EVENT_ID_END, |batch| batch.first_event_id);
+    let mut page = Page { batches: Vec::new(), bytes: 0, batches_max, bytes_max: usize::MAX };
+    for batch in newest.into_iter().rev().filter(|batch| batch.first_event_id < until) {
+        page.add(batch);
+    }
+    let wanted = count(batches_max - page.batches.len());
+    if wanted > 0 {
+        let select = "SELECT id, last_event_id, checksum, events FROM history \
+                      WHERE id BETWEEN ?1 AND ?1 + ?2 ORDER BY id DESC LIMIT ?3";
+        let values = params![rows.start(), until.min(newest_from) - 1, wanted];
+        add_rows(connection, key, select, values, &mut page)?;
+    }
+    Ok(page.batches)
 }
 
-fn batches(
+/// What a read may still return.
+struct Page {
+    batches: Vec<HistoryBatch>,
+    bytes: usize,
+    batches_max: usize,
+    bytes_max: usize,
+}
+
+impl Page {
+    /// Adds a batch; `false` if the page is full.
+    fn add(&mut self, batch: HistoryBatch) -> bool {
+        self.bytes = self.bytes.saturating_add(batch.events.len());
+        let fits = self.batches.len() < self.batches_max && (self.bytes <= self.bytes_max || self.batches.is_empty());
+        if fits {
+            self.batches.push(batch);
+        }
+        fits
+    }
+}
+
+/// The batches in a run's own row. Read them before the rows, and of those only what is older: histories grow at their
+/// end, so that the two together are one state of it although they are two statements.
+fn newest(connection: &Connection, key: RunKey) -> Result<Vec<HistoryBatch>, ReadError> {
+    let Some(row) = layout::run_row(key) else { return Ok(Vec::new()) };
+    let what = || format!("newest history of run {}", key.0);
+    let found = connection
+        .prepare_cached("SELECT tail FROM runs WHERE run_key = ?1")
+        .and_then(|mut statement| statement.query_row([row], |row| blob(row, 0)).optional());
+    let tail = found.map_err(|error| read_error(&what(), &error))?.unwrap_or_default();
+    tail::decode(key, &tail).map_err(|_| mismatch(&what()))
+}
+
+fn add_rows(
     connection: &Connection,
     key: RunKey,
     select: &str,
     values: &[&dyn rusqlite::ToSql],
-    bytes_max: usize,
-) -> Result<Vec<HistoryBatch>, ReadError> {
+    page: &mut Page,
+) -> Result<(), ReadError> {
     let what = || format!("history of run {}", key.0);
     let failed = |error| read_error(&what(), &error);
     let mut statement = connection.prepare_cached(select).map_err(failed)?;
     let mut rows = statement.query(values).map_err(failed)?;
-    let mut found = Vec::new();
-    let mut bytes = 0_usize;
     while let Some(row) = rows.next().map_err(failed)? {
         let id: i64 = row.get(0).map_err(failed)?;
         let batch = HistoryBatch {
@@ -202,13 +255,11 @@ fn batches(
             events: blob(row, 3).map_err(failed)?,
         };
         check(checksum::of_batch(id, batch.last_event_id, &batch.events), row.get(2).map_err(failed)?, what)?;
-        bytes = bytes.saturating_add(batch.events.len());
-        if bytes > bytes_max && !found.is_empty() {
+        if !page.add(batch) {
             break;
         }
-        found.push(batch);
     }
-    Ok(found)
+    Ok(())
 }
 
 /// See [`segno_store::Store::open_runs`].
@@ -343,7 +394,11 @@ fn check(computed: u32, stored: i64, what: impl Fn() -> String) -> Result<(), Re
     if i64::from(computed) == stored {
         return Ok(());
     }
-    Err(ReadError::Damaged(format!("{} does not match its checksum", what())))
+    Err(mismatch(&what()))
+}
+
+fn mismatch(what: &str) -> ReadError {
+    ReadError::Damaged(format!("{what} does not match its checksum"))
 }
 
 pub(crate) fn read_error(what: &str, error: &rusqlite::Error) -> ReadError {

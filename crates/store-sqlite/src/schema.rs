@@ -114,6 +114,39 @@ const MIGRATIONS: &[&str] = &[
     -- Runs up to this one were written before there were facts to search; the server adds them when it starts.
     INSERT INTO meta (key, value) SELECT 'unlisted_until', coalesce(max(run_key), 0) FROM runs;
 ",
+    "
+    -- The newest history stands in the run's row until it is too long for it.
+    ALTER TABLE runs ADD COLUMN last_event INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE runs ADD COLUMN tail BLOB NOT NULL DEFAULT x'';
+
+    -- What is not yet in `visibility`, in order; its columns and whether the run has no row there.
+    CREATE TABLE facts (
+        position INTEGER PRIMARY KEY,
+        run_key INTEGER NOT NULL,
+        is_new INTEGER NOT NULL,
+        namespace INTEGER NOT NULL,
+        ended INTEGER NOT NULL,
+        start_time INTEGER NOT NULL,
+        status INTEGER NOT NULL,
+        execution_time INTEGER NOT NULL,
+        workflow_type TEXT NOT NULL,
+        workflow_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        task_queue TEXT NOT NULL,
+        history_length INTEGER,
+        history_bytes INTEGER,
+        transitions INTEGER,
+        parent_workflow_id TEXT,
+        parent_run_id TEXT,
+        root_workflow_id TEXT,
+        root_run_id TEXT,
+        activity_attempts INTEGER,
+        activity_failure TEXT,
+        task_attempts INTEGER,
+        task_failure TEXT,
+        attributes TEXT
+    ) STRICT;
+",
 ];
 
 /// The newest schema version this binary knows.

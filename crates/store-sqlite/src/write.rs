@@ -9,13 +9,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use segno_store::{
-    Commit, CommitError, CurrentWrite, NamespaceKey, NamespaceRecord, RunKey, RunRecord, RunWrite, limits,
-};
+use segno_store::{Commit, CommitError, CurrentWrite, NamespaceKey, NamespaceRecord, RunKey, limits};
 
 use crate::checkpoint::Signal;
+use crate::visibility::{queue, write::StatusChanges};
+use crate::write_run::{one_row, write_run};
 use crate::{Options, checksum, layout, open, visibility};
 
 /// Statements kept prepared; more than there are.
@@ -29,12 +28,16 @@ pub(crate) struct Writer {
     signal: Arc<Signal>,
     /// Absent after a failure and after closing.
     connection: Option<Connection>,
+    /// Facts may be queued that are not in the tables that lists read.
+    queued: bool,
     closed: bool,
 }
 
 /// Why a write inside a transaction did not go through.
-enum Refusal {
+pub(crate) enum Refusal {
     Conflict,
+    /// What is there cannot be read.
+    Damaged,
     Sqlite(rusqlite::Error),
 }
 
@@ -52,7 +55,7 @@ impl Writer {
         mut connection: Connection,
     ) -> rusqlite::Result<Self> {
         prepare(&mut connection, &signal, options.checkpoint_pages)?;
-        Ok(Self { path, options, signal, connection: Some(connection), closed: false })
+        Ok(Self { path, options, signal, connection: Some(connection), queued: true, closed: false })
     }
 
     pub(crate) fn commit(&mut self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
@@ -60,10 +63,15 @@ impl Writer {
         if outcomes.iter().all(Result::is_err) {
             return outcomes;
         }
+        self.queued = true;
         let before = outcomes.clone();
         let done = self.write(|connection| {
-            let mut wanted = group.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok());
-            wanted.try_for_each(|(commit, _)| apply(connection, commit))
+            let mut changes = StatusChanges::default();
+            for (commit, _) in group.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok()) {
+                apply(connection, commit, &mut changes)?;
+            }
+            queue::empty_if_long(connection, &mut changes)?;
+            Ok(changes.write(connection)?)
         });
         let done = match done {
             Err(CommitError::Conflict) => self.write(|connection| apply_each(connection, group, &mut outcomes)),
@@ -116,6 +124,20 @@ impl Writer {
         })
     }
 
+    /// Brings the tables that lists read up to date.
+    pub(crate) fn list_queued(&mut self) -> Result<(), CommitError> {
+        if !self.queued {
+            return Ok(());
+        }
+        self.write(|connection| {
+            let mut changes = StatusChanges::default();
+            queue::empty(connection, &mut changes)?;
+            Ok(changes.write(connection)?)
+        })?;
+        self.queued = false;
+        Ok(())
+    }
+
     pub(crate) fn set_pages_max(&mut self, pages_max: u32) -> Result<(), CommitError> {
         self.options.pages_max = Some(pages_max);
         let connection = self.connection().map_err(unknown)?;
@@ -153,6 +175,7 @@ impl Writer {
                 Err(CommitError::Full)
             }
             Refusal::Conflict => Err(self.give_up("the rollback after a conflict failed".to_owned())),
+            Refusal::Damaged => Err(self.give_up("the newest history of a run does not match its checksum".to_owned())),
             Refusal::Sqlite(error) => Err(self.give_up(error.to_string())),
         }
     }
@@ -212,10 +235,12 @@ fn apply_each(
     group: &[Commit],
     outcomes: &mut [Result<(), CommitError>],
 ) -> Result<(), Refusal> {
+    let mut changes = StatusChanges::default();
     for (commit, outcome) in group.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
         connection.prepare_cached("SAVEPOINT one")?.execute([])?;
-        match apply(connection, commit) {
-            Ok(()) => {}
+        let mut own = StatusChanges::default();
+        match apply(connection, commit, &mut own) {
+            Ok(()) => changes.merge(own),
             Err(Refusal::Conflict) => {
                 connection.prepare_cached("ROLLBACK TO one")?.execute([])?;
                 *outcome = Err(CommitError::Conflict);
@@ -224,11 +249,11 @@ fn apply_each(
         }
         connection.prepare_cached("RELEASE one")?.execute([])?;
     }
-    Ok(())
+    Ok(changes.write(connection)?)
 }
 
 /// Everything in a commit, in the order of its fields.
-fn apply(connection: &Connection, commit: &Commit) -> Result<(), Refusal> {
+fn apply(connection: &Connection, commit: &Commit, changes: &mut StatusChanges) -> Result<(), Refusal> {
     for write in &commit.runs {
         write_run(connection, write)?;
     }
@@ -245,54 +270,7 @@ fn apply(connection: &Connection, commit: &Commit) -> Result<(), Refusal> {
         connection.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
     }
     for key in &commit.delete_runs {
-        delete_run(connection, *key)?;
-    }
-    Ok(())
-}
-
-fn one_row(changed: usize) -> Result<(), Refusal> {
-    if changed == 1 { Ok(()) } else { Err(Refusal::Conflict) }
-}
-
-fn write_run(connection: &Connection, write: &RunWrite) -> Result<(), Refusal> {
-    let row = layout::run_row(write.key).ok_or(Refusal::Conflict)?;
-    // No stored version is that large.
-    let expected = i64::try_from(write.expected_version).map_err(|_| Refusal::Conflict)?;
-    let version = expected.checked_add(1).ok_or(Refusal::Conflict)?;
-    let sum = checksum::of_run(&RunRecord {
-        key: write.key,
-        version: version.unsigned_abs(),
-        state: Bytes::clone(&write.state),
-        open: write.open,
-        wake_at: write.wake_at,
-        dispatchable: write.dispatchable,
-    });
-    let values = params![row, version, write.dispatchable, write.wake_at, sum, &write.state[..], write.open];
-    if expected == 0 {
-        let insert = "INSERT INTO runs (run_key, version, dispatchable, wake_at, checksum, state, open) \
-                      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
-        one_row(connection.prepare_cached(insert)?.execute(values)?)?;
-    } else {
-        // A statement that sets `open` rewrites the index of open runs even if the value stays, so an open run that
-        // stays open, which is the common case, has a statement that does not name it.
-        let stays = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6 \
-                     WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7";
-        let any = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
-                   open = ?7 WHERE run_key = ?1 AND version = ?2 - 1";
-        if !write.open || connection.prepare_cached(stays)?.execute(values)? == 0 {
-            one_row(connection.prepare_cached(any)?.execute(values)?)?;
-        }
-    }
-    for batch in &write.batches {
-        let id = layout::history_row(write.key, batch.first_event_id).ok_or(Refusal::Conflict)?;
-        let sum = checksum::of_batch(id, batch.last_event_id, &batch.events);
-        let insert = "INSERT INTO history (id, last_event_id, checksum, events) VALUES (?1, ?2, ?3, ?4) \
-                      ON CONFLICT DO NOTHING";
-        let values = params![id, batch.last_event_id, sum, &batch.events[..]];
-        one_row(connection.prepare_cached(insert)?.execute(values)?)?;
-    }
-    if let Some(facts) = &write.visibility {
-        visibility::write::put(connection, row, facts)?;
+        delete_run(connection, *key, changes)?;
     }
     Ok(())
 }
@@ -323,10 +301,11 @@ fn move_current(connection: &Connection, write: &CurrentWrite) -> Result<(), Ref
     }
 }
 
-fn delete_run(connection: &Connection, key: RunKey) -> Result<(), Refusal> {
+fn delete_run(connection: &Connection, key: RunKey, changes: &mut StatusChanges) -> Result<(), Refusal> {
     let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
     let ends = [*rows.start(), *rows.end()];
-    visibility::write::delete(connection, row)?;
+    queue::empty(connection, changes)?;
+    visibility::write::delete(connection, row, changes)?;
     connection.prepare_cached("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
     connection.prepare_cached("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
     connection.prepare_cached("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;

@@ -9,7 +9,8 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use common::{Directory, commit};
 use rusqlite::Connection;
-use segno_store::{ReadError, RunKey, Store};
+use segno_store::visibility::Filter;
+use segno_store::{NamespaceKey, ReadError, RunKey, Store};
 use segno_store_sqlite::{OpenError, Options, SqliteStore};
 
 fn refused(directory: &Directory) -> OpenError {
@@ -189,8 +190,35 @@ fn reopens_after_a_hard_stop() {
             let all = |store: &SqliteStore| store.history(key, 0, 999, 999, usize::MAX).unwrap();
             assert_eq!(all(&reopened), all(&store));
         }
+        // The facts of the two may still have been queued.
+        let every = Filter::All(Vec::new());
+        let listed = |store: &SqliteStore| store.count(NamespaceKey(1), &every, None).unwrap()[0].runs;
+        assert_eq!((listed(&reopened), listed(&store)), (2, 2));
         assert_eq!(reopened.commit(&[commit(1, version + 1, 1)]), [Ok(())]);
     }
+}
+
+/// A file without newest history in its runs' rows and without a queue of facts.
+#[test]
+fn a_file_of_the_version_before_goes_on() {
+    let directory = Directory::new();
+    let store = directory.open();
+    for version in 0..2 {
+        // Too long for a row: it is in the table of histories already.
+        assert_eq!(store.commit(&[commit(1, version, 3_000)]), [Ok(())]);
+    }
+    let all = |store: &SqliteStore| store.history(RunKey(1), 0, 999, 999, usize::MAX).unwrap();
+    let before = all(&store);
+    store.close().unwrap();
+    let older = "DROP TABLE facts; ALTER TABLE runs DROP COLUMN tail; ALTER TABLE runs DROP COLUMN last_event; \
+                 PRAGMA user_version = 2";
+    Connection::open(directory.database()).unwrap().execute_batch(older).unwrap();
+    let store = directory.open();
+    assert_eq!(all(&store), before);
+    assert_eq!(store.commit(&[commit(1, 2, 10)]), [Ok(())]);
+    assert_eq!(store.commit(&[commit(1, 3, 3_000)]), [Ok(())]);
+    let after = all(&store);
+    assert_eq!((after[..2].to_vec(), after.len()), (before, 4));
 }
 
 /// A first start that was cut short leaves an empty file; the next one begins again.

@@ -129,6 +129,15 @@ pub struct Commit {
     pub delete_runs: Vec<RunKey>,
 }
 
+impl Commit {
+    /// Bytes of history, state and messages in it: what writes to the disk are weighed against.
+    pub fn bytes(&self) -> usize {
+        let events = |write: &RunWrite| write.batches.iter().map(|batch| batch.events.len()).sum::<usize>();
+        let runs: usize = self.runs.iter().map(|write| write.state.len() + events(write)).sum();
+        runs + self.outbox_add.iter().map(|row| row.message.len()).sum::<usize>()
+    }
+}
+
 /// Why a commit did not happen, or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {

@@ -118,6 +118,9 @@ fn add(name: &str, label: &str, workload: Workload, outcome: &Outcome, report: &
         add(&format!("syncs/{unit}"), outcome.each(syncs));
         check_commits(workload, outcome.count() as f64, commits)?;
     }
+    if let Some(times) = cost.amplification() {
+        add("bytes written/bytes of history and state", times);
+    }
     Ok(())
 }
 

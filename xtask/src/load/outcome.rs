@@ -75,7 +75,11 @@ impl Outcome {
                 let _ = write!(text, ", commits {:.4}, syncs {:.4}", self.each(commits), self.each(syncs));
             }
             let written = self.each(cost.written_bytes) / 1024.0;
-            let _ = write!(text, ", written {written:.2} KiB; peak memory {:.0} MiB", cost.peak_mib);
+            let _ = write!(text, ", written {written:.2} KiB");
+            if let Some(times) = cost.amplification() {
+                let _ = write!(text, " ({times:.1} times what was committed)");
+            }
+            let _ = write!(text, "; peak memory {:.0} MiB", cost.peak_mib);
         }
         for (name, value) in &self.extras {
             let _ = write!(text, "\n  {name}: {value:.3}");

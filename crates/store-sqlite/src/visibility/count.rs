@@ -17,7 +17,7 @@ use crate::read;
 /// As for a page of this many runs: decides when an index is worth following.
 const AS_FOR_PAGE_OF: usize = 1_000;
 
-/// See [`segno_store::Store::count`].
+/// See [`segno_store::Store::count`]. Called inside a transaction.
 pub(crate) fn count(
     connection: &Connection,
     namespace: NamespaceKey,
@@ -25,8 +25,6 @@ pub(crate) fn count(
     group_by: Option<Attribute>,
 ) -> Result<Vec<Count>, ReadError> {
     let failed = |error| read::read_error("a count", &error);
-    // Dropping it ends it; there is nothing to roll back.
-    let _transaction = connection.unchecked_transaction().map_err(failed)?;
     let search = Search::new(connection, namespace, filter, AS_FOR_PAGE_OF, false).map_err(failed)?;
     let counter = Counter { connection, search };
     let mut groups = counter.groups(group_by).map_err(failed)?;

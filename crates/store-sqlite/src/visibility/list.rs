@@ -22,11 +22,9 @@ use crate::{layout, read};
 /// Longer statements are rarely the same twice.
 const CACHED_BYTES_MAX: usize = 4_096;
 
-/// See [`segno_store::Store::list`].
+/// See [`segno_store::Store::list`]. Called inside a transaction.
 pub(crate) fn list(connection: &Connection, query: &ListQuery) -> Result<ListPage, ReadError> {
     let failed = |error| read::read_error("a list", &error);
-    // Dropping it ends it; there is nothing to roll back.
-    let _transaction = connection.unchecked_transaction().map_err(failed)?;
     let places = places(connection, query).map_err(failed)?;
     let mut runs = Vec::with_capacity(places.len());
     for place in &places {

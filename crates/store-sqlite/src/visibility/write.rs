@@ -1,6 +1,8 @@
 //! Keeps the tables of searchable facts, inside the transaction that changes the run.
 
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
 use segno_store::NamespaceKey;
 use segno_store::visibility::{Value, VisibilityRow};
 use serde_json::{Map, Value as Json};
@@ -22,20 +24,52 @@ struct Before {
     attributes: Option<String>,
 }
 
-/// Writes the facts of a run, new or known.
-pub(crate) fn put(connection: &Connection, run: i64, row: &VisibilityRow) -> rusqlite::Result<()> {
+/// How many more runs there are by namespace and status. Nearly every transaction changes the same few counts, so they
+/// are added up and written at its end.
+#[derive(Debug, Default)]
+pub(crate) struct StatusChanges(BTreeMap<(u32, i32), i64>);
+
+impl StatusChanges {
+    fn add(&mut self, namespace: u32, status: i32, runs: i64) {
+        *self.0.entry((namespace, status)).or_default() += runs;
+    }
+
+    /// Adds those of a commit that went through.
+    pub(crate) fn merge(&mut self, other: Self) {
+        other.0.into_iter().for_each(|((namespace, status), runs)| self.add(namespace, status, runs));
+    }
+
+    /// Writes them.
+    pub(crate) fn write(self, connection: &Connection) -> rusqlite::Result<()> {
+        let add = "INSERT INTO status_counts (namespace, status, runs) VALUES (?1, ?2, ?3) \
+                   ON CONFLICT (namespace, status) DO UPDATE SET runs = runs + excluded.runs";
+        for ((namespace, status), runs) in self.0.into_iter().filter(|(_, runs)| *runs != 0) {
+            connection.prepare_cached(add)?.execute(params![namespace, status, runs])?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes the facts of a run. One that `is_new` has none yet.
+pub(crate) fn put(
+    connection: &Connection,
+    run: i64,
+    row: &VisibilityRow,
+    is_new: bool,
+    changes: &mut StatusChanges,
+) -> rusqlite::Result<()> {
     let ended = row.closed.map_or(OPEN, |closed| closed.time);
     let attributes = (!row.attributes.is_empty()).then(|| as_json(row));
-    let before = before(connection, run)?;
+    let before = if is_new { None } else { before(connection, run)? };
     match &before {
-        None => insert(connection, run, row, ended, attributes.as_deref())?,
+        None => insert(connection, run, row)?,
         Some(_) => update(connection, run, row, ended, attributes.as_deref())?,
     }
     if before.as_ref().is_none_or(|before| before.status != row.status) {
         if let Some(before) = &before {
-            add(connection, before.namespace, before.status, -1)?;
+            changes.add(before.namespace, before.status, -1);
         }
-        add(connection, row.namespace.0, row.status, 1)?;
+        changes.add(row.namespace.0, row.status, 1);
     }
     if before.as_ref().is_some_and(|before| before.ended == ended && before.attributes == attributes) {
         return Ok(());
@@ -47,10 +81,10 @@ pub(crate) fn put(connection: &Connection, run: i64, row: &VisibilityRow) -> rus
 }
 
 /// Forgets a run.
-pub(crate) fn delete(connection: &Connection, run: i64) -> rusqlite::Result<()> {
+pub(crate) fn delete(connection: &Connection, run: i64, changes: &mut StatusChanges) -> rusqlite::Result<()> {
     let Some(before) = before(connection, run)? else { return Ok(()) };
     remove_entries(connection, run, &before)?;
-    add(connection, before.namespace, before.status, -1)?;
+    changes.add(before.namespace, before.status, -1);
     connection.prepare_cached("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
     Ok(())
 }
@@ -70,19 +104,34 @@ fn before(connection: &Connection, run: i64) -> rusqlite::Result<Option<Before>>
     found.optional()
 }
 
-fn insert(
+/// The columns of facts, after the run's key.
+macro_rules! columns {
+    () => {
+        "namespace, start_time, execution_time, workflow_type, workflow_id, run_id, task_queue, parent_workflow_id, \
+         parent_run_id, root_workflow_id, root_run_id, ended, status, history_length, history_bytes, transitions, \
+         activity_attempts, activity_failure, task_attempts, task_failure, attributes"
+    };
+}
+pub(super) use columns;
+
+/// Places for the run's key and those columns.
+macro_rules! places {
+    () => {
+        "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22"
+    };
+}
+pub(super) use places;
+
+/// Executes an insertion with the run's key, [`columns`] and, if given, one thing more.
+pub(super) fn execute(
     connection: &Connection,
+    insert: &str,
     run: i64,
     row: &VisibilityRow,
-    ended: i64,
-    attributes: Option<&str>,
+    more: Option<bool>,
 ) -> rusqlite::Result<()> {
-    let insert = "INSERT INTO visibility (run_key, namespace, start_time, execution_time, workflow_type, workflow_id, \
-                  run_id, task_queue, parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, status, \
-                  history_length, history_bytes, transitions, activity_attempts, activity_failure, task_attempts, \
-                  task_failure, attributes) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, \
-                  ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
     let (parent, root) = (row.parent.as_ref(), row.root.as_ref());
+    let attributes = (!row.attributes.is_empty()).then(|| as_json(row));
     let values = params![
         run,
         row.namespace.0,
@@ -96,7 +145,7 @@ fn insert(
         parent.map(|parent| &parent.1),
         root.map(|root| &root.0),
         root.map(|root| &root.1),
-        ended,
+        row.closed.map_or(OPEN, |closed| closed.time),
         row.status,
         row.closed.map(|closed| closed.history_length),
         row.closed.map(|closed| closed.history_bytes),
@@ -107,8 +156,15 @@ fn insert(
         row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
         attributes
     ];
+    let more = more.as_ref().map(|more| -> &dyn ToSql { more });
+    let values = params_from_iter(values.iter().copied().chain(more));
     connection.prepare_cached(insert)?.execute(values)?;
     Ok(())
+}
+
+fn insert(connection: &Connection, run: i64, row: &VisibilityRow) -> rusqlite::Result<()> {
+    let insert = concat!("INSERT INTO visibility (run_key, ", columns!(), ") VALUES (", places!(), ")");
+    execute(connection, insert, run, row, None)
 }
 
 /// Only what can change after the start.
@@ -136,13 +192,6 @@ fn update(
         attributes
     ];
     connection.prepare_cached(update)?.execute(values)?;
-    Ok(())
-}
-
-fn add(connection: &Connection, namespace: u32, status: i32, runs: i64) -> rusqlite::Result<()> {
-    let add = "INSERT INTO status_counts (namespace, status, runs) VALUES (?1, ?2, ?3) \
-               ON CONFLICT (namespace, status) DO UPDATE SET runs = runs + excluded.runs";
-    connection.prepare_cached(add)?.execute(params![namespace, status, runs])?;
     Ok(())
 }
 

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use bytes::Bytes;
+use segno_store::kit::row;
 use segno_store::{Commit, HistoryBatch, RunKey, RunWrite};
 use segno_store_sqlite::{DATABASE_FILE, Options, SqliteStore};
 
@@ -47,7 +48,7 @@ pub fn commit(key: u64, version: u64, bytes: usize) -> Commit {
         wake_at: Some(version as i64),
         dispatchable: true,
         batches: vec![HistoryBatch { first_event_id: event, last_event_id: event, events: fill(1) }],
-        visibility: None,
+        visibility: (version == 0).then(|| Box::new(row(key))),
     };
     Commit { runs: vec![write], ..Commit::default() }
 }
