@@ -223,7 +223,6 @@ async def test_deltas_may_come_twice(scene: Scene):
             assert (await client.describe(worker)).activity_count == 0
 
 
-@pytest.mark.xfail(strict=False, reason="an attempt that is over can be bound, and is never released")
 async def test_delta_of_an_activity_that_is_over(scene: Scene):
     """Short activities begin and end between two heartbeats. The worker tells of both; nothing is left over."""
     worker, client = scene.name(), scene.client
@@ -238,6 +237,21 @@ async def test_delta_of_an_activity_that_is_over(scene: Scene):
     assert (described.activity_count, len(described.activities)) == (0, 0)
     token = (await client.heartbeat(worker, token, bound=[held])).token
     assert (await client.describe(worker)).activity_count == 0
+
+
+async def test_delta_of_an_activity_of_another_worker(scene: Scene):
+    """Only what a worker was handed can be bound by it."""
+    worker, other, client = scene.name(), scene.name("other"), scene.client
+    await client.heartbeat(worker)
+    token = (await client.heartbeat(other)).token
+    async with scene.env.worker(CallActivity):
+        handle = await scene.begin()
+        held = await scene.take(worker)
+        await client.heartbeat(other, token, bound=[held])
+        assert (await client.describe(other)).activity_count == 0
+        assert (await client.describe(worker)).activity_count == 1
+        await client.complete(held)
+        await asyncio.wait_for(handle.result(), 10)
 
 
 async def test_what_is_refused(scene: Scene):

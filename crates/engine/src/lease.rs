@@ -21,8 +21,6 @@ const STOCK_LEASES: i64 = 3;
 pub const LEASE_MIN: Nanos = SECOND;
 /// The longest lease that is granted.
 pub const LEASE_MAX: Nanos = 3600 * SECOND;
-/// Most attempts that one worker can hold.
-pub const HOLDS_MAX: usize = 10_000;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +64,7 @@ pub struct Beat {
     pub token: Vec<u8>,
     /// The lease it asks for; 0 for the usual one.
     pub lease: Nanos,
-    /// Attempts it has begun to work on.
+    /// Attempts it has begun to work on. Those it was not handed, and those that are over, are passed over.
     pub bound: Vec<Hold>,
     /// Attempts it has done with.
     pub unbound: Vec<Hold>,
@@ -84,8 +82,8 @@ pub enum BeatRefused {
         /// The one that fits.
         current: [u8; 8],
     },
-    /// It says that it holds more than any worker can.
-    #[error("a worker cannot hold that many activities")]
+    /// There are as many workers as can be kept.
+    #[error("there are too many workers")]
     TooMany,
 }
 
@@ -247,7 +245,8 @@ impl Lease {
 
     /// A worker that speaks the protocol reports. Answers with the next token.
     ///
-    /// The first heartbeat registers it, whatever its token; deltas may come any number of times.
+    /// The first heartbeat registers it, whatever its token; deltas may come any number of times. They only tell about
+    /// attempts that it was handed ([`Lease::hand_over`], [`Lease::restore`]): they never add one.
     pub fn heartbeat(&mut self, now: Nanos, beat: &Beat, settings: &LeaseSettings) -> Result<[u8; 8], BeatRefused> {
         if self.state == State::Inactive {
             return Err(BeatRefused::Inactive);
@@ -255,16 +254,16 @@ impl Lease {
         if self.counter > 0 && beat.token != self.token() {
             return Err(BeatRefused::TokenMismatch { current: self.token() });
         }
-        if self.holds.len() + beat.bound.len() > HOLDS_MAX {
-            return Err(BeatRefused::TooMany);
-        }
         self.step(machine::Event::Attach);
         self.counter += 1;
         let asked = if beat.lease > 0 { beat.lease } else { settings.lease };
         self.granted = asked.clamp(LEASE_MIN, LEASE_MAX);
         self.heard = self.heard.max(now);
         for hold in &beat.bound {
-            self.holds.insert(*hold, Held { since: now, confirmed: true });
+            // The worker knows an attempt only after it was handed over, so what is not there is over or of others.
+            if let Some(held) = self.holds.get_mut(hold) {
+                *held = Held { since: now, confirmed: true };
+            }
         }
         for hold in &beat.unbound {
             // If its end is not on record by the time of the next look, it never had one.

@@ -286,11 +286,14 @@ impl Story {
             }),
             _ => true,
         };
+        let mut held = world.lease.iter().flat_map(Lease::holds);
+        let no_ghosts = held.all(|held| world.holder == Some((false, held.started_time as u8)));
         [
             (world.completed <= 1, "at most one completion is accepted"),
             (world.starts <= self.attempts_max, "there are no more starts than attempts"),
             (!(world.failed && world.completed > 0), "an activity ends once"),
             (watched, "whoever has the activity is watched"),
+            (no_ghosts, "nothing counts as held that is over or with others"),
         ]
         .into_iter()
         .find_map(|(holds, what)| (!holds).then_some(what))

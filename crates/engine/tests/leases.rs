@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::{random::Random, world::SECOND};
 use segno_engine::{
     lease::{Beat, BeatRefused, Due, Hold, LEASE_MAX, LEASE_MIN, Lease, LeaseSettings, LostBecause},
@@ -19,6 +21,10 @@ fn hold(number: i64) -> Hold {
 
 fn beat(token: [u8; 8]) -> Beat {
     Beat { token: token.to_vec(), ..Default::default() }
+}
+
+fn long(token: [u8; 8]) -> Beat {
+    Beat { lease: 600 * SECOND, ..beat(token) }
 }
 
 #[test]
@@ -65,6 +71,8 @@ fn every_arrow_is_taken_and_no_other_exists() {
 #[test]
 fn a_lost_answer_is_found_by_its_token() {
     let mut lease = Lease::new(0);
+    lease.hand_over(hold(1), 0);
+    lease.hand_over(hold(2), 0);
     let first = lease.heartbeat(0, &Beat { token: b"from a former life".to_vec(), ..Default::default() }, &SETTINGS);
     let first = first.expect("the first heartbeat registers");
     assert_eq!(first, 1_u64.to_le_bytes());
@@ -75,10 +83,39 @@ fn a_lost_answer_is_found_by_its_token() {
     let refused = lease.heartbeat(50 * SECOND, &next, &SETTINGS);
     assert_eq!(refused, Err(BeatRefused::TokenMismatch { current: second }));
     assert_eq!(lease.alive_until(&SETTINGS), Some(61 * SECOND), "a refused heartbeat renews nothing");
-    assert_eq!(lease.holds().count(), 1);
     next.token = second.to_vec();
+    next.lease = 600 * SECOND;
+    assert_eq!(lease.clone().wake_at(&SETTINGS), Some(61 * SECOND));
     lease.heartbeat(51 * SECOND, &next, &SETTINGS).expect("with the current token it fits");
     assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [hold(1), hold(2)], "binding twice is binding once");
+    assert_eq!(lease.wake_at(&SETTINGS), Some(651 * SECOND), "both are bound");
+}
+
+#[test]
+fn only_what_was_handed_over_can_be_bound() {
+    let mut lease = Lease::new(0);
+    lease.hand_over(hold(1), 0);
+    let both = Beat { bound: vec![hold(1), hold(2)], unbound: vec![hold(3)], ..Default::default() };
+    let token = lease.heartbeat(SECOND, &both, &SETTINGS).expect("it registers");
+    assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [hold(1)], "the other one was never its own");
+    lease.release(&hold(1));
+    // It was over before the heartbeat that tells of its beginning.
+    let late = Beat { bound: vec![hold(1)], unbound: vec![hold(1)], ..beat(token) };
+    let token = lease.heartbeat(2 * SECOND, &late, &SETTINGS).expect("the token fits");
+    assert!(lease.is_idle());
+    // Another attempt of the same activity is another hold.
+    let second = Hold { started_time: 8, ..hold(1) };
+    lease.hand_over(second, 3 * SECOND);
+    lease.heartbeat(4 * SECOND, &Beat { bound: vec![hold(1)], ..beat(token) }, &SETTINGS).expect("the token fits");
+    assert_eq!(lease.expire(63 * SECOND, &SETTINGS), Due::default());
+    assert_eq!(lease.holds().copied().collect::<Vec<_>>(), [second]);
+    // After a restart what storage says may come after the heartbeat.
+    let mut lease = Lease::new(0);
+    let token = lease.heartbeat(0, &Beat { bound: vec![hold(1)], ..long([9; 8]) }, &SETTINGS).expect("it registers");
+    lease.restore(hold(1), SECOND);
+    lease.heartbeat(2 * SECOND, &Beat { bound: vec![hold(1)], ..long(token) }, &SETTINGS).expect("the token fits");
+    assert_eq!(lease.expire(500 * SECOND, &SETTINGS), Due::default(), "it is bound");
+    assert_eq!(lease.holds().count(), 1);
 }
 
 #[test]
@@ -117,7 +154,6 @@ fn orphans_are_found_by_the_verification_timer() {
     lease.hand_over(hold(2), 0);
     lease.hand_over(hold(3), 0);
     assert_eq!(lease.wake_at(&SETTINGS), None, "a stock worker says nothing of what it holds");
-    let long = |token: [u8; 8]| Beat { lease: 600 * SECOND, ..beat(token) };
     let token = lease.heartbeat(SECOND, &Beat { bound: vec![hold(1), hold(3)], ..long([0; 8]) }, &SETTINGS);
     assert_eq!(lease.wake_at(&SETTINGS), Some(120 * SECOND));
     assert_eq!(lease.expire(119 * SECOND, &SETTINGS), Due::default());
@@ -180,7 +216,7 @@ fn a_server_that_was_away_blames_nobody() {
 }
 
 /// Random lives: a worker is never lost before its time, always at its time, and never twice; a token is never given
-/// twice; what is held is what was handed over or bound, less what is over.
+/// twice; what is held is what was handed over, less what is over, whatever it says.
 #[test]
 fn random_lives() {
     for seed in 0..2000 {
@@ -190,6 +226,7 @@ fn random_lives() {
         let mut token = Vec::new();
         let mut tokens = 0;
         let mut lost = false;
+        let mut held = BTreeSet::new();
         for _ in 0..60 {
             now += random.below(25) as i64 * SECOND;
             let before = lease.clone();
@@ -216,11 +253,19 @@ fn random_lives() {
                             assert!(stale && current.to_vec() == token);
                             assert_eq!(lease, before, "a refused heartbeat changes nothing");
                         }
-                        Err(BeatRefused::TooMany) => panic!("five are not too many"),
+                        Err(BeatRefused::TooMany) => panic!("one worker is not too many"),
                     }
                 }
-                6 => lease.hand_over(hold(random.below(5) as i64), now),
-                7 => lease.release(&hold(random.below(5) as i64)),
+                6 => {
+                    let handed = hold(random.below(5) as i64);
+                    lease.hand_over(handed, now);
+                    held.insert(handed);
+                }
+                7 => {
+                    let over = hold(random.below(5) as i64);
+                    lease.release(&over);
+                    held.remove(&over);
+                }
                 8 if random.once_in(10) => {
                     assert_eq!(lease.shut_down(), !lost);
                     lost = true;
@@ -229,12 +274,13 @@ fn random_lives() {
                     let until = lease.alive_until(&SETTINGS);
                     let due = lease.expire(now, &SETTINGS);
                     assert_eq!(due.lost.is_some(), until.is_some_and(|until| until <= now) && !lost);
-                    assert!(due.orphans.iter().all(|orphan| before.holds().any(|held| held == orphan)));
+                    due.orphans.iter().for_each(|orphan| assert!(held.remove(orphan), "it was handed over"));
                     lost |= due.lost.is_some();
                     assert!(lease.wake_at(&SETTINGS).is_none_or(|at| at > now), "what was due is done");
                 }
             }
             assert_eq!(lease.state() == State::Inactive, lost);
+            assert!(lease.holds().eq(&held), "nothing is held that was not handed over");
         }
     }
 }

@@ -105,37 +105,44 @@ impl Node {
         }
     }
 
-    /// Brings what workers hold in line with a transition of a run.
+    /// Brings what workers hold in line with a transition of a run. If another run follows, the one before has ended.
     pub(crate) fn note_holds(&self, before: Option<&Run>, after: &Run) {
         if !before.is_some_and(is_with_worker) && !is_with_worker(after) {
             return;
         }
-        let before = before.filter(|before| before.info.run_key == after.info.run_key);
-        let namespace = NamespaceKey(after.info.namespace_key);
-        let run_key = after.info.run_key;
-        let now = self.clock.monotonic();
-        for was in before.into_iter().flat_map(|before| before.state.activities.values()).filter(|a| is_held(a)) {
-            let still = after.state.activities.get(&was.scheduled_event_id).filter(|_| after.is_running());
-            if still.is_none_or(|is| is.started_time != was.started_time || is.worker != was.worker) {
-                self.leases.release(namespace, &was.worker, &hold(run_key, was));
-            }
+        let same = before.filter(|before| before.info.run_key == after.info.run_key);
+        if let Some(before) = before {
+            self.take_back(before, same.map(|_| after));
         }
+        let (namespace, run_key) = (NamespaceKey(after.info.namespace_key), after.info.run_key);
+        let now = self.clock.monotonic();
         if after.is_running() {
             for is in after.state.activities.values().filter(|a| is_held(a)) {
-                let was = before.and_then(|before| before.state.activities.get(&is.scheduled_event_id));
+                let was = same.and_then(|before| before.state.activities.get(&is.scheduled_event_id));
                 if was.is_none_or(|was| was.started_time != is.started_time) {
                     self.leases.hand_over(namespace, &is.worker, hold(run_key, is), now);
                 }
             }
         }
-        let (had, has) = (before.map_or("", task_holder), task_holder(after));
-        if had != has {
-            if !had.is_empty() {
-                self.leases.release_task(namespace, had, run_key);
+        let has = task_holder(after);
+        if !has.is_empty() && same.map_or("", task_holder) != has {
+            self.leases.hand_over_task(namespace, has, run_key, now);
+        }
+    }
+
+    /// Takes from workers what they had of a run and have no more; all of it if the run is gone.
+    pub(crate) fn take_back(&self, before: &Run, after: Option<&Run>) {
+        let after = after.filter(|after| after.is_running());
+        let (namespace, run_key) = (NamespaceKey(before.info.namespace_key), before.info.run_key);
+        for was in before.state.activities.values().filter(|a| is_held(a)) {
+            let still = after.and_then(|after| after.state.activities.get(&was.scheduled_event_id));
+            if still.is_none_or(|is| is.started_time != was.started_time || is.worker != was.worker) {
+                self.leases.release(namespace, &was.worker, &hold(run_key, was));
             }
-            if !has.is_empty() {
-                self.leases.hand_over_task(namespace, has, run_key, now);
-            }
+        }
+        let had = task_holder(before);
+        if !had.is_empty() && after.map_or("", task_holder) != had {
+            self.leases.release_task(namespace, had, run_key);
         }
     }
 

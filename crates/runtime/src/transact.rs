@@ -228,7 +228,7 @@ impl Node {
             if let Err(error) = result {
                 // What is stored now is unknown: forget what memory says and look again.
                 self.forget(locked);
-                self.clone().look_again(locked.slot.key.clone(), then.previous_key);
+                self.clone().look_again(locked.slot.key.clone(), then.previous_key, then.before);
                 return Err(error.into());
             }
             self.carry_out(locked, *then);
@@ -337,8 +337,6 @@ impl Node {
         let Consequences { before, latest, version, written, events, effects, ended, messages, .. } = then;
         self.note_holds(before.as_deref(), &latest);
         if let Some(ended) = ended {
-            // A run that ends has nothing with anybody.
-            self.note_holds(before.as_deref(), &ended.run);
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
         }
@@ -361,10 +359,10 @@ impl Node {
 
     /// After a commit whose outcome is unknown: reads what is stored and derives from it whatever must happen next, so
     /// that nothing is left undone if the commit did happen. Doing things twice is harmless.
-    fn look_again(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>) {
+    fn look_again(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>, before: Option<Arc<Run>>) {
         tokio::spawn(async move {
             while !self.is_stopping() {
-                match self.rederive(&key, previous).await {
+                match self.rederive(&key, previous, before.as_deref()).await {
                     Ok(()) => return,
                     Err(error @ CallError::DataLoss(_)) => {
                         tracing::error!(workflow = %key.workflow_id, %error, "a workflow is damaged and is left alone");
@@ -379,15 +377,24 @@ impl Node {
         });
     }
 
-    async fn rederive(&self, key: &WorkflowKey, previous: Option<RunKey>) -> Result<(), CallError> {
+    async fn rederive(
+        &self,
+        key: &WorkflowKey,
+        previous: Option<RunKey>,
+        before: Option<&Run>,
+    ) -> Result<(), CallError> {
         let locked = self.lock(key).await?;
         let current = locked.state.current.as_ref().map(|current| (current.key(), current.run.clone()));
         self.arm(&locked);
+        match (&current, before) {
+            (Some((_, run)), before) => self.note_holds(before, run),
+            (None, Some(before)) => self.take_back(before, None),
+            (None, None) => {}
+        }
         drop(locked);
         if let Some((_, run)) = &current
             && run.is_running()
         {
-            self.note_holds(None, run);
             self.offer_all(run);
         }
         let current = current.map(|(run, _)| run);

@@ -297,6 +297,10 @@ async fn the_protocol_has_tokens_and_leases() {
     let third = send(bound).expect("it binds");
     let view = scene.node.lease_of(scene.namespace, "p").expect("it is known");
     assert_eq!((view.holds, view.remaining), (vec![hold_of(&started)], Some(30 * SECOND)));
+    let elsewhere = Beat { bound: vec![hold_of(&started)], ..beat(b"") };
+    scene.node.worker_heartbeat(scene.namespace, "other", &elsewhere).expect("it registers");
+    let other = scene.node.lease_of(scene.namespace, "other").expect("it is known");
+    assert!(other.holds.is_empty(), "another worker has it");
     scene.pass(29).await;
     assert_eq!(scene.attempt(&key).await, (1, true));
     scene.pass(2).await;
@@ -414,6 +418,24 @@ async fn ten_thousand_workers_cost_no_write() {
     println!("30,000 heartbeats in {:?}", before.elapsed());
     assert_eq!(scene.count("commits"), commits);
     assert_eq!((scene.node.leases_of(scene.namespace).len(), scene.count("workers_lost")), (10_000, 0));
+}
+
+#[tokio::test]
+async fn what_is_over_is_held_by_nobody_also_if_the_store_did_not_say_so() {
+    let scene = Scene::begin().await;
+    let (key, started) = scene.with_activity("w", scene.caller("a", scene.connect())).await;
+    let held = || scene.node.lease_of(scene.namespace, "a").map_or(0, |lease| lease.holds.len());
+    assert_eq!(held(), 1);
+    scene.store.silent.store(true, Ordering::SeqCst);
+    assert!(matches!(scene.complete(&key, &started).await, Err(CallError::Unavailable(_))), "who knows");
+    scene.store.silent.store(false, Ordering::SeqCst);
+    for _ in 0..400 {
+        if held() == 0 {
+            return;
+        }
+        sleep(Duration::from_millis(5)).await;
+    }
+    panic!("the worker still counts as having it");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! A store whose gate can be closed for reports: commits that take a message off the outbox are not done while it is.
+//! It can also be silent: commits are done, and nobody hears of it.
 
 use std::sync::{
     Arc,
@@ -16,6 +17,7 @@ use segno_store::{
 pub struct Gate {
     pub memory: Arc<MemoryStore>,
     pub closed: AtomicBool,
+    pub silent: AtomicBool,
 }
 
 impl Store for Gate {
@@ -28,7 +30,11 @@ impl Store for Gate {
             if self.closed.load(Ordering::SeqCst) && !commit.outbox_remove.is_empty() {
                 return Err(CommitError::Unknown("the gate is closed".to_owned()));
             }
-            self.memory.commit(std::slice::from_ref(commit)).remove(0)
+            let done = self.memory.commit(std::slice::from_ref(commit)).remove(0);
+            if self.silent.load(Ordering::SeqCst) {
+                return Err(CommitError::Unknown("the store is silent".to_owned()));
+            }
+            done
         };
         group.iter().map(one).collect()
     }
