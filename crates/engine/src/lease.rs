@@ -17,6 +17,10 @@ use crate::{
 
 /// A stock worker reports once a minute at most: it is silent after three times the usual lease.
 const STOCK_LEASES: i64 = 3;
+/// The longest that SDKs wait before they repeat a poll that was cut off again before it was answered, 12 s, and time to
+/// connect. They begin with 0.2 s and double that with each poll that fails. Which step they are at cannot be known:
+/// pollers that fail together may share the steps.
+const BACK_OFF_MAX: Nanos = 14 * SECOND;
 /// The shortest lease that is granted.
 pub const LEASE_MIN: Nanos = SECOND;
 /// The longest lease that is granted.
@@ -138,6 +142,8 @@ pub struct Lease {
     heard: Nanos,
     /// Since when its connections are gone.
     detached: Nanos,
+    /// It came back since, and no poll of it was answered yet.
+    came_back: bool,
     /// Its silence means something: it reports by itself, or must show up after a restart.
     silence_counts: bool,
     /// It said goodbye: it finishes what it has, without polls and reports.
@@ -156,6 +162,7 @@ impl Lease {
             granted: 0,
             heard: now,
             detached: 0,
+            came_back: false,
             silence_counts: false,
             leaving: false,
             holds: BTreeMap::new(),
@@ -226,13 +233,8 @@ impl Lease {
 
     /// A worker has a connection (again).
     pub fn attached(&mut self, now: Nanos) -> bool {
-        if self.state == State::Detached && !self.step(machine::Event::Attach) {
-            return false;
-        }
-        if self.state == State::Active {
-            self.step(machine::Event::Attach);
-        }
-        self.heard(now)
+        self.came_back |= self.state == State::Detached;
+        self.step(machine::Event::Attach) && self.heard(now)
     }
 
     /// The last connection of a worker is gone, and with it a call that a living worker makes again at once.
@@ -241,6 +243,20 @@ impl Lease {
         if self.step(machine::Event::Detach) && before == State::Active {
             self.detached = now;
         }
+    }
+
+    /// A poll of it was answered, so that it makes the next one without delay. If its connections are gone it has not
+    /// heard that answer.
+    pub fn answered(&mut self) {
+        if self.state == State::Active {
+            self.came_back = false;
+        }
+    }
+
+    /// How long it may be without a connection. One that was cut off, came back and was cut off again before a poll of
+    /// it was answered waits before it comes back once more, however healthy it is.
+    fn grace(&self, settings: &LeaseSettings) -> Nanos {
+        if self.came_back { settings.grace.max(BACK_OFF_MAX) } else { settings.grace }
     }
 
     /// A worker that speaks the protocol reports. Answers with the next token.
@@ -334,7 +350,7 @@ impl Lease {
         }
         let silent = (self.silence_counts && !self.leaving).then(|| self.heard.saturating_add(settings.stock_lease()));
         let gone =
-            (self.state == State::Detached).then(|| self.detached.max(self.heard).saturating_add(settings.grace));
+            (self.state == State::Detached).then(|| self.detached.max(self.heard).saturating_add(self.grace(settings)));
         silent.into_iter().chain(gone).min()
     }
 

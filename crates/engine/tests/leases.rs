@@ -183,6 +183,63 @@ fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
 }
 
 #[test]
+fn a_worker_that_is_cut_off_again_and_again_has_longer() {
+    let short = LeaseSettings { grace: SECOND, ..SETTINGS };
+    let mut lease = Lease::new(0);
+    lease.detached(0);
+    lease.detached(0);
+    assert_eq!(lease.alive_until(&short), Some(SECOND), "it was cut off once");
+    for cut in 1..10 {
+        assert!(lease.attached(cut));
+        lease.detached(cut);
+        lease.answered();
+        assert_eq!(lease.alive_until(&short), Some(cut + 14 * SECOND), "it did not hear that answer");
+    }
+    // An answer makes it quick again.
+    for cut in 11..20 {
+        assert!(lease.attached(cut));
+        lease.answered();
+        lease.detached(cut);
+        assert_eq!(lease.alive_until(&short), Some(cut + short.grace));
+    }
+    // A long grace period is never made shorter.
+    for cut in 21..30 {
+        assert!(lease.attached(cut));
+        lease.detached(cut);
+        assert_eq!(lease.alive_until(&SETTINGS), Some(cut + SETTINGS.grace));
+    }
+}
+
+/// An SDK whose connection breaks at any moment. Its pollers share the steps of their back-off; the first one that is
+/// back speaks for it. While it connects within a second and a half it is never lost, however short the grace period is.
+#[test]
+fn a_living_worker_with_a_bad_connection_is_never_lost() {
+    for seed in 0..1000 {
+        let mut random = Random(seed);
+        let settings = LeaseSettings { grace: (2 + random.below(15) as i64) * SECOND, ..SETTINGS };
+        let (mut lease, mut now, mut step) = (Lease::new(0), 0, 0_u32);
+        // When each poller is back.
+        let mut pollers = vec![0; 1 + random.below(10) as usize];
+        for _ in 0..40 {
+            now += random.below(15_000) as i64 * SECOND / 1000;
+            if random.once_in(6) {
+                lease.answered();
+                step = 0;
+            }
+            lease.detached(now);
+            for back in pollers.iter_mut().filter(|back| **back <= now) {
+                let wait = (SECOND / 5 * (1 << step.min(10))).min(10 * SECOND);
+                *back = now + wait * (80 + random.below(41) as i64) / 100;
+                step += 1;
+            }
+            now = pollers.iter().min().copied().unwrap_or(now) + random.below(1500) as i64 * SECOND / 1000;
+            assert_eq!(lease.expire(now, &settings), Due::default(), "seed {seed}");
+            assert!(lease.attached(now));
+        }
+    }
+}
+
+#[test]
 fn a_worker_that_leaves_may_take_its_time() {
     let mut lease = Lease::new(0);
     lease.hand_over(hold(1), 0);
@@ -230,7 +287,8 @@ fn random_lives() {
         for _ in 0..60 {
             now += random.below(25) as i64 * SECOND;
             let before = lease.clone();
-            match random.below(10) {
+            match random.below(11) {
+                10 => lease.answered(),
                 0 => assert_eq!(lease.heard(now), !lost),
                 1 => assert_eq!(lease.attached(now), !lost),
                 2 => lease.detached(now),

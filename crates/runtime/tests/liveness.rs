@@ -60,8 +60,12 @@ impl Scene {
     }
 
     async fn on(store: Arc<Gate>) -> Self {
+        Self::with(store, SETTINGS).await
+    }
+
+    async fn with(store: Arc<Gate>, leases: LeaseSettings) -> Self {
         let hand = Arc::new(Hand::default());
-        let options = NodeOptions { leases: SETTINGS, ..Default::default() };
+        let options = NodeOptions { leases, ..Default::default() };
         let node = Node::start(store.clone(), hand.clone(), options).await.expect("a node starts");
         let namespace = node.namespaces.get("default").expect("it is always there").key;
         Self { node, hand, store, namespace, connections: AtomicU64::new(1) }
@@ -201,6 +205,29 @@ async fn a_worker_that_comes_back_in_time_keeps_everything() {
     scene.pass(20).await;
     scene.complete(&key, &started).await.expect("it has it still");
     assert_eq!(scene.count("workers_lost"), 0);
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_again_and_again_is_no_death() {
+    let scene = Scene::with(Arc::default(), LeaseSettings { grace: 3 * SECOND, ..SETTINGS }).await;
+    let mut connection = scene.connect();
+    let (key, _) = scene.with_activity("w", scene.caller("a", connection)).await;
+    for waits in [1, 1, 2, 12, 8, 12, 12] {
+        let polling = scene.keep_polling(scene.caller("a", connection)).await;
+        scene.cut(polling, connection).await;
+        scene.pass(waits).await;
+        assert_eq!(scene.attempt(&key).await, (1, true), "it comes back after {waits} s");
+        connection = scene.connect();
+    }
+    // Once a poll was answered, with a task or without, it is quick again, and so is the server.
+    let mut poll = scene.poll(QueueKind::Workflow, scene.caller("a", connection));
+    poll.queue.name = "elsewhere".to_owned();
+    poll.deadline = Instant::now() + Duration::from_millis(20);
+    assert!(scene.node.poll_workflow_task(&poll, None).await.expect("a poll works").is_none());
+    let polling = scene.keep_polling(scene.caller("a", connection)).await;
+    scene.cut(polling, connection).await;
+    scene.pass(4).await;
+    assert_eq!(scene.attempt(&key).await, (2, false));
 }
 
 #[tokio::test]

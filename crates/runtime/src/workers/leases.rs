@@ -119,7 +119,7 @@ pub struct Leases {
 /// A poll that waits. Says how it ended when it is dropped.
 pub struct PollGuard<'a> {
     leases: &'a Leases,
-    parties: Vec<Party>,
+    party: Party,
     connection: ConnectionId,
     answered: bool,
 }
@@ -134,8 +134,9 @@ impl PollGuard<'_> {
 impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
         let mut table = lock(&self.leases.table);
-        for party in &self.parties {
-            table.reach.poll_ends(party, self.connection, self.answered);
+        table.reach.poll_ends(&self.party, self.connection, self.answered);
+        if self.answered {
+            table.answered(&self.party);
         }
     }
 }
@@ -184,6 +185,15 @@ impl Table {
             Party::Control(namespace, queue) => {
                 let members = self.members.get(&(*namespace, queue.clone())).into_iter().flatten();
                 members.map(|worker| (*namespace, worker.clone())).collect()
+            }
+        }
+    }
+
+    /// A poll was answered, so whoever made it will make the next one without delay.
+    fn answered(&mut self, party: &Party) {
+        for key in self.behind(party) {
+            if let Some(entity) = self.workers.get_mut(&key) {
+                entity.lease.answered();
             }
         }
     }
@@ -340,7 +350,7 @@ impl Leases {
 
     fn guard<'a>(&'a self, table: &mut Table, party: Party, connection: ConnectionId) -> Option<PollGuard<'a>> {
         table.reach.poll_begins(&party, connection);
-        Some(PollGuard { leases: self, parties: vec![party], connection, answered: false })
+        Some(PollGuard { leases: self, party, connection, answered: false })
     }
 
     /// A connection is gone. Workers that were polling on it have a while to come back.
