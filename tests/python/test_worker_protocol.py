@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import urllib.request
 import uuid
@@ -21,18 +20,20 @@ from helpers import NAMESPACE, Env, SegnoServer, pending_activity, raises, segno
 from leases import LeaseClient, protocol
 
 GRACE = 1.0
-# An activity that was handed over and never named by its worker is found after this time. No flag shortens it.
-VERIFICATION = 120.0
+# An activity that was handed over and never named by its worker is found after this time.
+VERIFICATION = 8.0
 
 
 @pytest.fixture(scope="module")
 def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SegnoServer]:
-    """A server with a short grace period, which must not matter to workers that speak the protocol."""
+    """A server with a short grace period, which must not matter to workers that speak the protocol, and a short time in
+    which they must say what they hold."""
     if request.config.getoption("--segno-address"):
         pytest.skip("Segno's own: not with SEGNO_ADDRESS, only SEGNO_BIN")
     if not segno_binary().exists():
         pytest.exit(f"no server: set SEGNO_ADDRESS, or build {segno_binary()}", returncode=3)
-    server = SegnoServer(log=tmp_path_factory.mktemp("segno") / "server.log", flags=["--worker-grace", f"{GRACE}s"])
+    flags = ["--worker-grace", f"{GRACE}s", "--worker-verification", f"{VERIFICATION}s"]
+    server = SegnoServer(log=tmp_path_factory.mktemp("segno") / "server.log", flags=flags)
     server.start()
     try:
         yield server
@@ -377,15 +378,13 @@ def handle_queue(handle: WorkflowHandle[Any, Any]) -> str:
     return f"tq-{handle.id}"
 
 
-@pytest.mark.skipif(not os.environ.get("SEGNO_SLOW"), reason="takes two minutes: set SEGNO_SLOW")
-@pytest.mark.timeout(200)
 async def test_handed_over_but_never_bound(scene: Scene):
-    """Two minutes after it was handed over an activity must be bound. One that was given up must be over by then."""
+    """After a while an activity that was handed over must be bound. One that was given up must be over by then."""
     worker, other, client = scene.name(), scene.name("other"), scene.client
     token = (await client.heartbeat(worker, lease=10)).token
     found = scene.metric("orphans_found")
     async with scene.env.worker(CallActivity):
-        ids = {name: f"{scene.env.id}-{name}" for name in ("bound", "never", "unbound")}
+        ids = {name: f"{scene.env.id}-{name}" for name in ("bound", "unbound", "never")}
         held = {}
         for name, id in ids.items():
             await scene.begin(id=id)
@@ -393,12 +392,11 @@ async def test_handed_over_but_never_bound(scene: Scene):
         begin = time.monotonic()
         token = (await client.heartbeat(worker, token, lease=10, bound=[held["bound"], held["unbound"]])).token
         token = (await client.heartbeat(worker, token, lease=10, unbound=[held["unbound"]])).token
-    # The body of a worker has a time limit; the two minutes pass without one.
     moved: list[tuple[float, Any]] = []
 
     async def collect() -> None:
         while True:
-            task = await client.poll_activity(scene.queue, other, timeout=90)
+            task = await client.poll_activity(scene.queue, other, timeout=20)
             if task.task_token:
                 moved.append((time.monotonic() - begin, task))
 

@@ -13,21 +13,24 @@ pub struct Liveness {
     #[arg(long, env = "SEGNO_WORKER_GRACE", default_value = "15s", value_name = "DURATION", value_parser = args::duration)]
     worker_grace: Nanos,
     /// The lease of workers that ask for none. Workers that merely report are lost after three times this.
-    #[arg(long, env = "SEGNO_WORKER_LEASE", default_value = "60s", value_name = "DURATION", value_parser = lease)]
+    #[arg(long, env = "SEGNO_WORKER_LEASE", default_value = "60s", value_name = "DURATION", value_parser = second_at_least)]
     worker_lease: Nanos,
+    /// How long workers that say what they hold may take to name an activity that they were handed.
+    #[arg(long, env = "SEGNO_WORKER_VERIFICATION", default_value = "2m", value_name = "DURATION", value_parser = second_at_least)]
+    worker_verification: Nanos,
 }
 
-/// SDKs report once a minute unless they are told otherwise: a third of a minute is the least that can be right.
-fn lease(text: &str) -> Result<Nanos, String> {
+/// Leases cannot be shorter than a second, and with them comes what workers say.
+fn second_at_least(text: &str) -> Result<Nanos, String> {
     match args::duration(text)? {
-        lease if lease >= 1_000_000_000 => Ok(lease),
-        _ => Err("a lease is a second at least".to_owned()),
+        time if time >= 1_000_000_000 => Ok(time),
+        _ => Err("a second at least".to_owned()),
     }
 }
 
 impl Liveness {
     /// As the node has them.
     pub fn settings(self) -> LeaseSettings {
-        LeaseSettings { grace: self.worker_grace, lease: self.worker_lease, ..Default::default() }
+        LeaseSettings { lease: self.worker_lease, grace: self.worker_grace, verification: self.worker_verification }
     }
 }
