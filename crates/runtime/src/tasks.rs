@@ -294,7 +294,7 @@ impl Node {
                 worker_version: worker_version.clone(),
                 worker: poll.caller.worker.clone(),
                 control_queue: poll.caller.control_queue.clone(),
-                reports: self.leases.reports(poll.queue.namespace, &poll.caller),
+                reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
             };
             let started = self.hand_over(
                 poll,

@@ -2,11 +2,12 @@
 //!
 //! [`segno_engine::lease`] decides about one worker; here are all of them, ordered by the moment at which something is
 //! due. A sign of life costs a look-up and, if it moves that moment, an insertion: no store, no task, no timer of its
-//! own. Workers that hold nothing and that no connection leads to are forgotten.
+//! own, and of a worker that is known no copy of its name. Workers that hold nothing and that no connection leads to are
+//! forgotten.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    sync::Mutex,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    sync::{Arc, Mutex},
 };
 
 use segno_engine::{
@@ -30,16 +31,35 @@ const STICKY_MAX: usize = 8;
 /// Queues with this prefix are how workers take commands.
 pub const CONTROL_QUEUES: &str = "temporal-sys/worker-commands/";
 
-type Key = (NamespaceKey, String);
+/// A name in a namespace, of a worker or of a queue for commands. All that know it share it.
+type Key = (NamespaceKey, Arc<str>);
 
 struct Entity {
+    /// Its instance key.
+    worker: Arc<str>,
     lease: Lease,
-    /// The queue on which it takes commands.
-    control: String,
+    /// The queue on which it takes commands; empty if there is none.
+    control: Arc<str>,
     /// Queues that only it serves.
     sticky: BTreeSet<String>,
     /// When something is due, as the order of all has it.
     armed: Option<Nanos>,
+}
+
+impl Entity {
+    /// Whether its silence means something. Whoever takes commands reports as well; the first report may only come a
+    /// minute after the first poll.
+    fn reports(&self) -> bool {
+        self.lease.reports() || !self.control.is_empty()
+    }
+
+    /// It made a call, or somebody did who stands for it.
+    fn called(&mut self, connection: Option<ConnectionId>, now: Nanos) {
+        match connection {
+            Some(_) => self.lease.attached(now),
+            None => self.lease.heard(now),
+        };
+    }
 }
 
 /// A worker that is lost, and what must move.
@@ -100,11 +120,13 @@ pub struct Caller {
 
 #[derive(Default)]
 struct Table {
-    workers: BTreeMap<Key, Entity>,
+    /// In two steps, so that a worker is found by a name that somebody else owns.
+    workers: BTreeMap<NamespaceKey, BTreeMap<Arc<str>, Entity>>,
     reach: Reach,
-    members: HashMap<Key, BTreeSet<String>>,
-    order: BTreeSet<(Nanos, NamespaceKey, String)>,
-    inactive: HashMap<Key, ()>,
+    /// The workers that take commands on a queue.
+    members: HashMap<Key, BTreeSet<Arc<str>>>,
+    order: BTreeSet<(Nanos, Key)>,
+    inactive: HashSet<Key>,
     inactive_order: VecDeque<Key>,
 }
 
@@ -142,34 +164,66 @@ impl Drop for PollGuard<'_> {
 }
 
 impl Table {
+    fn get(&self, namespace: NamespaceKey, worker: &str) -> Option<&Entity> {
+        self.workers.get(&namespace)?.get(worker)
+    }
+
+    fn get_mut(&mut self, namespace: NamespaceKey, worker: &str) -> Option<&mut Entity> {
+        self.workers.get_mut(&namespace)?.get_mut(worker)
+    }
+
+    fn len(&self) -> usize {
+        self.workers.values().map(BTreeMap::len).sum()
+    }
+
     /// Keeps the order in line with a worker's lease. Returns whether the earliest moment moved to the front.
-    fn rearm(&mut self, key: &Key, settings: &LeaseSettings) -> bool {
-        let Some(entity) = self.workers.get_mut(key) else { return false };
+    fn rearm(&mut self, namespace: NamespaceKey, worker: &str, settings: &LeaseSettings) -> bool {
+        let Some(entity) = self.workers.get_mut(&namespace).and_then(|workers| workers.get_mut(worker)) else {
+            return false;
+        };
         let wake_at = entity.lease.wake_at(settings);
         if entity.armed == wake_at {
             return false;
         }
         if let Some(before) = std::mem::replace(&mut entity.armed, wake_at) {
-            self.order.remove(&(before, key.0, key.1.clone()));
+            self.order.remove(&(before, (namespace, entity.worker.clone())));
         }
         let Some(at) = wake_at else { return false };
-        let earliest = self.order.first().is_none_or(|(first, _, _)| at < *first);
-        self.order.insert((at, key.0, key.1.clone()));
+        let earliest = self.order.first().is_none_or(|(first, _)| at < *first);
+        self.order.insert((at, (namespace, entity.worker.clone())));
         earliest
     }
 
-    fn remove(&mut self, key: &Key) -> Option<Entity> {
-        let entity = self.workers.remove(key)?;
-        if let Some(at) = entity.armed {
-            self.order.remove(&(at, key.0, key.1.clone()));
+    fn remove(&mut self, namespace: NamespaceKey, worker: &str) -> Option<Entity> {
+        let workers = self.workers.get_mut(&namespace)?;
+        let entity = workers.remove(worker)?;
+        if workers.is_empty() {
+            self.workers.remove(&namespace);
         }
-        self.leave_group(key, &entity.control);
-        self.reach.forget(&Party::Worker(key.0, key.1.clone()));
+        let key = (namespace, entity.worker.clone());
+        if let Some(at) = entity.armed {
+            self.order.remove(&(at, key.clone()));
+        }
+        self.leave_group(&key, &entity.control);
+        self.reach.forget(&Party::Worker(key.0, key.1));
         Some(entity)
     }
 
-    fn leave_group(&mut self, key: &Key, control: &str) {
-        let group = (key.0, control.to_owned());
+    /// A worker takes commands on this queue, and on no other.
+    fn join_group(&mut self, namespace: NamespaceKey, worker: &str, control: &str) {
+        let Some(entity) = self.get_mut(namespace, worker) else { return };
+        if control.is_empty() || &*entity.control == control {
+            return;
+        }
+        let control: Arc<str> = Arc::from(control);
+        let before = std::mem::replace(&mut entity.control, control.clone());
+        let key = (namespace, entity.worker.clone());
+        self.leave_group(&key, &before);
+        self.members.entry((namespace, control)).or_default().insert(key.1);
+    }
+
+    fn leave_group(&mut self, key: &Key, control: &Arc<str>) {
+        let group = (key.0, control.clone());
         if let Some(members) = self.members.get_mut(&group) {
             members.remove(&key.1);
             if members.is_empty() {
@@ -191,49 +245,61 @@ impl Table {
 
     /// A poll was answered, so whoever made it will make the next one without delay.
     fn answered(&mut self, party: &Party) {
-        for key in self.behind(party) {
-            if let Some(entity) = self.workers.get_mut(&key) {
+        for (namespace, worker) in self.behind(party) {
+            if let Some(entity) = self.get_mut(namespace, &worker) {
                 entity.lease.answered();
             }
         }
     }
 
     /// The worker with this key, registered if need be. `None` if there are too many.
-    fn entity(&mut self, key: &Key, now: Nanos) -> Option<&mut Entity> {
-        if !self.workers.contains_key(key) {
-            if self.workers.len() >= LEASES_MAX {
+    fn entity(&mut self, namespace: NamespaceKey, worker: &str, now: Nanos) -> Option<&mut Entity> {
+        if self.get(namespace, worker).is_none() {
+            if self.len() >= LEASES_MAX {
                 return None;
             }
-            let entity =
-                Entity { lease: Lease::new(now), control: String::new(), sticky: BTreeSet::new(), armed: None };
-            self.workers.insert(key.clone(), entity);
+            let entity = Entity {
+                worker: Arc::from(worker),
+                lease: Lease::new(now),
+                control: Arc::default(),
+                sticky: BTreeSet::new(),
+                armed: None,
+            };
+            self.workers.entry(namespace).or_default().insert(entity.worker.clone(), entity);
         }
-        self.workers.get_mut(key)
+        self.get_mut(namespace, worker)
+    }
+
+    /// Whether any connection leads to a worker.
+    fn is_reached(&self, namespace: NamespaceKey, entity: &Entity) -> bool {
+        self.reach.is_open(&Party::Worker(namespace, entity.worker.clone()))
+            || self.reach.is_open(&Party::Control(namespace, entity.control.clone()))
+    }
+
+    /// Whether a call was lost with a connection of a worker that it would make again if it lived. One that said goodbye
+    /// and still has something makes no calls: then the connection itself tells.
+    fn is_cut(&self, namespace: NamespaceKey, entity: &Entity) -> bool {
+        self.reach.is_cut(&Party::Worker(namespace, entity.worker.clone()))
+            || self.reach.is_cut(&Party::Control(namespace, entity.control.clone()))
+            || entity.lease.is_leaving() && !entity.lease.is_idle()
     }
 
     /// Forgets a worker that nothing depends on and that no connection leads to.
-    fn tidy(&mut self, key: &Key) {
-        let idle = self.workers.get(key).is_some_and(|entity| {
+    fn tidy(&mut self, namespace: NamespaceKey, worker: &str) {
+        let forgotten = self.get(namespace, worker).is_some_and(|entity| {
             let lease = &entity.lease;
-            lease.is_idle() && (lease.is_leaving() || !lease.reports()) && lease.state() == State::Active
+            lease.is_idle()
+                && (lease.is_leaving() || !lease.reports())
+                && lease.state() == State::Active
+                && !self.is_reached(namespace, entity)
         });
-        if idle && !self.reach.is_open(&Party::Worker(key.0, key.1.clone())) && !self.is_reached_by_control(key) {
-            self.remove(key);
+        if forgotten {
+            self.remove(namespace, worker);
         }
     }
 
-    /// Whether a worker said goodbye and still has something: then it has no polls that could be cut off.
-    fn has_left_work(&self, key: &Key) -> bool {
-        self.workers.get(key).is_some_and(|entity| entity.lease.is_leaving() && !entity.lease.is_idle())
-    }
-
-    fn is_reached_by_control(&self, key: &Key) -> bool {
-        let control = self.workers.get(key).map(|entity| entity.control.clone()).unwrap_or_default();
-        !control.is_empty() && self.reach.is_open(&Party::Control(key.0, control))
-    }
-
     fn remember_inactive(&mut self, key: Key) {
-        if self.inactive.insert(key.clone(), ()).is_none() {
+        if self.inactive.insert(key.clone()) {
             self.inactive_order.push_back(key);
         }
         while self.inactive_order.len() > INACTIVE_MAX {
@@ -244,11 +310,11 @@ impl Table {
     }
 
     /// Ends a worker whose lease is over.
-    fn lose(&mut self, key: &Key, because: LostBecause) -> Option<LostWorker> {
-        let entity = self.remove(key)?;
-        self.remember_inactive(key.clone());
+    fn lose(&mut self, namespace: NamespaceKey, worker: &str, because: LostBecause) -> Option<LostWorker> {
+        let entity = self.remove(namespace, worker)?;
+        self.remember_inactive((namespace, entity.worker.clone()));
         let runs = entity.lease.runs();
-        Some(LostWorker { namespace: key.0, worker: key.1.clone(), because, runs, sticky: entity.sticky })
+        Some(LostWorker { namespace, worker: worker.to_owned(), because, runs, sticky: entity.sticky })
     }
 }
 
@@ -258,8 +324,8 @@ impl Leases {
         Self { table: Mutex::default(), settings, earlier: Notify::new() }
     }
 
-    fn rearm(&self, table: &mut Table, key: &Key) {
-        if table.rearm(key, &self.settings) {
+    fn rearm(&self, table: &mut Table, namespace: NamespaceKey, worker: &str) {
+        if table.rearm(namespace, worker, &self.settings) {
             self.earlier.notify_one();
         }
     }
@@ -283,26 +349,18 @@ impl Leases {
     }
 
     fn note_in(&self, table: &mut Table, namespace: NamespaceKey, caller: &Caller, now: Nanos, reported: bool) -> bool {
-        let key = (namespace, caller.worker.clone());
-        let Some(entity) = table.entity(&key, now) else { return false };
+        let Some(entity) = table.entity(namespace, &caller.worker, now) else { return false };
         if reported {
             entity.lease.reported(now);
         }
-        match caller.connection {
-            Some(_) => entity.lease.attached(now),
-            None => entity.lease.heard(now),
-        };
-        let reports = entity.lease.reports() || !caller.control_queue.is_empty();
-        if !caller.control_queue.is_empty() && entity.control != caller.control_queue {
-            let before = std::mem::replace(&mut entity.control, caller.control_queue.clone());
-            table.leave_group(&key, &before);
-            table.members.entry((namespace, caller.control_queue.clone())).or_default().insert(key.1.clone());
-        }
+        entity.called(caller.connection, now);
+        let worker = entity.worker.clone();
+        table.join_group(namespace, &worker, &caller.control_queue);
         if let Some(connection) = caller.connection {
-            table.reach.called(&Party::Worker(namespace, caller.worker.clone()), connection);
+            table.reach.called(&Party::Worker(namespace, worker.clone()), connection);
         }
-        self.rearm(table, &key);
-        reports
+        self.rearm(table, namespace, &worker);
+        table.get(namespace, &worker).is_some_and(Entity::reports)
     }
 
     /// A worker begins to wait for a task. `sticky` names a queue that only it serves.
@@ -318,12 +376,15 @@ impl Leases {
         }
         let mut table = lock(&self.table);
         self.note_in(&mut table, namespace, caller, now, false);
-        if let (Some(queue), Some(entity)) = (sticky, table.workers.get_mut(&(namespace, caller.worker.clone())))
+        let entity = table.get_mut(namespace, &caller.worker)?;
+        if let Some(queue) = sticky
             && entity.sticky.len() < STICKY_MAX
+            && !entity.sticky.contains(queue)
         {
             entity.sticky.insert(queue.to_owned());
         }
-        self.guard(&mut table, Party::Worker(namespace, caller.worker.clone()), caller.connection?)
+        let party = Party::Worker(namespace, entity.worker.clone());
+        self.guard(&mut table, party, caller.connection?)
     }
 
     /// Somebody begins to wait for commands: a sign of life of all workers that take them there.
@@ -335,15 +396,12 @@ impl Leases {
         now: Nanos,
     ) -> Option<PollGuard<'_>> {
         let mut table = lock(&self.table);
-        let party = Party::Control(namespace, queue.to_owned());
-        for key in table.behind(&party) {
-            if let Some(entity) = table.workers.get_mut(&key) {
-                match connection {
-                    Some(_) => entity.lease.attached(now),
-                    None => entity.lease.heard(now),
-                };
+        let party = Party::Control(namespace, Arc::from(queue));
+        for (namespace, worker) in table.behind(&party) {
+            if let Some(entity) = table.get_mut(namespace, &worker) {
+                entity.called(connection, now);
             }
-            self.rearm(&mut table, &key);
+            self.rearm(&mut table, namespace, &worker);
         }
         self.guard(&mut table, party, connection?)
     }
@@ -358,25 +416,20 @@ impl Leases {
         let mut table = lock(&self.table);
         let parties = table.reach.closed(connection);
         let workers: BTreeSet<Key> = parties.iter().flat_map(|party| table.behind(party)).collect();
-        for key in workers {
-            let own = Party::Worker(key.0, key.1.clone());
-            let control = table.workers.get(&key).map(|entity| entity.control.clone()).unwrap_or_default();
-            let control = Party::Control(key.0, control);
-            let (open, cut) = (
-                table.reach.is_open(&own) || table.reach.is_open(&control),
-                table.reach.is_cut(&own) || table.reach.is_cut(&control) || table.has_left_work(&key),
-            );
-            tracing::debug!(worker = key.1, open, cut, "a connection of a worker is gone");
+        for (namespace, worker) in workers {
+            let Some(entity) = table.get(namespace, &worker) else { continue };
+            let (open, cut) = (table.is_reached(namespace, entity), table.is_cut(namespace, entity));
+            tracing::debug!(worker = &*worker, open, cut, "a connection of a worker is gone");
             if open {
                 continue;
             }
             if cut {
-                if let Some(entity) = table.workers.get_mut(&key) {
+                if let Some(entity) = table.get_mut(namespace, &worker) {
                     entity.lease.detached(now);
                 }
-                self.rearm(&mut table, &key);
+                self.rearm(&mut table, namespace, &worker);
             } else {
-                table.tidy(&key);
+                table.tidy(namespace, &worker);
             }
         }
         for party in parties {
@@ -394,16 +447,15 @@ impl Leases {
         beat: &Beat,
         now: Nanos,
     ) -> Result<[u8; 8], BeatRefused> {
-        let key = (namespace, worker.to_owned());
         let mut table = lock(&self.table);
         // A worker that does not know yet that it is inactive may poll; that does not bring it back.
-        let is_new = table.workers.get(&key).is_none_or(|entity| !entity.lease.speaks_protocol());
-        if is_new && table.inactive.contains_key(&key) {
+        let is_new = table.get(namespace, worker).is_none_or(|entity| !entity.lease.speaks_protocol());
+        if is_new && table.inactive.contains(&(namespace, Arc::from(worker))) {
             return Err(BeatRefused::Inactive);
         }
-        let Some(entity) = table.entity(&key, now) else { return Err(BeatRefused::TooMany) };
+        let Some(entity) = table.entity(namespace, worker, now) else { return Err(BeatRefused::TooMany) };
         let answer = entity.lease.heartbeat(now, beat, &self.settings);
-        self.rearm(&mut table, &key);
+        self.rearm(&mut table, namespace, worker);
         answer
     }
 
@@ -418,11 +470,10 @@ impl Leases {
     }
 
     fn change(&self, namespace: NamespaceKey, worker: &str, now: Nanos, change: impl FnOnce(&mut Lease)) {
-        let key = (namespace, worker.to_owned());
         let mut table = lock(&self.table);
-        let Some(entity) = table.entity(&key, now) else { return };
+        let Some(entity) = table.entity(namespace, worker, now) else { return };
         change(&mut entity.lease);
-        self.rearm(&mut table, &key);
+        self.rearm(&mut table, namespace, worker);
     }
 
     /// A worker has an attempt no more.
@@ -436,68 +487,63 @@ impl Leases {
     }
 
     fn let_go(&self, namespace: NamespaceKey, worker: &str, change: impl FnOnce(&mut Lease)) {
-        let key = (namespace, worker.to_owned());
         let mut table = lock(&self.table);
-        let Some(entity) = table.workers.get_mut(&key) else { return };
+        let Some(entity) = table.get_mut(namespace, worker) else { return };
         change(&mut entity.lease);
-        self.rearm(&mut table, &key);
-        table.tidy(&key);
+        self.rearm(&mut table, namespace, worker);
+        table.tidy(namespace, worker);
     }
 
     /// Storage says that a worker holds an attempt. If it reports by itself it has one full lease to do so.
     pub fn restore(&self, namespace: NamespaceKey, activity: &Activity, hold: Hold, now: Nanos) {
-        let key = (namespace, activity.worker.clone());
+        let worker = &activity.worker;
         let mut table = lock(&self.table);
-        let known = table.workers.contains_key(&key);
-        let Some(entity) = table.entity(&key, now) else { return };
+        let known = table.get(namespace, worker).is_some();
+        let Some(entity) = table.entity(namespace, worker, now) else { return };
         if !known && activity.worker_reports {
             entity.lease = Lease::expected(now);
         }
         entity.lease.restore(hold, now);
-        if entity.control.is_empty() && !activity.control_queue.is_empty() {
-            entity.control.clone_from(&activity.control_queue);
-            table.members.entry((namespace, activity.control_queue.clone())).or_default().insert(key.1.clone());
+        if entity.control.is_empty() {
+            table.join_group(namespace, worker, &activity.control_queue);
         }
-        self.rearm(&mut table, &key);
+        self.rearm(&mut table, namespace, worker);
     }
 
     /// A worker begins to shut down.
     pub fn leaves(&self, namespace: NamespaceKey, worker: &str) {
-        let key = (namespace, worker.to_owned());
         let mut table = lock(&self.table);
-        if let Some(entity) = table.workers.get_mut(&key) {
+        if let Some(entity) = table.get_mut(namespace, worker) {
             entity.lease.leaves();
-            self.rearm(&mut table, &key);
+            self.rearm(&mut table, namespace, worker);
         }
     }
 
     /// A worker said that it is over. Returns what must move.
     pub fn shut_down(&self, namespace: NamespaceKey, worker: &str) -> Option<LostWorker> {
-        let key = (namespace, worker.to_owned());
         let mut table = lock(&self.table);
-        let news = table.workers.get_mut(&key).is_some_and(|entity| entity.lease.shut_down());
-        if news { table.lose(&key, LostBecause::ShutDown) } else { None }
+        let news = table.get_mut(namespace, worker).is_some_and(|entity| entity.lease.shut_down());
+        if news { table.lose(namespace, worker, LostBecause::ShutDown) } else { None }
     }
 
     /// Takes everything that is due.
     pub fn due(&self, now: Nanos) -> DueLeases {
         let mut table = lock(&self.table);
         let mut due = DueLeases::default();
-        while let Some((at, namespace, worker)) = table.order.first().cloned() {
+        while let Some((at, (namespace, worker))) = table.order.first().cloned() {
             if at > now {
                 due.next = Some(at);
                 break;
             }
-            let key = (namespace, worker);
-            let Some(entity) = table.workers.get_mut(&key) else {
+            let Some(entity) = table.get_mut(namespace, &worker) else {
                 table.order.pop_first();
                 continue;
             };
             let mut found = entity.lease.expire(now, &self.settings);
             due.orphans.append(&mut found.orphans);
             match found.lost {
-                Some(because) => due.lost.extend(table.lose(&key, because)),
-                None => drop(table.rearm(&key, &self.settings)),
+                Some(because) => due.lost.extend(table.lose(namespace, &worker, because)),
+                None => drop(table.rearm(namespace, &worker, &self.settings)),
             }
         }
         due
@@ -507,52 +553,45 @@ impl Leases {
     pub fn excuse(&self, away: Nanos) {
         let away = away.saturating_add(self.settings.grace);
         let mut table = lock(&self.table);
-        let keys: Vec<Key> = table.workers.keys().cloned().collect();
-        for key in keys {
-            if let Some(entity) = table.workers.get_mut(&key) {
+        let table = &mut *table;
+        for (namespace, workers) in &mut table.workers {
+            for entity in workers.values_mut() {
                 entity.lease.excuse(away);
+                if let Some(before) = entity.armed.take() {
+                    table.order.remove(&(before, (*namespace, entity.worker.clone())));
+                }
+                entity.armed = entity.lease.wake_at(&self.settings);
+                table.order.extend(entity.armed.map(|at| (at, (*namespace, entity.worker.clone()))));
             }
-            table.rearm(&key, &self.settings);
         }
     }
 
     /// Whether a worker's silence means something.
-    pub fn reports(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
-        if caller.worker.is_empty() {
-            return false;
-        }
-        // Whoever takes commands reports as well; the first report may only come a minute after the first poll.
-        if !caller.control_queue.is_empty() {
-            return true;
-        }
-        let table = lock(&self.table);
-        table.workers.get(&(namespace, caller.worker.clone())).is_some_and(|entity| entity.lease.reports())
+    pub fn reports(&self, namespace: NamespaceKey, worker: &str) -> bool {
+        lock(&self.table).get(namespace, worker).is_some_and(Entity::reports)
     }
 
     /// The lease of a worker.
     pub fn get(&self, namespace: NamespaceKey, worker: &str, now: Nanos) -> Option<LeaseView> {
         let table = lock(&self.table);
-        let key = (namespace, worker.to_owned());
-        table.workers.get(&key).map(|entity| self.view(&table, &key, entity, now))
+        table.get(namespace, worker).map(|entity| self.view(&table, namespace, entity, now))
     }
 
     /// All leases of a namespace, in the order of the workers' keys.
     pub fn all(&self, namespace: NamespaceKey, now: Nanos) -> Vec<LeaseView> {
         let table = lock(&self.table);
-        let from = (namespace, String::new());
-        let own = table.workers.range(from..).take_while(|(key, _)| key.0 == namespace);
-        own.map(|(key, entity)| self.view(&table, key, entity, now)).collect()
+        let own = table.workers.get(&namespace).into_iter().flat_map(BTreeMap::values);
+        own.map(|entity| self.view(&table, namespace, entity, now)).collect()
     }
 
-    fn view(&self, table: &Table, key: &Key, entity: &Entity, now: Nanos) -> LeaseView {
+    fn view(&self, table: &Table, namespace: NamespaceKey, entity: &Entity, now: Nanos) -> LeaseView {
         let lease = &entity.lease;
-        let own = table.reach.count(&Party::Worker(key.0, key.1.clone()));
         LeaseView {
-            worker: key.1.clone(),
+            worker: entity.worker.to_string(),
             detached: lease.state() == State::Detached,
             speaks_protocol: lease.speaks_protocol(),
             remaining: lease.alive_until(&self.settings).map(|until| (until - now).max(0)),
-            connections: own,
+            connections: table.reach.count(&Party::Worker(namespace, entity.worker.clone())),
             holds: lease.holds().copied().collect(),
             tasks: lease.tasks().collect(),
         }
@@ -560,13 +599,14 @@ impl Leases {
 
     /// How many workers have a lease.
     pub fn len(&self) -> usize {
-        lock(&self.table).workers.len()
+        lock(&self.table).len()
     }
 
     /// Forgets all workers of a namespace.
     pub(crate) fn forget_namespace(&self, namespace: NamespaceKey) {
         let mut table = lock(&self.table);
-        let keys: Vec<Key> = table.workers.keys().filter(|key| key.0 == namespace).cloned().collect();
-        keys.iter().for_each(|key| drop(table.remove(key)));
+        let workers: Vec<Arc<str>> =
+            table.workers.get(&namespace).into_iter().flat_map(BTreeMap::keys).cloned().collect();
+        workers.iter().for_each(|worker| drop(table.remove(namespace, worker)));
     }
 }

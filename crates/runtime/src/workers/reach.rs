@@ -6,7 +6,10 @@
 //! A connection that is gone tells nothing by itself: a worker without free slots makes no calls and comes back when it
 //! has something to say. But a poll that was cut off tells something, because a living worker makes it again at once.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use segno_store::NamespaceKey;
 
@@ -18,9 +21,9 @@ pub struct ConnectionId(pub u64);
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Party {
     /// A worker, by its instance key.
-    Worker(NamespaceKey, String),
+    Worker(NamespaceKey, Arc<str>),
     /// All workers that take commands on this queue.
-    Control(NamespaceKey, String),
+    Control(NamespaceKey, Arc<str>),
 }
 
 /// How a connection serves a party.
@@ -126,7 +129,7 @@ mod tests {
     use super::*;
 
     fn worker(key: &str) -> Party {
-        Party::Worker(NamespaceKey(1), key.to_owned())
+        Party::Worker(NamespaceKey(1), Arc::from(key))
     }
 
     #[test]
