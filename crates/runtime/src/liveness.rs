@@ -8,11 +8,12 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use segno_engine::{
     Rejection, Run,
+    activity::{self, ActivityRef, HeartbeatReply},
     lease::{Beat, BeatRefused, Hold},
     state::Activity,
     worker_lost::{self, LostWork},
 };
-use segno_proto::{Nanos, enums::WorkerStatus, worker::WorkerHeartbeat};
+use segno_proto::{Nanos, common::Payloads, enums::WorkerStatus, worker::WorkerHeartbeat};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -21,6 +22,7 @@ use crate::{
     error::CallError,
     metrics::{add, count},
     node::Node,
+    slots::{SlotState, WorkflowKey},
     transact::RunSelector,
     workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker},
 };
@@ -37,6 +39,32 @@ impl Node {
     /// A worker made a call: a sign of life. Returns whether its silence would mean something.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
         self.leases.called(namespace, caller, self.clock.monotonic())
+    }
+
+    /// A worker says that it is still at work on an activity. From the process that was handed the attempt this is a sign
+    /// of life, perhaps the only one: while it shuts down it neither polls nor reports. Others may speak for it, under
+    /// another identity.
+    pub async fn activity_heartbeat(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+        reference: ActivityRef,
+        details: Option<Payloads>,
+        identity: String,
+        connection: Option<ConnectionId>,
+    ) -> Result<HeartbeatReply, CallError> {
+        let (held, speaker) = (reference.clone(), identity.clone());
+        let call = move |run: &Run, context| activity::heartbeat(run, context, &reference, details, identity);
+        let worker = move |state: &mut SlotState, _: &HeartbeatReply| {
+            let ActivityRef::Token { scheduled_event_id, .. } = held else { return None };
+            let found = state.current.as_ref()?.run.state.activities.get(&scheduled_event_id)?;
+            (found.started_identity == speaker).then(|| found.worker.clone())
+        };
+        let (reply, worker) = self.transact_and(key, selector, Vec::new(), call, worker).await?;
+        if let Some(worker) = worker {
+            self.worker_called(key.namespace, &Caller { worker, control_queue: String::new(), connection });
+        }
+        Ok(reply)
     }
 
     /// The lease of a worker.

@@ -141,12 +141,21 @@ impl Scene {
         (activity.attempt, activity.started_time != 0)
     }
 
+    async fn heartbeat(&self, key: &WorkflowKey, started: &StartedActivity, identity: &str, connection: ConnectionId) {
+        let identity = identity.to_owned();
+        let call = self.node.activity_heartbeat(
+            key,
+            &RunSelector::default(),
+            reference_of(started),
+            None,
+            identity,
+            Some(connection),
+        );
+        call.await.expect("the attempt counts");
+    }
+
     async fn complete(&self, key: &WorkflowKey, started: &StartedActivity) -> Result<(), CallError> {
-        let reference = ActivityRef::Token {
-            scheduled_event_id: started.activity.scheduled_event_id,
-            attempt: started.activity.attempt,
-            started_time: started.activity.started_time,
-        };
+        let reference = reference_of(started);
         let who = "worker".to_owned();
         let call = move |run: &_, context| activity::complete(run, context, &reference, None, who, None);
         self.node.transact(key, &RunSelector::default(), call).await
@@ -160,6 +169,14 @@ impl Scene {
 
     fn count(&self, name: &str) -> u64 {
         self.node.metrics.read().into_iter().find(|(known, _, _)| *known == name).map_or(0, |(_, _, value)| value)
+    }
+}
+
+fn reference_of(started: &StartedActivity) -> ActivityRef {
+    ActivityRef::Token {
+        scheduled_event_id: started.activity.scheduled_event_id,
+        attempt: started.activity.attempt,
+        started_time: started.activity.started_time,
     }
 }
 
@@ -312,6 +329,25 @@ async fn whoever_says_goodbye_keeps_its_work_as_long_as_it_is_there() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_of_an_activity_is_a_sign_of_life_of_the_process_that_has_it() {
+    let scene = Scene::begin().await;
+    let (first, second) = (scene.connect(), scene.connect());
+    scene.report("a", WorkerStatus::Running, first);
+    let (key, started) = scene.with_activity("w", scene.caller("a", first)).await;
+    scene.node.dismiss_worker(scene.namespace, "a", "");
+    scene.node.connection_closed(first);
+    scene.pass(14).await;
+    scene.heartbeat(&key, &started, "identity of a", second).await;
+    scene.pass(100).await;
+    assert_eq!(scene.attempt(&key).await, (1, true), "it finishes what it has, on another connection");
+    scene.node.connection_closed(second);
+    scene.pass(10).await;
+    scene.heartbeat(&key, &started, "somebody who completes it elsewhere", scene.connect()).await;
+    scene.pass(6).await;
+    assert_eq!(scene.attempt(&key).await, (2, false), "others may speak for the activity, not for the process");
+}
+
+#[tokio::test]
 async fn the_protocol_has_tokens_and_leases() {
     let scene = Scene::begin().await;
     let beat = |token: &[u8]| Beat { token: token.to_vec(), lease: 30 * SECOND, ..Default::default() };
@@ -392,20 +428,26 @@ async fn after_a_restart_workers_have_a_full_lease() {
         scene.with_activity("gone", scene.caller("gone", connection)).await
     };
     let (silent, _) = scene.with_activity("silent", scene.caller("silent", connection)).await;
+    // Its goodbye is forgotten with the server. What it says of its activity is not.
+    scene.report("leaving", WorkerStatus::Running, connection);
+    let (leaving, finishing) = scene.with_activity("leaving", scene.caller("leaving", connection)).await;
+    scene.node.dismiss_worker(scene.namespace, "leaving", "");
     scene.node.shut_down();
     let scene = Scene::on(scene.store.clone()).await;
     for _ in 0..200 {
-        if scene.node.leases_of(scene.namespace).len() == 3 {
+        if scene.node.leases_of(scene.namespace).len() == 4 {
             break;
         }
         sleep(Duration::from_millis(5)).await;
     }
     scene.pass(100).await;
     scene.report("reporting", WorkerStatus::Running, scene.connect());
+    scene.heartbeat(&leaving, &finishing, "identity of leaving", scene.connect()).await;
     scene.pass(79).await;
     assert_eq!(scene.attempt(&gone).await, (1, true), "three leases, since it is a stock worker");
     scene.pass(2).await;
     assert_eq!(scene.attempt(&gone).await, (2, false));
+    assert_eq!(scene.attempt(&leaving).await, (1, true), "its activity spoke for it");
     assert_eq!(scene.attempt(&silent).await, (1, true), "it never reported, so its silence means nothing");
     scene.complete(&reporting, &kept).await.expect("it showed up and has it still");
 }

@@ -20,7 +20,8 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    ActivityToken, Caller, Namespace, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, Token, WorkflowKey,
+    ActivityToken, Caller, ConnectionId, Namespace, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, Token,
+    WorkflowKey,
 };
 use tonic::{Request, Response, Status};
 
@@ -143,14 +144,15 @@ impl Workflows {
         instead: Option<Failure>,
         details: Option<Payloads>,
         identity: String,
+        connection: Option<ConnectionId>,
     ) -> Result<HeartbeatReply, Status> {
         if instead.is_some() {
             self.fail_at(target, instead, identity, None, None).await?;
             return Ok(HeartbeatReply { cancel_requested: true, ..Default::default() });
         }
         let Target { key, selector, activity } = target;
-        let apply = move |run: &Run, context| activity::heartbeat(run, context, &activity, details, identity);
-        self.node.transact(&key, &selector, apply).await.map_err(failed)
+        let taken = self.node.activity_heartbeat(&key, &selector, activity, details, identity, connection);
+        taken.await.map_err(failed)
     }
 
     async fn complete_at(
@@ -193,12 +195,14 @@ impl Workflows {
 
     pub(super) async fn heartbeat(
         &self,
-        mut request: RecordActivityTaskHeartbeatRequest,
+        request: Request<RecordActivityTaskHeartbeatRequest>,
     ) -> Result<RecordActivityTaskHeartbeatResponse, Status> {
+        let connection = peers::of(&request);
+        let mut request = request.into_inner();
         let instead = validate::activity::heartbeat(&mut request).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
-            self.heartbeat_or_fail(target, instead, request.details, request.identity).await?;
+            self.heartbeat_or_fail(target, instead, request.details, request.identity, connection).await?;
         Ok(RecordActivityTaskHeartbeatResponse { cancel_requested, activity_paused, activity_reset })
     }
 
@@ -210,7 +214,7 @@ impl Workflows {
         let instead = validate::activity::heartbeat_by_id(&mut request).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
-            self.heartbeat_or_fail(target, instead, request.details, request.identity).await?;
+            self.heartbeat_or_fail(target, instead, request.details, request.identity, None).await?;
         Ok(RecordActivityTaskHeartbeatByIdResponse { cancel_requested, activity_paused, activity_reset })
     }
 

@@ -151,7 +151,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::RecordActivityTaskHeartbeatRequest>,
     ) -> Result<Response<api::RecordActivityTaskHeartbeatResponse>, Status> {
-        call!(inner self request heartbeat)
+        call!(request self request heartbeat)
     }
 
     async fn record_activity_task_heartbeat_by_id(
