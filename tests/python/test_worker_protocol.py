@@ -13,10 +13,11 @@ from typing import Any, AsyncIterator, Iterator
 import grpc
 import pytest
 import pytest_asyncio
+from temporalio.api.workflowservice.v1 import CountWorkersRequest, DescribeWorkerRequest, ListWorkersRequest
 from temporalio.client import Client, WorkflowHandle
 
 from flows import CallActivity
-from helpers import NAMESPACE, Env, SegnoServer, pending_activity, raises, segno_binary
+from helpers import NAMESPACE, Env, SegnoServer, eventually, pending_activity, raises, segno_binary
 from leases import LeaseClient, protocol
 
 GRACE = 1.0
@@ -347,6 +348,34 @@ async def test_list_and_describe(scene: Scene):
             await client.complete(token)
         await asyncio.gather(first.result(), second.result())
         assert (await client.describe(worker)).activity_count == 0
+
+
+async def test_temporals_lists(scene: Scene):
+    """Temporal's own calls also tell of workers that send no reports, as far as they were seen."""
+    poller, registered, service = scene.name("poller"), scene.name("registered"), scene.client.workflows
+    await scene.client.heartbeat(registered)
+    poll = asyncio.ensure_future(scene.client.poll_activity(scene.queue, poller, timeout=20))
+
+    async def listed(query: str) -> list[str]:
+        found = await service.ListWorkers(ListWorkersRequest(namespace=NAMESPACE, query=query))
+        count = await service.CountWorkers(CountWorkersRequest(namespace=NAMESPACE, query=query))
+        assert count.count == len(found.workers_info)
+        return [worker.worker_heartbeat.worker_instance_key for worker in found.workers_info]
+
+    async def seen() -> bool:
+        return await listed(f"TaskQueue = '{scene.queue}'") == [poller]
+
+    await eventually(seen)
+    assert await listed(f"WorkerIdentity = 'id-{poller}' and Status = 'Running'") == [poller]
+    assert await listed(f"WorkerInstanceKey = '{registered}'") == [registered]
+    described = await service.DescribeWorker(
+        DescribeWorkerRequest(namespace=NAMESPACE, worker_instance_key=poller)
+    )
+    worker = described.worker_info.worker_heartbeat
+    assert (worker.worker_identity, worker.task_queue) == (f"id-{poller}", scene.queue)
+    assert abs(worker.start_time.seconds - time.time()) < 30
+    assert (await scene.client.describe(poller)).identity == f"id-{poller}"
+    poll.cancel()
 
 
 async def test_server_restart(tmp_path: Path, durable_server: SegnoServer):

@@ -4,7 +4,11 @@
 //! ([`Node::note_holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
 //! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use segno_engine::{
     Rejection, Run,
@@ -13,7 +17,7 @@ use segno_engine::{
     state::Activity,
     worker_lost::{self, LostWork},
 };
-use segno_proto::{Nanos, common::Payloads, enums::WorkerStatus, worker::WorkerHeartbeat};
+use segno_proto::{Nanos, common::Payloads, enums::WorkerStatus, nanos_timestamp, worker::WorkerHeartbeat};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -24,7 +28,7 @@ use crate::{
     node::Node,
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
-    workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker},
+    workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, WorkerQuery},
 };
 
 /// A look at the leases that comes this much too late means that the server itself was away.
@@ -83,6 +87,23 @@ impl Node {
             runs.extend(Some(current.run.clone()).filter(|run| run.info.run_key == run_key));
         }
         runs
+    }
+
+    /// The workers of a namespace that fit a query, in the order of their keys: as they tell, or, if they tell nothing
+    /// about themselves, as far as they were seen.
+    pub fn find_workers(&self, namespace: NamespaceKey, query: &WorkerQuery) -> Vec<Arc<WorkerHeartbeat>> {
+        let seen = self.leases_of(namespace).into_iter().filter_map(|lease| Some(Arc::new(as_seen(lease)?)));
+        let told = self.workers.all(namespace, self.now());
+        // What comes later counts.
+        let known = seen.chain(told).map(|worker| (worker.worker_instance_key.clone(), worker));
+        let known: BTreeMap<String, Arc<WorkerHeartbeat>> = known.collect();
+        known.into_values().filter(|worker| query.fits(worker)).collect()
+    }
+
+    /// One worker, as it tells or as far as it was seen.
+    pub fn find_worker(&self, namespace: NamespaceKey, worker: &str) -> Option<Arc<WorkerHeartbeat>> {
+        let told = self.workers.get(namespace, worker, self.now());
+        told.or_else(|| Some(Arc::new(as_seen(self.lease_of(namespace, worker)?)?)))
     }
 
     /// All leases of a namespace, in the order of the workers' keys.
@@ -257,6 +278,20 @@ impl Node {
         }
         None
     }
+}
+
+/// What a worker that does not tell about itself might tell. Nothing is said of one that was not heard of since the
+/// server started.
+fn as_seen(lease: LeaseView) -> Option<WorkerHeartbeat> {
+    let status = if lease.leaving { WorkerStatus::ShuttingDown } else { WorkerStatus::Running };
+    Some(WorkerHeartbeat {
+        start_time: Some(nanos_timestamp(lease.first_heard?)),
+        worker_instance_key: lease.worker,
+        worker_identity: lease.identity,
+        task_queue: lease.task_queue,
+        status: status as i32,
+        ..Default::default()
+    })
 }
 
 /// Whether a worker that is known by its key holds something of a run.

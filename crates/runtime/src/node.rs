@@ -95,6 +95,7 @@ impl Node {
         let ids = Ids::new();
         let namespaces = Namespaces::load(&*store, &ids)?;
         let (outgoing, messages) = mpsc::unbounded_channel();
+        let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
         let node = Arc::new(Self {
             store,
             committer,
@@ -109,7 +110,7 @@ impl Node {
             metrics,
             namespaces,
             workers: Workers::default(),
-            leases: Leases::new(options.leases),
+            leases,
             dismissed: Mutex::default(),
             retention_changed: Notify::new(),
             run_keys: Mutex::new((0, 0)),

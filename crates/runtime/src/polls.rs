@@ -277,8 +277,7 @@ impl Node {
         if poll.queue.kind == QueueKind::Nexus && poll.queue.name.starts_with(CONTROL_QUEUES) {
             return self.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);
         }
-        let sticky = poll.sticky.then_some(poll.queue.name.as_str());
-        self.leases.poll_begins(namespace, &poll.caller, sticky, now)
+        self.leases.poll_begins(poll, now)
     }
 
     /// Sends a task of an abandoned sticky queue to where it belongs.

@@ -21,7 +21,7 @@ use segno_proto::{
 };
 use segno_runtime::{
     CallError, Caller, Clock, ConnectionId, LeaseSettings, Node, NodeOptions, Poll, QueueKey, QueueKind, RunSelector,
-    StartedActivity, SystemClock, WorkflowKey,
+    StartedActivity, SystemClock, WorkerQuery, WorkflowKey,
 };
 use segno_store::{NamespaceKey, RunKey, Store};
 use tokio::time::{Instant, sleep};
@@ -450,6 +450,31 @@ async fn after_a_restart_workers_have_a_full_lease() {
     assert_eq!(scene.attempt(&leaving).await, (1, true), "its activity spoke for it");
     assert_eq!(scene.attempt(&silent).await, (1, true), "it never reported, so its silence means nothing");
     scene.complete(&reporting, &kept).await.expect("it showed up and has it still");
+}
+
+#[tokio::test]
+async fn workers_that_tell_nothing_are_listed_as_they_were_seen() {
+    let scene = Scene::begin().await;
+    let connection = scene.connect();
+    let polling = scene.keep_polling(scene.caller("polls", connection)).await;
+    scene.report("tells", WorkerStatus::Running, connection);
+    scene.node.worker_heartbeat(scene.namespace, "registered", &Beat::default()).expect("it registers");
+    let find = |query: &str| {
+        let found = scene.node.find_workers(scene.namespace, &WorkerQuery::parse(query).expect("a query"));
+        found.iter().map(|worker| worker.worker_instance_key.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(find(""), ["polls", "registered", "tells"]);
+    assert_eq!(find("TaskQueue = 'elsewhere' and WorkerIdentity = 'identity of polls'"), ["polls"]);
+    assert_eq!(find("Status = 'Running' and StartTime > '2020-01-01T00:00:00Z'"), ["polls", "registered"]);
+    let first = scene.node.find_worker(scene.namespace, "polls").expect("it was seen");
+    scene.pass(30).await;
+    assert_eq!(scene.node.find_worker(scene.namespace, "polls"), Some(first), "it starts once");
+    scene.node.dismiss_worker(scene.namespace, "polls", "");
+    assert_eq!(find("Status = 'ShuttingDown'"), ["polls"]);
+    scene.cut(polling, connection).await;
+    scene.pass(16).await;
+    assert_eq!(find(""), ["registered", "tells"], "it is gone");
+    assert!(scene.node.find_worker(scene.namespace, "polls").is_none());
 }
 
 #[tokio::test]

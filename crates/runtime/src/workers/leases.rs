@@ -20,7 +20,7 @@ use segno_store::NamespaceKey;
 use tokio::sync::Notify;
 
 use super::reach::{ConnectionId, Party, Reach};
-use crate::slots::lock;
+use crate::{polls::Poll, slots::lock};
 
 /// Most workers whose leases are kept. Those beyond are left to Temporal's time-outs.
 const LEASES_MAX: usize = 50_000;
@@ -40,6 +40,12 @@ struct Entity {
     lease: Lease,
     /// The queue on which it takes commands; empty if there is none.
     control: Arc<str>,
+    /// When it was heard of for the first time; `None` if only storage knows it.
+    first_heard: Option<Nanos>,
+    /// As it names itself to people; empty if it never polled.
+    identity: String,
+    /// The queue that it serves; empty if it never polled.
+    task_queue: String,
     /// Queues that only it serves.
     sticky: BTreeSet<String>,
     /// When something is due, as the order of all has it.
@@ -55,6 +61,7 @@ impl Entity {
 
     /// It made a call, or somebody did who stands for it.
     fn called(&mut self, connection: Option<ConnectionId>, now: Nanos) {
+        self.first_heard.get_or_insert(now);
         match connection {
             Some(_) => self.lease.attached(now),
             None => self.lease.heard(now),
@@ -93,6 +100,14 @@ pub struct DueLeases {
 pub struct LeaseView {
     /// The worker's instance key.
     pub worker: String,
+    /// When it was heard of for the first time; `None` if only storage knows it.
+    pub first_heard: Option<Nanos>,
+    /// As it names itself to people; empty if it never polled.
+    pub identity: String,
+    /// The queue that it serves; empty if it never polled.
+    pub task_queue: String,
+    /// Whether it said goodbye.
+    pub leaving: bool,
     /// Whether its connections are gone.
     pub detached: bool,
     /// Whether it speaks Segno's protocol.
@@ -134,6 +149,8 @@ struct Table {
 pub struct Leases {
     table: Mutex<Table>,
     settings: LeaseSettings,
+    /// The time at which the monotonic clock began.
+    epoch: Nanos,
     /// Told when something is due earlier than before.
     pub(crate) earlier: Notify,
 }
@@ -245,9 +262,16 @@ impl Table {
 
     /// A poll was answered, so whoever made it will make the next one without delay.
     fn answered(&mut self, party: &Party) {
-        for (namespace, worker) in self.behind(party) {
-            if let Some(entity) = self.get_mut(namespace, &worker) {
-                entity.lease.answered();
+        match party {
+            Party::Worker(namespace, worker) => {
+                if let Some(entity) = self.get_mut(*namespace, worker) {
+                    entity.lease.answered();
+                }
+            }
+            Party::Control(..) => {
+                for (namespace, worker) in self.behind(party) {
+                    self.answered(&Party::Worker(namespace, worker));
+                }
             }
         }
     }
@@ -262,6 +286,9 @@ impl Table {
                 worker: Arc::from(worker),
                 lease: Lease::new(now),
                 control: Arc::default(),
+                first_heard: None,
+                identity: String::new(),
+                task_queue: String::new(),
                 sticky: BTreeSet::new(),
                 armed: None,
             };
@@ -319,9 +346,9 @@ impl Table {
 }
 
 impl Leases {
-    /// No workers yet.
-    pub fn new(settings: LeaseSettings) -> Self {
-        Self { table: Mutex::default(), settings, earlier: Notify::new() }
+    /// No workers yet. `epoch` is the time at which the monotonic clock began.
+    pub fn new(settings: LeaseSettings, epoch: Nanos) -> Self {
+        Self { table: Mutex::default(), settings, epoch, earlier: Notify::new() }
     }
 
     fn rearm(&self, table: &mut Table, namespace: NamespaceKey, worker: &str) {
@@ -363,25 +390,23 @@ impl Leases {
         table.get(namespace, &worker).is_some_and(Entity::reports)
     }
 
-    /// A worker begins to wait for a task. `sticky` names a queue that only it serves.
-    pub fn poll_begins(
-        &self,
-        namespace: NamespaceKey,
-        caller: &Caller,
-        sticky: Option<&str>,
-        now: Nanos,
-    ) -> Option<PollGuard<'_>> {
+    /// A worker begins to wait for a task.
+    pub fn poll_begins(&self, poll: &Poll, now: Nanos) -> Option<PollGuard<'_>> {
+        let (namespace, queue, caller) = (poll.queue.namespace, &poll.queue.name, &poll.caller);
         if caller.worker.is_empty() {
             return None;
         }
         let mut table = lock(&self.table);
         self.note_in(&mut table, namespace, caller, now, false);
         let entity = table.get_mut(namespace, &caller.worker)?;
-        if let Some(queue) = sticky
-            && entity.sticky.len() < STICKY_MAX
-            && !entity.sticky.contains(queue)
-        {
-            entity.sticky.insert(queue.to_owned());
+        if entity.identity.is_empty() {
+            entity.identity.clone_from(&poll.identity);
+        }
+        if !poll.sticky && entity.task_queue.is_empty() {
+            entity.task_queue.clone_from(queue);
+        }
+        if poll.sticky && entity.sticky.len() < STICKY_MAX && !entity.sticky.contains(queue) {
+            entity.sticky.insert(queue.clone());
         }
         let party = Party::Worker(namespace, entity.worker.clone());
         self.guard(&mut table, party, caller.connection?)
@@ -454,6 +479,7 @@ impl Leases {
             return Err(BeatRefused::Inactive);
         }
         let Some(entity) = table.entity(namespace, worker, now) else { return Err(BeatRefused::TooMany) };
+        entity.first_heard.get_or_insert(now);
         let answer = entity.lease.heartbeat(now, beat, &self.settings);
         self.rearm(&mut table, namespace, worker);
         answer
@@ -588,6 +614,10 @@ impl Leases {
         let lease = &entity.lease;
         LeaseView {
             worker: entity.worker.to_string(),
+            first_heard: entity.first_heard.map(|heard| heard.saturating_add(self.epoch)),
+            identity: entity.identity.clone(),
+            task_queue: entity.task_queue.clone(),
+            leaving: lease.is_leaving(),
             detached: lease.state() == State::Detached,
             speaks_protocol: lease.speaks_protocol(),
             remaining: lease.alive_until(&self.settings).map(|until| (until - now).max(0)),

@@ -140,6 +140,12 @@ fn as_it_says(heartbeat: &WorkerHeartbeat) -> Worker {
 
 fn add_lease(worker: &mut Worker, lease: &LeaseView) {
     worker.worker_instance_key.clone_from(&lease.worker);
+    if worker.identity.is_empty() {
+        worker.identity.clone_from(&lease.identity);
+    }
+    if worker.task_queue.is_empty() {
+        worker.task_queue.clone_from(&lease.task_queue);
+    }
     let state = if lease.detached { WorkerState::Detached } else { WorkerState::Active };
     worker.state = state as i32;
     worker.speaks_protocol = lease.speaks_protocol;

@@ -82,7 +82,7 @@ impl Workflows {
 
     pub(super) fn describe_worker(&self, request: DescribeWorkerRequest) -> Result<DescribeWorkerResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        let worker = self.node.workers.get(namespace.key, &request.worker_instance_key, self.node.now());
+        let worker = self.node.find_worker(namespace.key, &request.worker_instance_key);
         let missing = || status::not_found(format!("Worker {} not found", request.worker_instance_key));
         let heartbeat = WorkerHeartbeat::clone(&*worker.ok_or_else(missing)?);
         Ok(DescribeWorkerResponse { worker_info: Some(WorkerInfo { worker_heartbeat: Some(heartbeat) }) })
@@ -91,7 +91,7 @@ impl Workflows {
     fn find(&self, namespace: &str, query: &str) -> Result<Vec<Arc<WorkerHeartbeat>>, Status> {
         let namespace = self.namespace(namespace)?;
         let query = WorkerQuery::parse(query).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        Ok(self.node.workers.find(namespace.key, &query, self.node.now()))
+        Ok(self.node.find_workers(namespace.key, &query))
     }
 }
 
