@@ -5,7 +5,7 @@
  */
 import { ChildProcess, spawn } from 'node:child_process';
 import { randomUUID } from 'node:crypto';
-import { existsSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -165,6 +165,17 @@ export interface RunningWorker {
   stop(): Promise<void>;
 }
 
+let bundleFile: string | undefined;
+
+/** The shared bundle as a file, for Workers in processes of their own. */
+export function bundlePath(): string {
+  if (!bundleFile) {
+    bundleFile = resolve(__dirname, 'workflow-bundle.js');
+    writeFileSync(bundleFile, bundle.code);
+  }
+  return bundleFile;
+}
+
 /** Starts a Worker with the shared bundle and activities. */
 export async function startWorker(options: Partial<WorkerOptions> & { taskQueue: string }): Promise<RunningWorker> {
   const worker = await Worker.create({
@@ -205,8 +216,8 @@ export async function withWorker<T>(
 // Scenario helpers
 
 /** A test with a time limit. */
-export function scenario(name: string, fn: (t: TestContext) => Promise<void>): void {
-  void test(name, { timeout: 60_000 }, fn);
+export function scenario(name: string, fn: (t: TestContext) => Promise<void>, timeout = 60_000): void {
+  void test(name, { timeout }, fn);
 }
 
 let sequence = 0;

@@ -13,8 +13,36 @@ import { describe, type TestContext } from 'node:test';
 import type { WorkflowHandle } from '@temporalio/client';
 import { ActivityFailure, ApplicationFailure } from '@temporalio/common';
 import { ActivityCancellationType, type ActivityOptions } from '@temporalio/workflow';
-import { address, delay, eventually, graceMs, NAMESPACE, rejection, scenario, start, unique } from '../harness';
+import {
+  address,
+  bundlePath,
+  delay,
+  eventually,
+  graceMs,
+  hasEvent,
+  NAMESPACE,
+  rejection,
+  scenario,
+  start,
+  unique,
+} from '../harness';
+import type { Options } from '../liveness-worker';
 import * as wf from '../workflows';
+
+/** HTTP/2 pings of the server: how often, and how long it waits for the answer. */
+const PING_MS = 15_000;
+const PONG_MS = 20_000;
+
+interface ProcessOptions {
+  at?: string;
+  identity?: string;
+  slots?: number;
+  workflows?: boolean;
+}
+
+// A scenario that runs out of time does not get to its end.
+const children = new Set<ChildProcess>();
+process.on('exit', () => children.forEach((child) => child.kill('SIGKILL')));
 
 /** A Worker process. */
 class Process {
@@ -23,16 +51,19 @@ class Process {
   private readonly child: ChildProcess;
   private errors = '';
 
-  constructor(readonly name: string, taskQueue: string, { at = address, slots = 10 } = {}) {
+  constructor(
+    readonly name: string,
+    taskQueue: string,
+    { at = address, identity = name, slots = 10, workflows = false }: ProcessOptions = {}
+  ) {
     const script = resolve(__dirname, '../liveness-worker.js');
-    this.child = spawn(process.execPath, [script, at, NAMESPACE, taskQueue, name, String(slots)], {
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
+    const codePath = workflows ? bundlePath() : undefined;
+    const options: Options = { address: at, namespace: NAMESPACE, taskQueue, name, identity, slots, codePath };
+    this.child = spawn(process.execPath, [script, JSON.stringify(options)], { stdio: ['ignore', 'pipe', 'pipe'] });
     createInterface({ input: this.child.stdout! }).on('line', (line) => this.lines.push(line));
     this.child.stderr!.on('data', (chunk: Buffer) => (this.errors += chunk.toString()));
     this.exited = new Promise((done) => this.child.once('exit', (code) => done(code)));
-    // A scenario that runs out of time does not get to its end.
-    process.on('exit', () => this.child.kill('SIGKILL'));
+    children.add(this.child);
   }
 
   async says(line: string, timeoutMs = 20_000): Promise<void> {
@@ -48,6 +79,7 @@ class Process {
   async end(): Promise<void> {
     this.child.kill('SIGKILL');
     await this.exited;
+    children.delete(this.child);
   }
 }
 
@@ -101,7 +133,7 @@ class Scene {
   readonly taskQueue = unique('liveness');
   private readonly cleanup: (() => unknown)[] = [];
 
-  worker(name: string, options: { at?: string; slots?: number } = {}): Process {
+  worker(name: string, options: ProcessOptions = {}): Process {
     const made = new Process(name, this.taskQueue, options);
     this.cleanup.push(() => made.end());
     return made;
@@ -124,8 +156,8 @@ class Scene {
   }
 }
 
-function liveness(name: string, body: (scene: Scene, t: TestContext) => Promise<void>): void {
-  scenario(name, async (t) => {
+function liveness(name: string, body: (scene: Scene, t: TestContext) => Promise<void>, timeout?: number): void {
+  const whole = async (t: TestContext) => {
     if (graceMs === undefined) return t.skip('needs a server that moves activities, with a known grace period');
     const scene = new Scene();
     try {
@@ -133,7 +165,8 @@ function liveness(name: string, body: (scene: Scene, t: TestContext) => Promise<
     } finally {
       await scene.end();
     }
-  });
+  };
+  scenario(name, whole, timeout);
 }
 
 /** The attempt that completed the only activity; fails if not exactly one did. */
@@ -143,6 +176,12 @@ async function completedBy(handle: WorkflowHandle): Promise<number> {
   const begun = events.flatMap((e) => e.activityTaskStartedEventAttributes ?? []);
   assert.equal(begun.length, 1);
   return begun[0].attempt!;
+}
+
+/** Who answered each Workflow Task. */
+async function tasksOf(handle: WorkflowHandle): Promise<(string | null | undefined)[]> {
+  const events = (await handle.fetchHistory()).events ?? [];
+  return events.flatMap((e) => e.workflowTaskCompletedEventAttributes ?? []).map((task) => task.identity);
 }
 
 describe('liveness', { concurrency: 3 }, () => {
@@ -211,6 +250,81 @@ describe('liveness', { concurrency: 3 }, () => {
     assert.equal(await handle.result(), 'second: attempt 2');
     assert.equal(await completedBy(handle), 2);
   });
+
+  liveness(
+    'stopped: its activity moves when it answers no pings, and it is fenced when it goes on',
+    async (scene, t) => {
+      const first = scene.worker('first');
+      const handle = await scene.begin(3_000, 8_000);
+      await first.says('start 1');
+      first.kill('SIGSTOP');
+      const begin = Date.now();
+      const second = scene.worker('second');
+      await second.says('ready', PING_MS + PONG_MS);
+      await second.says('start 2', PING_MS + PONG_MS + graceMs! + 2_000);
+      t.diagnostic(`moved in ${Date.now() - begin} ms`);
+      // Its time is over by now: it completes what it has, while the second is at work.
+      first.kill('SIGCONT');
+      await first.says('end 1');
+      assert.ok(!second.lines.includes('end 2'), 'the second is still at it');
+      assert.equal(await handle.result(), 'second: attempt 2');
+      assert.equal(await completedBy(handle), 2);
+      assert.deepEqual(second.lines, ['ready', 'start 2', 'end 2']);
+    },
+    120_000
+  );
+
+  liveness('killed and started again under the same identity: another worker, which has nothing', async (scene) => {
+    const first = scene.worker('first', { identity: 'me' });
+    const handle = await scene.begin(300_000);
+    await first.says('start 1');
+    first.kill('SIGKILL');
+    const begin = Date.now();
+    const again = scene.worker('again', { identity: 'me' });
+    await again.says('ready');
+    assert.equal(await handle.result(), 'again: attempt 2');
+    assert.ok(Date.now() - begin > graceMs! - 500, 'its namesake is no sign of life');
+    assert.equal(await completedBy(handle), 2);
+    assert.deepEqual(again.lines, ['ready', 'start 2', 'end 2']);
+  });
+
+  liveness('killed with a workflow task: another worker gets it, long before its time-out', async (scene, t) => {
+    const first = scene.worker('first', { workflows: true });
+    await first.says('ready');
+    const options = { taskQueue: scene.taskQueue, workflowTaskTimeout: '2 minutes' } as const;
+    const handle = await start(wf.stuckTask, ['first'], options);
+    await first.says('start 1');
+    const second = scene.worker('second', { workflows: true });
+    await second.says('ready');
+    first.kill('SIGKILL');
+    const begin = Date.now();
+    assert.equal(await handle.result(), 'second');
+    t.diagnostic(`moved in ${Date.now() - begin} ms`);
+    assert.ok(Date.now() - begin < graceMs! + 2_000, `${Date.now() - begin} ms`);
+    assert.deepEqual(await tasksOf(handle), ['second']);
+  });
+
+  for (const when of ['at once', 'later'] as const) {
+    liveness(`killed, with a sticky queue: a task that comes ${when} goes elsewhere`, async (scene, t) => {
+      const first = scene.worker('first', { workflows: true });
+      await first.says('ready');
+      const handle = await start(wf.counter, [], { taskQueue: scene.taskQueue });
+      await eventually('the first task', () => hasEvent(handle, 'WORKFLOW_TASK_COMPLETED'));
+      const second = scene.worker('second', { workflows: true });
+      await second.says('ready');
+      first.kill('SIGKILL');
+      if (when === 'later') await delay(graceMs! + 500);
+      const begin = Date.now();
+      await handle.signal(wf.addSignal, 7);
+      await handle.signal(wf.finishSignal);
+      assert.deepEqual(await handle.result(), { total: 7, seen: [7] });
+      t.diagnostic(`went elsewhere in ${Date.now() - begin} ms`);
+      const limit = when === 'later' ? 2_000 : graceMs! + 2_000;
+      assert.ok(Date.now() - begin < limit, `${Date.now() - begin} ms`);
+      const tasks = await tasksOf(handle);
+      assert.deepEqual([tasks[0], ...new Set(tasks.slice(1))], ['first', 'second']);
+    });
+  }
 
   liveness('graceful shutdown: a worker keeps what it finishes', async (scene) => {
     const first = scene.worker('first');

@@ -68,6 +68,14 @@ export async function longLocalActivity(ms: number): Promise<string> {
   return await local.slowEcho('long local', ms);
 }
 
+/** Holds its Workflow Task for as long as a local activity takes on the worker that it is stuck on. */
+export async function stuckTask(worker: string): Promise<string> {
+  const { stuckOn } = proxyLocalActivities<{ stuckOn(worker: string): Promise<string> }>({
+    startToCloseTimeout: '10 minutes',
+  });
+  return await stuckOn(worker);
+}
+
 export async function callCompleteLater(options: ActivityOptions): Promise<string> {
   return await proxyActivities<typeof activities>(options).completeLater();
 }
