@@ -166,7 +166,7 @@ pub(crate) fn configure(path: &Path, connection: &Connection, options: &Options)
              PRAGMA checkpoint_fullfsync = 1;
              PRAGMA foreign_keys = 0;
              PRAGMA temp_store = memory;
-             PRAGMA cache_size = -4096;
+             PRAGMA cache_size = -2048;
              PRAGMA wal_autocheckpoint = 0;
              PRAGMA journal_size_limit = {};",
             u64::from(options.checkpoint_pages) * 2 * u64::from(PAGE_BYTES)
