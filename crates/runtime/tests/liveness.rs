@@ -142,15 +142,8 @@ impl Scene {
     }
 
     async fn heartbeat(&self, key: &WorkflowKey, started: &StartedActivity, identity: &str, connection: ConnectionId) {
-        let identity = identity.to_owned();
-        let call = self.node.activity_heartbeat(
-            key,
-            &RunSelector::default(),
-            reference_of(started),
-            None,
-            identity,
-            Some(connection),
-        );
+        let (selector, who, on) = (RunSelector::default(), identity.to_owned(), Some(connection));
+        let call = self.node.activity_heartbeat(key, &selector, reference_of(started), None, who, on);
         call.await.expect("the attempt counts");
     }
 
