@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         config.boxed(format!(".temporal.api.history.v1.HistoryEvent.attributes.{content}"));
     }
     tonic_prost_build::configure()
+        .codec_path("crate::codec::Codec")
         .generate_default_stubs(true)
         .build_transport(true)
         .compile_fds_with_config(set, config)?;

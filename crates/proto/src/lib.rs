@@ -3,6 +3,7 @@
 //! This crate holds no logic. What it adds to the generated code is [`History`], which keeps events in their encoded
 //! form so that they are encoded once and travel without being touched, and a few helpers for time and payloads.
 
+pub mod codec;
 mod history;
 mod time;
 

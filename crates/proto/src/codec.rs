@@ -1,0 +1,68 @@
+//! Messages to bytes and back, with buffers of the size of messages.
+//!
+//! Tonic's own codec allocates 8 KiB for each request and for each answer. Most messages have a few hundred bytes, and
+//! what is kept of a request (a payload in a run's state) keeps its whole buffer.
+
+use std::marker::PhantomData;
+
+use prost::Message;
+use tonic::{
+    Status,
+    codec::{BufferSettings, Codec as Both, EncodeBuf, Encoder as Encodes},
+};
+use tonic_prost::ProstDecoder;
+
+/// Most answers are shorter; others get what they need.
+const ANSWER_BYTES: usize = 512;
+/// Most requests are shorter; others grow once.
+const REQUEST_BYTES: usize = 1_024;
+/// Only of streams: how much is gathered before it is sent on.
+const YIELD_BYTES: usize = 32 * 1024;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Codec<T, U>(PhantomData<(T, U)>);
+
+impl<T, U> Default for Codec<T, U> {
+    fn default() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<T, U> Both for Codec<T, U>
+where
+    T: Message + Send + 'static,
+    U: Message + Default + Send + 'static,
+{
+    type Encode = T;
+    type Decode = U;
+    type Encoder = Encoder<T>;
+    type Decoder = ProstDecoder<U>;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        Encoder(PhantomData)
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        ProstDecoder::new(BufferSettings::new(REQUEST_BYTES, YIELD_BYTES))
+    }
+}
+
+/// Writes a message into a buffer that fits it.
+#[derive(Debug)]
+pub struct Encoder<T>(PhantomData<T>);
+
+impl<T: Message> Encodes for Encoder<T> {
+    type Item = T;
+    type Error = Status;
+
+    fn encode(&mut self, item: T, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.reserve(item.encoded_len());
+        item.encode_raw(buffer);
+        Ok(())
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(ANSWER_BYTES, YIELD_BYTES)
+    }
+}
