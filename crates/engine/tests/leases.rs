@@ -219,7 +219,7 @@ fn a_living_worker_with_a_bad_connection_is_never_lost() {
         let settings = LeaseSettings { grace: (2 + random.below(15) as i64) * SECOND, ..SETTINGS };
         let (mut lease, mut now, mut step) = (Lease::new(0), 0, 0_u32);
         // When each poller is back.
-        let mut pollers = vec![0; 1 + random.below(10) as usize];
+        let mut pollers = vec![0; 1 + random.below(10)];
         for _ in 0..40 {
             now += random.below(15_000) as i64 * SECOND / 1000;
             if random.once_in(6) {
