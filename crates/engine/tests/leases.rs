@@ -342,3 +342,75 @@ fn random_lives() {
         }
     }
 }
+
+/// A worker and its server over a network that loses calls and answers and delivers calls late. As soon as a heartbeat
+/// and its answer get through, the server has exactly what the worker works on; all else it would look into.
+#[test]
+fn random_conversations() {
+    let long = 3600 * SECOND;
+    let (mut understood, mut refused) = (0, 0);
+    for seed in 0..2000 {
+        let mut random = Random(seed);
+        let mut lease = Lease::new(0);
+        let (mut now, mut token, mut next) = (0, Vec::new(), 0);
+        let mut works_on = BTreeSet::new();
+        // Not known to have been heard.
+        let (mut bound, mut unbound) = (BTreeSet::new(), BTreeSet::new());
+        let mut late: Vec<Beat> = Vec::new();
+        for _ in 0..80 {
+            now += random.below(3) as i64 * SECOND;
+            match random.below(8) {
+                0 | 1 => {
+                    next += 1;
+                    lease.hand_over(hold(next), now);
+                    if !random.once_in(4) {
+                        works_on.insert(hold(next));
+                        bound.insert(hold(next));
+                    }
+                }
+                2 | 3 => {
+                    let Some(done) = random.pick(&works_on.iter().copied().collect::<Vec<_>>()) else { continue };
+                    works_on.remove(&done);
+                    bound.remove(&done);
+                    unbound.insert(done);
+                    if !random.once_in(3) {
+                        lease.release(&done);
+                    }
+                }
+                4 if !late.is_empty() => {
+                    let beat = late.swap_remove(random.below(late.len()));
+                    // Whatever the answer is, nobody waits for it.
+                    let _ = lease.heartbeat(now, &beat, &SETTINGS);
+                }
+                _ => {
+                    let (bound_now, unbound_now) = (bound.iter().copied().collect(), unbound.iter().copied().collect());
+                    let beat = Beat { token: token.clone(), lease: long, bound: bound_now, unbound: unbound_now };
+                    if random.once_in(4) {
+                        late.push(beat);
+                        continue;
+                    }
+                    let answer = lease.heartbeat(now, &beat, &SETTINGS);
+                    if random.once_in(4) {
+                        continue;
+                    }
+                    match answer {
+                        Ok(fits) => {
+                            token = fits.to_vec();
+                            (bound, unbound) = (BTreeSet::new(), BTreeSet::new());
+                            let mut later = lease.clone();
+                            later.expire(now + SETTINGS.verification, &SETTINGS);
+                            assert_eq!(later.holds().copied().collect::<BTreeSet<_>>(), works_on, "seed {seed}");
+                            understood += 1;
+                        }
+                        Err(BeatRefused::TokenMismatch { current }) => {
+                            token = current.to_vec();
+                            refused += 1;
+                        }
+                        Err(other) => panic!("{other}"),
+                    }
+                }
+            }
+        }
+    }
+    assert!(understood > 10_000 && refused > 10_000, "{understood} understood, {refused} refused");
+}
