@@ -15,6 +15,7 @@ use segno_proto::{
     events::{HistoryEvent, history_event},
     nanos_duration,
     operatorservice::operator_service_client::OperatorServiceClient,
+    segno_worker::worker_service_client::WorkerServiceClient,
     taskqueue::TaskQueue,
     workflowservice::{
         GetWorkflowExecutionHistoryRequest, StartWorkflowExecutionRequest,
@@ -28,6 +29,8 @@ use tonic::{
 
 /// A client of the workflow service.
 pub type Client = WorkflowServiceClient<Channel>;
+/// A client of Segno's own protocol for workers.
+pub type LeaseClient = WorkerServiceClient<Channel>;
 
 /// The namespace everything here runs in.
 pub const NAMESPACE: &str = "default";
@@ -44,6 +47,11 @@ pub fn client(port: u16) -> Result<Client> {
 /// A client of the operator service, made in the same way.
 pub fn operator(port: u16) -> Result<OperatorServiceClient<Channel>> {
     Ok(OperatorServiceClient::new(channel(port)?))
+}
+
+/// A client of Segno's own protocol for workers, made in the same way.
+pub fn lease_client(port: u16) -> Result<LeaseClient> {
+    Ok(WorkerServiceClient::new(channel(port)?))
 }
 
 fn channel(port: u16) -> Result<Channel> {

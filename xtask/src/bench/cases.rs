@@ -79,6 +79,7 @@ pub fn cases(quick: bool) -> Vec<Case> {
         Case { concurrency: 1, ..single(Workload::LongHistory, 20_000, 0) },
         single(Workload::Open, 10_000, filled(100_000)),
         single(Workload::Lists, 500, filled(200_000)),
+        single(Workload::Heartbeats, 100_000, filled(10_000)),
     ]
 }
 

@@ -8,6 +8,7 @@
 mod backlog;
 mod fill;
 mod flows;
+mod heartbeats;
 mod lists;
 mod long_history;
 mod open;
@@ -52,7 +53,7 @@ pub struct Load {
     pub sticky: bool,
     /// No new operation after this long: slow servers get through less of `count`.
     pub time_max: Duration,
-    /// Workflows that are there before anything is measured, where a workload has such.
+    /// Workflows, or workers, that are there before anything is measured, where a workload has such.
     pub fill: usize,
     /// No further one of those after this long.
     pub fill_time_max: Duration,
@@ -107,11 +108,17 @@ pub fn command(mut args: Args) -> Result<()> {
         Workload::Timers => (10_000, 64),
         Workload::Backlog => (50_000, 64),
         Workload::Lists => (500, 32),
+        Workload::Heartbeats => (100_000, 64),
         _ => (load.count, load.concurrency),
     };
     load.count = args.option_or("--count", count)?;
     load.concurrency = args.option_or("--concurrency", concurrency)?;
-    load.fill = args.option_or("--fill", if load.workload == Workload::Lists { 200_000 } else { 100_000 })?;
+    let fill = match load.workload {
+        Workload::Lists => 200_000,
+        Workload::Heartbeats => 10_000,
+        _ => 100_000,
+    };
+    load.fill = args.option_or("--fill", fill)?;
     load.beside = args.option("--beside")?;
     let http_port = args.option_or("--http-port", load.port + 1_000)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
@@ -164,5 +171,6 @@ async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
         Workload::Open => open::run(session).await?,
         Workload::Backlog => backlog::run(session).await?,
         Workload::Lists => lists::run(session).await?,
+        Workload::Heartbeats => heartbeats::run(session).await?,
     })
 }

@@ -40,6 +40,8 @@ pub enum Workload {
     Payload256K,
     /// Pages and counts over many workflows with search attributes, at rest and beside other work.
     Lists,
+    /// Reports of workers that do nothing else.
+    Heartbeats,
 }
 
 /// Every workload, by the name it has on the command line and in tables.
@@ -60,6 +62,7 @@ pub const WORKLOADS: &[(&str, Workload)] = &[
     ("payload-1k", Workload::Payload1K),
     ("payload-256k", Workload::Payload256K),
     ("lists", Workload::Lists),
+    ("heartbeats", Workload::Heartbeats),
 ];
 
 /// Activities of a chain.
