@@ -31,6 +31,11 @@ fn second_at_least(text: &str) -> Result<Nanos, String> {
 impl Liveness {
     /// As the node has them.
     pub fn settings(self) -> LeaseSettings {
-        LeaseSettings { lease: self.worker_lease, grace: self.worker_grace, verification: self.worker_verification }
+        LeaseSettings {
+            lease: self.worker_lease,
+            grace: self.worker_grace,
+            verification: self.worker_verification,
+            ..LeaseSettings::default()
+        }
     }
 }

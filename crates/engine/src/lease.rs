@@ -35,11 +35,14 @@ pub struct LeaseSettings {
     pub grace: Nanos,
     /// When a worker that says what it holds must have said so of an attempt it was handed.
     pub verification: Nanos,
+    /// Tokens of heartbeats are counted from here. Another one for each start of the server, so that none of the server
+    /// before fits.
+    pub tokens_from: u64,
 }
 
 impl Default for LeaseSettings {
     fn default() -> Self {
-        Self { lease: 60 * SECOND, grace: 15 * SECOND, verification: 120 * SECOND }
+        Self { lease: 60 * SECOND, grace: 15 * SECOND, verification: 120 * SECOND, tokens_from: 0 }
     }
 }
 
@@ -271,7 +274,7 @@ impl Lease {
             return Err(BeatRefused::TokenMismatch { current: self.token() });
         }
         self.step(machine::Event::Attach);
-        self.counter += 1;
+        self.counter = self.counter.max(settings.tokens_from) + 1;
         let asked = if beat.lease > 0 { beat.lease } else { settings.lease };
         self.granted = asked.clamp(LEASE_MIN, LEASE_MAX);
         self.heard = self.heard.max(now);

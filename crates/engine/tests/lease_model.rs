@@ -13,7 +13,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use common::world::SECOND;
 use segno_engine::lease::{Beat, BeatRefused, Hold, LEASE_MAX, Lease, LeaseSettings};
 
-const SETTINGS: LeaseSettings = LeaseSettings { lease: SECOND, grace: SECOND, verification: 2 * SECOND };
+const SETTINGS: LeaseSettings =
+    LeaseSettings { lease: SECOND, grace: SECOND, verification: 2 * SECOND, tokens_from: 0 };
 /// Seconds that the world lasts: a restart, a full lease after it, and a bit.
 const END: u8 = 6;
 /// The same where there is no restart, only a verification and a bit.
@@ -71,9 +72,8 @@ enum Fault {
     RestartForgets,
     /// A heartbeat is taken whatever its token.
     AnyToken,
-    /// A worker that does not wait for answers, as it should, and a restart: tokens begin anew with the server, so that
-    /// one of the former server may fit once more.
-    HastyAfterRestart,
+    /// Tokens begin anew with the server, so that one of the former server may fit once more.
+    TokensRepeat,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -233,13 +233,16 @@ impl World {
         }
         let lease = self.lease.get_or_insert_with(|| Lease::new(now));
         let any_token = self.fault == Some(Fault::AnyToken);
+        let tokens_repeat = self.fault == Some(Fault::TokensRepeat);
+        let tokens_from = if tokens_repeat { 0 } else { u64::from(self.restarts) << 32 };
+        let settings = LeaseSettings { tokens_from, ..SETTINGS };
         let beat = Beat {
             token: if any_token { lease.token().to_vec() } else { token },
             lease: 0,
             bound: bound.map(hold).into_iter().collect(),
             unbound: unbound.map(hold).into_iter().collect(),
         };
-        self.under_way.insert(match lease.heartbeat(now, &beat, &SETTINGS) {
+        self.under_way.insert(match lease.heartbeat(now, &beat, &settings) {
             Ok(token) => {
                 self.alive_until = self.now + 1;
                 self.given_up = unbound.or(self.given_up);
@@ -253,7 +256,7 @@ impl World {
 
 struct Story {
     attempts_max: u8,
-    /// The worker does not wait for answers; the server does not restart.
+    /// The worker does not wait for answers.
     hasty: bool,
     fault: Option<Fault>,
 }
@@ -304,7 +307,7 @@ impl Story {
         if worker.alive {
             actions.push(Action::Die);
         }
-        if world.restarts == 0 && (!self.hasty || self.fault == Some(Fault::HastyAfterRestart)) {
+        if world.restarts == 0 {
             actions.push(Action::Restart);
         }
         if world.holder.is_none() && world.attempt > 1 && !world.is_over() {
@@ -467,10 +470,10 @@ fn with_a_rule_taken_away_a_promise_is_broken() {
         (Fault::RestartMovesAtOnce, 2, "nothing moves before the lease is over"),
         (Fault::RestartForgets, 2, "whoever has the activity is watched"),
         (Fault::AnyToken, 2, "what a worker gave up is found"),
-        (Fault::HastyAfterRestart, 2, "what a worker gave up is found"),
+        (Fault::TokensRepeat, 2, "what a worker gave up is found"),
     ];
     for (fault, attempts_max, promise) in broken {
-        let hasty = matches!(fault, Fault::AnyToken | Fault::HastyAfterRestart);
+        let hasty = matches!(fault, Fault::AnyToken | Fault::TokensRepeat);
         let found = explore(&Story { attempts_max, hasty, fault: Some(fault) }).expect_err("a world breaks a promise");
         println!("{fault:?}: {} after {:#?}", found.promise, found.path);
         assert_eq!(found.promise, promise, "{fault:?}: {found:#?}");

@@ -13,7 +13,8 @@ use segno_engine::{
     },
 };
 
-const SETTINGS: LeaseSettings = LeaseSettings { lease: 60 * SECOND, grace: 15 * SECOND, verification: 120 * SECOND };
+const SETTINGS: LeaseSettings =
+    LeaseSettings { lease: 60 * SECOND, grace: 15 * SECOND, verification: 120 * SECOND, tokens_from: 0 };
 
 fn hold(number: i64) -> Hold {
     Hold { run_key: 1, scheduled_event_id: number, started_time: 7 }

@@ -348,6 +348,7 @@ impl Table {
 impl Leases {
     /// No workers yet. `epoch` is the time at which the monotonic clock began.
     pub fn new(settings: LeaseSettings, epoch: Nanos) -> Self {
+        let settings = LeaseSettings { tokens_from: epoch.unsigned_abs(), ..settings };
         Self { table: Mutex::default(), settings, epoch, earlier: Notify::new() }
     }
 
