@@ -384,7 +384,7 @@ async def test_server_restart(tmp_path: Path, durable_server: SegnoServer):
     server.start()
     async with scene_at(server, "restart") as scene:
         worker, client = scene.name(), scene.client
-        token = (await client.heartbeat(worker, lease=1)).token
+        token = (await client.heartbeat(worker, lease=30)).token
         async with scene.env.worker(CallActivity):
             handle = await scene.begin()
             held = await scene.take(worker)
