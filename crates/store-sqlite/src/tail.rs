@@ -20,9 +20,14 @@ const HEAD_BYTES: usize = 16;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Damaged;
 
+/// How long the batches would be in a tail.
+pub(crate) fn length(batches: &[HistoryBatch]) -> usize {
+    batches.iter().map(|batch| HEAD_BYTES + batch.events.len()).sum()
+}
+
 /// The batches as they stand in a tail; `None` if a number is out of range.
 pub(crate) fn encode(key: RunKey, batches: &[HistoryBatch]) -> Option<Vec<u8>> {
-    let mut tail = Vec::with_capacity(batches.iter().map(|batch| HEAD_BYTES + batch.events.len()).sum());
+    let mut tail = Vec::with_capacity(length(batches));
     for batch in batches {
         let sum =
             checksum::of_batch(layout::history_row(key, batch.first_event_id)?, batch.last_event_id, &batch.events);

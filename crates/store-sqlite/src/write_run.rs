@@ -1,7 +1,7 @@
 //! Writing a run: its row, which holds its newest history, and the rows its older history moves to.
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
 use segno_store::{HistoryBatch, RunKey, RunRecord, RunWrite};
 
 use crate::visibility::queue;
@@ -10,110 +10,96 @@ use crate::{checksum, layout, tail};
 
 /// Writes a run, new or known, if it stands as the write expects it.
 pub(crate) fn write_run(connection: &Connection, write: &RunWrite) -> Result<(), Refusal> {
-    let row = layout::run_row(write.key).ok_or(Refusal::Conflict)?;
-    // No stored version is that large.
-    let expected = i64::try_from(write.expected_version).map_err(|_| Refusal::Conflict)?;
-    let version = expected.checked_add(1).ok_or(Refusal::Conflict)?;
-    let sum = checksum::of_run(&RunRecord {
-        key: write.key,
-        version: version.unsigned_abs(),
-        state: Bytes::clone(&write.state),
-        open: write.open,
-        wake_at: write.wake_at,
-        dispatchable: write.dispatchable,
-    });
-    let mut newest = tail::encode(write.key, &write.batches).ok_or(Refusal::Conflict)?;
-    let is_long = newest.len() > tail::BYTES_MAX;
+    let target = Target::new(connection, write)?;
+    let is_new = target.version == 1;
+    let is_long = tail::length(&write.batches) > tail::BYTES_MAX;
+    let newest = if is_long { Vec::new() } else { tail::encode(write.key, &write.batches).ok_or(Refusal::Conflict)? };
     let last_event = write.batches.last().map(|batch| batch.last_event_id);
-    if expected == 0 {
-        if is_long {
-            insert_batches(connection, write.key, &write.batches)?;
-            newest.clear();
-        }
+    if is_new {
         let insert = "INSERT INTO runs (run_key, version, dispatchable, wake_at, checksum, state, open, last_event, tail) \
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
-        let values = params![
-            row,
-            version,
-            write.dispatchable,
-            write.wake_at,
-            sum,
-            &write.state[..],
-            write.open,
-            last_event.unwrap_or(0),
-            newest
-        ];
-        one_row(connection.prepare_cached(insert)?.execute(values)?)?;
-    } else if is_long || !extend(connection, write, row, version, sum, &newest)? {
-        let known =
-            Known::find(connection, row)?.filter(|known| known.fits(write, version)).ok_or(Refusal::Conflict)?;
+        one_row(target.execute(insert, params![last_event.unwrap_or(0), newest])?)?;
+    } else if is_long || !target.extend(&newest)? {
+        let known = Known::find(connection, target.row)?;
+        let known = known.filter(|known| known.fits(write, target.version)).ok_or(Refusal::Conflict)?;
         insert_batches(connection, write.key, &tail::decode(write.key, &known.tail).map_err(|_| Refusal::Damaged)?)?;
-        if is_long {
-            insert_batches(connection, write.key, &write.batches)?;
-            newest.clear();
-        }
         let update = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
                       open = ?7, last_event = ?8, tail = ?9 WHERE run_key = ?1";
-        let values = params![
-            row,
-            version,
-            write.dispatchable,
-            write.wake_at,
-            sum,
-            &write.state[..],
-            write.open,
-            last_event.unwrap_or(known.last_event),
-            newest
-        ];
-        one_row(connection.prepare_cached(update)?.execute(values)?)?;
+        one_row(target.execute(update, params![last_event.unwrap_or(known.last_event), newest])?)?;
+    }
+    if is_long {
+        insert_batches(connection, write.key, &write.batches)?;
     }
     if let Some(facts) = &write.visibility {
-        queue::add(connection, row, facts, expected == 0)?;
+        queue::add(connection, target.row, facts, is_new)?;
     }
     Ok(())
 }
 
-/// The common case: the row is as expected and its tail has room. `false` if not, and then nothing was changed.
-fn extend(
-    connection: &Connection,
-    write: &RunWrite,
+/// A run's row, and what it will say.
+struct Target<'a> {
+    connection: &'a Connection,
+    write: &'a RunWrite,
     row: i64,
     version: i64,
     sum: u32,
-    newest: &[u8],
-) -> rusqlite::Result<bool> {
-    // A statement that sets `open` rewrites the index of open runs even if the value stays, so an open run that stays
-    // open, which is the common case, has a statement that does not name it; and one without events does not read the
-    // tail.
-    let statement = match (write.open, newest.is_empty()) {
-        (true, false) => {
+}
+
+impl<'a> Target<'a> {
+    fn new(connection: &'a Connection, write: &'a RunWrite) -> Result<Self, Refusal> {
+        let row = layout::run_row(write.key).ok_or(Refusal::Conflict)?;
+        // No stored version is that large.
+        let expected = i64::try_from(write.expected_version).map_err(|_| Refusal::Conflict)?;
+        let version = expected.checked_add(1).ok_or(Refusal::Conflict)?;
+        let sum = checksum::of_run(&RunRecord {
+            key: write.key,
+            version: version.unsigned_abs(),
+            state: Bytes::clone(&write.state),
+            open: write.open,
+            wake_at: write.wake_at,
+            dispatchable: write.dispatchable,
+        });
+        Ok(Self { connection, write, row, version, sum })
+    }
+
+    /// Executes a statement with what the row will say as ?1 to ?7, and more. Returns how many rows changed.
+    fn execute(&self, statement: &str, more: &[&dyn ToSql]) -> rusqlite::Result<usize> {
+        let write = self.write;
+        let head =
+            params![self.row, self.version, write.dispatchable, write.wake_at, self.sum, &write.state[..], write.open];
+        let values = params_from_iter(head.iter().chain(more));
+        self.connection.prepare_cached(statement)?.execute(values)
+    }
+
+    /// The common case: the row is as expected and its tail has room. `false` if not, and then nothing was changed.
+    ///
+    /// A statement that sets `open` rewrites the index of open runs even if the value stays, so an open run that stays
+    /// open, which is the common case, has a statement that does not name it; and one without events does not read the
+    /// tail.
+    fn extend(&self, newest: &[u8]) -> rusqlite::Result<bool> {
+        let (Some(first), Some(last)) = (self.write.batches.first(), self.write.batches.last()) else {
+            let statement = if self.write.open {
+                "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6 \
+                 WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7"
+            } else {
+                "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, open = ?7 \
+                 WHERE run_key = ?1 AND version = ?2 - 1"
+            };
+            return Ok(self.execute(statement, &[])? == 1);
+        };
+        let statement = if self.write.open {
             "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
              last_event = ?8, tail = CAST(tail || ?9 AS BLOB) \
              WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7 AND last_event < ?10 AND length(tail) <= ?11"
-        }
-        (false, false) => {
+        } else {
             "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, open = ?7, \
              last_event = ?8, tail = CAST(tail || ?9 AS BLOB) \
              WHERE run_key = ?1 AND version = ?2 - 1 AND last_event < ?10 AND length(tail) <= ?11"
-        }
-        (true, true) => {
-            "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6 \
-             WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7"
-        }
-        (false, true) => {
-            "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, open = ?7 \
-             WHERE run_key = ?1 AND version = ?2 - 1"
-        }
-    };
-    let mut statement = connection.prepare_cached(statement)?;
-    let head = params![row, version, write.dispatchable, write.wake_at, sum, &write.state[..], write.open];
-    let (Some(first), Some(last)) = (write.batches.first(), write.batches.last()) else {
-        return Ok(statement.execute(head)? == 1);
-    };
-    let room = tail::BYTES_MAX - newest.len();
-    let events = params![last.last_event_id, newest, first.first_event_id, room];
-    let values = rusqlite::params_from_iter(head.iter().chain(events));
-    Ok(statement.execute(values)? == 1)
+        };
+        let room = tail::BYTES_MAX - newest.len();
+        let more = params![last.last_event_id, newest, first.first_event_id, room];
+        Ok(self.execute(statement, more)? == 1)
+    }
 }
 
 /// What the row of a run says.

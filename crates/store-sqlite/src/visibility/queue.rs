@@ -26,7 +26,7 @@ const LENGTH_MAX: i64 = 128;
 pub(crate) fn add(connection: &Connection, run: i64, row: &VisibilityRow, is_new: bool) -> rusqlite::Result<()> {
     let insert =
         concat!("INSERT INTO facts (run_key, ", write::columns!(), ", is_new) VALUES (", write::places!(), ", ?23)");
-    write::execute(connection, insert, run, row, Some(is_new))
+    write::execute(connection, insert, run, row, write::as_json(row).as_deref(), Some(is_new))
 }
 
 /// Lists what is queued if it is much.

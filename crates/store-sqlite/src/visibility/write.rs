@@ -59,10 +59,10 @@ pub(crate) fn put(
     changes: &mut StatusChanges,
 ) -> rusqlite::Result<()> {
     let ended = row.closed.map_or(OPEN, |closed| closed.time);
-    let attributes = (!row.attributes.is_empty()).then(|| as_json(row));
+    let attributes = as_json(row);
     let before = if is_new { None } else { before(connection, run)? };
     match &before {
-        None => insert(connection, run, row)?,
+        None => insert(connection, run, row, attributes.as_deref())?,
         Some(_) => update(connection, run, row, ended, attributes.as_deref())?,
     }
     if before.as_ref().is_none_or(|before| before.status != row.status) {
@@ -128,10 +128,10 @@ pub(super) fn execute(
     insert: &str,
     run: i64,
     row: &VisibilityRow,
+    attributes: Option<&str>,
     more: Option<bool>,
 ) -> rusqlite::Result<()> {
     let (parent, root) = (row.parent.as_ref(), row.root.as_ref());
-    let attributes = (!row.attributes.is_empty()).then(|| as_json(row));
     let values = params![
         run,
         row.namespace.0,
@@ -162,9 +162,9 @@ pub(super) fn execute(
     Ok(())
 }
 
-fn insert(connection: &Connection, run: i64, row: &VisibilityRow) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, run: i64, row: &VisibilityRow, attributes: Option<&str>) -> rusqlite::Result<()> {
     let insert = concat!("INSERT INTO visibility (run_key, ", columns!(), ") VALUES (", places!(), ")");
-    execute(connection, insert, run, row, None)
+    execute(connection, insert, run, row, attributes, None)
 }
 
 /// Only what can change after the start.
@@ -241,8 +241,11 @@ fn remove_entries(connection: &Connection, run: i64, before: &Before) -> rusqlit
     Ok(())
 }
 
-/// Attributes as SQL reads them: an object from numbers to values.
-fn as_json(row: &VisibilityRow) -> String {
+/// Attributes as SQL reads them: an object from numbers to values; `None` if there is none.
+pub(super) fn as_json(row: &VisibilityRow) -> Option<String> {
+    if row.attributes.is_empty() {
+        return None;
+    }
     let json = |value: &Value| match value {
         Value::Text(text) => Json::from(text.as_str()),
         Value::List(items) => Json::from(items.as_slice()),
@@ -250,5 +253,6 @@ fn as_json(row: &VisibilityRow) -> String {
         Value::Double(number) => Json::from(*number),
         Value::Bool(truth) => Json::from(*truth),
     };
-    Json::Object(row.attributes.iter().map(|(number, value)| (number.to_string(), json(value))).collect()).to_string()
+    let entries = row.attributes.iter().map(|(number, value)| (number.to_string(), json(value)));
+    Some(Json::Object(entries.collect()).to_string())
 }
