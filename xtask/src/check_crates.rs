@@ -5,11 +5,15 @@ use crate::check::{Problem, Tree};
 /// Crates and those of ours they may use, directly. A crate may always use itself (its tests do).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-proto", &[]),
+    ("segno-http2", &[]),
     ("segno-engine", &["segno-proto"]),
     ("segno-store", &["segno-proto", "segno-engine"]),
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
     ("segno-runtime", &["segno-proto", "segno-engine", "segno-store"]),
-    ("segno-server", &["segno-proto", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime"]),
+    (
+        "segno-server",
+        &["segno-proto", "segno-http2", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime"],
+    ),
     ("segno", &["segno-proto", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime", "segno-server"]),
     // Tools speak to servers over the wire, so that what they prove holds for any server.
     ("xtask", &["segno-proto"]),

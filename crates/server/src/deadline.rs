@@ -5,6 +5,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Status};
 
+use crate::peers::Caller;
+
 /// How long the server lets a long poll wait at most.
 const LONG_POLL_MAX: Duration = Duration::from_secs(60);
 /// A poll must be willing to wait at least this long.
@@ -16,18 +18,7 @@ const CALL_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Time left as the caller says.
 fn timeout<T>(request: &Request<T>) -> Option<Duration> {
-    let value = request.metadata().get("grpc-timeout")?.to_str().ok()?;
-    let (digits, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
-    let amount: u64 = digits.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(amount.saturating_mul(3600)),
-        "M" => Duration::from_secs(amount.saturating_mul(60)),
-        "S" => Duration::from_secs(amount),
-        "m" => Duration::from_millis(amount),
-        "u" => Duration::from_micros(amount),
-        "n" => Duration::from_nanos(amount),
-        _ => return None,
-    })
+    Caller::of(request).timeout
 }
 
 /// Until when a worker's poll waits: a second before the caller gives up, and a minute at most.
@@ -60,27 +51,17 @@ pub fn almost<T>(request: &Request<T>) -> Instant {
 mod tests {
     use super::*;
 
-    fn request(header: Option<&str>) -> Request<()> {
+    fn request(seconds: Option<u64>) -> Request<()> {
         let mut request = Request::new(());
-        if let Some(header) = header {
-            request.metadata_mut().insert("grpc-timeout", header.parse().expect("a header"));
-        }
+        let timeout = seconds.map(Duration::from_secs);
+        request.extensions_mut().insert(Caller { timeout, ..Default::default() });
         request
-    }
-
-    #[test]
-    fn units_are_understood() {
-        for (header, expected) in [("2S", 2000), ("1500m", 1500), ("1M", 60_000), ("3000000u", 3000)] {
-            assert_eq!(timeout(&request(Some(header))), Some(Duration::from_millis(expected)));
-        }
-        assert_eq!(timeout(&request(Some("junk"))), None);
-        assert_eq!(timeout(&request(None)), None);
     }
 
     #[tokio::test]
     async fn polls_need_time() {
         assert_eq!(poll(&request(None)).expect_err("no deadline").message(), "Context timeout is not set.");
-        assert_eq!(poll(&request(Some("1S"))).expect_err("short").message(), "Context timeout is too short.");
-        assert!(poll(&request(Some("70S"))).is_ok());
+        assert_eq!(poll(&request(Some(1))).expect_err("short").message(), "Context timeout is too short.");
+        assert!(poll(&request(Some(70))).is_ok());
     }
 }

@@ -1,41 +1,23 @@
 //! Notices when an answer with a task in it never left: the task is given back at once.
 //!
-//! A handler puts a [`Delivery`] into the response's extensions; [`WatchedBody`] takes it from there. When the body was
-//! read to its end the answer is on its way; a body dropped before that means that the connection was gone.
+//! A handler puts a [`Delivery`] into the response's extensions; the connection keeps it in a [`Receipt`] until the
+//! answer is written to its end. A receipt dropped before that means that the connection or the call was gone.
 
-use std::{
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-    task::{Context, Poll},
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
 };
 
-use http::Response;
-use http_body::{Body, Frame, SizeHint};
+use http::Extensions;
 
-/// What to do when an answer was not delivered. Runs at most once.
+/// What to do when an answer was not delivered.
 #[derive(Clone)]
-pub struct Delivery {
-    undelivered: Arc<dyn Fn() + Send + Sync>,
-    settled: Arc<AtomicBool>,
-}
+pub struct Delivery(Arc<dyn Fn() + Send + Sync>);
 
 impl Delivery {
     /// Calls `undelivered` if the answer is lost.
     pub fn new(undelivered: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { undelivered: Arc::new(undelivered), settled: Arc::default() }
-    }
-
-    fn delivered(&self) {
-        self.settled.store(true, Ordering::Release);
-    }
-
-    fn lost(&self) {
-        if !self.settled.swap(true, Ordering::AcqRel) {
-            (self.undelivered)();
-        }
+        Self(Arc::new(undelivered))
     }
 }
 
@@ -66,55 +48,28 @@ impl Drop for OneCall {
     }
 }
 
-/// A response body that knows whether it was read to its end.
-pub struct WatchedBody<B> {
-    body: B,
+/// What an answer leaves behind until it is written.
+pub(crate) struct Receipt {
     delivery: Option<Delivery>,
-    _under_way: OneCall,
+    _call: OneCall,
 }
 
-impl<B> WatchedBody<B> {
-    /// Watches a response for its handler.
-    pub fn of(response: Response<B>, call: OneCall) -> Response<Self> {
-        let (mut parts, body) = response.into_parts();
-        let delivery = parts.extensions.remove::<Delivery>();
-        Response::from_parts(parts, Self { body, delivery, _under_way: call })
-    }
-}
-
-impl<B: Body + Unpin> Body for WatchedBody<B> {
-    type Data = B::Data;
-    type Error = B::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        let frame = Pin::new(&mut self.body).poll_frame(context);
-        let ended = match &frame {
-            Poll::Ready(None) => true,
-            Poll::Ready(Some(Ok(frame))) => frame.is_trailers(),
-            _ => false,
-        };
-        if ended && let Some(delivery) = self.delivery.take() {
-            delivery.delivered();
-        }
-        frame
+impl Receipt {
+    /// The receipt of an answer, with what its handler left in the response.
+    pub(crate) fn of(extensions: &mut Extensions, call: OneCall) -> Self {
+        Self { delivery: extensions.remove(), _call: call }
     }
 
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+    /// The answer is on its way.
+    pub(crate) fn delivered(mut self) {
+        self.delivery = None;
     }
 }
 
-impl<B> Drop for WatchedBody<B> {
+impl Drop for Receipt {
     fn drop(&mut self) {
-        if let Some(delivery) = self.delivery.take() {
-            delivery.lost();
+        if let Some(Delivery(undelivered)) = self.delivery.take() {
+            undelivered();
         }
     }
 }

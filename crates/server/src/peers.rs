@@ -1,8 +1,12 @@
-//! Clients' connections, numbered, so that calls say which one they came on and the node hears when one is gone.
+//! Who calls: clients' connections, numbered, so that the node hears when one is gone, and what a call says of its
+//! caller.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use segno_runtime::{ConnectionId, Node};
@@ -24,8 +28,8 @@ impl Peer {
     }
 
     /// What its requests carry.
-    pub(crate) fn number(&self) -> Number {
-        Number(self.id)
+    pub(crate) fn id(&self) -> ConnectionId {
+        self.id
     }
 }
 
@@ -35,11 +39,72 @@ impl Drop for Peer {
     }
 }
 
-/// What a request knows of the connection that it came on.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Number(ConnectionId);
+/// What a request says of its caller, besides the message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Caller {
+    /// The connection that it came on.
+    pub(crate) connection: Option<ConnectionId>,
+    /// How long the caller waits (`grpc-timeout`).
+    pub(crate) timeout: Option<Duration>,
+    /// One of people's tools, not an SDK (`client-name`).
+    pub(crate) is_tool: bool,
+}
+
+impl Caller {
+    /// Notes a header if it says something of the caller.
+    pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
+        match name {
+            b"grpc-timeout" => self.timeout = timeout(value),
+            b"client-name" => self.is_tool = matches!(value, b"temporal-cli" | b"temporal-ui"),
+            _ => {}
+        }
+    }
+
+    /// Who sent a request.
+    pub(crate) fn of<T>(request: &Request<T>) -> Self {
+        request.extensions().get().copied().unwrap_or_default()
+    }
+}
 
 /// The connection that a request came on.
 pub(crate) fn of<T>(request: &Request<T>) -> Option<ConnectionId> {
-    request.extensions().get::<Number>().map(|number| number.0)
+    Caller::of(request).connection
+}
+
+fn timeout(value: &[u8]) -> Option<Duration> {
+    let (unit, digits) = value.split_last()?;
+    let amount: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    Some(match unit {
+        b'H' => Duration::from_secs(amount.saturating_mul(3600)),
+        b'M' => Duration::from_secs(amount.saturating_mul(60)),
+        b'S' => Duration::from_secs(amount),
+        b'm' => Duration::from_millis(amount),
+        b'u' => Duration::from_micros(amount),
+        b'n' => Duration::from_nanos(amount),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_have_units() {
+        for (header, expected) in [("2S", 2000), ("1500m", 1500), ("1M", 60_000), ("3000000u", 3000)] {
+            assert_eq!(timeout(header.as_bytes()), Some(Duration::from_millis(expected)));
+        }
+        for junk in ["junk", "", "5", "S"] {
+            assert_eq!(timeout(junk.as_bytes()), None, "{junk}");
+        }
+    }
+
+    #[test]
+    fn tools_are_known_by_name() {
+        let mut caller = Caller::default();
+        caller.field(b"client-name", b"temporal-go");
+        assert!(!caller.is_tool);
+        caller.field(b"client-name", b"temporal-cli");
+        assert!(caller.is_tool);
+    }
 }

@@ -12,14 +12,12 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
 
 use crate::{
-    connections::{self, Services, WORKFLOW_SERVICE},
+    connections::{self, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
     grpc::{Operator, WorkerLeases, Workflows},
     http,
 };
 
-/// Largest request; Temporal's limit as well.
-const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Time for calls under way when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(20);
@@ -79,7 +77,8 @@ impl Server {
 
     /// Serves until `stop` is done, then lets calls under way finish.
     pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
-        let workflows = WorkflowServiceServer::new(Workflows::new(node.clone()))
+        let direct = Arc::new(Workflows::new(node.clone()));
+        let workflows = WorkflowServiceServer::from_arc(direct.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX)
             .accept_compressed(CompressionEncoding::Gzip);
@@ -118,7 +117,7 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)
             .prepare();
-        let services = Services { workflows, compressing, others, under_way, node };
+        let services = Services { direct, workflows, compressing, others, under_way, node };
         let serving = connections::serve(self.grpc, services, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;

@@ -106,10 +106,15 @@ pub fn refusal(path: &str) -> Option<Response<Body>> {
     Some(Status::unimplemented(format!("{call} is not built yet in Segno")).into_http())
 }
 
+/// Whether a call is built.
+pub fn is_built(call: &str) -> bool {
+    BUILT.binary_search(&call).is_ok()
+}
+
 /// The call a path names, if it is one of Temporal's services and not built.
 fn unbuilt(path: &str) -> Option<&str> {
     let (service, call) = path.strip_prefix('/')?.split_once('/')?;
-    if BUILT.binary_search(&call).is_ok() {
+    if is_built(call) {
         return None;
     }
     segno_proto::METHODS.iter().any(|(of, name)| *of == service && *name == call).then_some(call)

@@ -15,18 +15,12 @@ use tokio::time::Instant;
 use tonic::{Request, Status};
 
 use super::{Workflows, failed, key_of, refused, tokens::PageToken};
-use crate::{deadline, validate};
+use crate::{deadline, peers::Caller, validate};
 
 /// Most batches of one page.
 const PAGE_MAX: usize = 256;
 /// How long a read waits for news before it answers that there is none.
 const WAIT_MAX: Duration = Duration::from_secs(20);
-
-/// What the client calls itself; people's tools do not want to see events that are not history yet.
-fn is_tool<T>(request: &Request<T>) -> bool {
-    let name = request.metadata().get("client-name").and_then(|name| name.to_str().ok());
-    matches!(name, Some("temporal-cli" | "temporal-ui"))
-}
 
 fn page_size(requested: i32) -> usize {
     match usize::try_from(requested) {
@@ -48,7 +42,8 @@ impl Workflows {
         &self,
         request: Request<GetWorkflowExecutionHistoryRequest>,
     ) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
-        let with_unwritten = !is_tool(&request);
+        // People's tools do not want to see events that are not history yet.
+        let with_unwritten = !Caller::of(&request).is_tool;
         let news_until = deadline::long_read(&request, WAIT_MAX);
         let close_until = deadline::almost(&request);
         let mut request = request.into_inner();
