@@ -30,6 +30,14 @@ pub(crate) fn of_message(row: i64, message: &[u8]) -> u32 {
     of(&row.to_le_bytes(), message)
 }
 
+/// Over a slot of the queue of facts.
+pub(crate) fn of_slot(position: usize, round: u64, facts: &[u8]) -> u32 {
+    let mut head = [0; 16];
+    head[..8].copy_from_slice(&(position as u64).to_le_bytes());
+    head[8..].copy_from_slice(&round.to_le_bytes());
+    of(&head, facts)
+}
+
 fn of(head: &[u8], value: &[u8]) -> u32 {
     let mut hasher = Hasher::new();
     hasher.update(head);

@@ -81,7 +81,7 @@ impl SqliteStore {
         let opened = open::open(directory, &options)?;
         let status = Arc::default();
         let writer = Writer::new(opened.path.clone(), options.clone(), Arc::clone(&status), opened.connection);
-        let writer = writer.map_err(|source| OpenError::Failed { path: opened.path.clone(), source })?;
+        let writer = writer.map_err(|source| open::explain(&opened.path, source))?;
         let writer = Arc::new(Mutex::new(writer));
         let checkpointer = Checkpointer::start(opened.path.clone(), options, status, Arc::clone(&writer))
             .map_err(|source| OpenError::NoThread { source })?;
@@ -122,7 +122,7 @@ impl SqliteStore {
                 let listed = writer.list_queued();
                 listed.map_err(|error| ReadError::Failed(format!("lists cannot be brought up to date: {error}")))?;
                 // The first read decides what all others of the transaction see.
-                snapshot.query_row("SELECT count(*) FROM facts", [], |_| Ok(())).map_err(failed)?;
+                snapshot.query_row("SELECT count(*) FROM namespaces", [], |_| Ok(())).map_err(failed)?;
             }
             work(connection)
         })

@@ -308,7 +308,7 @@ fn check_tables(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Gives SQLite's error the name a user can act on.
-fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
+pub(crate) fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
     let path = path.to_owned();
     match source.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },

@@ -147,6 +147,36 @@ const MIGRATIONS: &[&str] = &[
         attributes TEXT
     ) STRICT;
 ",
+    "
+    -- Facts wait as bytes, in slots that are written over; see `visibility/queue.rs`. Those that wait are listed.
+    CREATE TABLE queue (
+        position INTEGER PRIMARY KEY,
+        slot BLOB NOT NULL
+    ) STRICT;
+    DELETE FROM facts WHERE position NOT IN (SELECT max(position) FROM facts GROUP BY run_key);
+    INSERT INTO status_counts (namespace, status, runs)
+        SELECT namespace, status, -count(*) FROM visibility
+        WHERE run_key IN (SELECT run_key FROM facts) GROUP BY namespace, status
+        ON CONFLICT (namespace, status) DO UPDATE SET runs = runs + excluded.runs;
+    INSERT INTO status_counts (namespace, status, runs)
+        SELECT namespace, status, count(*) FROM facts WHERE true GROUP BY namespace, status
+        ON CONFLICT (namespace, status) DO UPDATE SET runs = runs + excluded.runs;
+    DELETE FROM attributes WHERE run_key IN (SELECT run_key FROM facts);
+    INSERT OR IGNORE INTO attributes (attribute, value, ended, start_time, run_key)
+        SELECT namespace << 32 | entry.key, entry.value, ended, start_time, run_key
+        FROM facts, json_each(facts.attributes) AS entry WHERE entry.type NOT IN ('array', 'object', 'null');
+    INSERT OR IGNORE INTO attributes (attribute, value, ended, start_time, run_key)
+        SELECT namespace << 32 | entry.key, item.value, ended, start_time, run_key
+        FROM facts, json_each(facts.attributes) AS entry, json_each(entry.value) AS item WHERE entry.type = 'array';
+    REPLACE INTO visibility (run_key, namespace, ended, start_time, status, execution_time, workflow_type, workflow_id,
+            run_id, task_queue, history_length, history_bytes, transitions, parent_workflow_id, parent_run_id,
+            root_workflow_id, root_run_id, activity_attempts, activity_failure, task_attempts, task_failure, attributes)
+        SELECT run_key, namespace, ended, start_time, status, execution_time, workflow_type, workflow_id,
+            run_id, task_queue, history_length, history_bytes, transitions, parent_workflow_id, parent_run_id,
+            root_workflow_id, root_run_id, activity_attempts, activity_failure, task_attempts, task_failure, attributes
+        FROM facts;
+    DROP TABLE facts;
+",
 ];
 
 /// The newest schema version this binary knows.

@@ -4,7 +4,8 @@
 //! one turns up is everything rolled back and done again with a savepoint around each commit.
 //!
 //! What holds: after `Conflict` or `Full` nothing was changed; after a failure whose outcome is unknown the connection
-//! is closed, and the next write begins with a new one that knows only what the file says.
+//! is closed, what was remembered with it is forgotten, and the next write begins with a new one that knows only what
+//! the file says.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use segno_store::{Commit, CommitError, CurrentWrite, NamespaceKey, NamespaceRecord, RunKey, limits};
 
 use crate::checkpoint::Signal;
-use crate::visibility::{queue, write::StatusChanges};
+use crate::visibility::{queue::Queue, write::StatusChanges};
 use crate::write_run::{one_row, write_run};
 use crate::{Options, checksum, layout, open, visibility};
 
@@ -27,10 +28,15 @@ pub(crate) struct Writer {
     options: Options,
     signal: Arc<Signal>,
     /// Absent after a failure and after closing.
-    connection: Option<Connection>,
-    /// Facts may be queued that are not in the tables that lists read.
-    queued: bool,
+    live: Option<Live>,
     closed: bool,
+}
+
+/// The connection, and what is known of the file because nobody else writes to it.
+#[derive(Debug)]
+struct Live {
+    connection: Connection,
+    queue: Queue,
 }
 
 /// Why a write inside a transaction did not go through.
@@ -52,10 +58,10 @@ impl Writer {
         path: PathBuf,
         options: Options,
         signal: Arc<Signal>,
-        mut connection: Connection,
+        connection: Connection,
     ) -> rusqlite::Result<Self> {
-        prepare(&mut connection, &signal, options.checkpoint_pages)?;
-        Ok(Self { path, options, signal, connection: Some(connection), queued: true, closed: false })
+        let live = Live::new(connection, &signal, options.checkpoint_pages)?;
+        Ok(Self { path, options, signal, live: Some(live), closed: false })
     }
 
     pub(crate) fn commit(&mut self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
@@ -63,18 +69,19 @@ impl Writer {
         if outcomes.iter().all(Result::is_err) {
             return outcomes;
         }
-        self.queued = true;
         let before = outcomes.clone();
-        let done = self.write(|connection| {
+        let done = self.write(|connection, queue| {
             let mut changes = StatusChanges::default();
             for (commit, _) in group.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok()) {
-                apply(connection, commit, &mut changes)?;
+                apply(connection, queue, commit, &mut changes)?;
             }
-            queue::empty_if_long(connection, &mut changes)?;
+            queue.store(connection, &mut changes)?;
             Ok(changes.write(connection)?)
         });
         let done = match done {
-            Err(CommitError::Conflict) => self.write(|connection| apply_each(connection, group, &mut outcomes)),
+            Err(CommitError::Conflict) => {
+                self.write(|connection, queue| apply_each(connection, queue, group, &mut outcomes))
+            }
             done => done,
         };
         if let Err(error) = done {
@@ -87,7 +94,7 @@ impl Writer {
 
     pub(crate) fn reserve_run_keys(&mut self, count: u64) -> Result<RunKey, CommitError> {
         let mut reserved = Err(CommitError::Conflict);
-        self.write(|connection| {
+        self.write(|connection, _| {
             let read = "SELECT value FROM meta WHERE key = 'next_run_key'";
             let next: u64 = connection.prepare_cached(read)?.query_row([], |row| row.get(0))?;
             reserved = limits::reserve(next, count);
@@ -102,7 +109,7 @@ impl Writer {
 
     pub(crate) fn put_namespace(&mut self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
         limits::check_value(namespace.detail.len())?;
-        self.write(|connection| {
+        self.write(|connection, _| {
             let find = "SELECT 1 FROM namespaces WHERE name = ?1 AND namespace <> ?2";
             let mut find = connection.prepare_cached(find)?;
             if find.exists(params![namespace.name, namespace.key.0])? {
@@ -117,7 +124,7 @@ impl Writer {
     }
 
     pub(crate) fn delete_namespace(&mut self, namespace: NamespaceKey) -> Result<(), CommitError> {
-        self.write(|connection| {
+        self.write(|connection, _| {
             connection.prepare_cached("DELETE FROM namespaces WHERE namespace = ?1")?.execute([namespace.0])?;
             connection.prepare_cached("DELETE FROM status_counts WHERE namespace = ?1")?.execute([namespace.0])?;
             Ok(())
@@ -126,28 +133,27 @@ impl Writer {
 
     /// Brings the tables that lists read up to date.
     pub(crate) fn list_queued(&mut self) -> Result<(), CommitError> {
-        if !self.queued {
+        if self.live.as_ref().is_some_and(|live| live.queue.is_empty()) {
             return Ok(());
         }
-        self.write(|connection| {
+        self.write(|connection, queue| {
             let mut changes = StatusChanges::default();
-            queue::empty(connection, &mut changes)?;
+            queue.empty(connection, &mut changes)?;
+            queue.store(connection, &mut changes)?;
             Ok(changes.write(connection)?)
-        })?;
-        self.queued = false;
-        Ok(())
+        })
     }
 
     pub(crate) fn set_pages_max(&mut self, pages_max: u32) -> Result<(), CommitError> {
         self.options.pages_max = Some(pages_max);
-        let connection = self.connection().map_err(unknown)?;
+        let connection = &self.live().map_err(unknown)?.connection;
         connection.pragma_update(None, "max_page_count", pages_max).map_err(unknown)
     }
 
     /// Folds the log into the file and closes. Later writes fail.
     pub(crate) fn close(&mut self) -> rusqlite::Result<()> {
         self.closed = true;
-        let Some(connection) = self.connection.take() else { return Ok(()) };
+        let Some(Live { connection, .. }) = self.live.take() else { return Ok(()) };
         let folded = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         connection.flush_prepared_statement_cache();
         folded.and(connection.close().map_err(|(_, error)| error))
@@ -156,15 +162,18 @@ impl Writer {
     /// Forgets the connection, as after a failure.
     #[cfg(test)]
     pub(crate) fn lose_connection(&mut self) {
-        self.connection = None;
+        self.live = None;
     }
 
     /// One transaction around `work`, durable once this returns `Ok`.
-    fn write(&mut self, work: impl FnOnce(&Connection) -> Result<(), Refusal>) -> Result<(), CommitError> {
-        let connection = self.connection().map_err(unknown)?;
-        let outcome = transaction(connection, work);
-        let refusal = match outcome {
-            Ok(()) => return Ok(()),
+    fn write(&mut self, work: impl FnOnce(&Connection, &mut Queue) -> Result<(), Refusal>) -> Result<(), CommitError> {
+        let Live { connection, queue } = self.live().map_err(unknown)?;
+        queue.begin();
+        let refusal = match transaction(connection, |connection| work(connection, queue)) {
+            Ok(()) => {
+                queue.committed();
+                return Ok(());
+            }
             Err(refusal) => refusal,
         };
         // Some errors have rolled back already.
@@ -182,26 +191,39 @@ impl Writer {
 
     fn give_up(&mut self, why: String) -> CommitError {
         // A failed sync may have lost pages that this connection believes written; see `open::fold_log` for the rest.
-        self.connection = None;
+        self.live = None;
         CommitError::Unknown(why)
     }
 
-    fn connection(&mut self) -> Result<&mut Connection, String> {
+    fn live(&mut self) -> Result<&mut Live, String> {
         if self.closed {
             return Err("the store is closed".to_owned());
         }
-        if self.connection.is_none() {
-            let mut connection = open::raw_connection(&self.path).map_err(|error| error.to_string())?;
+        if self.live.is_none() {
+            let connection = open::raw_connection(&self.path).map_err(|error| error.to_string())?;
             open::configure(&self.path, &connection, &self.options).map_err(|error| error.to_string())?;
-            prepare(&mut connection, &self.signal, self.options.checkpoint_pages).map_err(|error| error.to_string())?;
-            self.connection = Some(connection);
+            let live = Live::new(connection, &self.signal, self.options.checkpoint_pages);
+            self.live = Some(live.map_err(|error| error.to_string())?);
         }
-        let connection = self.connection.as_mut().expect("just opened");
-        if !connection.is_autocommit() {
+        let live = self.live.as_mut().expect("just opened");
+        if !live.connection.is_autocommit() {
             // A panic left a transaction open.
-            connection.execute_batch("ROLLBACK").map_err(|error| error.to_string())?;
+            live.connection.execute_batch("ROLLBACK").map_err(|error| error.to_string())?;
         }
-        Ok(connection)
+        Ok(live)
+    }
+}
+
+impl Live {
+    fn new(mut connection: Connection, signal: &Arc<Signal>, checkpoint_pages: u32) -> rusqlite::Result<Self> {
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+        let signal = Arc::clone(signal);
+        connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
+            signal.log_grew(pages.unsigned_abs(), checkpoint_pages);
+            Ok(())
+        }))?;
+        let queue = Queue::read(&connection)?;
+        Ok(Self { connection, queue })
     }
 }
 
@@ -211,15 +233,6 @@ fn unknown(error: impl ToString) -> CommitError {
 
 fn fail_undecided(outcomes: &mut [Result<(), CommitError>], error: &CommitError) {
     outcomes.iter_mut().filter(|outcome| outcome.is_ok()).for_each(|outcome| *outcome = Err(error.clone()));
-}
-
-fn prepare(connection: &mut Connection, signal: &Arc<Signal>, checkpoint_pages: u32) -> rusqlite::Result<()> {
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
-    let signal = Arc::clone(signal);
-    connection.wal_hook(Some(move |_: &mut rusqlite::hooks::Wal, pages: i32| {
-        signal.log_grew(pages.unsigned_abs(), checkpoint_pages);
-        Ok(())
-    }))
 }
 
 fn transaction(connection: &Connection, work: impl FnOnce(&Connection) -> Result<(), Refusal>) -> Result<(), Refusal> {
@@ -232,30 +245,38 @@ fn transaction(connection: &Connection, work: impl FnOnce(&Connection) -> Result
 /// Each commit by itself, noting those that conflict.
 fn apply_each(
     connection: &Connection,
+    queue: &mut Queue,
     group: &[Commit],
     outcomes: &mut [Result<(), CommitError>],
 ) -> Result<(), Refusal> {
     let mut changes = StatusChanges::default();
     for (commit, outcome) in group.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
         connection.prepare_cached("SAVEPOINT one")?.execute([])?;
-        let mut own = StatusChanges::default();
-        match apply(connection, commit, &mut own) {
+        let (mark, mut own) = (queue.mark(), StatusChanges::default());
+        match apply(connection, queue, commit, &mut own) {
             Ok(()) => changes.merge(own),
             Err(Refusal::Conflict) => {
                 connection.prepare_cached("ROLLBACK TO one")?.execute([])?;
+                queue.roll_back(mark);
                 *outcome = Err(CommitError::Conflict);
             }
             Err(refusal) => return Err(refusal),
         }
         connection.prepare_cached("RELEASE one")?.execute([])?;
     }
+    queue.store(connection, &mut changes)?;
     Ok(changes.write(connection)?)
 }
 
 /// Everything in a commit, in the order of its fields.
-fn apply(connection: &Connection, commit: &Commit, changes: &mut StatusChanges) -> Result<(), Refusal> {
+fn apply(
+    connection: &Connection,
+    queue: &mut Queue,
+    commit: &Commit,
+    changes: &mut StatusChanges,
+) -> Result<(), Refusal> {
     for write in &commit.runs {
-        write_run(connection, write)?;
+        write_run(connection, queue, write)?;
     }
     for write in &commit.current {
         move_current(connection, write)?;
@@ -270,7 +291,7 @@ fn apply(connection: &Connection, commit: &Commit, changes: &mut StatusChanges) 
         connection.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
     }
     for key in &commit.delete_runs {
-        delete_run(connection, *key, changes)?;
+        delete_run(connection, queue, *key, changes)?;
     }
     Ok(())
 }
@@ -301,10 +322,15 @@ fn move_current(connection: &Connection, write: &CurrentWrite) -> Result<(), Ref
     }
 }
 
-fn delete_run(connection: &Connection, key: RunKey, changes: &mut StatusChanges) -> Result<(), Refusal> {
+fn delete_run(
+    connection: &Connection,
+    queue: &mut Queue,
+    key: RunKey,
+    changes: &mut StatusChanges,
+) -> Result<(), Refusal> {
     let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
     let ends = [*rows.start(), *rows.end()];
-    queue::empty(connection, changes)?;
+    queue.empty(connection, changes)?;
     visibility::write::delete(connection, row, changes)?;
     connection.prepare_cached("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
     connection.prepare_cached("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;

@@ -4,12 +4,12 @@ use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
 use segno_store::{HistoryBatch, RunKey, RunRecord, RunWrite};
 
-use crate::visibility::queue;
+use crate::visibility::queue::Queue;
 use crate::write::Refusal;
 use crate::{checksum, layout, tail};
 
 /// Writes a run, new or known, if it stands as the write expects it.
-pub(crate) fn write_run(connection: &Connection, write: &RunWrite) -> Result<(), Refusal> {
+pub(crate) fn write_run(connection: &Connection, queue: &mut Queue, write: &RunWrite) -> Result<(), Refusal> {
     let target = Target::new(connection, write)?;
     let is_new = target.version == 1;
     let is_long = tail::length(&write.batches) > tail::BYTES_MAX;
@@ -31,7 +31,7 @@ pub(crate) fn write_run(connection: &Connection, write: &RunWrite) -> Result<(),
         insert_batches(connection, write.key, &write.batches)?;
     }
     if let Some(facts) = &write.visibility {
-        queue::add(connection, target.row, facts, is_new)?;
+        queue.add(write.key, facts, is_new);
     }
     Ok(())
 }

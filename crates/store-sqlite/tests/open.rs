@@ -210,7 +210,7 @@ fn a_file_of_the_version_before_goes_on() {
     let all = |store: &SqliteStore| store.history(RunKey(1), 0, 999, 999, usize::MAX).unwrap();
     let before = all(&store);
     store.close().unwrap();
-    let older = "DROP TABLE facts; ALTER TABLE runs DROP COLUMN tail; ALTER TABLE runs DROP COLUMN last_event; \
+    let older = "DROP TABLE queue; ALTER TABLE runs DROP COLUMN tail; ALTER TABLE runs DROP COLUMN last_event; \
                  PRAGMA user_version = 2";
     Connection::open(directory.database()).unwrap().execute_batch(older).unwrap();
     let store = directory.open();

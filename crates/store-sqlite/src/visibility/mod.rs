@@ -8,6 +8,7 @@
 //! says the rest of the filter, `list` and `count` put the statement together.
 
 mod count;
+mod encoded;
 mod functions;
 mod list;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 use segno_store::NamespaceKey;
 use segno_store::visibility::{Value, VisibilityRow};
 use serde_json::{Map, Value as Json};
@@ -104,33 +104,13 @@ fn before(connection: &Connection, run: i64) -> rusqlite::Result<Option<Before>>
     found.optional()
 }
 
-/// The columns of facts, after the run's key.
-macro_rules! columns {
-    () => {
-        "namespace, start_time, execution_time, workflow_type, workflow_id, run_id, task_queue, parent_workflow_id, \
-         parent_run_id, root_workflow_id, root_run_id, ended, status, history_length, history_bytes, transitions, \
-         activity_attempts, activity_failure, task_attempts, task_failure, attributes"
-    };
-}
-pub(super) use columns;
-
-/// Places for the run's key and those columns.
-macro_rules! places {
-    () => {
-        "?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22"
-    };
-}
-pub(super) use places;
-
-/// Executes an insertion with the run's key, [`columns`] and, if given, one thing more.
-pub(super) fn execute(
-    connection: &Connection,
-    insert: &str,
-    run: i64,
-    row: &VisibilityRow,
-    attributes: Option<&str>,
-    more: Option<bool>,
-) -> rusqlite::Result<()> {
+fn insert(connection: &Connection, run: i64, row: &VisibilityRow, attributes: Option<&str>) -> rusqlite::Result<()> {
+    let insert = "INSERT INTO visibility (run_key, namespace, start_time, execution_time, workflow_type, workflow_id, \
+                  run_id, task_queue, parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, status, \
+                  history_length, history_bytes, transitions, activity_attempts, activity_failure, task_attempts, \
+                  task_failure, attributes) \
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
+                  ?21, ?22)";
     let (parent, root) = (row.parent.as_ref(), row.root.as_ref());
     let values = params![
         run,
@@ -156,15 +136,8 @@ pub(super) fn execute(
         row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
         attributes
     ];
-    let more = more.as_ref().map(|more| -> &dyn ToSql { more });
-    let values = params_from_iter(values.iter().copied().chain(more));
     connection.prepare_cached(insert)?.execute(values)?;
     Ok(())
-}
-
-fn insert(connection: &Connection, run: i64, row: &VisibilityRow, attributes: Option<&str>) -> rusqlite::Result<()> {
-    let insert = concat!("INSERT INTO visibility (run_key, ", columns!(), ") VALUES (", places!(), ")");
-    execute(connection, insert, run, row, attributes, None)
 }
 
 /// Only what can change after the start.
@@ -242,7 +215,7 @@ fn remove_entries(connection: &Connection, run: i64, before: &Before) -> rusqlit
 }
 
 /// Attributes as SQL reads them: an object from numbers to values; `None` if there is none.
-pub(super) fn as_json(row: &VisibilityRow) -> Option<String> {
+fn as_json(row: &VisibilityRow) -> Option<String> {
     if row.attributes.is_empty() {
         return None;
     }
