@@ -8,12 +8,14 @@
 //! messages are read back only if they match the checksum they were stored with; after a failed write nothing is
 //! trusted that the failed connection remembers; a clean stop leaves a single file and no log.
 
+mod apply;
 mod checkpoint;
 mod checksum;
 mod layout;
 mod open;
 mod read;
 mod schema;
+mod statements;
 mod tail;
 mod visibility;
 mod write;

@@ -10,13 +10,13 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use segno_store::{Commit, CommitError, CurrentWrite, NamespaceKey, NamespaceRecord, RunKey, limits};
+use rusqlite::{Connection, ErrorCode, params};
+use segno_store::{Commit, CommitError, NamespaceKey, NamespaceRecord, RunKey, limits};
 
+use crate::apply::Work;
 use crate::checkpoint::Signal;
-use crate::visibility::{queue::Queue, write::StatusChanges};
-use crate::write_run::{one_row, write_run};
-use crate::{Options, checksum, layout, open, visibility};
+use crate::visibility::queue::Queue;
+use crate::{Options, open};
 
 /// Statements kept prepared; more than there are.
 const STATEMENTS_CACHED: usize = 48;
@@ -70,18 +70,22 @@ impl Writer {
             return outcomes;
         }
         let before = outcomes.clone();
-        let done = self.write(|connection, queue| {
-            let mut changes = StatusChanges::default();
+        let done = self.write(|work| {
             for (commit, _) in group.iter().zip(&outcomes).filter(|(_, outcome)| outcome.is_ok()) {
-                apply(connection, queue, commit, &mut changes)?;
+                work.apply(commit)?;
             }
-            queue.store(connection, &mut changes)?;
-            Ok(changes.write(connection)?)
+            Ok(())
         });
         let done = match done {
-            Err(CommitError::Conflict) => {
-                self.write(|connection, queue| apply_each(connection, queue, group, &mut outcomes))
-            }
+            Err(CommitError::Conflict) => self.write(|work| {
+                for (commit, outcome) in group.iter().zip(&mut outcomes).filter(|(_, outcome)| outcome.is_ok()) {
+                    match work.apply_or_undo(commit) {
+                        Err(Refusal::Conflict) => *outcome = Err(CommitError::Conflict),
+                        applied => applied?,
+                    }
+                }
+                Ok(())
+            }),
             done => done,
         };
         if let Err(error) = done {
@@ -94,13 +98,13 @@ impl Writer {
 
     pub(crate) fn reserve_run_keys(&mut self, count: u64) -> Result<RunKey, CommitError> {
         let mut reserved = Err(CommitError::Conflict);
-        self.write(|connection, _| {
+        self.write(|work| {
             let read = "SELECT value FROM meta WHERE key = 'next_run_key'";
-            let next: u64 = connection.prepare_cached(read)?.query_row([], |row| row.get(0))?;
+            let next: u64 = work.statements.get(read)?.query_row([], |row| row.get(0))?;
             reserved = limits::reserve(next, count);
             if let Ok((_, end)) = reserved {
                 let write = "UPDATE meta SET value = ?1 WHERE key = 'next_run_key'";
-                connection.prepare_cached(write)?.execute([end])?;
+                work.statements.get(write)?.execute([end])?;
             }
             Ok(())
         })?;
@@ -109,24 +113,24 @@ impl Writer {
 
     pub(crate) fn put_namespace(&mut self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
         limits::check_value(namespace.detail.len())?;
-        self.write(|connection, _| {
+        self.write(|work| {
             let find = "SELECT 1 FROM namespaces WHERE name = ?1 AND namespace <> ?2";
-            let mut find = connection.prepare_cached(find)?;
+            let find = work.statements.get(find)?;
             if find.exists(params![namespace.name, namespace.key.0])? {
                 return Err(Refusal::Conflict);
             }
             let write = "INSERT INTO namespaces (namespace, name, detail) VALUES (?1, ?2, ?3) \
                          ON CONFLICT (namespace) DO UPDATE SET name = excluded.name, detail = excluded.detail";
-            let mut write = connection.prepare_cached(write)?;
+            let write = work.statements.get(write)?;
             write.execute(params![namespace.key.0, namespace.name, &namespace.detail[..]])?;
             Ok(())
         })
     }
 
     pub(crate) fn delete_namespace(&mut self, namespace: NamespaceKey) -> Result<(), CommitError> {
-        self.write(|connection, _| {
-            connection.prepare_cached("DELETE FROM namespaces WHERE namespace = ?1")?.execute([namespace.0])?;
-            connection.prepare_cached("DELETE FROM status_counts WHERE namespace = ?1")?.execute([namespace.0])?;
+        self.write(|work| {
+            work.statements.get("DELETE FROM namespaces WHERE namespace = ?1")?.execute([namespace.0])?;
+            work.statements.get("DELETE FROM status_counts WHERE namespace = ?1")?.execute([namespace.0])?;
             Ok(())
         })
     }
@@ -136,12 +140,7 @@ impl Writer {
         if self.live.as_ref().is_some_and(|live| live.queue.is_empty()) {
             return Ok(());
         }
-        self.write(|connection, queue| {
-            let mut changes = StatusChanges::default();
-            queue.empty(connection, &mut changes)?;
-            queue.store(connection, &mut changes)?;
-            Ok(changes.write(connection)?)
-        })
+        self.write(|work| Ok(work.list_queued()?))
     }
 
     pub(crate) fn set_pages_max(&mut self, pages_max: u32) -> Result<(), CommitError> {
@@ -166,10 +165,10 @@ impl Writer {
     }
 
     /// One transaction around `work`, durable once this returns `Ok`.
-    fn write(&mut self, work: impl FnOnce(&Connection, &mut Queue) -> Result<(), Refusal>) -> Result<(), CommitError> {
+    fn write(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<(), Refusal>) -> Result<(), CommitError> {
         let Live { connection, queue } = self.live().map_err(unknown)?;
         queue.begin();
-        let refusal = match transaction(connection, |connection| work(connection, queue)) {
+        let refusal = match transaction(connection, queue, work) {
             Ok(()) => {
                 queue.committed();
                 return Ok(());
@@ -235,106 +234,16 @@ fn fail_undecided(outcomes: &mut [Result<(), CommitError>], error: &CommitError)
     outcomes.iter_mut().filter(|outcome| outcome.is_ok()).for_each(|outcome| *outcome = Err(error.clone()));
 }
 
-fn transaction(connection: &Connection, work: impl FnOnce(&Connection) -> Result<(), Refusal>) -> Result<(), Refusal> {
+fn transaction(
+    connection: &Connection,
+    queue: &mut Queue,
+    work: impl FnOnce(&mut Work<'_>) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    work(connection)?;
+    let mut under_way = Work::new(connection, queue);
+    work(&mut under_way)?;
+    under_way.finish()?;
     connection.prepare_cached("COMMIT")?.execute([])?;
-    Ok(())
-}
-
-/// Each commit by itself, noting those that conflict.
-fn apply_each(
-    connection: &Connection,
-    queue: &mut Queue,
-    group: &[Commit],
-    outcomes: &mut [Result<(), CommitError>],
-) -> Result<(), Refusal> {
-    let mut changes = StatusChanges::default();
-    for (commit, outcome) in group.iter().zip(outcomes).filter(|(_, outcome)| outcome.is_ok()) {
-        connection.prepare_cached("SAVEPOINT one")?.execute([])?;
-        let (mark, mut own) = (queue.mark(), StatusChanges::default());
-        match apply(connection, queue, commit, &mut own) {
-            Ok(()) => changes.merge(own),
-            Err(Refusal::Conflict) => {
-                connection.prepare_cached("ROLLBACK TO one")?.execute([])?;
-                queue.roll_back(mark);
-                *outcome = Err(CommitError::Conflict);
-            }
-            Err(refusal) => return Err(refusal),
-        }
-        connection.prepare_cached("RELEASE one")?.execute([])?;
-    }
-    queue.store(connection, &mut changes)?;
-    Ok(changes.write(connection)?)
-}
-
-/// Everything in a commit, in the order of its fields.
-fn apply(
-    connection: &Connection,
-    queue: &mut Queue,
-    commit: &Commit,
-    changes: &mut StatusChanges,
-) -> Result<(), Refusal> {
-    for write in &commit.runs {
-        write_run(connection, queue, write)?;
-    }
-    for write in &commit.current {
-        move_current(connection, write)?;
-    }
-    for row in &commit.outbox_add {
-        let id = layout::outbox_row(row.key).ok_or(Refusal::Conflict)?;
-        let insert = "INSERT INTO outbox (id, checksum, message) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-        let sum = checksum::of_message(id, &row.message);
-        one_row(connection.prepare_cached(insert)?.execute(params![id, sum, &row.message[..]])?)?;
-    }
-    for id in commit.outbox_remove.iter().filter_map(|key| layout::outbox_row(*key)) {
-        connection.prepare_cached("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
-    }
-    for key in &commit.delete_runs {
-        delete_run(connection, queue, *key, changes)?;
-    }
-    Ok(())
-}
-
-fn move_current(connection: &Connection, write: &CurrentWrite) -> Result<(), Refusal> {
-    let (namespace, workflow_id) = (write.namespace.0, &write.workflow_id);
-    let row = |key: RunKey| layout::run_row(key).ok_or(Refusal::Conflict);
-    match (write.expected, write.current) {
-        (None, Some(to)) => {
-            let insert = "INSERT INTO current (namespace, workflow_id, run_key) VALUES (?1, ?2, ?3) \
-                          ON CONFLICT DO NOTHING";
-            one_row(connection.prepare_cached(insert)?.execute(params![namespace, workflow_id, row(to)?])?)
-        }
-        (Some(from), Some(to)) => {
-            let update = "UPDATE current SET run_key = ?4 WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
-            let values = params![namespace, workflow_id, row(from)?, row(to)?];
-            one_row(connection.prepare_cached(update)?.execute(values)?)
-        }
-        (Some(from), None) => {
-            let delete = "DELETE FROM current WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
-            one_row(connection.prepare_cached(delete)?.execute(params![namespace, workflow_id, row(from)?])?)
-        }
-        (None, None) => {
-            let find = "SELECT 1 FROM current WHERE namespace = ?1 AND workflow_id = ?2";
-            let found = connection.prepare_cached(find)?.query_row(params![namespace, workflow_id], |_| Ok(()));
-            if found.optional()?.is_none() { Ok(()) } else { Err(Refusal::Conflict) }
-        }
-    }
-}
-
-fn delete_run(
-    connection: &Connection,
-    queue: &mut Queue,
-    key: RunKey,
-    changes: &mut StatusChanges,
-) -> Result<(), Refusal> {
-    let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
-    let ends = [*rows.start(), *rows.end()];
-    queue.empty(connection, changes)?;
-    visibility::write::delete(connection, row, changes)?;
-    connection.prepare_cached("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
-    connection.prepare_cached("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
-    connection.prepare_cached("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
     Ok(())
 }
 

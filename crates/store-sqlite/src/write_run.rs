@@ -1,16 +1,17 @@
 //! Writing a run: its row, which holds its newest history, and the rows its older history moves to.
 
 use bytes::Bytes;
-use rusqlite::{Connection, OptionalExtension, ToSql, params, params_from_iter};
+use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 use segno_store::{HistoryBatch, RunKey, RunRecord, RunWrite};
 
+use crate::statements::Statements;
 use crate::visibility::queue::Queue;
 use crate::write::Refusal;
 use crate::{checksum, layout, tail};
 
 /// Writes a run, new or known, if it stands as the write expects it.
-pub(crate) fn write_run(connection: &Connection, queue: &mut Queue, write: &RunWrite) -> Result<(), Refusal> {
-    let target = Target::new(connection, write)?;
+pub(crate) fn write_run(statements: &mut Statements<'_>, queue: &mut Queue, write: &RunWrite) -> Result<(), Refusal> {
+    let target = Target::new(write)?;
     let is_new = target.version == 1;
     let is_long = tail::length(&write.batches) > tail::BYTES_MAX;
     let newest = if is_long { Vec::new() } else { tail::encode(write.key, &write.batches).ok_or(Refusal::Conflict)? };
@@ -18,17 +19,17 @@ pub(crate) fn write_run(connection: &Connection, queue: &mut Queue, write: &RunW
     if is_new {
         let insert = "INSERT INTO runs (run_key, version, dispatchable, wake_at, checksum, state, open, last_event, tail) \
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
-        one_row(target.execute(insert, params![last_event.unwrap_or(0), newest])?)?;
-    } else if is_long || !target.extend(&newest)? {
-        let known = Known::find(connection, target.row)?;
+        one_row(target.execute(statements, insert, params![last_event.unwrap_or(0), newest])?)?;
+    } else if is_long || !target.extend(statements, &newest)? {
+        let known = Known::find(statements, target.row)?;
         let known = known.filter(|known| known.fits(write, target.version)).ok_or(Refusal::Conflict)?;
-        insert_batches(connection, write.key, &tail::decode(write.key, &known.tail).map_err(|_| Refusal::Damaged)?)?;
+        insert_batches(statements, write.key, &tail::decode(write.key, &known.tail).map_err(|_| Refusal::Damaged)?)?;
         let update = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
                       open = ?7, last_event = ?8, tail = ?9 WHERE run_key = ?1";
-        one_row(target.execute(update, params![last_event.unwrap_or(known.last_event), newest])?)?;
+        one_row(target.execute(statements, update, params![last_event.unwrap_or(known.last_event), newest])?)?;
     }
     if is_long {
-        insert_batches(connection, write.key, &write.batches)?;
+        insert_batches(statements, write.key, &write.batches)?;
     }
     if let Some(facts) = &write.visibility {
         queue.add(write.key, facts, is_new);
@@ -38,7 +39,6 @@ pub(crate) fn write_run(connection: &Connection, queue: &mut Queue, write: &RunW
 
 /// A run's row, and what it will say.
 struct Target<'a> {
-    connection: &'a Connection,
     write: &'a RunWrite,
     row: i64,
     version: i64,
@@ -46,7 +46,7 @@ struct Target<'a> {
 }
 
 impl<'a> Target<'a> {
-    fn new(connection: &'a Connection, write: &'a RunWrite) -> Result<Self, Refusal> {
+    fn new(write: &'a RunWrite) -> Result<Self, Refusal> {
         let row = layout::run_row(write.key).ok_or(Refusal::Conflict)?;
         // No stored version is that large.
         let expected = i64::try_from(write.expected_version).map_err(|_| Refusal::Conflict)?;
@@ -59,16 +59,21 @@ impl<'a> Target<'a> {
             wake_at: write.wake_at,
             dispatchable: write.dispatchable,
         });
-        Ok(Self { connection, write, row, version, sum })
+        Ok(Self { write, row, version, sum })
     }
 
     /// Executes a statement with what the row will say as ?1 to ?7, and more. Returns how many rows changed.
-    fn execute(&self, statement: &str, more: &[&dyn ToSql]) -> rusqlite::Result<usize> {
+    fn execute(
+        &self,
+        statements: &mut Statements<'_>,
+        statement: &'static str,
+        more: &[&dyn ToSql],
+    ) -> rusqlite::Result<usize> {
         let write = self.write;
         let head =
             params![self.row, self.version, write.dispatchable, write.wake_at, self.sum, &write.state[..], write.open];
         let values = params_from_iter(head.iter().chain(more));
-        self.connection.prepare_cached(statement)?.execute(values)
+        statements.get(statement)?.execute(values)
     }
 
     /// The common case: the row is as expected and its tail has room. `false` if not, and then nothing was changed.
@@ -76,7 +81,7 @@ impl<'a> Target<'a> {
     /// A statement that sets `open` rewrites the index of open runs even if the value stays, so an open run that stays
     /// open, which is the common case, has a statement that does not name it; and one without events does not read the
     /// tail.
-    fn extend(&self, newest: &[u8]) -> rusqlite::Result<bool> {
+    fn extend(&self, statements: &mut Statements<'_>, newest: &[u8]) -> rusqlite::Result<bool> {
         let (Some(first), Some(last)) = (self.write.batches.first(), self.write.batches.last()) else {
             let statement = if self.write.open {
                 "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6 \
@@ -85,7 +90,7 @@ impl<'a> Target<'a> {
                 "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, open = ?7 \
                  WHERE run_key = ?1 AND version = ?2 - 1"
             };
-            return Ok(self.execute(statement, &[])? == 1);
+            return Ok(self.execute(statements, statement, &[])? == 1);
         };
         let statement = if self.write.open {
             "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
@@ -98,7 +103,7 @@ impl<'a> Target<'a> {
         };
         let room = tail::BYTES_MAX - newest.len();
         let more = params![last.last_event_id, newest, first.first_event_id, room];
-        Ok(self.execute(statement, more)? == 1)
+        Ok(self.execute(statements, statement, more)? == 1)
     }
 }
 
@@ -110,12 +115,12 @@ struct Known {
 }
 
 impl Known {
-    fn find(connection: &Connection, row: i64) -> rusqlite::Result<Option<Self>> {
+    fn find(statements: &mut Statements<'_>, row: i64) -> rusqlite::Result<Option<Self>> {
         let select = "SELECT version, last_event, tail FROM runs WHERE run_key = ?1";
         let known = |row: &rusqlite::Row<'_>| {
             Ok(Self { version: row.get(0)?, last_event: row.get(1)?, tail: row.get::<_, Vec<u8>>(2)?.into() })
         };
-        connection.prepare_cached(select)?.query_row([row], known).optional()
+        statements.get(select)?.query_row([row], known).optional()
     }
 
     fn fits(&self, write: &RunWrite, version: i64) -> bool {
@@ -123,14 +128,14 @@ impl Known {
     }
 }
 
-fn insert_batches(connection: &Connection, key: RunKey, batches: &[HistoryBatch]) -> Result<(), Refusal> {
+fn insert_batches(statements: &mut Statements<'_>, key: RunKey, batches: &[HistoryBatch]) -> Result<(), Refusal> {
     let insert =
         "INSERT INTO history (id, last_event_id, checksum, events) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
     for batch in batches {
         let id = layout::history_row(key, batch.first_event_id).ok_or(Refusal::Conflict)?;
         let sum = checksum::of_batch(id, batch.last_event_id, &batch.events);
         let values = params![id, batch.last_event_id, sum, &batch.events[..]];
-        one_row(connection.prepare_cached(insert)?.execute(values)?)?;
+        one_row(statements.get(insert)?.execute(values)?)?;
     }
     Ok(())
 }

@@ -23,6 +23,7 @@ use segno_store::visibility::VisibilityRow;
 
 use super::encoded;
 use super::write::{self, StatusChanges};
+use crate::statements::Statements;
 use crate::{checksum, layout};
 
 /// All slots have this length, so that a row takes a page of 2 KiB and is written over in its place.
@@ -110,7 +111,11 @@ impl Queue {
     }
 
     /// Lists what is queued.
-    pub(crate) fn empty(&mut self, connection: &Connection, changes: &mut StatusChanges) -> rusqlite::Result<()> {
+    pub(crate) fn empty(
+        &mut self,
+        statements: &mut Statements<'_>,
+        changes: &mut StatusChanges,
+    ) -> rusqlite::Result<()> {
         let mut newest = BTreeMap::new();
         let mut rest = &self.facts[self.listed..];
         while let Some(mut facts) = encoded::next(&mut rest).map_err(|_| damaged())? {
@@ -121,23 +126,27 @@ impl Queue {
         }
         for (run, facts) in newest {
             let row = facts.read().map_err(|_| damaged())?;
-            write::put(connection, run, &row, facts.is_new, changes)?;
+            write::put(statements, run, &row, facts.is_new, changes)?;
         }
         self.listed = self.facts.len();
         Ok(())
     }
 
     /// Writes what this transaction queued, or lists all if it is much. The last thing it does to the queue.
-    pub(crate) fn store(&mut self, connection: &Connection, changes: &mut StatusChanges) -> rusqlite::Result<()> {
+    pub(crate) fn store(
+        &mut self,
+        statements: &mut Statements<'_>,
+        changes: &mut StatusChanges,
+    ) -> rusqlite::Result<()> {
         if self.facts.len() - self.listed > SLOTS_MAX * FACTS_BYTES {
-            self.empty(connection, changes)?;
+            self.empty(statements, changes)?;
         }
         let unchanged = if self.listed == 0 { self.stored } else { 0 };
         let (round, queued) = (self.next_round(), &self.facts[self.listed..]);
         if round == self.round && queued.len() == unchanged {
             return Ok(());
         }
-        let mut write = connection.prepare_cached("REPLACE INTO queue (position, slot) VALUES (?1, ?2)")?;
+        let write = statements.get("REPLACE INTO queue (position, slot) VALUES (?1, ?2)")?;
         let first = unchanged / FACTS_BYTES;
         for position in first..queued.len().div_ceil(FACTS_BYTES).max(first + 1) {
             let begin = position * FACTS_BYTES;

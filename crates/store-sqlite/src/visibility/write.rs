@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Connection, OptionalExtension, ToSql, params};
+use rusqlite::{OptionalExtension, ToSql, params};
 use segno_store::NamespaceKey;
 use segno_store::visibility::{Value, VisibilityRow};
 use serde_json::{Map, Value as Json};
+
+use crate::statements::Statements;
 
 /// The close time of a run that is open: later than any other.
 pub(crate) const OPEN: i64 = i64::MAX;
@@ -26,7 +28,7 @@ struct Before {
 
 /// How many more runs there are by namespace and status. Nearly every transaction changes the same few counts, so they
 /// are added up and written at its end.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StatusChanges(BTreeMap<(u32, i32), i64>);
 
 impl StatusChanges {
@@ -34,17 +36,12 @@ impl StatusChanges {
         *self.0.entry((namespace, status)).or_default() += runs;
     }
 
-    /// Adds those of a commit that went through.
-    pub(crate) fn merge(&mut self, other: Self) {
-        other.0.into_iter().for_each(|((namespace, status), runs)| self.add(namespace, status, runs));
-    }
-
     /// Writes them.
-    pub(crate) fn write(self, connection: &Connection) -> rusqlite::Result<()> {
+    pub(crate) fn write(self, statements: &mut Statements<'_>) -> rusqlite::Result<()> {
         let add = "INSERT INTO status_counts (namespace, status, runs) VALUES (?1, ?2, ?3) \
                    ON CONFLICT (namespace, status) DO UPDATE SET runs = runs + excluded.runs";
         for ((namespace, status), runs) in self.0.into_iter().filter(|(_, runs)| *runs != 0) {
-            connection.prepare_cached(add)?.execute(params![namespace, status, runs])?;
+            statements.get(add)?.execute(params![namespace, status, runs])?;
         }
         Ok(())
     }
@@ -52,7 +49,7 @@ impl StatusChanges {
 
 /// Writes the facts of a run. One that `is_new` has none yet.
 pub(crate) fn put(
-    connection: &Connection,
+    statements: &mut Statements<'_>,
     run: i64,
     row: &VisibilityRow,
     is_new: bool,
@@ -60,10 +57,10 @@ pub(crate) fn put(
 ) -> rusqlite::Result<()> {
     let ended = row.closed.map_or(OPEN, |closed| closed.time);
     let attributes = as_json(row);
-    let before = if is_new { None } else { before(connection, run)? };
+    let before = if is_new { None } else { before(statements, run)? };
     match &before {
-        None => insert(connection, run, row, attributes.as_deref())?,
-        Some(_) => update(connection, run, row, ended, attributes.as_deref())?,
+        None => insert(statements, run, row, attributes.as_deref())?,
+        Some(_) => update(statements, run, row, ended, attributes.as_deref())?,
     }
     if before.as_ref().is_none_or(|before| before.status != row.status) {
         if let Some(before) = &before {
@@ -75,24 +72,23 @@ pub(crate) fn put(
         return Ok(());
     }
     if let Some(before) = &before {
-        remove_entries(connection, run, before)?;
+        remove_entries(statements, run, before)?;
     }
-    add_entries(connection, run, row, ended)
+    add_entries(statements, run, row, ended)
 }
 
 /// Forgets a run.
-pub(crate) fn delete(connection: &Connection, run: i64, changes: &mut StatusChanges) -> rusqlite::Result<()> {
-    let Some(before) = before(connection, run)? else { return Ok(()) };
-    remove_entries(connection, run, &before)?;
+pub(crate) fn delete(statements: &mut Statements<'_>, run: i64, changes: &mut StatusChanges) -> rusqlite::Result<()> {
+    let Some(before) = before(statements, run)? else { return Ok(()) };
+    remove_entries(statements, run, &before)?;
     changes.add(before.namespace, before.status, -1);
-    connection.prepare_cached("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
+    statements.get("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
     Ok(())
 }
 
-fn before(connection: &Connection, run: i64) -> rusqlite::Result<Option<Before>> {
+fn before(statements: &mut Statements<'_>, run: i64) -> rusqlite::Result<Option<Before>> {
     let select = "SELECT namespace, ended, start_time, status, attributes FROM visibility WHERE run_key = ?1";
-    let mut statement = connection.prepare_cached(select)?;
-    let found = statement.query_row([run], |row| {
+    let found = statements.get(select)?.query_row([run], |row| {
         Ok(Before {
             namespace: row.get(0)?,
             ended: row.get(1)?,
@@ -104,7 +100,12 @@ fn before(connection: &Connection, run: i64) -> rusqlite::Result<Option<Before>>
     found.optional()
 }
 
-fn insert(connection: &Connection, run: i64, row: &VisibilityRow, attributes: Option<&str>) -> rusqlite::Result<()> {
+fn insert(
+    statements: &mut Statements<'_>,
+    run: i64,
+    row: &VisibilityRow,
+    attributes: Option<&str>,
+) -> rusqlite::Result<()> {
     let insert = "INSERT INTO visibility (run_key, namespace, start_time, execution_time, workflow_type, workflow_id, \
                   run_id, task_queue, parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, status, \
                   history_length, history_bytes, transitions, activity_attempts, activity_failure, task_attempts, \
@@ -136,13 +137,13 @@ fn insert(connection: &Connection, run: i64, row: &VisibilityRow, attributes: Op
         row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
         attributes
     ];
-    connection.prepare_cached(insert)?.execute(values)?;
+    statements.get(insert)?.execute(values)?;
     Ok(())
 }
 
 /// Only what can change after the start.
 fn update(
-    connection: &Connection,
+    statements: &mut Statements<'_>,
     run: i64,
     row: &VisibilityRow,
     ended: i64,
@@ -164,17 +165,17 @@ fn update(
         row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
         attributes
     ];
-    connection.prepare_cached(update)?.execute(values)?;
+    statements.get(update)?.execute(values)?;
     Ok(())
 }
 
-fn add_entries(connection: &Connection, run: i64, row: &VisibilityRow, ended: i64) -> rusqlite::Result<()> {
+fn add_entries(statements: &mut Statements<'_>, run: i64, row: &VisibilityRow, ended: i64) -> rusqlite::Result<()> {
     if row.attributes.is_empty() {
         return Ok(());
     }
     let insert = "INSERT OR IGNORE INTO attributes (attribute, value, ended, start_time, run_key) \
                   VALUES (?1, ?2, ?3, ?4, ?5)";
-    let mut insert = connection.prepare_cached(insert)?;
+    let insert = statements.get(insert)?;
     for (number, value) in &row.attributes {
         let attribute = attribute_entry(row.namespace, *number);
         let mut entry = |value: &dyn ToSql| insert.execute(params![attribute, value, ended, row.start_time, run]);
@@ -189,11 +190,11 @@ fn add_entries(connection: &Connection, run: i64, row: &VisibilityRow, ended: i6
     Ok(())
 }
 
-fn remove_entries(connection: &Connection, run: i64, before: &Before) -> rusqlite::Result<()> {
+fn remove_entries(statements: &mut Statements<'_>, run: i64, before: &Before) -> rusqlite::Result<()> {
     let Some(attributes) = &before.attributes else { return Ok(()) };
     let delete = "DELETE FROM attributes WHERE attribute = ?1 AND value = ?2 AND ended = ?3 AND start_time = ?4 \
                   AND run_key = ?5";
-    let mut delete = connection.prepare_cached(delete)?;
+    let delete = statements.get(delete)?;
     let namespace = NamespaceKey(before.namespace);
     let written: Map<String, Json> = serde_json::from_str(attributes).unwrap_or_default();
     for (number, value) in &written {

@@ -1,0 +1,111 @@
+//! What the commits of a group write, inside the transaction of the group.
+//!
+//! What holds: a commit that does not fit what is there is refused with [`Refusal::Conflict`], and what it had written
+//! until then is for the caller to roll back.
+
+use rusqlite::{Connection, OptionalExtension, params};
+use segno_store::{Commit, CurrentWrite, RunKey};
+
+use crate::statements::Statements;
+use crate::visibility::{self, queue::Queue, write::StatusChanges};
+use crate::write::Refusal;
+use crate::write_run::{one_row, write_run};
+use crate::{checksum, layout};
+
+/// A transaction under way: the queue and the counts of runs go with it and are written at its end.
+pub(crate) struct Work<'a> {
+    pub(crate) statements: Statements<'a>,
+    queue: &'a mut Queue,
+    changes: StatusChanges,
+}
+
+impl<'a> Work<'a> {
+    pub(crate) fn new(connection: &'a Connection, queue: &'a mut Queue) -> Self {
+        Self { statements: Statements::new(connection), queue, changes: StatusChanges::default() }
+    }
+
+    /// Everything in a commit, in the order of its fields.
+    pub(crate) fn apply(&mut self, commit: &Commit) -> Result<(), Refusal> {
+        for write in &commit.runs {
+            write_run(&mut self.statements, self.queue, write)?;
+        }
+        for write in &commit.current {
+            move_current(&mut self.statements, write)?;
+        }
+        for row in &commit.outbox_add {
+            let id = layout::outbox_row(row.key).ok_or(Refusal::Conflict)?;
+            let insert = "INSERT INTO outbox (id, checksum, message) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
+            let sum = checksum::of_message(id, &row.message);
+            one_row(self.statements.get(insert)?.execute(params![id, sum, &row.message[..]])?)?;
+        }
+        for id in commit.outbox_remove.iter().filter_map(|key| layout::outbox_row(*key)) {
+            self.statements.get("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
+        }
+        for key in &commit.delete_runs {
+            self.delete_run(*key)?;
+        }
+        Ok(())
+    }
+
+    /// The same, but of a commit that conflicts nothing stays.
+    pub(crate) fn apply_or_undo(&mut self, commit: &Commit) -> Result<(), Refusal> {
+        self.statements.get("SAVEPOINT one")?.execute([])?;
+        let (mark, before) = (self.queue.mark(), self.changes.clone());
+        let applied = self.apply(commit);
+        if let Err(Refusal::Conflict) = &applied {
+            self.statements.get("ROLLBACK TO one")?.execute([])?;
+            self.queue.roll_back(mark);
+            self.changes = before;
+        }
+        self.statements.get("RELEASE one")?.execute([])?;
+        applied
+    }
+
+    /// Brings the tables that lists read up to date.
+    pub(crate) fn list_queued(&mut self) -> rusqlite::Result<()> {
+        self.queue.empty(&mut self.statements, &mut self.changes)
+    }
+
+    /// Writes what was gathered on the way.
+    pub(crate) fn finish(mut self) -> Result<(), Refusal> {
+        self.queue.store(&mut self.statements, &mut self.changes)?;
+        Ok(self.changes.write(&mut self.statements)?)
+    }
+
+    fn delete_run(&mut self, key: RunKey) -> Result<(), Refusal> {
+        let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
+        let ends = [*rows.start(), *rows.end()];
+        self.list_queued()?;
+        visibility::write::delete(&mut self.statements, row, &mut self.changes)?;
+        self.statements.get("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
+        self.statements.get("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
+        self.statements.get("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
+        Ok(())
+    }
+}
+
+fn move_current(statements: &mut Statements<'_>, write: &CurrentWrite) -> Result<(), Refusal> {
+    let (namespace, workflow_id) = (write.namespace.0, &write.workflow_id);
+    let row = |key: RunKey| layout::run_row(key).ok_or(Refusal::Conflict);
+    match (write.expected, write.current) {
+        (None, Some(to)) => {
+            let insert = "INSERT INTO current (namespace, workflow_id, run_key) VALUES (?1, ?2, ?3) \
+                          ON CONFLICT DO NOTHING";
+            one_row(statements.get(insert)?.execute(params![namespace, workflow_id, row(to)?])?)
+        }
+        (Some(from), Some(to)) => {
+            let update = "UPDATE current SET run_key = ?4 WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
+            let values = params![namespace, workflow_id, row(from)?, row(to)?];
+            one_row(statements.get(update)?.execute(values)?)
+        }
+        (Some(from), None) => {
+            let delete = "DELETE FROM current WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
+            one_row(statements.get(delete)?.execute(params![namespace, workflow_id, row(from)?])?)
+        }
+        (None, None) => {
+            let find = "SELECT 1 FROM current WHERE namespace = ?1 AND workflow_id = ?2";
+            let found = statements.get(find)?.query_row(params![namespace, workflow_id], |_| Ok(()));
+            if found.optional()?.is_none() { Ok(()) } else { Err(Refusal::Conflict) }
+        }
+    }
+}
