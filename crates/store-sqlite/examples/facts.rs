@@ -1,9 +1,9 @@
 //! What a one-activity workflow costs here: `cargo run --release -p segno-store-sqlite --example facts [workflows]`.
 //!
 //! Each makes five commits, three of them with searchable facts, as it starts, sets an attribute and closes; 32 are
-//! under way at a time, in groups of ten commits. Prints the bytes written for each, by the log and by checkpoints.
-//! Without syncs and without a clock, so that instructions can be counted (`valgrind --tool=callgrind`). Linux only, as
-//! the bytes are read from /proc.
+//! under way at a time, in groups of ten commits. Prints the bytes written to the log for each. Without syncs,
+//! checkpoints and clocks, so that it writes the same each time and instructions can be counted
+//! (`valgrind --tool=callgrind`). Linux only, as the bytes are read from /proc.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,6 +22,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::temp_dir().join(format!("segno-facts-{}", std::process::id()));
     let mut options = Options::default();
     options.durable = false;
+    options.checkpoint_pages = u32::MAX >> 1;
     let store = SqliteStore::open(&directory, options)?;
     let written = bytes_written()?;
 

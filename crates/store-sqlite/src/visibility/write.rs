@@ -1,6 +1,7 @@
 //! Keeps the tables of searchable facts, inside the transaction that changes the run.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 
 use rusqlite::{OptionalExtension, ToSql, params};
 use segno_store::NamespaceKey;
@@ -11,6 +12,8 @@ use crate::statements::Statements;
 
 /// The close time of a run that is open: later than any other.
 pub(crate) const OPEN: i64 = i64::MAX;
+
+const IN_MEMORY: &str = "memory takes all that is written";
 
 /// Attributes of different namespaces do not meet: their entries carry namespace and number in one integer.
 pub(crate) fn attribute_entry(namespace: NamespaceKey, number: u32) -> i64 {
@@ -220,13 +223,19 @@ fn as_json(row: &VisibilityRow) -> Option<String> {
     if row.attributes.is_empty() {
         return None;
     }
-    let json = |value: &Value| match value {
-        Value::Text(text) => Json::from(text.as_str()),
-        Value::List(items) => Json::from(items.as_slice()),
-        Value::Int(number) => Json::from(*number),
-        Value::Double(number) => Json::from(*number),
-        Value::Bool(truth) => Json::from(*truth),
-    };
-    let entries = row.attributes.iter().map(|(number, value)| (number.to_string(), json(value)));
-    Some(Json::Object(entries.collect()).to_string())
+    let mut json = Vec::with_capacity(64);
+    for (number, value) in &row.attributes {
+        json.push(if json.is_empty() { b'{' } else { b',' });
+        write!(json, "\"{number}\":").expect(IN_MEMORY);
+        let written = match value {
+            Value::Text(text) => serde_json::to_writer(&mut json, text),
+            Value::List(items) => serde_json::to_writer(&mut json, items),
+            Value::Int(number) => serde_json::to_writer(&mut json, number),
+            Value::Double(number) => serde_json::to_writer(&mut json, number),
+            Value::Bool(truth) => serde_json::to_writer(&mut json, truth),
+        };
+        written.expect(IN_MEMORY);
+    }
+    json.push(b'}');
+    Some(String::from_utf8(json).expect("made of texts"))
 }
