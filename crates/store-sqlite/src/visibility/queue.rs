@@ -31,7 +31,7 @@ const SLOT_BYTES: usize = 2_000;
 /// Checksum (4 bytes), how many bytes of facts follow (4), round (8).
 const HEAD_BYTES: usize = 16;
 const FACTS_BYTES: usize = SLOT_BYTES - HEAD_BYTES;
-/// More than these do not wait; about 128 facts.
+/// What does not fit in so many does not wait; they hold about 150 facts of short workflows.
 const SLOTS_MAX: usize = 12;
 
 /// What the one connection that writes knows of the queue; see the module.
@@ -91,6 +91,8 @@ impl Queue {
     pub(crate) fn committed(&mut self) {
         self.round = self.next_round();
         self.facts.drain(..self.listed);
+        // A large group is listed at once and leaves nothing behind, nor its memory.
+        self.facts.shrink_to(2 * SLOTS_MAX * FACTS_BYTES);
         self.stored = self.facts.len();
         self.listed = 0;
     }
