@@ -15,6 +15,7 @@ use crate::{
     outbox::OutboxMessage,
     state::{RunInfo, RunState, TaskKind, UpdateRecord},
     update::{FinishedUpdates, Updates},
+    uuid,
 };
 
 /// A run as the owner holds it: stored state plus the tail.
@@ -218,15 +219,7 @@ impl Context {
     /// A UUID (version 4 in form) that only this call has.
     pub fn derived_uuid(&self) -> String {
         let bits = self.new_run_seed.wrapping_mul(0xd6e8_feb8_6659_fd93) ^ self.new_run_key;
-        let seed = self.new_run_seed;
-        format!(
-            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-            bits >> 32,
-            (bits >> 16) & 0xffff,
-            bits & 0xfff,
-            0x8000 | (seed >> 48) & 0x3fff,
-            seed & 0xffff_ffff_ffff
-        )
+        uuid(4, bits, self.new_run_seed)
     }
 }
 
@@ -235,14 +228,7 @@ impl Context {
 pub fn run_id(key: u64, seed: u64) -> String {
     // 48 bits of key, version nibble, 12 + 62 bits of seed mixed so that both halves look random.
     let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (seed >> 29);
-    format!(
-        "{:08x}-{:04x}-7{:03x}-{:04x}-{:012x}",
-        (key >> 16) as u32,
-        key as u16,
-        mixed & 0xfff,
-        0x8000 | ((mixed >> 12) & 0x3fff),
-        seed & 0xffff_ffff_ffff
-    )
+    uuid(7, key << 16 | mixed & 0xfff, mixed >> 12 << 48 | seed & 0xffff_ffff_ffff)
 }
 
 /// The key inside a run id, or `None` if this server never made that id.

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use segno_engine::uuid;
+
 /// Hands out random-looking numbers that never repeat within a process.
 pub struct Ids {
     counter: AtomicU64,
@@ -31,14 +33,6 @@ impl Ids {
 
     /// A random UUID (version 4).
     pub fn uuid(&self) -> String {
-        let (a, b) = (self.bits(), self.bits());
-        format!(
-            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
-            a >> 32,
-            (a >> 16) & 0xffff,
-            a & 0xfff,
-            0x8000 | (b >> 48) & 0x3fff,
-            b & 0xffff_ffff_ffff
-        )
+        uuid(4, self.bits(), self.bits())
     }
 }

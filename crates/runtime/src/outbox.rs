@@ -498,12 +498,5 @@ fn derived_uuid(run_id: &str, event_id: i64) -> String {
     hasher.write(run_id.as_bytes());
     hasher.write_i64(event_id);
     let hash = siphasher::sip128::Hasher128::finish128(&hasher);
-    format!(
-        "{:08x}-{:04x}-5{:03x}-{:04x}-{:012x}",
-        hash.h1 >> 32,
-        (hash.h1 >> 16) & 0xffff,
-        hash.h1 & 0xfff,
-        0x8000 | (hash.h2 >> 48) & 0x3fff,
-        hash.h2 & 0xffff_ffff_ffff
-    )
+    segno_engine::uuid(5, hash.h1, hash.h2)
 }

@@ -159,7 +159,10 @@ fn workflow_id(id: &str) -> Result<(), Refused> {
 }
 
 fn counted(text: &str, id: &str) -> Result<(), Refused> {
-    at_most(id, &format!("{text} ({}/{ID_LENGTH_MAX})", id.len()))
+    if id.len() > ID_LENGTH_MAX {
+        return Err(Refused::invalid(format!("{text} ({}/{ID_LENGTH_MAX})", id.len())));
+    }
+    Ok(())
 }
 
 fn start_delay(cron_schedule: &str, delay: Option<&mut Duration>) -> Result<(), Refused> {
