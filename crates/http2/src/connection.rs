@@ -15,6 +15,10 @@ const TABLE_BYTES: usize = 4_096;
 const WINDOW_DEFAULT: i64 = 65_535;
 /// Streams we ended that the peer may still send to.
 const REMEMBERED: usize = 256;
+/// Calls that a peer may give up, one after the other, without waiting for a single answer.
+const GIVEN_UP_MAX: u32 = 10_000;
+/// Larger buffers are not kept while there is nothing to write.
+const KEPT_BYTES: usize = 16 * 1024;
 /// With this much to be written, a peer is not read from until it reads itself.
 const OUTPUT_BYTES_MAX: usize = 256 * 1024;
 
@@ -62,8 +66,10 @@ pub struct Connection<R: Requests> {
     /// The newest stream of the peer.
     pub(crate) last_stream: u32,
     pub(crate) receive_window: i64,
-    /// New streams are refused.
-    pub(crate) leaving: bool,
+    /// Streams after this one are refused.
+    pub(crate) leaving: Option<u32>,
+    /// Calls given up since one was answered.
+    given_up: u32,
     /// Ended by us, with the peer perhaps not knowing yet.
     pub(crate) ended: VecDeque<u32>,
 
@@ -131,7 +137,8 @@ impl<R: Requests> Connection<R> {
             streams: HashMap::new(),
             last_stream: 0,
             receive_window: i64::from(settings.connection_window).max(WINDOW_DEFAULT),
-            leaving: false,
+            leaving: None,
+            given_up: 0,
             ended: VecDeque::new(),
             out,
             said: 0,
@@ -178,21 +185,22 @@ impl<R: Requests> Connection<R> {
 
     /// Refuses new streams from now on, and says so.
     pub fn leave(&mut self) {
-        if !std::mem::replace(&mut self.leaving, true) {
+        if self.leaving.is_none() {
+            self.leaving = Some(self.last_stream);
             frame::go_away(&mut self.out, self.last_stream, Code::No);
         }
     }
 
     /// Whether it left and everything is answered.
     pub fn is_done(&self) -> bool {
-        self.leaving && self.streams.is_empty() && self.out.is_empty()
+        self.leaving.is_some() && self.streams.is_empty() && self.out.is_empty()
     }
 
     /// Says why the connection ends now.
     pub fn give_up(&mut self, violation: Violation) {
-        self.leaving = true;
+        let last = *self.leaving.get_or_insert(self.last_stream);
         self.streams.clear();
-        frame::go_away(&mut self.out, self.last_stream, violation.code);
+        frame::go_away(&mut self.out, last, violation.code);
     }
 
     /// How many calls are under way.
@@ -204,6 +212,29 @@ impl<R: Requests> Connection<R> {
     pub fn reset(&mut self, stream: u32, code: Code) {
         if self.streams.remove(&stream).is_some() {
             self.say_reset(stream, code);
+        }
+    }
+
+    /// The peer gave a call up. One after the other costs it nothing, and this side the beginning of each.
+    pub(crate) fn give_up_call(&mut self, stream: u32) -> Result<(), Violation> {
+        if self.streams.remove(&stream).is_some() {
+            self.given_up += 1;
+        }
+        if self.given_up > GIVEN_UP_MAX {
+            return Err(Violation::new(Code::EnhanceYourCalm, "calls are only begun and given up"));
+        }
+        Ok(())
+    }
+
+    /// A call was answered to its end.
+    pub(crate) fn answered(&mut self) {
+        self.given_up = 0;
+    }
+
+    /// Nothing is to be written for now.
+    pub fn rest(&mut self) {
+        if self.out.capacity() > KEPT_BYTES && self.out.is_empty() {
+            self.out = Vec::new();
         }
     }
 

@@ -12,6 +12,7 @@ use crate::{
 /// How a client begins.
 const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const WINDOW_MAX: i64 = 0x7fff_ffff;
+const WINDOW_TOO_LARGE: Violation = Violation::new(Code::FlowControl, "a window is too large");
 const FRAME_BYTES_ALLOWED: RangeInclusive<u32> = FRAME_BYTES_MAX as u32..=0x00ff_ffff;
 /// Frames over which the headers of one request may be spread.
 const CONTINUATIONS_MAX: u32 = 64;
@@ -172,7 +173,7 @@ impl<R: Requests> Connection<R> {
             self.say_reset(stream, Code::Protocol);
             return Ok(());
         }
-        if self.leaving || self.streams.len() >= self.settings.streams_max as usize {
+        if self.leaving.is_some() || self.streams.len() >= self.settings.streams_max as usize {
             self.say_reset(stream, Code::RefusedStream);
             return Ok(());
         }
@@ -225,8 +226,7 @@ impl<R: Requests> Connection<R> {
             return Err(Violation::size("a reset of the wrong size"));
         }
         self.must_have_begun(head.stream)?;
-        self.streams.remove(&head.stream);
-        Ok(())
+        self.give_up_call(head.stream)
     }
 
     fn receive_settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Violation> {
@@ -237,12 +237,14 @@ impl<R: Requests> Connection<R> {
             return Err(Violation::size("settings of the wrong size"));
         }
         self.introduced = true;
+        let mut window = self.peer_window;
         for setting in payload.chunks_exact(6) {
             let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
             match u16::from_be_bytes([setting[0], setting[1]]) {
                 frame::SETTING_TABLE_BYTES => self.disown_table |= value < TABLE_BYTES_DEFAULT,
                 frame::SETTING_PUSH if value > 1 => return Err(Violation::protocol("a setting is out of range")),
-                frame::SETTING_WINDOW => self.change_windows(i64::from(value))?,
+                frame::SETTING_WINDOW if i64::from(value) > WINDOW_MAX => return Err(WINDOW_TOO_LARGE),
+                frame::SETTING_WINDOW => window = i64::from(value),
                 frame::SETTING_FRAME_BYTES if !FRAME_BYTES_ALLOWED.contains(&value) => {
                     return Err(Violation::protocol("a setting is out of range"));
                 }
@@ -250,21 +252,20 @@ impl<R: Requests> Connection<R> {
             }
         }
         frame::head(&mut self.out, 0, frame::SETTINGS, ACK, 0);
-        Ok(())
+        self.change_windows(window)
     }
 
     /// Streams that exist get the difference, and may be left with less than nothing.
     fn change_windows(&mut self, window: i64) -> Result<(), Violation> {
-        let overflow = Violation::new(Code::FlowControl, "a window is too large");
-        if window > WINDOW_MAX {
-            return Err(overflow);
-        }
         let more = window - self.peer_window;
+        if more == 0 {
+            return Ok(());
+        }
         self.peer_window = window;
         for (stream, open) in &mut self.streams {
             open.send_window += more;
             if open.send_window > WINDOW_MAX {
-                return Err(overflow);
+                return Err(WINDOW_TOO_LARGE);
             }
             if !open.waiting.is_empty() && !std::mem::replace(&mut open.is_ready, true) {
                 self.ready.push_back(*stream);
@@ -290,7 +291,7 @@ impl<R: Requests> Connection<R> {
                 return Err(Violation::protocol("a window does not grow"));
             }
             if self.send_window > WINDOW_MAX {
-                return Err(Violation::new(Code::FlowControl, "a window is too large"));
+                return Err(WINDOW_TOO_LARGE);
             }
             return Ok(());
         }

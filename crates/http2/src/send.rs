@@ -8,6 +8,8 @@ use crate::{
     frame::{self, END_HEADERS, END_STREAM, FRAME_BYTES_MAX},
 };
 
+/// What may wait of an answer in pieces before its next piece ends it: the peer does not take it.
+const WAITING_BYTES_MAX: usize = 1 << 20;
 /// Says that this side keeps no table of headers.
 const NO_TABLE: u8 = 0x20;
 
@@ -105,7 +107,11 @@ impl<R: Requests> Connection<R> {
 
     /// Goes on with an answer.
     pub fn data(&mut self, stream: u32, data: Bytes) {
-        if !data.is_empty() {
+        let Some(open) = self.streams.get(&stream) else { return };
+        let waiting = open.waiting.iter().map(|piece| if let Piece::Data(data) = piece { data.len() } else { 0 });
+        if waiting.sum::<usize>() > WAITING_BYTES_MAX {
+            self.reset(stream, Code::EnhanceYourCalm);
+        } else if !data.is_empty() {
             self.wait(stream, Piece::Data(data));
         }
     }
@@ -129,6 +135,10 @@ impl<R: Requests> Connection<R> {
         open.waiting.push_back(piece);
         if !std::mem::replace(&mut open.is_ready, true) {
             self.ready.push_back(stream);
+        }
+        // Of streams that are over.
+        if self.ready.len() > 2 * self.streams.len() + 64 {
+            self.ready.retain(|stream| self.streams.contains_key(stream));
         }
     }
 
@@ -181,6 +191,7 @@ impl<R: Requests> Connection<R> {
             // The rest of the request is not wanted.
             self.say_reset(stream, Code::No);
         }
+        self.answered();
         self.receipts.push_back((self.said + self.out.len() as u64, receipt));
     }
 

@@ -271,6 +271,48 @@ fn a_peer_that_does_not_read_is_not_read_from() {
     assert!(rounds < 30);
 }
 
+#[test]
+fn calls_that_are_only_begun_and_given_up_end_the_connection() {
+    let reset = |stream: u32| frame(RST_STREAM, 0, stream, &8u32.to_be_bytes());
+    let mut pair = Pair::new();
+    for stream in (1..20_000).step_by(2) {
+        pair.hears(&[call(stream), reset(stream)].concat());
+    }
+    // One that is answered shows that this side keeps up.
+    pair.hears(&call(20_001));
+    pair.answers(20_001, b"");
+    pair.says();
+    let refused = (20_003..50_000).step_by(2).find(|stream| {
+        let bytes = [call(*stream), reset(*stream)].concat();
+        pair.connection.receive(&mut pair.notes, &bytes).is_err()
+    });
+    assert_eq!(refused, Some(20_003 + 2 * 10_000));
+}
+
+#[test]
+fn an_answer_in_pieces_that_nobody_takes_ends() {
+    let mut pair = Pair::new();
+    pair.hears(&[setting(4, 0), call(1)].concat());
+    pair.connection.head(1, &Block::ok());
+    for _ in 0..40 {
+        pair.connection.data(1, Bytes::from(vec![0; 100_000]));
+    }
+    assert_eq!(pair.connection.calls(), 0);
+    assert_eq!(pair.says().last().map(|frame| (frame.kind, frame.stream)), Some((RST_STREAM, 1)));
+}
+
+#[test]
+fn the_last_goodbye_names_no_later_stream() {
+    let mut pair = Pair::new();
+    pair.hears(&call(1));
+    pair.connection.leave();
+    pair.hears(&call(3));
+    let violation = pair.connection.receive(&mut pair.notes, &frame(DATA, 0, 0, b"x")).expect_err("on no stream");
+    pair.connection.give_up(violation);
+    let goodbyes: Vec<_> = pair.says().into_iter().filter(|frame| frame.kind == GOAWAY).collect();
+    assert_eq!(goodbyes.iter().map(|frame| frame.payload[3]).collect::<Vec<_>>(), [1, 1]);
+}
+
 /// The same numbers each time.
 struct Dice(u64);
 

@@ -15,6 +15,9 @@ use tonic::Request;
 /// Numbers connections across all servers of a process.
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// The protocol allows no more.
+const TIMEOUT_DIGITS_MAX: usize = 8;
+
 /// A client's connection. The node is told when it is dropped.
 pub(crate) struct Peer {
     node: Arc<Node>,
@@ -73,6 +76,9 @@ pub(crate) fn of<T>(request: &Request<T>) -> Option<ConnectionId> {
 
 fn timeout(value: &[u8]) -> Option<Duration> {
     let (unit, digits) = value.split_last()?;
+    if digits.len() > TIMEOUT_DIGITS_MAX {
+        return None;
+    }
     let amount: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
     Some(match unit {
         b'H' => Duration::from_secs(amount.saturating_mul(3600)),
@@ -94,7 +100,7 @@ mod tests {
         for (header, expected) in [("2S", 2000), ("1500m", 1500), ("1M", 60_000), ("3000000u", 3000)] {
             assert_eq!(timeout(header.as_bytes()), Some(Duration::from_millis(expected)));
         }
-        for junk in ["junk", "", "5", "S"] {
+        for junk in ["junk", "", "5", "S", "123456789S"] {
             assert_eq!(timeout(junk.as_bytes()), None, "{junk}");
         }
     }

@@ -43,13 +43,14 @@ impl http_body::Body for Arriving {
 /// Answers a request, in a task of its own.
 pub(super) fn answer(
     services: Arc<Services>,
-    turn: Turn,
+    mut turn: Turn,
     request: &mut Incoming,
     arriving: mpsc::Receiver<Bytes>,
     call: OneCall,
 ) -> AbortHandle {
     let request = request.take(Body::new(Arriving(arriving)));
     let task = tokio::spawn(async move {
+        turn.begin();
         let response = match request {
             Some(request) => unbuilt::as_temporal_says(respond(&services, request).await),
             None => Status::unimplemented("malformed method name").into_http(),

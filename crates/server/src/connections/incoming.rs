@@ -14,12 +14,15 @@ use super::{
     line::{Line, Turn},
     methods::{self, Method},
 };
-use crate::{delivery::Receipt, peers::Caller};
+use crate::{
+    delivery::{OneCall, Receipt},
+    peers::Caller,
+};
 
 /// In front of each message: whether it is compressed, and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
 /// Most messages have room in this.
-const ROOM_BYTES: usize = 64 * 1024;
+const ROOM_BYTES: usize = 4 * 1024;
 /// Pieces of a request that its handler has not read; more end the call.
 const PIECES_MAX: usize = 1_024;
 
@@ -34,6 +37,8 @@ pub(crate) struct Calls {
 #[derive(Default)]
 pub(crate) struct Incoming {
     caller: Caller,
+    /// Counts the call until somebody answers it.
+    under_way: Option<OneCall>,
     /// The method, if it has a way of its own.
     method: Option<&'static Method>,
     /// What the general way needs to know.
@@ -85,10 +90,14 @@ impl Calls {
         Self { services, line, connection }
     }
 
+    fn under_way(&self, request: &mut Incoming) -> OneCall {
+        request.under_way.take().unwrap_or_else(|| self.services.under_way.one_more())
+    }
+
     /// Hands a call whose message is complete to its method.
     fn call(&self, stream: u32, request: &mut Incoming, method: &Method, message: Bytes) {
         let turn = Turn::new(self.line.clone(), stream);
-        let one = self.services.under_way.one_more();
+        let one = self.under_way(request);
         let task = (method.answer)(self.services.direct.clone(), turn, request.caller, message, one);
         request.stage = Stage::Answering(GivenUp(task));
     }
@@ -104,7 +113,7 @@ impl Calls {
             request.path = method.path.to_owned();
         }
         let turn = Turn::new(self.line.clone(), stream);
-        let one = self.services.under_way.one_more();
+        let one = self.under_way(request);
         let task = GivenUp(general::answer(self.services.clone(), turn, request, arriving, one));
         request.stage = if ended { Stage::Answering(task) } else { Stage::Streaming(pieces, task) };
     }
@@ -174,6 +183,7 @@ impl Requests for Calls {
 
     fn begin(&mut self, stream: u32, request: &mut Incoming, ended: bool) {
         request.caller.connection = Some(self.connection);
+        request.under_way = Some(self.services.under_way.one_more());
         let is_direct = request.method.is_some() && request.verb == Verb::POST;
         // Calls of other services may be streams, which are answered before they end.
         if ended || !(is_direct || general::wants_one_message(&request.path)) {

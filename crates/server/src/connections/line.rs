@@ -16,18 +16,16 @@ pub(crate) struct Line(Mutex<State>);
 pub(super) struct State {
     /// Absent once the connection is over.
     pub(super) connection: Option<Connection<Calls>>,
-    /// Wakes the task that writes; absent while that task is going to look anyway.
+    /// Wakes the task that writes; absent while that task has something to write.
     pub(super) writer: Option<Waker>,
     /// When the peer was last heard.
     pub(super) heard: Instant,
-    /// The connection ends without further words.
-    pub(super) hung_up: bool,
 }
 
 impl Line {
     pub(crate) fn new(settings: Settings) -> Self {
         let connection = Some(Connection::new(settings));
-        Self(Mutex::new(State { connection, writer: None, heard: Instant::now(), hung_up: false }))
+        Self(Mutex::new(State { connection, writer: None, heard: Instant::now() }))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -51,12 +49,6 @@ impl Line {
         self.lock().heard
     }
 
-    /// Ends the connection at once.
-    pub(super) fn hang_up(&self) {
-        self.lock().hung_up = true;
-        self.say(|_| ());
-    }
-
     /// The connection is over: calls under way are given up, and answers that were not written are lost.
     pub(super) fn close(&self) {
         let connection = self.lock().connection.take();
@@ -64,7 +56,8 @@ impl Line {
     }
 }
 
-/// One call's right to answer. A call that ends without an answer (its handler panicked) ends its stream.
+/// One call's right to answer. A call that [began](Turn::begin) and ends without an answer (its handler panicked) ends
+/// its stream. One that never began was given up, or everything ends.
 pub(crate) struct Turn {
     line: Arc<Line>,
     stream: u32,
@@ -73,7 +66,12 @@ pub(crate) struct Turn {
 
 impl Turn {
     pub(super) fn new(line: Arc<Line>, stream: u32) -> Self {
-        Self { line, stream, open: true }
+        Self { line, stream, open: false }
+    }
+
+    /// The call's task runs.
+    pub(super) fn begin(&mut self) {
+        self.open = true;
     }
 
     /// Says a part of the answer.

@@ -32,8 +32,9 @@ macro_rules! methods {
     ($($name:literal $method:ident,)*) => {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
-            answer: |service, turn, caller, message, call| {
+            answer: |service, mut turn, caller, message, call| {
                 let task = tokio::spawn(async move {
+                    turn.begin();
                     let outcome = match request(caller, message) {
                         Ok(request) => service.$method(request).await,
                         Err(status) => Err(status),

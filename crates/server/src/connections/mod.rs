@@ -24,7 +24,11 @@ use tokio::{
 };
 use tonic::service::Routes;
 
-use self::{incoming::Calls, line::Line, socket::Socket};
+use self::{
+    incoming::{Calls, GivenUp},
+    line::Line,
+    socket::Socket,
+};
 use crate::{delivery::UnderWay, grpc::Workflows, peers::Peer};
 
 /// Where the calls of workers and clients go.
@@ -100,16 +104,20 @@ async fn speak(stream: TcpStream, services: Arc<Services>, stopped: watch::Recei
     // Tells the node at the end, however that comes.
     let peer = Peer::new(services.node.clone());
     let line = Arc::new(Line::new(SETTINGS));
+    let mut watch = tokio::spawn(watch_over(line.clone(), stopped));
     // Ends with this call.
-    let mut watch = JoinSet::new();
-    watch.spawn(watch_over(line.clone(), stopped));
+    let _watch = GivenUp(watch.abort_handle());
     let calls = Calls::new(services, line.clone(), peer.id());
-    if let Err(error) = Socket::new(stream, line, calls).await {
-        tracing::debug!(%error, "a connection broke off");
+    tokio::select! {
+        biased;
+        ended = Socket::new(stream, line, calls) => if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke off");
+        },
+        _ = &mut watch => tracing::debug!("a peer does not answer and is given up"),
     }
 }
 
-/// Asks a silent peer whether it is there, gives it up if it does not answer, and says goodbye when the server stops.
+/// Asks a silent peer whether it is there, and says goodbye when the server stops. Done when the peer does not answer.
 async fn watch_over(line: Arc<Line>, mut stopped: watch::Receiver<bool>) {
     let mut stop = pin!(said(&mut stopped));
     // When it was asked, and not heard since.
@@ -117,11 +125,14 @@ async fn watch_over(line: Arc<Line>, mut stopped: watch::Receiver<bool>) {
     loop {
         let until = asked.map_or(line.heard() + SILENCE_MAX, |asked| asked + PING_PATIENCE);
         tokio::select! {
-            () = &mut stop => return line.say(|connection| connection.leave()),
+            () = &mut stop => {
+                line.say(|connection| connection.leave());
+                return std::future::pending().await;
+            }
             () = tokio::time::sleep_until(until) => {}
         }
         match asked {
-            Some(asked) if line.heard() <= asked => return line.hang_up(),
+            Some(asked) if line.heard() <= asked => return,
             None if line.heard().elapsed() >= SILENCE_MAX => {
                 asked = Some(Instant::now());
                 line.say(|connection| connection.ping());

@@ -30,6 +30,12 @@ thread_local! {
     static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
+/// Why reading stopped.
+enum Reading {
+    Ended,
+    Paused,
+}
+
 /// See the module. Done when the connection is over.
 pub(super) struct Socket {
     stream: TcpStream,
@@ -42,6 +48,8 @@ pub(super) struct Socket {
     written: usize,
     /// What there is to write has waited for its turn.
     waited: bool,
+    /// The peer did not take more when it was last written to.
+    blocked: bool,
     /// The peer broke the protocol: nothing is read any more, and the last words are written.
     broken: bool,
 }
@@ -49,22 +57,23 @@ pub(super) struct Socket {
 impl Socket {
     pub(super) fn new(stream: TcpStream, line: Arc<Line>, calls: Calls) -> Self {
         let (partial, output) = (Vec::new(), Vec::new());
-        Self { stream, line, calls, partial, output, written: 0, waited: false, broken: false }
+        Self { stream, line, calls, partial, output, written: 0, waited: false, blocked: false, broken: false }
     }
 
-    /// Reads what there is; ready when nothing more will come.
-    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.broken && self.output.is_empty() && !self.is_congested() {
+    /// Reads what there is. Ready when nothing more will come; paused, with nobody to wake this task for it, as long as
+    /// the peer does not take what it is told.
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Reading>> {
+        while !self.is_paused() {
             let ended = ARRIVED.with_borrow_mut(|arrived| self.poll_read_into(arrived, context));
             if ready!(ended)? {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(Ok(Reading::Ended));
             }
         }
-        Poll::Pending
+        Poll::Ready(Ok(Reading::Paused))
     }
 
-    fn is_congested(&self) -> bool {
-        self.line.lock().connection.as_ref().is_some_and(|connection| connection.is_congested())
+    fn is_paused(&self) -> bool {
+        self.broken || self.line.lock().connection.as_ref().is_some_and(|connection| connection.is_congested())
     }
 
     /// Reads once; true at the end.
@@ -99,7 +108,11 @@ impl Socket {
         loop {
             while self.written < self.output.len() {
                 let rest = &self.output[self.written..];
-                let bytes = ready!(Pin::new(&mut self.stream).poll_write(context, rest))?;
+                let Poll::Ready(bytes) = Pin::new(&mut self.stream).poll_write(context, rest) else {
+                    self.blocked = true;
+                    return Poll::Pending;
+                };
+                let bytes = bytes?;
                 if bytes == 0 {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
@@ -107,7 +120,10 @@ impl Socket {
             }
             let mut delivered: Vec<Receipt> = Vec::new();
             let mut state = self.line.lock();
-            let hung_up = state.hung_up;
+            if std::mem::take(&mut self.blocked) {
+                // It took something, late as it is.
+                state.heard = Instant::now();
+            }
             let Some(connection) = &mut state.connection else { return Poll::Ready(Ok(())) };
             if self.written > 0 {
                 connection.written(self.written, |receipt| delivered.push(receipt));
@@ -115,16 +131,18 @@ impl Socket {
                 self.written = 0;
             }
             let has_output = connection.has_output();
-            if hung_up || (!has_output && (self.broken || connection.is_done())) {
-                return Poll::Ready(Ok(()));
-            }
+            let is_over = !has_output && (self.broken || connection.is_done());
             if has_output && self.waited {
                 connection.take_output(&mut self.output);
             } else if !has_output {
+                connection.rest();
                 state.writer = Some(context.waker().clone());
             }
             drop(state);
             delivered.into_iter().for_each(Receipt::delivered);
+            if is_over {
+                return Poll::Ready(Ok(()));
+            }
             if !has_output {
                 self.waited = false;
                 if self.output.capacity() > KEPT_BYTES {
@@ -147,15 +165,16 @@ impl Future for Socket {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            if let Poll::Ready(ended) = self.poll_read(context) {
-                return Poll::Ready(ended);
-            }
-            let was_writing = !self.output.is_empty();
+            let is_paused = match self.poll_read(context)? {
+                Poll::Ready(Reading::Ended) => return Poll::Ready(Ok(())),
+                Poll::Ready(Reading::Paused) => true,
+                Poll::Pending => false,
+            };
             if let Poll::Ready(ended) = self.poll_write(context) {
                 return Poll::Ready(ended);
             }
-            // Reading stopped for the sake of writing, which is done.
-            if !(was_writing && self.output.is_empty()) {
+            // What was written may have been what reading paused for.
+            if !is_paused || self.is_paused() {
                 return Poll::Pending;
             }
         }
