@@ -1,7 +1,7 @@
 """HTTP/2 as gRPC uses it, frame by frame: requests in every shape, the connection, the windows.
 
-What gRPC adds is in test_http2_calls.py, what a client must not do in test_http2_violations.py, and what comes in
-floods, with the end of the server, in test_http2_floods.py.
+What gRPC adds is in test_http2_calls.py, what a client must not do in test_http2_violations.py, what a busy client does
+in test_http2_pressure.py, and what comes in floods, with the end of the server, in test_http2_floods.py.
 """
 
 from __future__ import annotations

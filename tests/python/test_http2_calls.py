@@ -20,7 +20,7 @@ from temporalio.api.workflowservice.v1 import (
 from helpers import NAMESPACE
 from wire import (
     DATA, END_HEADERS, END_STREAM, HEADERS, INFO, INITIAL_WINDOW, NO_ERROR, Answer, Header, Wire,
-    enveloped, info, literals, number, poll_request, request_headers, start_request,
+    enveloped, history_request, info, literals, number, poll_request, request_headers, start_request,
 )
 
 GZIP = ("grpc-encoding", "gzip")
@@ -232,6 +232,26 @@ def test_poll_ends_empty_before_its_deadline(wire: Wire, name: str):
     answer = wire.call("PollWorkflowTaskQueue", poll_request(name), ("grpc-timeout", "3000m"))
     assert not answer.message(PollWorkflowTaskQueueResponse).task_token
     assert 1 < time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("timeout", ["99999999S", "99999999H"])
+def test_longest_timeout(wire: Wire, name: str, timeout: str):
+    assert wire.call("GetWorkflowExecutionHistory", history_request(name), ("grpc-timeout", timeout)).status == 5
+    stream = wire.ask("PollWorkflowTaskQueue", poll_request(name), ("grpc-timeout", timeout))
+    wire.settle()
+    assert not wire.answers[stream].over
+    start(wire, name)
+    assert task(wire, stream).workflow_execution.workflow_id == name
+
+
+@pytest.mark.parametrize("timeout", ["100000000S", "18446744073709551615S", "18446744073709551615H"])
+def test_timeout_of_too_many_digits(wire: Wire, name: str, timeout: str):
+    """gRPC allows eight. More count as none given."""
+    answer = wire.call("GetWorkflowExecutionHistory", history_request(name), ("grpc-timeout", timeout))
+    assert answer.reset is None and answer.status == 5
+    answer = wire.call("PollWorkflowTaskQueue", poll_request(name), ("grpc-timeout", timeout))
+    assert answer.reset is None
+    assert (answer.status, answer.text) == (3, "Context timeout is not set.")
 
 
 def test_300_polls_and_calls_meanwhile(wire: Wire, name: str):

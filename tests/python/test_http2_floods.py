@@ -5,17 +5,25 @@ A flood costs the server neither its memory nor its other clients.
 
 from __future__ import annotations
 
+import os
+import re
 import signal
 import threading
 import time
+import urllib.request
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
+import hpack
 import pytest
-from temporalio.api.workflowservice.v1 import DescribeWorkflowExecutionRequest, PollWorkflowTaskQueueResponse
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
+    PollWorkflowTaskQueueResponse,
+    StartWorkflowExecutionResponse,
+)
 
 from helpers import NAMESPACE, SegnoServer
 from wire import (
@@ -196,6 +204,57 @@ def test_flood_of_streams(fresh: SegnoServer, name: str, call: str, reset: bool)
         digested(wire)
 
 
+@pytest.fixture
+def narrow(tmp_path: Path, server: SegnoServer) -> Iterator[SegnoServer]:
+    """Like `fresh`, with one core and so with one thread: nothing clears away while it reads."""
+    narrow, cores = SegnoServer(log=tmp_path / "server.log"), os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        narrow.start()
+    finally:
+        os.sched_setaffinity(0, cores)
+    try:
+        yield narrow
+    finally:
+        narrow.kill()
+
+
+@pytest.mark.parametrize("call", ["StartWorkflowExecution", "PollWorkflowTaskQueue"])
+def test_burst_of_calls_that_are_given_up(narrow: SegnoServer, name: str, call: str):
+    """200,000 whole requests, each with its end behind it. The server may end the connection."""
+    headers, encoder = request_headers(call, ("grpc-timeout", "60S")), hpack.Encoder()
+    first, again = encoder.encode(headers), encoder.encode(headers)
+    body = enveloped(poll_request(name) if "Poll" in call else b"")
+    streams = range(1, 400_001, 2)
+    burst = b"".join(
+        frame(HEADERS, END_HEADERS, s, first if s == 1 else again)
+        + frame(DATA, END_STREAM, s, body)
+        + frame(RST_STREAM, 0, s, number(CANCEL))
+        for s in streams
+    )
+    with bounded(narrow), Wire(narrow.address, timeout=20) as wire:
+        wire.rooms = dict.fromkeys(streams, WINDOW)
+        wire.raw(burst)
+        digested(wire)
+        assert not wire.goaways or wire.goaways[-1][1] == ENHANCE_YOUR_CALM
+
+
+def test_stream_of_questions_whose_answers_may_not_be_sent(fresh: SegnoServer):
+    """20,000 of them, with 60 KB to say to each. The server may stop reading them, or end the stream or all."""
+    question = enveloped(b"\x22\x2ftemporal.api.workflowservice.v1.WorkflowService")
+    with bounded(fresh), Wire(fresh.address, {INITIAL_WINDOW: 0}, timeout=2) as wire:
+        stream = wire.open("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+        try:
+            for _ in range(200):
+                for _ in range(100):
+                    wire.send(DATA, 0, stream, question)
+                wire.settle(0.01)
+                if wire.answers[stream].over or memory(fresh) > 500 * MIB:
+                    break
+        except (Closed, TimeoutError):
+            pass
+
+
 def test_headers_of_megabytes(fresh: SegnoServer):
     more = literals([(f"x-{i}", "a" * 1000) for i in range(16)])
     blocks = b"".join(frame(CONTINUATION, 0, 1, more) for _ in range(400))
@@ -292,6 +351,55 @@ def test_sigterm_in_the_middle_of_an_answer(durable_server: SegnoServer, name: s
         wire.grant(MIB)
         wire.grant(MIB, half)
         assert len(wire.answer(half).messages[0]) > 300_000
+        assert wire.end() == NO_ERROR
+    assert durable_server.process and durable_server.process.wait(5) == 0
+
+
+def given_back(server: SegnoServer) -> int:
+    """How many tasks did not get to their worker."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=5) as reply:
+        (count,) = re.findall(r"^segno_tasks_given_back_total (\d+)$", reply.read().decode(), re.MULTILINE)
+    return int(count)
+
+
+def test_sigterm_while_a_task_waits_for_the_window(durable_server: SegnoServer, name: str):
+    """It is not taken away from the worker that gets it in the end."""
+    durable_server.start()
+    address, closed = durable_server.address, {INITIAL_WINDOW: 0}
+    with Wire(address, closed) as polling, Wire(address, closed) as staying, Wire(address) as wire:
+        stream = poll(polling, name)
+        polling.settle()
+        assert wire.call("StartWorkflowExecution", start_request(name)).status == 0
+        # Keeps the server up, so that it can be asked.
+        other = staying.ask("GetSystemInfo", INFO)
+        polling.until(lambda: polling.answers[stream].headers)
+        assert given_back(durable_server) == 0
+        end_of(durable_server)
+        assert last_goaway(polling) == stream
+        polling.settle()
+        polling.grant(60_000, stream)
+        task = polling.answer(stream).message(PollWorkflowTaskQueueResponse)
+        assert (task.workflow_execution.workflow_id, task.attempt) == (name, 1)
+        assert polling.end() == NO_ERROR
+        assert given_back(durable_server) == 0
+        staying.grant(1000, other)
+        info(staying.answer(other))
+    assert durable_server.process and durable_server.process.wait(5) == 0
+
+
+@pytest.mark.parametrize("sent", [0, 3, 500], ids=["nothing", "half a prefix", "half a message"])
+def test_sigterm_while_a_request_arrives(durable_server: SegnoServer, name: str, sent: int):
+    """What was begun before the last GOAWAY is done."""
+    durable_server.start()
+    with Wire(durable_server.address) as wire:
+        stream, body = wire.open("StartWorkflowExecution"), enveloped(start_request(name, 1000))
+        wire.upload(stream, body[:sent], end=False)
+        wire.settle()
+        end_of(durable_server)
+        assert last_goaway(wire) == stream
+        wire.settle(0.5)
+        wire.upload(stream, body[sent:])
+        assert wire.answer(stream).message(StartWorkflowExecutionResponse).run_id
         assert wire.end() == NO_ERROR
     assert durable_server.process and durable_server.process.wait(5) == 0
 
