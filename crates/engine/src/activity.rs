@@ -119,7 +119,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
     activity.worker = taker.worker;
     activity.control_queue = taker.control_queue;
     activity.worker_reports = taker.reports;
-    let activity = activity.clone();
+    let activity = activity.clone().into_inner();
     draft.touch();
     Some(activity)
 }

@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use segno_proto::{Nanos, common::Payload};
 
 use crate::{
+    Shared,
     activity::{begin_anew, is_waiting, step, stop_at_worker},
     activity_options,
     draft::Draft,
@@ -35,7 +36,7 @@ pub enum Selection {
 impl Selection {
     /// The pending activities that are meant; at least one, or there is nothing to do.
     pub(crate) fn of(&self, run: &Run) -> Result<Vec<i64>, Rejection> {
-        let meant = |activity: &&Activity| match self {
+        let meant = |activity: &&Shared<Activity>| match self {
             Self::Id(id) => activity.activity_id == *id,
             Self::Type(name) => activity.activity_type == *name,
             Self::All => true,

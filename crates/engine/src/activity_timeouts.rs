@@ -61,6 +61,7 @@ pub fn wake_at(activity: &Activity, woken: Nanos) -> Option<Nanos> {
 pub fn time_out(draft: &mut Draft, id: i64, kind: TimeoutType) -> bool {
     let mut failure = retry::timeout_failure(format!("activity {} timeout", retry::timeout_name(kind)), kind);
     let Some(before) = draft.run.state.activities.get(&id).cloned() else { return false };
+    let before = before.into_inner();
     stop_at_worker(draft, id);
     let retry_state = retry_or_end(draft, id, &failure);
     if retry_state == RetryState::InProgress {

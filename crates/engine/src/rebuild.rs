@@ -93,7 +93,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
                 stamp: 1,
                 ..Default::default()
             };
-            state.activities.insert(id, activity);
+            state.activities.insert(id, activity.into());
         }
         A::ActivityTaskStartedEventAttributes(a) => {
             if let Some(activity) = state.activities.get_mut(&a.scheduled_event_id) {

@@ -186,6 +186,7 @@ fn fail_activities(draft: &mut Draft, reason: &str, past: &[HistoryEvent]) {
             continue;
         }
         let Some(activity) = draft.run.state.activities.remove(&id) else { continue };
+        let activity = activity.into_inner();
         draft.add(Attributes::ActivityTaskFailedEventAttributes(ActivityTaskFailedEventAttributes {
             failure: Some(reset_failure(reason, activity.heartbeat_details)),
             scheduled_event_id: id,

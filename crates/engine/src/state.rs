@@ -15,6 +15,8 @@ use segno_proto::{
 };
 use std::collections::BTreeMap;
 
+use crate::Shared;
+
 /// What is known of a run from its first moment on and never changes.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct RunInfo {
@@ -173,7 +175,7 @@ pub struct RunState {
     pub sticky: Option<Sticky>,
     /// Pending activities by the id of their scheduled event.
     #[prost(btree_map = "int64, message", tag = "9")]
-    pub activities: BTreeMap<i64, Activity>,
+    pub activities: BTreeMap<i64, Shared<Activity>>,
     /// Pending timers by their id.
     #[prost(btree_map = "string, message", tag = "10")]
     pub timers: BTreeMap<String, Timer>,

@@ -92,7 +92,8 @@ fn wake_activity(draft: &mut Draft, id: i64) -> bool {
     let now = draft.now();
     // An attempt that runs out is followed by another one or by the end. Time may be up for the whole as well, which
     // shows when the attempt is over.
-    while let Some((at, kind)) = draft.run.state.activities.get(&id).and_then(activity_timeouts::earliest_timeout)
+    while let Some((at, kind)) =
+        draft.run.state.activities.get(&id).and_then(|activity| activity_timeouts::earliest_timeout(activity))
         && at <= now
     {
         if activity_timeouts::time_out(draft, id, kind) {

@@ -313,7 +313,7 @@ impl Life {
         let pending: Vec<_> = self.world.run.state.activities.values().cloned().collect();
         let who = || "worker".to_owned();
         let reference = match (self.random.pick(&pending), self.random.below(4)) {
-            (Some(activity), 0) => ActivityRef::Id(activity.activity_id),
+            (Some(activity), 0) => ActivityRef::Id(activity.activity_id.clone()),
             (_, 1) if !self.starts.is_empty() => {
                 self.random.pick(&self.starts.clone()).unwrap_or(ActivityRef::Id(String::new()))
             }

@@ -319,7 +319,7 @@ impl Life {
             let start = |run: &_, context| activity::start(run, context, id, stamp, taker.clone());
             self.world.call(start).map(|_| ())
         } else {
-            let reference = ActivityRef::Id(activity.activity_id);
+            let reference = ActivityRef::Id(activity.activity_id.clone());
             let complete = |run: &_, context| activity::complete(run, context, &reference, None, who(), None);
             self.world.call(complete).map(|_| ())
         };

@@ -197,7 +197,7 @@ impl Node {
 
     /// Takes note of what storage says that workers hold.
     pub(crate) async fn restore_holds(&self, run: &Run) {
-        if !run.state.activities.values().any(is_held) {
+        if !run.state.activities.values().any(|activity| is_held(activity)) {
             return;
         }
         // Meanwhile the run may have gone on; what memory says counts.
@@ -296,7 +296,8 @@ fn as_seen(lease: LeaseView) -> Option<WorkerHeartbeat> {
 
 /// Whether a worker that is known by its key holds something of a run.
 fn is_with_worker(run: &Run) -> bool {
-    run.state.task.as_ref().is_some_and(|task| !task.worker.is_empty()) || run.state.activities.values().any(is_held)
+    run.state.task.as_ref().is_some_and(|task| !task.worker.is_empty())
+        || run.state.activities.values().any(|activity| is_held(activity))
 }
 
 fn is_held(activity: &Activity) -> bool {

@@ -71,7 +71,7 @@ pub(super) fn apply(
         use_workflow_build_id: attributes.use_workflow_build_id,
         priority: attributes.priority,
     }));
-    draft.run.state.activities.insert(id, Activity { scheduled_event_id: id, ..activity });
+    draft.run.state.activities.insert(id, Activity { scheduled_event_id: id, ..activity }.into());
     if attributes.request_eager_execution {
         turn.eager.push(id);
     } else {

@@ -66,7 +66,7 @@ fn activities(state: &RunState, changed: &BTreeSet<i64>) -> Vec<Activity> {
         true => named(activity),
         false => plain(activity),
     };
-    state.activities.values().map(told).collect()
+    state.activities.values().map(|activity| told(activity)).collect()
 }
 
 /// A rejection is no event: history knows some that were admitted by one, and the run does not.
