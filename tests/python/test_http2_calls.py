@@ -12,6 +12,7 @@ from temporalio.api.common.v1.grpc_status_pb2 import GrpcStatus
 from temporalio.api.errordetails.v1 import NamespaceNotFoundFailure
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
+    GetWorkflowExecutionHistoryResponse,
     ListWorkflowExecutionsRequest,
     PollWorkflowTaskQueueResponse,
     StartWorkflowExecutionResponse,
@@ -345,3 +346,36 @@ def test_messages_across_frames_and_frames_across_messages(wire: Wire):
     wire.send(DATA, END_STREAM, stream, body[30:])
     assert wire.answer(stream).status == 0
     assert len(wire.answers[stream].messages) == 5
+
+
+def test_gzip_both_ways_of_a_direct_call(wire: Wire, name: str):
+    """A long answer is compressed, a short one is not worth it."""
+    start = start_request(name)
+    start.input.payloads.add(data=b"a" * 100_000)
+    stream = wire.open("StartWorkflowExecution", GZIP, ACCEPT_GZIP)
+    wire.upload(stream, enveloped(start, compress=True))
+    answer = wire.answer(stream)
+    assert answer.message(StartWorkflowExecutionResponse).run_id
+    assert answer.headers and "grpc-encoding" not in answer.headers and answer.data[0] == 0
+    stream = wire.open("GetWorkflowExecutionHistory", GZIP, ACCEPT_GZIP)
+    wire.upload(stream, enveloped(history_request(name), compress=True))
+    answer = wire.answer(stream)
+    assert answer.headers and answer.headers["grpc-encoding"] == "gzip" and answer.data[0] == 1
+    assert len(answer.data) < 10_000
+    started = answer.message(GetWorkflowExecutionHistoryResponse).history.events[0]
+    payload = started.workflow_execution_started_event_attributes.input.payloads[0]
+    assert payload.data == b"a" * 100_000
+
+
+@pytest.mark.parametrize("encoding", ["br", "gzip"])
+def test_compressed_call_that_cannot_be_read(wire: Wire, encoding: str):
+    answer = answer_to(wire, "StartWorkflowExecution", b"\1\0\0\0\4abcd", ("grpc-encoding", encoding))
+    assert answer.status == (13 if encoding == "gzip" else 12)
+
+
+def test_call_that_inflates(wire: Wire, name: str):
+    start = start_request(name)
+    start.input.payloads.add(data=bytes(6_000_000))
+    answer = answer_to(wire, "StartWorkflowExecution", enveloped(start, compress=True), GZIP)
+    text = answer.end["grpc-message"].replace("%20", " ")
+    assert answer.status == 8 and "after decompression larger than max 4194304" in text

@@ -16,14 +16,11 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::{Services, WORKFLOW_SERVICE, incoming::Incoming, line::Turn};
+use super::{Services, WORKFLOW_SERVICE, incoming::Incoming, line::Turn, packing::ENCODING};
 use crate::{
     delivery::{OneCall, Receipt},
     unbuilt,
 };
-
-/// Says how a request is compressed, if it is.
-const ENCODING: &str = "grpc-encoding";
 
 /// The body of a request, piece by piece.
 struct Arriving(mpsc::Receiver<Bytes>);

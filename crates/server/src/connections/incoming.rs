@@ -12,7 +12,8 @@ use tonic::body::Body;
 use super::{
     MESSAGE_BYTES_MAX, Services, general,
     line::{Line, Turn},
-    methods::{self, Method},
+    methods::{self, Call, Method},
+    packing::{ENCODING, Packing},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -37,6 +38,7 @@ pub(crate) struct Calls {
 #[derive(Default)]
 pub(crate) struct Incoming {
     caller: Caller,
+    packing: Packing,
     /// Counts the call until somebody answers it.
     under_way: Option<OneCall>,
     /// The method, if it has a way of its own.
@@ -64,6 +66,11 @@ impl Default for Stage {
 }
 
 impl Incoming {
+    /// Whether its message can be read here.
+    fn is_understood(&self, compressed: bool) -> bool {
+        self.headers.is_empty() && (!compressed || self.packing.gzip)
+    }
+
     /// The request as tonic has it, unless its path is none.
     pub(super) fn take(&mut self, body: Body) -> Option<Request<Body>> {
         let mut request = Request::new(body);
@@ -95,10 +102,11 @@ impl Calls {
     }
 
     /// Hands a call whose message is complete to its method.
-    fn call(&self, stream: u32, request: &mut Incoming, method: &Method, message: Bytes) {
+    fn call(&self, stream: u32, request: &mut Incoming, method: &Method, message: Bytes, compressed: bool) {
         let turn = Turn::new(self.line.clone(), stream);
         let one = self.under_way(request);
-        let task = (method.answer)(self.services.direct.clone(), turn, request.caller, message, one);
+        let call = Call { caller: request.caller, message, compressed, packing: request.packing, under_way: one };
+        let task = (method.answer)(self.services.direct.clone(), turn, call);
         request.stage = Stage::Answering(GivenUp(task));
     }
 
@@ -111,6 +119,7 @@ impl Calls {
         }
         if let Some(method) = request.method.take() {
             request.path = method.path.to_owned();
+            request.packing.put(&mut request.headers);
         }
         let turn = Turn::new(self.line.clone(), stream);
         let one = self.under_way(request);
@@ -125,12 +134,14 @@ impl Calls {
         let is_too_long = expected.is_some_and(|expected| body.len().max(expected) > PREFIX_BYTES + MESSAGE_BYTES_MAX);
         match (prefix, request.method) {
             _ if is_too_long => self.take_general_way(stream, request, body, ended),
-            (Some(Prefix { compressed: false, .. }), Some(method)) if ended && expected == Some(body.len()) => {
+            (Some(Prefix { compressed, .. }), Some(method))
+                if ended && expected == Some(body.len()) && request.is_understood(compressed) =>
+            {
                 // Parts of it may be kept, and with them its buffer.
                 body.shrink_to_fit();
-                self.call(stream, request, method, Bytes::from(body).slice(PREFIX_BYTES..));
+                self.call(stream, request, method, Bytes::from(body).slice(PREFIX_BYTES..), compressed);
             }
-            // Compressed, or not what a call is like: tonic knows what to say.
+            // Compressed in an unknown way, or not what a call is like: tonic knows what to say.
             _ if ended => self.take_general_way(stream, request, body, true),
             _ => {
                 // What is only announced gets little room.
@@ -171,7 +182,8 @@ impl Requests for Calls {
             _ => {
                 request.caller.field(name, value);
                 // Of a call with a way of its own, only what may take it off that way.
-                if request.method.is_none() || name.starts_with(b"grpc-") && name.ends_with(b"encoding") {
+                let is_odd = !request.packing.field(name, value) && name == ENCODING.as_bytes();
+                if request.method.is_none() || is_odd {
                     let name = HeaderName::from_bytes(name);
                     if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
                         request.headers.append(name, value);

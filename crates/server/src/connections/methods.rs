@@ -14,7 +14,12 @@ use segno_proto::workflowservice::workflow_service_server::WorkflowService;
 use tokio::task::AbortHandle;
 use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
-use super::{general, incoming::PREFIX_BYTES, line::Turn};
+use super::{
+    general,
+    incoming::PREFIX_BYTES,
+    line::Turn,
+    packing::{ENCODING, Packing, packed, unpacked},
+};
 use crate::{
     delivery::{OneCall, Receipt},
     grpc::Workflows,
@@ -25,21 +30,30 @@ use crate::{
 pub(super) struct Method {
     pub(super) path: &'static str,
     /// Answers a call, in a task of its own.
-    pub(super) answer: fn(Arc<Workflows>, Turn, Caller, Bytes, OneCall) -> AbortHandle,
+    pub(super) answer: fn(Arc<Workflows>, Turn, Call) -> AbortHandle,
+}
+
+/// A call of such a method.
+pub(super) struct Call {
+    pub(super) caller: Caller,
+    pub(super) message: Bytes,
+    pub(super) compressed: bool,
+    pub(super) packing: Packing,
+    pub(super) under_way: OneCall,
 }
 
 macro_rules! methods {
     ($($name:literal $method:ident,)*) => {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
-            answer: |service, mut turn, caller, message, call| {
+            answer: |service, mut turn, mut call| {
                 let task = tokio::spawn(async move {
                     turn.begin();
-                    let outcome = match request(caller, message) {
+                    let outcome = match request(&mut call) {
                         Ok(request) => service.$method(request).await,
                         Err(status) => Err(status),
                     };
-                    reply(turn, outcome, call);
+                    reply(turn, outcome, call.packing, call.under_way);
                 });
                 task.abort_handle()
             },
@@ -76,6 +90,7 @@ static BY_PATH: LazyLock<HashMap<&'static [u8], &'static Method>> =
     LazyLock::new(|| METHODS.iter().map(|method| (method.path.as_bytes(), method)).collect());
 
 static HEAD: LazyLock<Block> = LazyLock::new(|| Block::ok().with(b"content-type", b"application/grpc"));
+static PACKED_HEAD: LazyLock<Block> = LazyLock::new(|| HEAD.clone().with(ENCODING.as_bytes(), b"gzip"));
 static TRAILERS: LazyLock<Block> = LazyLock::new(|| Block::default().with(b"grpc-status", b"0"));
 
 /// The method that a path names.
@@ -83,19 +98,27 @@ pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
     BY_PATH.get(path).copied()
 }
 
-fn request<T: Message + Default>(caller: Caller, message: Bytes) -> Result<Request<T>, Status> {
+fn request<T: Message + Default>(call: &mut Call) -> Result<Request<T>, Status> {
+    let message = std::mem::take(&mut call.message);
+    let message = if call.compressed { unpacked(&message)? } else { message };
     let message = T::decode(message).map_err(|error| Status::internal(error.to_string()))?;
     let mut extensions = Extensions::default();
-    extensions.insert(caller);
+    extensions.insert(call.caller);
     Ok(Request::from_parts(MetadataMap::new(), extensions, message))
 }
 
-fn reply<T: Message>(turn: Turn, outcome: Result<Response<T>, Status>, call: OneCall) {
+fn reply<T: Message>(turn: Turn, outcome: Result<Response<T>, Status>, packing: Packing, call: OneCall) {
     match outcome {
         Ok(response) => {
             let (_, message, mut extensions) = response.into_parts();
             let receipt = Receipt::of(&mut extensions, call);
             let length = message.encoded_len();
+            if packing.compresses(length)
+                && let Ok(data) = packed(&message, length)
+            {
+                let answer = Answer { head: &PACKED_HEAD, data, trailers: &TRAILERS };
+                return turn.finish(|connection, stream| connection.answer(stream, answer, receipt));
+            }
             let mut data = Vec::with_capacity(PREFIX_BYTES + length);
             data.push(0);
             data.extend_from_slice(&(length as u32).to_be_bytes());

@@ -9,6 +9,7 @@ mod general;
 mod incoming;
 mod line;
 mod methods;
+mod packing;
 mod socket;
 
 use std::{pin::pin, sync::Arc, time::Duration};

@@ -101,7 +101,9 @@ impl Workflows {
         let version = version_of(request.worker_version_capabilities);
         let started = self.node.poll_workflow_task(&poll, version).await.map_err(failed)?;
         let Some(started) = started else { return Ok(Response::new(PollWorkflowTaskQueueResponse::default())) };
-        let backlog = self.node.backlog_of(&poll.queue);
+        // Of a sticky queue none is told: Go's workers keep to that queue alone as long as the last answer they read
+        // named a backlog, and answers are read in another order than they were made.
+        let backlog = if poll.sticky { 0 } else { self.node.backlog_of(&poll.queue) };
         let delivery = self.watch(started.held());
         let mut response = Response::new(task_response(&namespace, started, backlog));
         response.extensions_mut().insert(delivery);
