@@ -113,17 +113,18 @@ fn reply<T: Message>(turn: Turn, outcome: Result<Response<T>, Status>, packing: 
             let (_, message, mut extensions) = response.into_parts();
             let receipt = Receipt::of(&mut extensions, call);
             let length = message.encoded_len();
+            let head = if packing.is_agreed() { &PACKED_HEAD } else { &HEAD };
             if packing.compresses(length)
                 && let Ok(data) = packed(&message, length)
             {
-                let answer = Answer { head: &PACKED_HEAD, data, trailers: &TRAILERS };
+                let answer = Answer { head, data, trailers: &TRAILERS };
                 return turn.finish(|connection, stream| connection.answer(stream, answer, receipt));
             }
             let mut data = Vec::with_capacity(PREFIX_BYTES + length);
             data.push(0);
             data.extend_from_slice(&(length as u32).to_be_bytes());
             message.encode_raw(&mut data);
-            let answer = Answer { head: &HEAD, data, trailers: &TRAILERS };
+            let answer = Answer { head, data, trailers: &TRAILERS };
             turn.finish(|connection, stream| connection.answer(stream, answer, receipt));
         }
         Err(status) => {

@@ -47,9 +47,14 @@ impl Packing {
         }
     }
 
-    /// Whether an answer of this length is compressed: for who compresses, too.
+    /// Whether answers may be compressed: for who compresses, too.
+    pub(super) fn is_agreed(self) -> bool {
+        self.gzip && self.accepts
+    }
+
+    /// Whether an answer of this length is compressed.
     pub(super) fn compresses(self, length: usize) -> bool {
-        self.gzip && self.accepts && length >= COMPRESSED_FROM
+        self.is_agreed() && length >= COMPRESSED_FROM
     }
 }
 
