@@ -2,7 +2,7 @@
  *
  * kill -9 proves nothing about fsync: the page cache survives it. This shim writes a log, outside the data directory,
  * of every change to the files under POWERCUT_DIR, with the bytes before and after, and of every fsync that returned.
- * After SIGKILL the harness (xtask/src/crash/power.rs) reads the log and takes back what was never synced: all of it,
+ * After SIGKILL the harness (tools/harness/src/crash/power.rs) reads the log and takes back what was never synced: all of it,
  * or a random part, as a real disk might. The log itself needs no sync: it lives in the page cache, which survives.
  *
  * What must hold: a change is in the log before it is in the file, and a sync is in the log before its caller learns of
@@ -33,7 +33,7 @@
 
 enum kind { WRITE = 1, RESIZE = 2, SYNC = 3, CREATE = 4, UNLINK = 5, RENAME = 6 };
 
-/* One record of the log; from, to, old and new bytes follow. Read by xtask/src/crash/power.rs: change both. */
+/* One record of the log; from, to, old and new bytes follow. Read by tools/harness/src/crash/power.rs: change both. */
 struct record {
     uint32_t magic, kind;
     uint64_t seq;      /* order of changes; of a SYNC: the last change it covers */

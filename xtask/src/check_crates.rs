@@ -15,8 +15,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["segno-proto", "segno-http2", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime"],
     ),
     ("segno", &["segno-proto", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime", "segno-server"]),
-    // Tools speak to servers over the wire, so that what they prove holds for any server.
-    ("xtask", &["segno-proto"]),
+    // Speaks to servers over the wire, so that what it proves holds for any server.
+    ("segno-harness", &["segno-proto"]),
+    ("xtask", &[]),
 ];
 
 /// Crates of others that a crate of ours must not use, and why.
@@ -29,6 +30,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),
     ("segno-runtime", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
+    ("xtask", &["clap", "prost", "serde_json", "tokio", "tonic"], "it must compile in seconds: see tools/harness"),
 ];
 
 struct Manifest {

@@ -1,15 +1,11 @@
-//! Rules about documents and other text: nothing of the machine it was written on, pages that agree with the code,
-//! links that lead somewhere.
-
-use std::collections::BTreeMap;
+//! Rules about documents and other text: nothing of the machine it was written on, links that lead somewhere. That the
+//! compatibility page agrees with the code is a test of `crates/server`, because it needs the protocol.
 
 use crate::check::{Problem, Tree};
 
 const README: &str = "README.md";
 /// The README has fewer lines than this.
 const README_LINES_END: usize = 120;
-const COMPATIBILITY: &str = "docs/compatibility.md";
-const BUILT_SOURCE: &str = "crates/server/src/unbuilt.rs";
 
 /// Places of a machine and package hosts. Put together from pieces, so that this file does not find itself.
 const MACHINE: &[&str] = &[
@@ -66,55 +62,6 @@ pub fn lock_files(tree: &Tree) -> Vec<Problem> {
         }
     }
     problems
-}
-
-/// The names in the list of built calls.
-fn built(source: &str) -> Option<Vec<&str>> {
-    let list = source.split("pub const BUILT: &[&str] = &[").nth(1)?.split("];").next()?;
-    Some(list.split('"').skip(1).step_by(2).collect())
-}
-
-/// The compatibility page lists exactly the calls of the protocol, each in the state the server has it in.
-pub fn compatibility(tree: &Tree, methods: &[(&str, &str)]) -> Vec<Problem> {
-    let Some(page) = tree.text(COMPATIBILITY) else { return vec![Problem::of(COMPATIBILITY, "is missing")] };
-    let Some(built) = tree.text(BUILT_SOURCE).and_then(built) else {
-        return vec![Problem::of(BUILT_SOURCE, "has no list `BUILT` that this check can read")];
-    };
-    let mut problems = Vec::new();
-    let mut seen: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    let mut service = "";
-    for (number, line) in (1..).zip(page.lines()) {
-        if let Some(heading) = line.strip_prefix('#') {
-            let named = |full: &str| heading.contains(full.rsplit('.').next().unwrap_or(full));
-            service = methods.iter().map(|(service, _)| *service).find(|full| named(full)).unwrap_or("");
-        }
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        let (Some(call), Some(state)) = (cells.get(1).and_then(|cell| quoted(cell)), cells.get(2)) else { continue };
-        if service.is_empty() {
-            continue;
-        }
-        let mut problem = |text: String| problems.push(Problem::at(COMPATIBILITY, number, text));
-        if !methods.contains(&(service, call)) {
-            problem(format!("`{call}` is no call of {service}"));
-            continue;
-        }
-        if let Some(first) = seen.insert((service, call), number) {
-            problem(format!("`{call}` is already in line {first}"));
-        }
-        let expected = if built.contains(&call) { "built" } else { "UNIMPLEMENTED" };
-        if *state != expected {
-            problem(format!("`{call}` is {expected}, the page says {state}"));
-        }
-    }
-    for (service, call) in methods.iter().filter(|method| !seen.contains_key(*method)) {
-        problems.push(Problem::of(COMPATIBILITY, format!("`{call}` of {service} is missing")));
-    }
-    problems
-}
-
-/// The text between a pair of backticks that is all of a cell.
-fn quoted(cell: &str) -> Option<&str> {
-    cell.strip_prefix('`')?.strip_suffix('`')
 }
 
 /// Links between files lead to files, and to headings that exist.
@@ -211,34 +158,6 @@ mod tests {
         let lock = |line: &str| lock_files(&Tree::of(&[("t/package-lock.json", line)])).len();
         assert_eq!(lock("\"resolved\": \"https://example.com/a.tgz\","), 1);
         assert_eq!(lock("\"integrity\": \"sha512-x\","), 0);
-    }
-
-    const METHODS: &[(&str, &str)] = &[("a.v1.Flows", "Start"), ("a.v1.Flows", "Stop"), ("b.v1.Admin", "Stop")];
-    const SOURCE: &str = "/// Names.\npub const BUILT: &[&str] = &[\n    \"Start\",\n];\n";
-    const PAGE: &str = "## Flows\n| call | state | remark |\n|---|---|---|\n| `Start` | built | |\n\
-                        | `Stop` | UNIMPLEMENTED | |\n## Admin\n| `Stop` | UNIMPLEMENTED | |\n## Other\n| `x` | y |\n";
-
-    fn compared(page: &str) -> Vec<String> {
-        texts(compatibility(&Tree::of(&[(COMPATIBILITY, page), (BUILT_SOURCE, SOURCE)]), METHODS))
-    }
-
-    #[test]
-    fn a_true_compatibility_page_passes() {
-        assert_eq!(compared(PAGE), Vec::<String>::new());
-    }
-
-    #[test]
-    fn every_lie_of_the_compatibility_page_is_found() {
-        let one = |page: String, part: &str| {
-            let found = compared(&page);
-            assert!(found.len() == 1 && found[0].contains(part), "{part}: {found:?}");
-        };
-        one(PAGE.replacen("UNIMPLEMENTED", "built", 1), "`Stop` is UNIMPLEMENTED, the page says built");
-        one(PAGE.replacen("| built", "| UNIMPLEMENTED", 1), "`Start` is built");
-        one(PAGE.replacen("| `Start` | built | |\n", "", 1), "`Start` of a.v1.Flows is missing");
-        one(format!("{PAGE}## Flows\n| `Pause` | built | |\n"), "`Pause` is no call");
-        one(format!("{PAGE}## Flows\n| `Start` | built | |\n"), "already in line 4");
-        assert_eq!(texts(compatibility(&Tree::default(), METHODS)).len(), 1);
     }
 
     #[test]

@@ -1,50 +1,39 @@
-//! The project's own tools, run as `cargo xtask <command>`: load driver, benchmark and crash harnesses.
+//! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! One module per command; this file only chooses. Commands talk to servers over the wire and through `/proc`, never
-//! through the crates of the server: what they measure and prove holds for any server of the protocol.
+//! Small on purpose: it compiles in seconds, so that the rules about the source can be checked on a fresh machine before
+//! anything else is built. Everything that talks to a server is in `tools/harness`, which this program builds and starts.
 
-mod args;
-mod bench;
 mod check;
 mod check_crates;
 mod check_docs;
 mod check_source;
-mod crash;
-mod gauge;
-mod load;
-mod process;
-mod random;
 mod test;
+mod test_commands;
 mod test_steps;
-mod wire;
+mod workspace;
 
 use std::process::ExitCode;
 
-use args::Args;
-use mimalloc::MiMalloc;
-
-/// The load driver shares the machine with the server it measures: the less it costs, the more is left to measure.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
+use anyhow::{Context, Result, bail};
 
 const USAGE: &str = "usage: cargo xtask <command> [options]
 
-  test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
   check   rules about the source itself, see xtask/src/check.rs
-  load    a workload against a running server, see xtask/src/load/mod.rs
-  bench   Segno next to Temporal's dev server, see xtask/src/bench/mod.rs
+  test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
+
+Built in the release profile first, see tools/harness:
+  load    a workload against a running server, see tools/harness/src/load/mod.rs
+  bench   Segno next to Temporal's dev server, see tools/harness/src/bench/mod.rs
   crash   kill and power-cut rounds under load, see tests/crash/README.md";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_default();
-    let args = Args::new(words.collect());
+    let words: Vec<String> = words.collect();
     let outcome = match command.as_str() {
-        "check" => check::command(args),
-        "test" => test::command(args),
-        "load" => load::command(args),
-        "bench" => bench::command(args),
-        "crash" => crash::command(args),
+        "check" => check::command(&words),
+        "test" => test::command(&words),
+        "load" | "bench" | "crash" => harness(&command, &words),
         _ => Err(anyhow::anyhow!("{USAGE}")),
     };
     match outcome {
@@ -54,4 +43,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Builds the harness and runs one of its commands; cargo shows what it compiles, the harness what it does.
+fn harness(command: &str, words: &[String]) -> Result<()> {
+    // The server is named for its features only: with those of the harness alone, cargo would compile shared
+    // dependencies once more.
+    let both = ["--package", "segno", "--package", "segno-harness", "--bin", "segno-harness"];
+    let build = workspace::cargo(&["build", "--release"]).args(both).status().context("cargo could not be started")?;
+    if !build.success() {
+        bail!("segno-harness could not be built ({build})");
+    }
+    let binary = workspace::target().join("release/segno-harness");
+    let status = workspace::command(binary, &[command]).args(words).status().context("segno-harness did not start")?;
+    if !status.success() {
+        bail!("cargo xtask {command} failed ({status})");
+    }
+    Ok(())
 }

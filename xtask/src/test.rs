@@ -1,18 +1,28 @@
 //! `cargo xtask test`: everything, from the rules about the source to crashes under load, on a machine that has a
 //! checkout, Rust, Python, Node and a C compiler.
 //!
-//! Steps run one after another and print what they do. A step whose preparation failed counts as failed without being
-//! run: an old binary would prove nothing. Everything that is written goes below the target directory, except the
-//! packages of the TypeScript tests. What single steps do is in `test_steps.rs`.
+//! Steps run one after another. Each shows its commands and their output as it is written, says every minute that it is
+//! still running, and how long it took; a table at the end lists all of them. A step whose preparation failed counts as
+//! failed without being run: an old binary would prove nothing. Everything that is written goes below the target
+//! directory, except the packages of the TypeScript tests. What single steps do is in `test_steps.rs`.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, bail};
 
 use crate::{
-    args::Args,
+    test_commands::Commands,
     test_steps::{self, Outcome},
 };
+
+/// How often a step says that it is still running.
+const REMINDER_PAUSE: Duration = Duration::from_secs(60);
+/// Commands at least this long are listed below their step in the table at the end.
+const LISTED_MIN: Duration = Duration::from_secs(5);
 
 /// A step.
 struct Step {
@@ -22,7 +32,7 @@ struct Step {
     needs: &'static [&'static str],
     /// Run only with `--full` or when named by `--only`.
     full_only: bool,
-    run: fn() -> Result<Outcome>,
+    run: fn(&mut Commands) -> Result<Outcome>,
 }
 
 /// All steps, in order.
@@ -31,7 +41,13 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", what: "cargo fmt", needs: &[], full_only: false, run: test_steps::fmt },
     Step { name: "clippy", what: "cargo clippy", needs: &[], full_only: false, run: test_steps::clippy },
     Step { name: "rust", what: "cargo test", needs: &[], full_only: false, run: test_steps::rust },
-    Step { name: "build", what: "the server's release build", needs: &[], full_only: false, run: test_steps::build },
+    Step {
+        name: "build",
+        what: "release build of server and harness",
+        needs: &[],
+        full_only: false,
+        run: test_steps::build,
+    },
     Step { name: "venv", what: "Python packages", needs: &[], full_only: false, run: test_steps::venv },
     Step {
         name: "transcripts",
@@ -71,7 +87,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "sabotage",
         what: "a server that acknowledges too early must be noticed",
-        needs: &[],
+        needs: &["build"],
         full_only: true,
         run: test_steps::sabotage,
     },
@@ -93,14 +109,22 @@ struct Choice {
 }
 
 impl Choice {
-    fn from_args(mut args: Args) -> Result<Self> {
-        let mut choice = Self { full: args.flag("--full"), ..Self::default() };
-        for (option, names) in [("--only", &mut choice.only), ("--skip", &mut choice.skip)] {
-            while let Some(list) = args.option::<String>(option)? {
-                names.extend(list.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
-            }
+    fn from_words(words: &[String]) -> Result<Self> {
+        let mut choice = Self::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            let names = match word.as_str() {
+                "--full" => {
+                    choice.full = true;
+                    continue;
+                }
+                "--only" => &mut choice.only,
+                "--skip" => &mut choice.skip,
+                _ => bail!("unknown option `{word}`"),
+            };
+            let Some(list) = words.next() else { bail!("{word} needs the names of steps, with commas between") };
+            names.extend(list.split(',').filter(|name| !name.is_empty()).map(str::to_owned));
         }
-        args.finish()?;
         let unknown = |name: &&String| STEPS.iter().all(|step| step.name != **name);
         if let Some(name) = choice.only.iter().chain(&choice.skip).find(unknown) {
             let known: Vec<_> = STEPS.iter().map(|step| step.name).collect();
@@ -124,33 +148,32 @@ impl Choice {
     }
 }
 
+/// How a step went.
+struct Ran {
+    step: &'static Step,
+    verdict: Verdict,
+    took: Duration,
+    commands: Commands,
+}
+
 /// `cargo xtask test [--only STEP,...] [--skip STEP,...] [--full]`.
-pub fn command(args: Args) -> Result<()> {
-    let choice = Choice::from_args(args)?;
-    let mut results: Vec<(&Step, Verdict, Duration)> = Vec::new();
+pub fn command(words: &[String]) -> Result<()> {
+    let choice = Choice::from_words(words)?;
+    let begun = Instant::now();
+    let mut results: Vec<Ran> = Vec::new();
     for step in STEPS {
-        let verdict_of =
-            |name: &str| results.iter().find(|(step, ..)| step.name == name).map(|(_, verdict, _)| verdict);
-        let begun = Instant::now();
-        let verdict = match choice.leaves_out(step) {
-            Some(why) => Verdict::Skipped(why),
-            None => match step.needs.iter().find(|name| matches!(verdict_of(name), Some(Verdict::Failed(_)))) {
-                Some(failed) => Verdict::Failed(format!("not run: step `{failed}` failed")),
-                None => run(step),
-            },
+        let has_failed =
+            |name: &&str| results.iter().any(|ran| ran.step.name == *name && matches!(ran.verdict, Verdict::Failed(_)));
+        let not_run = |verdict| Ran { step, verdict, took: Duration::ZERO, commands: Commands::default() };
+        let ran = match (choice.leaves_out(step), step.needs.iter().copied().find(has_failed)) {
+            (Some(why), _) => not_run(Verdict::Skipped(why)),
+            (None, Some(failed)) => not_run(Verdict::Failed(format!("not run: step `{failed}` failed"))),
+            (None, None) => run(step),
         };
-        results.push((step, verdict, begun.elapsed()));
+        results.push(ran);
     }
-    println!("\n{:<12} {:<8} {:>8}  ", "step", "result", "seconds");
-    for (step, verdict, took) in &results {
-        let (word, why) = match verdict {
-            Verdict::Passed => ("passed", ""),
-            Verdict::Failed(why) => ("FAILED", why.as_str()),
-            Verdict::Skipped(why) => ("skipped", why.as_str()),
-        };
-        println!("{}", format!("{:<12} {word:<8} {:>8.1}  {why}", step.name, took.as_secs_f64()).trim_end());
-    }
-    let (passed, failed) = count(results.iter().map(|(_, verdict, _)| verdict));
+    print_table(&results, begun.elapsed());
+    let (passed, failed) = count(results.iter().map(|ran| &ran.verdict));
     println!("{passed} passed, {failed} failed");
     // The count is the last line, so the failure adds no words of its own.
     if failed > 0 {
@@ -159,16 +182,46 @@ pub fn command(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn run(step: &Step) -> Verdict {
+/// Runs a step and says what it does, now and then that it still does it, and how it ended.
+fn run(step: &'static Step) -> Ran {
     println!("\n=== {}: {}", step.name, step.what);
     let begun = Instant::now();
-    let verdict = match (step.run)() {
+    let mut commands = Commands::default();
+    let outcome = thread::scope(|scope| {
+        // Dropping the sender ends the reminders.
+        let (_running, ended) = mpsc::channel::<()>();
+        scope.spawn(move || {
+            while ended.recv_timeout(REMINDER_PAUSE) == Err(RecvTimeoutError::Timeout) {
+                println!("=== {}: still running after {} s", step.name, begun.elapsed().as_secs());
+            }
+        });
+        (step.run)(&mut commands)
+    });
+    let verdict = match outcome {
         Ok(Outcome::Passed) => Verdict::Passed,
         Ok(Outcome::Skipped(why)) => Verdict::Skipped(why),
         Err(error) => Verdict::Failed(format!("{error:#}")),
     };
-    println!("=== {}: {verdict:?} after {:.1} s", step.name, begun.elapsed().as_secs_f64());
-    verdict
+    let took = begun.elapsed();
+    println!("=== {}: {verdict:?} after {:.1} s", step.name, took.as_secs_f64());
+    Ran { step, verdict, took, commands }
+}
+
+/// Every step with its result and duration, and the long commands of those that ran several.
+fn print_table(results: &[Ran], total: Duration) {
+    println!("\n{:<12} {:<8} {:>8}", "step", "result", "seconds");
+    for ran in results {
+        let (word, why) = match &ran.verdict {
+            Verdict::Passed => ("passed", ""),
+            Verdict::Failed(why) => ("FAILED", why.as_str()),
+            Verdict::Skipped(why) => ("skipped", why.as_str()),
+        };
+        println!("{}", format!("{:<12} {word:<8} {:>8.1}  {why}", ran.step.name, ran.took.as_secs_f64()).trim_end());
+        for (line, took) in ran.commands.longer_than(LISTED_MIN) {
+            println!("{:21} {:>8.1}    {line}", "", took.as_secs_f64());
+        }
+    }
+    println!("{:<21} {:>8.1}", "all", total.as_secs_f64());
 }
 
 fn count<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> (usize, usize) {
@@ -184,7 +237,7 @@ mod tests {
     use super::*;
 
     fn chosen(words: &[&str]) -> Result<Vec<&'static str>> {
-        let choice = Choice::from_args(Args::new(words.iter().map(|word| (*word).to_owned()).collect()))?;
+        let choice = Choice::from_words(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())?;
         Ok(STEPS.iter().filter(|step| choice.leaves_out(step).is_none()).map(|step| step.name).collect())
     }
 
@@ -196,6 +249,7 @@ mod tests {
         assert_eq!(chosen(&["--skip", "fmt", "--skip", "crash,lie"]).expect("known").len(), STEPS.len() - 4);
         assert!(chosen(&["--only", "nonsense"]).is_err());
         assert!(chosen(&["--nonsense"]).is_err());
+        assert!(chosen(&["--only"]).is_err());
     }
 
     #[test]

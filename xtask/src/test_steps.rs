@@ -1,7 +1,6 @@
 //! What each step of `cargo xtask test` does.
 
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     net::{TcpListener, TcpStream},
     path::PathBuf,
@@ -13,7 +12,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::{
     check,
-    process::{target_dir, workspace_dir},
+    test_commands::Commands,
+    workspace::{self, cargo, command},
 };
 
 /// How long the server under test may take to accept connections.
@@ -29,69 +29,57 @@ pub enum Outcome {
     Skipped(String),
 }
 
-/// Runs a command to its end, its output going where ours goes.
-fn finish(command: &mut Command) -> Result<Outcome> {
-    let line: Vec<_> =
-        std::iter::once(command.get_program()).chain(command.get_args()).map(OsStr::to_string_lossy).collect();
-    let line = line.join(" ");
-    println!("$ {line}");
-    let status = command.status().with_context(|| format!("`{line}` could not be started"))?;
-    if status.success() { Ok(Outcome::Passed) } else { bail!("`{line}` failed ({status})") }
-}
-
-/// A command in the workspace's directory.
-fn command(program: impl AsRef<OsStr>, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program);
-    command.args(arguments).current_dir(workspace_dir());
-    command
-}
-
-fn cargo(arguments: &[&str]) -> Command {
-    command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()), arguments)
-}
-
 fn segno() -> PathBuf {
-    target_dir().join("release/segno")
+    workspace::target().join("release/segno")
+}
+
+fn harness(arguments: &[&str]) -> Command {
+    command(workspace::target().join("release/segno-harness"), arguments)
 }
 
 fn venv_python() -> PathBuf {
-    target_dir().join("venv/bin/python")
+    workspace::target().join("venv/bin/python")
 }
 
 /// See `check.rs`.
-pub fn check() -> Result<Outcome> {
-    check::run(&workspace_dir()).map(|()| Outcome::Passed)
+pub fn check(_: &mut Commands) -> Result<Outcome> {
+    check::run(&workspace::root()).map(|()| Outcome::Passed)
 }
 
 /// Formatting.
-pub fn fmt() -> Result<Outcome> {
-    finish(&mut cargo(&["fmt", "--all", "--check"]))
+pub fn fmt(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(&mut cargo(&["fmt", "--all", "--check"]))?;
+    Ok(Outcome::Passed)
 }
 
 /// Lints, where clippy is installed.
-pub fn clippy() -> Result<Outcome> {
+pub fn clippy(commands: &mut Commands) -> Result<Outcome> {
     let asked = cargo(&["clippy", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !asked.is_ok_and(|status| status.success()) {
         return Ok(Outcome::Skipped("clippy is not installed: rustup component add clippy".to_owned()));
     }
-    finish(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))
+    commands.run(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    Ok(Outcome::Passed)
 }
 
-/// Unit and contract tests.
-pub fn rust() -> Result<Outcome> {
-    finish(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))
+/// Unit and contract tests; first only built, so that the time for compiling and the time for testing are told apart.
+pub fn rust(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(&mut cargo(&["test", "--workspace", "--no-run"]))?;
+    commands.run(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?;
+    Ok(Outcome::Passed)
 }
 
-/// The binary that all later steps use.
-pub fn build() -> Result<Outcome> {
-    finish(&mut cargo(&["build", "--release"]))
+/// The binaries that all later steps use: the server and the harness, in one build that compiles shared dependencies once.
+pub fn build(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(&mut cargo(&["build", "--release", "--package", "segno", "--package", "segno-harness"]))?;
+    Ok(Outcome::Passed)
 }
 
 /// A virtual environment with the pinned packages, made anew when the list changes.
-pub fn venv() -> Result<Outcome> {
-    let requirements = workspace_dir().join("tests/requirements.txt");
+pub fn venv(commands: &mut Commands) -> Result<Outcome> {
+    let requirements = workspace::root().join("tests/requirements.txt");
     let wanted = fs::read_to_string(&requirements).context("reading tests/requirements.txt")?;
-    let place = target_dir().join("venv");
+    let place = workspace::target().join("venv");
     // Written last: an environment that was cut short has none.
     let stamp = place.join("requirements.stamp");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && venv_python().exists() {
@@ -101,8 +89,9 @@ pub fn venv() -> Result<Outcome> {
     if place.exists() {
         fs::remove_dir_all(&place).context("removing the old environment")?;
     }
-    finish(command("python3", &["-m", "venv"]).arg(&place)).context("Python 3.10 or newer is needed")?;
-    finish(command(venv_python(), &["-m", "pip", "install", "--quiet", "-r"]).arg(&requirements))?;
+    commands.run(command("python3", &["-m", "venv"]).arg(&place)).context("Python 3.10 or newer is needed")?;
+    commands
+        .run(command(venv_python(), &["-m", "pip", "install", "--progress-bar", "off", "-r"]).arg(&requirements))?;
     fs::write(stamp, wanted)?;
     Ok(Outcome::Passed)
 }
@@ -115,7 +104,7 @@ struct Server {
 
 impl Server {
     fn start() -> Result<Self> {
-        let log = target_dir().join("transcripts-server.log");
+        let log = workspace::target().join("transcripts-server.log");
         let output = File::create(&log)?;
         // Both are held until both are known, so that they differ.
         let free = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
@@ -149,12 +138,12 @@ impl Drop for Server {
 }
 
 /// Every recorded transcript, and the proof that a difference would be seen.
-pub fn transcripts() -> Result<Outcome> {
+pub fn transcripts(commands: &mut Commands) -> Result<Outcome> {
     let server = Server::start()?;
     let address = format!("127.0.0.1:{}", server.port);
     let checking = |more: &[&str]| {
         let mut checking = command(venv_python(), &["-m", "transcripts", "check", "--address", &address]);
-        checking.args(more).current_dir(workspace_dir().join("tests/transcripts"));
+        checking.args(more).current_dir(workspace::root().join("tests/transcripts"));
         checking
     };
     let sabotaged = checking(&["--sabotage"]).args(SABOTAGED).output().context("the self-test did not start")?;
@@ -165,35 +154,35 @@ pub fn transcripts() -> Result<Outcome> {
         let errors = String::from_utf8_lossy(&sabotaged.stderr);
         bail!("the comparison does not see perturbed transcripts: {last} {errors}");
     }
-    finish(&mut checking(&[]))
+    commands.run(&mut checking(&[]))?;
+    Ok(Outcome::Passed)
 }
 
 /// Runs `first`; if that fails, says so and runs `again`. Real SDKs with real time-outs on a busy machine now and then
 /// miss one; what fails twice is a defect.
-fn twice_at_most(mut first: Command, mut again: Command) -> Result<Outcome> {
-    match finish(&mut first) {
-        Err(error) => {
-            println!("!!! {error:#}. What failed is tried once more; look at it even if it passes now");
-            finish(&mut again)
-        }
-        passed => passed,
+fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command) -> Result<Outcome> {
+    if let Err(error) = commands.run(&mut first) {
+        println!("!!! {error:#}. What failed is tried once more; look at it even if it passes now");
+        commands.run(&mut again)?;
     }
+    Ok(Outcome::Passed)
 }
 
 /// The Python tests; they start the server themselves.
-pub fn python() -> Result<Outcome> {
+pub fn python(commands: &mut Commands) -> Result<Outcome> {
     let tests = |more: &[&str]| {
-        let mut tests = command(venv_python(), &["-m", "pytest", "-q"]);
-        tests.args(more).current_dir(workspace_dir().join("tests/python"));
-        tests.env("SEGNO_BIN", segno()).env_remove("SEGNO_ADDRESS");
+        let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--durations=15", "--durations-min=2"]);
+        tests.args(more).current_dir(workspace::root().join("tests/python"));
+        // Unbuffered, so that progress is seen also where the output is a pipe.
+        tests.env("SEGNO_BIN", segno()).env_remove("SEGNO_ADDRESS").env("PYTHONUNBUFFERED", "1");
         tests
     };
-    twice_at_most(tests(&[]), tests(&["--last-failed", "--last-failed-no-failures", "none"]))
+    twice_at_most(commands, tests(&[]), tests(&["--last-failed", "--last-failed-no-failures", "none"]))
 }
 
 /// The TypeScript tests; they start the server themselves. Packages are installed when the lock file changes.
-pub fn typescript() -> Result<Outcome> {
-    let place = workspace_dir().join("tests/typescript");
+pub fn typescript(commands: &mut Commands) -> Result<Outcome> {
+    let place = workspace::root().join("tests/typescript");
     let wanted = fs::read_to_string(place.join("package-lock.json")).context("reading package-lock.json")?;
     let stamp = place.join("node_modules/.lock.stamp");
     let npm = |arguments: &[&str]| {
@@ -204,25 +193,34 @@ pub fn typescript() -> Result<Outcome> {
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
         println!("the packages of package-lock.json are installed");
     } else {
-        finish(&mut npm(&["ci"])).context("Node 20.14 or newer with npm is needed")?;
+        commands.run(&mut npm(&["ci"])).context("Node 20.14 or newer with npm is needed")?;
         fs::write(stamp, wanted)?;
     }
-    twice_at_most(npm(&["test"]), npm(&["test"]))
+    twice_at_most(commands, npm(&["test"]), npm(&["test"]))
 }
 
 /// A short run of the crash harness; `cargo xtask crash` alone does many more rounds.
-pub fn crash() -> Result<Outcome> {
-    finish(&mut cargo(&["xtask", "crash", "--kill-rounds", "5", "--power-rounds", "10"]))
+pub fn crash(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(&mut harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10"]))?;
+    Ok(Outcome::Passed)
 }
 
 /// The harness with a disk that forgets every sync: it must find something missing.
-pub fn lie() -> Result<Outcome> {
-    finish(&mut cargo(&["xtask", "crash", "--expect-caught", "--lie"]))
+pub fn lie(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(&mut harness(&["crash", "--expect-caught", "--lie"]))?;
+    Ok(Outcome::Passed)
 }
 
 /// The harness with a server built to acknowledge before it syncs: it must find something missing.
-pub fn sabotage() -> Result<Outcome> {
-    let place = target_dir().join("sabotage");
-    finish(cargo(&["build", "--release", "-p", "segno", "--features", "sabotage", "--target-dir"]).arg(place))?;
-    finish(&mut cargo(&["xtask", "crash", "--expect-caught", "--sabotage", "ack-before-sync"]))
+///
+/// That server is built in the dev profile, whose dependencies the step `rust` has compiled already.
+pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
+    let place = workspace::target().join("sabotage");
+    fs::create_dir_all(&place)?;
+    commands.run(&mut cargo(&["build", "--package", "segno", "--features", "sabotage"]))?;
+    fs::copy(workspace::target().join("debug/segno"), place.join("segno")).context("copying the faulty server")?;
+    // Cargo keeps the ordinary build and only puts it back where the faulty one was.
+    commands.run(&mut cargo(&["build", "--package", "segno"]))?;
+    commands.run(&mut harness(&["crash", "--expect-caught", "--sabotage", "ack-before-sync"]))?;
+    Ok(Outcome::Passed)
 }

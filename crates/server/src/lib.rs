@@ -6,6 +6,8 @@
 // The protocol carries fields that its authors have replaced but that workers still send and read.
 #![allow(deprecated)]
 
+#[cfg(test)]
+mod compatibility_tests;
 mod connections;
 mod deadline;
 mod delivery;

@@ -101,7 +101,7 @@ async fn poll_turns(session: Rc<Session>, mut client: Client, task_queue: TaskQu
         let poll = PollWorkflowTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
             task_queue: Some(task_queue.clone()),
-            identity: "xtask".to_owned(),
+            identity: "segno-harness".to_owned(),
             ..Default::default()
         };
         match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
@@ -154,7 +154,7 @@ async fn take_turn(
         task_token: task.task_token,
         commands: answer.commands,
         messages: answer.messages,
-        identity: "xtask".to_owned(),
+        identity: "segno-harness".to_owned(),
         return_new_workflow_task: sticky.is_some(),
         sticky_attributes: sticky,
         namespace: NAMESPACE.to_owned(),
@@ -179,7 +179,7 @@ async fn poll_activities(session: Rc<Session>, mut client: Client) {
         let poll = PollActivityTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
             task_queue: wire::queue(session.queue()),
-            identity: "xtask".to_owned(),
+            identity: "segno-harness".to_owned(),
             ..Default::default()
         };
         let task = match client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await {
@@ -195,7 +195,7 @@ async fn poll_activities(session: Rc<Session>, mut client: Client) {
         let answer = RespondActivityTaskCompletedRequest {
             task_token: task.task_token,
             result: task.input,
-            identity: "xtask".to_owned(),
+            identity: "segno-harness".to_owned(),
             namespace: NAMESPACE.to_owned(),
             ..Default::default()
         };

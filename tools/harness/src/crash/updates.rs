@@ -163,7 +163,7 @@ impl Caller {
 
     async fn update(&mut self, wait: Stage) -> Result<Told, Status> {
         self.asked_in = self.shared.ledger.round();
-        let meta = Meta { update_id: self.update_id.to_owned(), identity: "xtask".to_owned() };
+        let meta = Meta { update_id: self.update_id.to_owned(), identity: "segno-harness".to_owned() };
         let input = Input { name: self.handler.name().to_owned(), args: wire::text(self.update_id), header: None };
         let call = UpdateWorkflowExecutionRequest {
             namespace: NAMESPACE.to_owned(),
@@ -260,7 +260,7 @@ async fn poll(client: &mut Client, id: &str, run_id: &str, update_id: &str, wait
             workflow_execution: wire::execution(id, run_id),
             update_id: update_id.to_owned(),
         }),
-        identity: "xtask".to_owned(),
+        identity: "segno-harness".to_owned(),
         wait_policy: Some(WaitPolicy { lifecycle_stage: wait.into() }),
     };
     let timeout: Duration = if wait == Stage::Completed { POLL_TIMEOUT } else { CALL_TIMEOUT };
@@ -366,7 +366,7 @@ impl Said<'_> {
 
     fn complete(&mut self, id: &str) {
         let body = Response {
-            meta: Some(Meta { update_id: id.to_owned(), identity: "xtask".to_owned() }),
+            meta: Some(Meta { update_id: id.to_owned(), identity: "segno-harness".to_owned() }),
             outcome: Some(Outcome { value: wire::text(&format!("{id} by {}", self.identity)).map(Value::Success) }),
         };
         self.say(message(id, "Response", &body));

@@ -158,7 +158,7 @@ async fn signal(
         namespace: NAMESPACE.to_owned(),
         workflow_execution: wire::execution(id, run_id),
         signal_name: name.to_owned(),
-        identity: "xtask".to_owned(),
+        identity: "segno-harness".to_owned(),
         request_id: format!("{id}-{name}"),
         ..Default::default()
     };

@@ -62,7 +62,7 @@ pub fn command(mut args: Args) -> Result<()> {
     let sabotage: Option<String> = args.option("--sabotage")?;
     let expect_caught = args.flag("--expect-caught");
     let temporal: Option<PathBuf> = args.option("--temporal")?;
-    let default_binary = if sabotage.is_some() { "sabotage/release/segno" } else { "release/segno" };
+    let default_binary = if sabotage.is_some() { "sabotage/segno" } else { "release/segno" };
     let port = args.option_or("--port", 17_610)?;
     let mut options = Options {
         plan: Plan {

@@ -186,15 +186,14 @@ impl Drop for Server {
     }
 }
 
-/// The cargo target directory: everything the harnesses write goes there.
+/// The cargo target directory: everything the harness writes goes there.
 pub fn target_dir() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace.join("target"), PathBuf::from)
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_dir().join("target"), PathBuf::from)
 }
 
-/// The workspace itself.
+/// The workspace itself: this package is two levels below it.
 pub fn workspace_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_owned()
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap_or(Path::new(".")).to_owned()
 }
 
 /// Finds Temporal's command line: given, `TEMPORAL_BIN`, the project's virtual environment, or the path.

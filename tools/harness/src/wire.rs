@@ -106,7 +106,7 @@ pub fn start(kind: &str, workflow_id: &str, task_queue: &str, input: &str) -> St
         workflow_type: Some(WorkflowType { name: kind.to_owned() }),
         task_queue: queue(task_queue),
         input: text(input),
-        identity: "xtask".to_owned(),
+        identity: "segno-harness".to_owned(),
         request_id: format!("start-{workflow_id}"),
         workflow_id_reuse_policy: WorkflowIdReusePolicy::RejectDuplicate.into(),
         ..Default::default()

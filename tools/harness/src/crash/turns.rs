@@ -43,7 +43,7 @@ pub async fn poll_turns(shared: Rc<Shared>, mut client: Client) {
         let poll = PollWorkflowTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
             task_queue: wire::queue(QUEUE),
-            identity: "xtask".to_owned(),
+            identity: "segno-harness".to_owned(),
             ..Default::default()
         };
         match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
@@ -210,7 +210,7 @@ pub async fn poll_activities(shared: Rc<Shared>, mut client: Client) {
         let poll = PollActivityTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
             task_queue: wire::queue(QUEUE),
-            identity: "xtask".to_owned(),
+            identity: "segno-harness".to_owned(),
             ..Default::default()
         };
         let answer = client.poll_activity_task_queue(request(poll, POLL_TIMEOUT)).await;

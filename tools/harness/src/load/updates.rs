@@ -114,7 +114,7 @@ async fn update(client: &mut Client, workflow_id: &str, update_id: &str, accepte
         workflow_execution: wire::execution(workflow_id, ""),
         wait_policy: Some(WaitPolicy { lifecycle_stage: Stage::Completed.into() }),
         request: Some(Request {
-            meta: Some(Meta { update_id: update_id.to_owned(), identity: "xtask".to_owned() }),
+            meta: Some(Meta { update_id: update_id.to_owned(), identity: "segno-harness".to_owned() }),
             input: Some(input),
             ..Default::default()
         }),
