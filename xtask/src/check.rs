@@ -134,6 +134,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("no unwrap()", check_source::unwraps),
     ("nothing left undone", check_source::undone),
     ("pure engine", check_source::engine),
+    ("requests in the server", check_source::requests),
     ("no machine in the text", check_docs::machines),
     ("README length", check_docs::readme),
     ("lock file without hosts", check_docs::lock_files),

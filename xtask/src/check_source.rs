@@ -1,4 +1,5 @@
-//! Rules about Rust files: heads, length, what must not be left in them, and the purity of the engine.
+//! Rules about Rust files: heads, length, what must not be left in them, the purity of the engine, and where requests
+//! are known.
 //!
 //! Code is looked at with comments and texts blanked out ([`code`]) and, where a rule is not for tests, without the
 //! items behind `#[cfg(test)]` ([`without_tests`]). Both keep every line where it was.
@@ -24,6 +25,14 @@ const ENGINE_BANNED: &[(&str, &str)] = &[
     ("println", "the engine does no IO"),
     ("eprintln", "the engine does no IO"),
 ];
+
+/// Where no request of the protocol is known.
+const REQUEST_FREE: &[&str] = &["crates/engine/src/", "crates/runtime/src/"];
+/// The modules of `segno-proto` that requests are in.
+const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
+/// Files that still name a request. Take out those that no longer do; never add one.
+const REQUEST_EXCEPTIONS: &[&str] =
+    &["crates/engine/src/chain.rs", "crates/engine/src/start.rs", "crates/runtime/src/outbox.rs"];
 
 fn rust(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| file.is_rust())
@@ -86,6 +95,35 @@ pub fn engine(tree: &Tree) -> Vec<Problem> {
             }
         }
     }
+    problems
+}
+
+/// Requests are known to the server alone: engine and runtime name nothing of the modules they are in.
+pub fn requests(tree: &Tree) -> Vec<Problem> {
+    requests_except(tree, REQUEST_EXCEPTIONS)
+}
+
+fn requests_except(tree: &Tree, exceptions: &[&str]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for file in rust(tree).filter(|file| REQUEST_FREE.iter().any(|place| file.path.starts_with(place))) {
+        let code = without_tests(&code(&file.text));
+        let mut found = (1..).zip(code.lines()).filter_map(|(number, line)| {
+            words(line).find(|(word, _)| REQUEST_MODULES.contains(word)).map(|(word, _)| (number, word))
+        });
+        if exceptions.contains(&file.path.as_str()) {
+            if found.next().is_none() {
+                let text = "names no requests any more: take it out of REQUEST_EXCEPTIONS in xtask/src/check_source.rs";
+                problems.push(Problem::of(&file.path, text));
+            }
+            continue;
+        }
+        problems.extend(found.map(|(number, module)| {
+            let text = format!("`{module}`: requests belong to the server; engine and runtime have types of their own");
+            Problem::at(&file.path, number, text)
+        }));
+    }
+    let gone = exceptions.iter().filter(|path| !tree.has(path));
+    problems.extend(gone.map(|path| Problem::of(path, "does not exist: take it out of REQUEST_EXCEPTIONS")));
     problems
 }
 
@@ -284,5 +322,25 @@ mod tests {
             assert_eq!(lines(engine, "crates/runtime/src/a.rs", line), NONE, "{line}");
         }
         assert_eq!(lines(engine, "crates/engine/src/a.rs", "// No HashMap, no async.\nlet random = operand;"), NONE);
+    }
+    #[test]
+    fn requests_outside_the_server_are_found() {
+        let line = "use segno_proto::{\n    workflowservice::StartWorkflowExecutionRequest,\n};\n";
+        let found = |path: &str, text: &str, exceptions: &[&str]| {
+            requests_except(&Tree::of(&[(path, text)]), exceptions).into_iter().map(|problem| problem.line).collect()
+        };
+        let lines = |path: &str, text: &str| -> Vec<usize> { found(path, text, &[]) };
+        assert_eq!(lines("crates/engine/src/a.rs", line), [2]);
+        assert_eq!(lines("crates/runtime/src/a/b.rs", "fn a(b: segno_proto::operatorservice::C) {}"), [1]);
+        assert_eq!(lines("crates/server/src/a.rs", line), NONE);
+        assert_eq!(
+            lines("crates/engine/src/a.rs", "// workflowservice\n#[cfg(test)]\nuse workflowservice::A;\n"),
+            NONE
+        );
+        let excepted = |path: &str, text: &str| -> Vec<usize> { found(path, text, &["crates/engine/src/a.rs"]) };
+        assert_eq!(excepted("crates/engine/src/a.rs", line), NONE);
+        // An exception that is not needed any more must go.
+        assert_eq!(excepted("crates/engine/src/a.rs", "fn a() {}"), [0]);
+        assert_eq!(excepted("crates/engine/src/b.rs", "fn a() {}"), [0]);
     }
 }
