@@ -13,7 +13,7 @@ use super::updates;
 /// Broken promises printed of each kind.
 const BREACHES_SHOWN: usize = 10;
 
-/// What a workflow does; see `flows.rs` for the client's part and `turns.rs` for the worker's.
+/// What a workflow does; see `flows.rs` for the client's part and `worker.rs` for the worker's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// One activity; its result is the result.
@@ -111,7 +111,7 @@ pub struct Facts {
     /// Signals by name, and whether they were acknowledged; the others were sent and may or may not be there.
     pub signals: BTreeMap<String, bool>,
     /// Acknowledged completions of workflow tasks, by the identity used.
-    pub turns: BTreeMap<String, Answer>,
+    pub workflow_tasks: BTreeMap<String, Answer>,
     /// Acknowledged completions of activities, by the identity used.
     pub activities: BTreeMap<String, Answer>,
     /// Updates by id.
@@ -186,7 +186,7 @@ impl Ledger {
             runs: BTreeSet::new(),
             round,
             signals: BTreeMap::new(),
-            turns: BTreeMap::new(),
+            workflow_tasks: BTreeMap::new(),
             activities: BTreeMap::new(),
             updates: BTreeMap::new(),
             result: None,

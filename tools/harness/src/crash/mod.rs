@@ -8,9 +8,9 @@ mod flows;
 mod ledger;
 mod power;
 mod selftest;
-mod turns;
 mod updates;
 mod verify;
+mod worker;
 
 use std::{
     cell::{Cell, RefCell},
@@ -172,8 +172,8 @@ impl Campaign<'_> {
         for _ in 0..8 {
             // Two pollers on each connection.
             let worker = client()?;
-            workers.spawn_local(turns::poll_turns(self.shared.clone(), worker.clone()));
-            workers.spawn_local(turns::poll_activities(self.shared.clone(), worker));
+            workers.spawn_local(worker::poll_workflow_tasks(self.shared.clone(), worker.clone()));
+            workers.spawn_local(worker::poll_activities(self.shared.clone(), worker));
         }
         for _ in 0..self.options.clients {
             flows.spawn_local(flows::run(self.shared.clone(), client()?));

@@ -81,7 +81,7 @@ pub async fn ask_all(
     let mut asked = JoinSet::new();
     for (update_id, handler, wait) in ASKED {
         let wait = if wait == Stage::Admitted && !shared.admits_durably { Stage::Accepted } else { wait };
-        let caller = Caller {
+        let caller = UpdateCaller {
             shared: shared.clone(),
             client: client.clone(),
             id: id.to_owned(),
@@ -108,7 +108,7 @@ async fn done(asked: &mut JoinSet<Result<(), Breach>>) -> Result<(), Breach> {
 }
 
 /// Who asks for one update.
-struct Caller {
+struct UpdateCaller {
     shared: Rc<Shared>,
     client: Client,
     id: String,
@@ -127,7 +127,7 @@ struct Caller {
 /// How far an update came, as the server says it.
 type Told = (Stage, Option<Outcome>);
 
-impl Caller {
+impl UpdateCaller {
     /// Asks until the update is answered, then once more: a repeated call hears the same.
     async fn ask(mut self, wait: Stage) -> Result<(), Breach> {
         // Asks until the server acknowledged something that lasts, and waits for that from then on.
@@ -558,7 +558,7 @@ mod tests {
             runs: BTreeSet::new(),
             round: 1,
             signals: BTreeMap::new(),
-            turns: BTreeMap::new(),
+            workflow_tasks: BTreeMap::new(),
             activities: BTreeMap::new(),
             updates: BTreeMap::from([
                 ("quick-admitted".to_owned(), fact(Stage::Admitted, None)),
@@ -604,7 +604,7 @@ mod tests {
             ..Default::default()
         };
         let messages = Handler::ALL.map(|handler| message(handler.name(), "Request", &asked(handler.name(), handler)));
-        let (commands, said) = answer(&messages, &[], 0, "turn-1");
+        let (commands, said) = answer(&messages, &[], 0, "task-1");
         let said: Vec<_> = said.iter().map(|message| message.id.as_str()).collect();
         assert_eq!(said, ["quick/Acceptance", "quick/Response", "slow/Acceptance", "refuse/Rejection"]);
         let kinds: Vec<_> = commands.iter().map(Command::command_type).collect();

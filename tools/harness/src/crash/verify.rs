@@ -55,8 +55,8 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
     }
     check_shape(events, &mut broken);
     let seen = Seen::new(events);
-    for (identity, answer) in &facts.turns {
-        let found = seen.turns.get(identity).map_or(&[][..], Vec::as_slice);
+    for (identity, answer) in &facts.workflow_tasks {
+        let found = seen.workflow_tasks.get(identity).map_or(&[][..], Vec::as_slice);
         match found {
             [] => lost.push(format!("workflow task answered in round {} ({identity}) is lost", answer.round)),
             [completed] if seen.orders.get(completed).copied().unwrap_or(0) != answer.commands => {
@@ -73,7 +73,7 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
             lost.push(format!("activity completed in round {} ({identity}) is lost", answer.round));
         }
     }
-    for (identity, found) in seen.turns.iter().chain(&seen.activities).filter(|(_, found)| found.len() > 1) {
+    for (identity, found) in seen.workflow_tasks.iter().chain(&seen.activities).filter(|(_, found)| found.len() > 1) {
         broken.push(format!("one answer ({identity}) was accepted {} times", found.len()));
     }
     for (name, acknowledged) in &facts.signals {
@@ -161,28 +161,28 @@ fn check_timer(events: &[HistoryEvent], started_id: i64, fired: &HistoryEvent, b
 /// What of interest a history holds.
 struct Seen<'a> {
     /// Ids of events by the identity of the answer.
-    turns: BTreeMap<&'a String, Vec<i64>>,
+    workflow_tasks: BTreeMap<&'a String, Vec<i64>>,
     activities: BTreeMap<&'a String, Vec<i64>>,
     signals: BTreeMap<&'a str, usize>,
-    /// Events that came from the commands of a turn, by the id of its completion.
+    /// Events that came from the commands of a workflow task, by the id of its completion.
     orders: BTreeMap<i64, usize>,
 }
 
 impl<'a> Seen<'a> {
     fn new(events: &'a [HistoryEvent]) -> Self {
         let mut seen = Self {
-            turns: BTreeMap::new(),
+            workflow_tasks: BTreeMap::new(),
             activities: BTreeMap::new(),
             signals: BTreeMap::new(),
             orders: BTreeMap::new(),
         };
-        let mut last_turn = 0;
+        let mut last_task = 0;
         for event in events {
             let Some(attributes) = &event.attributes else { continue };
             let order = match attributes {
                 Attributes::WorkflowTaskCompletedEventAttributes(done) => {
-                    last_turn = event.event_id;
-                    seen.turns.entry(&done.identity).or_default().push(event.event_id);
+                    last_task = event.event_id;
+                    seen.workflow_tasks.entry(&done.identity).or_default().push(event.event_id);
                     continue;
                 }
                 Attributes::ActivityTaskCompletedEventAttributes(done) => {
@@ -202,9 +202,9 @@ impl<'a> Seen<'a> {
                     it.workflow_task_completed_event_id
                 }
                 Attributes::WorkflowExecutionCompletedEventAttributes(it) => it.workflow_task_completed_event_id,
-                // These do not name their turn, but only a turn makes them.
+                // These do not name their workflow task, but only one makes them.
                 Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(_)
-                | Attributes::WorkflowExecutionUpdateCompletedEventAttributes(_) => last_turn,
+                | Attributes::WorkflowExecutionUpdateCompletedEventAttributes(_) => last_task,
                 _ => continue,
             };
             *seen.orders.entry(order).or_default() += 1;
@@ -234,7 +234,7 @@ mod tests {
             runs: BTreeSet::from(["run".to_owned()]),
             round: 1,
             signals: BTreeMap::from([("s0".to_owned(), true), ("s1".to_owned(), false)]),
-            turns: BTreeMap::from([("turn-1".to_owned(), answer)]),
+            workflow_tasks: BTreeMap::from([("task-1".to_owned(), answer)]),
             activities: BTreeMap::from([("activity-2".to_owned(), answer)]),
             updates: BTreeMap::new(),
             result: None,
@@ -244,12 +244,12 @@ mod tests {
     fn events() -> Vec<HistoryEvent> {
         let text = str::to_owned;
         let start = WorkflowExecutionStartedEventAttributes::default();
-        let turn = WorkflowTaskCompletedEventAttributes { identity: text("turn-1"), ..Default::default() };
+        let task = WorkflowTaskCompletedEventAttributes { identity: text("task-1"), ..Default::default() };
         let activity = ActivityTaskCompletedEventAttributes { identity: text("activity-2"), ..Default::default() };
         let signal = WorkflowExecutionSignaledEventAttributes { signal_name: text("s0"), ..Default::default() };
         let all = [
             Attributes::WorkflowExecutionStartedEventAttributes(Box::new(start)),
-            Attributes::WorkflowTaskCompletedEventAttributes(turn),
+            Attributes::WorkflowTaskCompletedEventAttributes(task),
             Attributes::ActivityTaskCompletedEventAttributes(activity),
             Attributes::WorkflowExecutionSignaledEventAttributes(signal),
         ];
@@ -275,7 +275,7 @@ mod tests {
                 found.iter().filter(|breach| matches!(breach, Breach::Lost(_))).count()
             };
             assert_eq!(losses(true), 1, "without event {}", lost + 1);
-            // A turn is in history at once; signals and activities may be waiting for the end of one.
+            // A completed workflow task is in history at once; signals and activities may be waiting for the end of one.
             assert_eq!(losses(false), usize::from(lost == 1), "without event {}", lost + 1);
         }
     }

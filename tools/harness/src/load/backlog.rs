@@ -23,8 +23,8 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
     let pile = async {
         let mut client = session.client();
         for index in 0..workflows {
-            // Started in step with the turns, so that what is cut short by time is a backlog too.
-            while index > session.turns() + session.load.concurrency {
+            // Started in step with answered workflow tasks, so that what is cut short by time is a backlog too.
+            while index > session.answered_tasks() + session.load.concurrency {
                 tokio::time::sleep(LOOK).await;
             }
             if begun.elapsed() > session.load.fill_time_max {
@@ -36,7 +36,7 @@ pub async fn run(session: &Rc<Session>) -> Result<Vec<Outcome>> {
                 session.finished(begun);
             }
         }
-        while session.turns() < session.finished_count() && begun.elapsed() < session.load.fill_time_max {
+        while session.answered_tasks() < session.finished_count() && begun.elapsed() < session.load.fill_time_max {
             tokio::time::sleep(LOOK).await;
         }
     };

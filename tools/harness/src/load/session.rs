@@ -24,7 +24,7 @@ use crate::{
 pub struct Session {
     /// What was asked for.
     pub load: Load,
-    /// What workers remember of runs between turns: how much of what they wait for has come.
+    /// What workers remember of runs between workflow tasks: how much of what they wait for has come.
     pub seen: RefCell<HashMap<String, usize>>,
     clients: Vec<Client>,
     next_client: Cell<usize>,
@@ -36,7 +36,7 @@ pub struct Session {
     stage: RefCell<String>,
     given: Cell<usize>,
     finished_total: Cell<usize>,
-    turns: Cell<usize>,
+    answered_tasks: Cell<usize>,
     activities_begun: Cell<Option<Instant>>,
     latencies: RefCell<Vec<Duration>>,
     errors: RefCell<BTreeMap<String, usize>>,
@@ -58,14 +58,14 @@ impl Session {
             stage: RefCell::default(),
             given: Cell::new(0),
             finished_total: Cell::new(0),
-            turns: Cell::new(0),
+            answered_tasks: Cell::new(0),
             activities_begun: Cell::new(None),
             latencies: RefCell::new(Vec::with_capacity(load.count)),
             errors: RefCell::default(),
         }))
     }
 
-    /// A client; connections are handed out in turn.
+    /// A client; connections are handed out in task.
     pub fn client(&self) -> Client {
         let next = self.next_client.replace(self.next_client.get() + 1);
         self.clients[next % self.clients.len()].clone()
@@ -123,16 +123,16 @@ impl Session {
     }
 
     /// Counts an answered workflow task, which may have finished an operation.
-    pub fn turn_taken(&self, finishes: Option<Instant>) {
-        self.turns.set(self.turns.get() + 1);
+    pub fn workflow_task_answered(&self, finishes: Option<Instant>) {
+        self.answered_tasks.set(self.answered_tasks.get() + 1);
         if let Some(begun) = finishes {
             self.finished(begun);
         }
     }
 
     /// Workflow tasks answered so far.
-    pub fn turns(&self) -> usize {
-        self.turns.get()
+    pub fn answered_tasks(&self) -> usize {
+        self.answered_tasks.get()
     }
 
     /// From now on each completed activity is an operation that began at the given moment.

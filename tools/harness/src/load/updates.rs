@@ -1,6 +1,6 @@
 //! Updates of long-running workflows: each caller has its own target and waits for each update's end.
 //!
-//! An accepted update is answered at once, so that acceptance and result come in one turn; a rejected one leaves no
+//! An accepted update is answered at once, so that acceptance and result come with one workflow task; a rejected one leaves no
 //! trace. Targets are started, and updated once, before anything is measured: then the worker holds them in its sticky
 //! queue, as SDKs do. A run takes 2,000 updates in all; no target gets as many.
 
@@ -134,8 +134,8 @@ async fn update(client: &mut Client, workflow_id: &str, update_id: &str, accepte
     Err(Status::deadline_exceeded("no outcome"))
 }
 
-/// What the worker says to the updates of a turn.
-pub fn turn(messages: &[Message], accepted: bool) -> Answer {
+/// What the worker says to the updates of a task.
+pub fn answer(messages: &[Message], accepted: bool) -> Answer {
     let mut answer = Answer::default();
     for message in messages {
         let body = message.body.as_ref().map(|body| &body.value[..]).unwrap_or_default();

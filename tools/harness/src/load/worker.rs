@@ -26,22 +26,22 @@ use super::{flows, session::Session};
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
 
 /// A workflow task as flows see it.
-pub struct Turn<'a> {
-    /// All events, or with a sticky queue only those since the last turn.
+pub struct WorkflowTask<'a> {
+    /// All events, or with a sticky queue only those since the last task.
     pub events: &'a [HistoryEvent],
     /// Messages about updates.
     pub messages: &'a [Message],
     /// The id of the workflow.
     pub workflow_id: &'a str,
-    /// Whether no turn of the run was answered before.
+    /// Whether no workflow task of the run was answered before.
     pub is_first: bool,
     /// The load this belongs to.
     pub session: &'a Session,
-    /// A number of the flow's own, kept from turn to turn; 0 at first.
+    /// A number of the flow's own, kept from one workflow task to the next; 0 at first.
     pub seen: &'a mut usize,
 }
 
-/// What a flow answers to a turn.
+/// What a flow answers to a task.
 #[derive(Default)]
 pub struct Answer {
     /// Commands, in order.
@@ -74,9 +74,9 @@ impl Workers {
         let mut workers = JoinSet::new();
         for _ in 0..session.load.pollers {
             let normal = wire::queue(session.queue()).unwrap_or_default();
-            workers.spawn_local(poll_turns(session.clone(), session.client(), normal));
+            workers.spawn_local(poll_workflow_tasks(session.clone(), session.client(), normal));
             if session.load.sticky {
-                workers.spawn_local(poll_turns(session.clone(), session.client(), session.sticky_queue()));
+                workers.spawn_local(poll_workflow_tasks(session.clone(), session.client(), session.sticky_queue()));
             }
         }
         Self(workers)
@@ -96,7 +96,7 @@ impl Workers {
 }
 
 /// One poller for workflow tasks.
-async fn poll_turns(session: Rc<Session>, mut client: Client, task_queue: TaskQueue) {
+async fn poll_workflow_tasks(session: Rc<Session>, mut client: Client, task_queue: TaskQueue) {
     loop {
         let poll = PollWorkflowTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
@@ -107,8 +107,8 @@ async fn poll_turns(session: Rc<Session>, mut client: Client, task_queue: TaskQu
         match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
             Ok(reply) => {
                 let mut task = Some(reply.into_inner());
-                while let Some(turn) = task.take().filter(|turn| !turn.task_token.is_empty()) {
-                    task = take_turn(&session, &mut client, turn).await;
+                while let Some(next) = task.take().filter(|task| !task.task_token.is_empty()) {
+                    task = answer_workflow_task(&session, &mut client, next).await;
                 }
             }
             Err(status) => back_off(&session, "poll workflow task", &status).await,
@@ -117,7 +117,7 @@ async fn poll_turns(session: Rc<Session>, mut client: Client, task_queue: TaskQu
 }
 
 /// Answers one workflow task; the next one of the same run when the reply carries it.
-async fn take_turn(
+async fn answer_workflow_task(
     session: &Session,
     client: &mut Client,
     task: PollWorkflowTaskQueueResponse,
@@ -133,7 +133,7 @@ async fn take_turn(
     }
     let from_start = events.first().is_some_and(|event| event.event_id == 1);
     let mut seen = session.seen.borrow_mut().remove(&run.run_id).filter(|_| !from_start).unwrap_or(0);
-    let turn = Turn {
+    let flow_task = WorkflowTask {
         events: &events,
         messages: &task.messages,
         workflow_id: &run.workflow_id,
@@ -141,7 +141,7 @@ async fn take_turn(
         session,
         seen: &mut seen,
     };
-    let answer = flows::turn(&kind, turn);
+    let answer = flows::answer(&kind, flow_task);
     let finishes = answer.finishes;
     if seen > 0 {
         session.seen.borrow_mut().insert(run.run_id, seen);
@@ -163,7 +163,7 @@ async fn take_turn(
     };
     match client.respond_workflow_task_completed(request(answer, CALL_TIMEOUT)).await {
         Ok(reply) => {
-            session.turn_taken(finishes);
+            session.workflow_task_answered(finishes);
             reply.into_inner().workflow_task
         }
         Err(status) => {

@@ -7,9 +7,9 @@ use super::flows;
 /// What kind of work to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
-    /// A workflow that completes in its first turn.
+    /// A workflow that completes in its first task.
     Empty,
-    /// Start, a turn that schedules an activity, the activity, a turn that completes, the result read by a long poll:
+    /// Start, a workflow task that schedules an activity, the activity, a workflow task that completes, the result read by a long poll:
     /// eight calls, the smallest workflow that does something.
     OneActivity,
     /// Ten activities, one after the other.
@@ -20,7 +20,7 @@ pub enum Workload {
     Signal,
     /// Updates that the worker rejects.
     UpdateRejected,
-    /// Updates that the worker accepts and completes in one turn.
+    /// Updates that the worker accepts and completes in one task.
     UpdateAccepted,
     /// Sleeping workflows that wake at the same moment.
     Timers,
@@ -75,7 +75,7 @@ impl Workload {
     }
 
     /// Whether the work is only itself with a sticky queue, as SDKs have it: updates are speculative only then, and
-    /// without one a turn is given the whole history again.
+    /// without one a workflow task is given the whole history again.
     pub fn needs_sticky(self) -> bool {
         let long = matches!(self, Self::Chain | Self::FanOut | Self::LongHistory | Self::Backlog);
         long || matches!(self, Self::UpdateRejected | Self::UpdateAccepted)

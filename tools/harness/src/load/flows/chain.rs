@@ -7,7 +7,7 @@ use super::ACTIVITY_MAX;
 use crate::{
     load::{
         session::Session,
-        worker::{Answer, Turn},
+        worker::{Answer, WorkflowTask},
     },
     wire,
 };
@@ -18,8 +18,8 @@ pub fn plan(steps: usize) -> String {
 }
 
 /// The next step, or the end. Each step that came back is a finished step for whoever counts steps.
-pub fn turn(turn: Turn<'_>) -> Answer {
-    let latest = turn.events.iter().rev().find_map(|event| match event.attributes.as_ref()? {
+pub fn answer(task: WorkflowTask<'_>) -> Answer {
+    let latest = task.events.iter().rev().find_map(|event| match event.attributes.as_ref()? {
         Attributes::ActivityTaskCompletedEventAttributes(done) => Some(wire::untext(done.result.as_ref())),
         Attributes::WorkflowExecutionStartedEventAttributes(start) => Some(wire::untext(start.input.as_ref())),
         _ => None,
@@ -28,9 +28,9 @@ pub fn turn(turn: Turn<'_>) -> Answer {
     let mut numbers = text.split('/').map(|number| number.parse::<u64>().unwrap_or(0));
     let mut number = || numbers.next().unwrap_or(0);
     let (done, steps, scheduled_us) = (number(), number(), number());
-    let mut answer = Answer::from(vec![next(turn.session, done, steps)]);
-    if done > 0 && turn.session.load.workload.counts_steps() {
-        answer.finishes = Some(turn.session.moment(scheduled_us));
+    let mut answer = Answer::from(vec![next(task.session, done, steps)]);
+    if done > 0 && task.session.load.workload.counts_steps() {
+        answer.finishes = Some(task.session.moment(scheduled_us));
     }
     answer
 }

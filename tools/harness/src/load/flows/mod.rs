@@ -1,4 +1,5 @@
-//! What workflows do, by the name of their type. Each flow answers a turn from its events, and remembers at most a number.
+//! What workflows do, by the name of their type. Each flow answers a workflow task from its events, and remembers at most
+//! a number.
 
 mod chain;
 mod fan_out;
@@ -14,7 +15,7 @@ use segno_proto::{
 
 use super::{
     updates,
-    worker::{Answer, Turn},
+    worker::{Answer, WorkflowTask},
 };
 use crate::wire;
 
@@ -24,18 +25,18 @@ pub use fan_out::WIDTH as FAN_OUT_WIDTH;
 /// Longest run of an activity.
 const ACTIVITY_MAX: Duration = Duration::from_secs(300);
 
-/// The answer of a workflow type to a turn; types nobody knows do nothing.
-pub fn turn(kind: &str, turn: Turn<'_>) -> Answer {
+/// The answer of a workflow type to a workflow task; types nobody knows do nothing.
+pub fn answer(kind: &str, task: WorkflowTask<'_>) -> Answer {
     match kind {
-        "empty" => latest(turn.events, echo_at_once).into(),
-        "one-activity" => latest(turn.events, |event| one_activity(event, turn.session.queue())).into(),
-        "chain" => chain::turn(turn),
-        "fan-out" => fan_out::turn(turn),
-        "signal" => latest(turn.events, signalled).into(),
-        "parent" => latest(turn.events, |event| parent::decide(event, &turn)).into(),
-        "timer" => timer::turn(turn),
-        "update-accepted" => updates::turn(turn.messages, true),
-        "update-rejected" => updates::turn(turn.messages, false),
+        "empty" => latest(task.events, echo_at_once).into(),
+        "one-activity" => latest(task.events, |event| one_activity(event, task.session.queue())).into(),
+        "chain" => chain::answer(task),
+        "fan-out" => fan_out::answer(task),
+        "signal" => latest(task.events, signalled).into(),
+        "parent" => latest(task.events, |event| parent::decide(event, &task)).into(),
+        "timer" => timer::answer(task),
+        "update-accepted" => updates::answer(task.messages, true),
+        "update-rejected" => updates::answer(task.messages, false),
         _ => Answer::default(),
     }
 }

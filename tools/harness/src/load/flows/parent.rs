@@ -7,20 +7,20 @@ use segno_proto::{
     events::history_event::Attributes,
 };
 
-use crate::{load::worker::Turn, wire};
+use crate::{load::worker::WorkflowTask, wire};
 
 /// The child first, then its result.
-pub fn decide(event: &Attributes, turn: &Turn<'_>) -> Option<Command> {
+pub fn decide(event: &Attributes, task: &WorkflowTask<'_>) -> Option<Command> {
     match event {
         Attributes::ChildWorkflowExecutionCompletedEventAttributes(done) => Some(wire::complete(done.result.clone())),
         // Its child is on its way already.
         Attributes::StartChildWorkflowExecutionInitiatedEventAttributes(_)
         | Attributes::ChildWorkflowExecutionStartedEventAttributes(_) => None,
-        Attributes::WorkflowExecutionStartedEventAttributes(start) if turn.is_first => {
+        Attributes::WorkflowExecutionStartedEventAttributes(start) if task.is_first => {
             let attributes = StartChildWorkflowExecutionCommandAttributes {
-                workflow_id: format!("{}-child", turn.workflow_id),
+                workflow_id: format!("{}-child", task.workflow_id),
                 workflow_type: Some(WorkflowType { name: "empty".to_owned() }),
-                task_queue: wire::queue(turn.session.queue()),
+                task_queue: wire::queue(task.session.queue()),
                 input: start.input.clone(),
                 ..Default::default()
             };

@@ -8,22 +8,22 @@ use segno_proto::{
 
 use super::latest;
 use crate::{
-    load::worker::{Answer, Turn},
+    load::worker::{Answer, WorkflowTask},
     wire,
 };
 
 /// A timer that is due when the load says; when it fired, the end, which counts as one operation.
-pub fn turn(turn: Turn<'_>) -> Answer {
+pub fn answer(task: WorkflowTask<'_>) -> Answer {
     let fired =
-        turn.events.iter().any(|event| matches!(event.attributes, Some(Attributes::TimerFiredEventAttributes(_))));
-    let mut answer = Answer::from(latest(turn.events, |event| match event {
+        task.events.iter().any(|event| matches!(event.attributes, Some(Attributes::TimerFiredEventAttributes(_))));
+    let mut answer = Answer::from(latest(task.events, |event| match event {
         Attributes::TimerFiredEventAttributes(_) => Some(wire::complete(wire::text("hello"))),
-        Attributes::WorkflowExecutionStartedEventAttributes(_) if turn.is_first => {
-            Some(sleep(turn.session.alarm.set()))
+        Attributes::WorkflowExecutionStartedEventAttributes(_) if task.is_first => {
+            Some(sleep(task.session.alarm.set()))
         }
         _ => None,
     }));
-    answer.finishes = fired.then(|| turn.session.alarm.due());
+    answer.finishes = fired.then(|| task.session.alarm.due());
     answer
 }
 

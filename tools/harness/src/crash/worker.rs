@@ -38,7 +38,7 @@ const START_TO_CLOSE: Duration = Duration::from_secs(1);
 const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// One poller for workflow tasks.
-pub async fn poll_turns(shared: Rc<Shared>, mut client: Client) {
+pub async fn poll_workflow_tasks(shared: Rc<Shared>, mut client: Client) {
     loop {
         let poll = PollWorkflowTaskQueueRequest {
             namespace: NAMESPACE.to_owned(),
@@ -48,17 +48,17 @@ pub async fn poll_turns(shared: Rc<Shared>, mut client: Client) {
         };
         match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
             Ok(reply) if reply.get_ref().task_token.is_empty() => {}
-            Ok(reply) => take_turn(&shared, &mut client, reply.into_inner()).await,
+            Ok(reply) => answer_workflow_task(&shared, &mut client, reply.into_inner()).await,
             Err(_) => tokio::time::sleep(POLL_PAUSE).await,
         }
     }
 }
 
-async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQueueResponse) {
-    let run = turn.workflow_execution.unwrap_or_default();
-    let name = turn.workflow_type.map(|kind| kind.name).unwrap_or_default();
-    let mut events = turn.history.unwrap_or_default().events().unwrap_or_default();
-    if !turn.next_page_token.is_empty() {
+async fn answer_workflow_task(shared: &Shared, client: &mut Client, task: PollWorkflowTaskQueueResponse) {
+    let run = task.workflow_execution.unwrap_or_default();
+    let name = task.workflow_type.map(|kind| kind.name).unwrap_or_default();
+    let mut events = task.history.unwrap_or_default().events().unwrap_or_default();
+    if !task.next_page_token.is_empty() {
         match insist(async || wire::history(client, &run.workflow_id, &run.run_id).await).await {
             Ok(all) => events = all,
             Err(status) => {
@@ -74,15 +74,15 @@ async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQ
             .ledger
             .breach(Breach::Wrong(format!("a task of {} without the start of its history", run.workflow_id)));
     }
-    let identity = shared.ledger.fresh_name("turn");
+    let identity = shared.ledger.fresh_name("task");
     let (mut commands, messages) = match kind {
-        Kind::Updates => updates::answer(&turn.messages, &events, turn.previous_started_event_id, &identity),
+        Kind::Updates => updates::answer(&task.messages, &events, task.previous_started_event_id, &identity),
         _ => Default::default(),
     };
     commands.extend(decide(kind, &run.workflow_id, &events));
     let count = commands.len();
     let answer = RespondWorkflowTaskCompletedRequest {
-        task_token: turn.task_token,
+        task_token: task.task_token,
         commands,
         messages,
         identity: identity.clone(),
@@ -95,7 +95,7 @@ async fn take_turn(shared: &Shared, client: &mut Client, turn: PollWorkflowTaskQ
         // A task that only brought what was rejected leaves no trace.
         Ok(reply) if reply.get_ref().reset_history_event_id > 0 && count == 0 => {}
         Ok(_) => shared.ledger.note(kind, &run.workflow_id, &run.run_id, |facts, round| {
-            facts.turns.insert(identity, Answer { round, commands: count });
+            facts.workflow_tasks.insert(identity, Answer { round, commands: count });
         }),
         Err(status) if status.code() == Code::InvalidArgument => {
             shared.ledger.breach(Breach::Wrong(format!("an answer of {} was refused: {status}", run.workflow_id)));
