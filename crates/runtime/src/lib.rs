@@ -61,5 +61,5 @@ pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use transact::RunSelector;
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
-pub use visibility::{FoundRuns, ListPosition, kind_of};
+pub use visibility::{FoundRun, FoundRuns, ListPosition, kind_of};
 pub use workers::{BadWorkerQuery, Caller, ConnectionId, LeaseView, WorkerQuery, Workers};

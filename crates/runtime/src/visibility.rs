@@ -10,7 +10,7 @@ use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
     NamespaceKey, RunKey,
     visibility::{
-        Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Names, Order, Retry, Value, VisibilityRow,
+        Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
         parse_count, parse_list,
     },
 };
@@ -158,11 +158,20 @@ pub struct ListPosition {
     pub after: Cursor,
 }
 
+/// A run on a page.
+#[derive(Clone, Debug)]
+pub enum FoundRun {
+    /// As it is stored.
+    Readable(Box<Run>),
+    /// Its stored state cannot be read; its searchable facts, which are stored apart, tell what it is.
+    Damaged(Box<VisibilityRow>),
+}
+
 /// A page of runs.
 #[derive(Clone, Debug)]
 pub struct FoundRuns {
     /// The runs, in order.
-    pub runs: Vec<Run>,
+    pub runs: Vec<FoundRun>,
     /// Where to go on, if there may be more.
     pub next: Option<ListPosition>,
 }
@@ -199,11 +208,18 @@ impl Node {
         let filter = undivided(namespace, filter);
         let query = ListQuery { namespace: namespace.key, filter, order, as_of, after, limit };
         let page = self.read(move |store| store.list(&query)).await?;
-        let decode = |found: segno_store::visibility::Listed| {
-            let damaged = |error| CallError::DataLoss(format!("run {}: {error}", found.key.0));
-            Run::decode(found.state).map_err(damaged)
-        };
-        let runs = page.runs.into_iter().map(decode).collect::<Result<_, _>>()?;
+        let mut runs = Vec::with_capacity(page.runs.len());
+        for Listed { key, state } in page.runs {
+            let run = state.map_err(|error| error.to_string());
+            match run.and_then(|state| Run::decode(state).map_err(|error| error.to_string())) {
+                Ok(run) => runs.push(FoundRun::Readable(Box::new(run))),
+                Err(error) => {
+                    tracing::error!(run = key.0, error, "a listed run is damaged; it can be deleted");
+                    let facts = self.read(move |store| store.facts(key)).await?;
+                    runs.extend(facts.map(|facts| FoundRun::Damaged(Box::new(facts))));
+                }
+            }
+        }
         Ok(FoundRuns { runs, next: page.next.map(|after| ListPosition { as_of, after }) })
     }
 

@@ -4,7 +4,7 @@
 //! until then is for the caller to roll back.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use segno_store::{Commit, CurrentWrite, RunKey};
+use segno_store::{Commit, CurrentReset, CurrentWrite, RunKey};
 
 use crate::statements::Statements;
 use crate::visibility::{self, queue::Queue, write::StatusChanges};
@@ -31,6 +31,9 @@ impl<'a> Work<'a> {
         }
         for write in &commit.current {
             move_current(&mut self.statements, write)?;
+        }
+        for reset in &commit.current_reset {
+            reset_current(&mut self.statements, reset)?;
         }
         for row in &commit.outbox_add {
             let id = layout::outbox_row(row.key).ok_or(Refusal::Conflict)?;
@@ -76,12 +79,32 @@ impl<'a> Work<'a> {
         let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
         let ends = [*rows.start(), *rows.end()];
         self.list_queued()?;
-        visibility::write::delete(&mut self.statements, row, &mut self.changes)?;
-        self.statements.get("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
+        let was_listed = visibility::write::delete(&mut self.statements, row, &mut self.changes)?;
+        let removed = self.statements.get("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
+        if removed == 1 && !was_listed {
+            // Its facts were lost; entries that lead to it may be left.
+            visibility::write::scan_for_entries(&mut self.statements, row)?;
+        }
         self.statements.get("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
         self.statements.get("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
         Ok(())
     }
+}
+
+fn reset_current(statements: &mut Statements<'_>, reset: &CurrentReset) -> Result<(), Refusal> {
+    let (namespace, workflow_id) = (reset.namespace.0, &reset.workflow_id);
+    match reset.current {
+        Some(key) => {
+            let row = layout::run_row(key).ok_or(Refusal::Conflict)?;
+            let replace = "REPLACE INTO current (namespace, workflow_id, run_key) VALUES (?1, ?2, ?3)";
+            statements.get(replace)?.execute(params![namespace, workflow_id, row])?;
+        }
+        None => {
+            let delete = "DELETE FROM current WHERE namespace = ?1 AND workflow_id = ?2";
+            statements.get(delete)?.execute(params![namespace, workflow_id])?;
+        }
+    }
+    Ok(())
 }
 
 fn move_current(statements: &mut Statements<'_>, write: &CurrentWrite) -> Result<(), Refusal> {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
-use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
+use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
     RunRecord, Store,
@@ -203,6 +203,19 @@ impl Store for SqliteStore {
 
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
         self.read_listed(|connection| read::unlisted_runs(connection, limit))
+    }
+
+    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
+        self.read_listed(|connection| visibility::facts(connection, key))
+    }
+
+    fn runs_of_workflow(
+        &self,
+        namespace: NamespaceKey,
+        workflow_id: &str,
+        limit: usize,
+    ) -> Result<Vec<RunKey>, ReadError> {
+        self.read_listed(|connection| visibility::runs_of_workflow(connection, namespace, workflow_id, limit))
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {

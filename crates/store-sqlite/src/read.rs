@@ -371,7 +371,11 @@ pub(crate) fn runs_of(
     keys(connection, select, params![namespace.0, after, count(limit)])
 }
 
-fn keys(connection: &Connection, select: &str, values: &[&dyn rusqlite::ToSql]) -> Result<Vec<RunKey>, ReadError> {
+pub(crate) fn keys(
+    connection: &Connection,
+    select: &str,
+    values: &[&dyn rusqlite::ToSql],
+) -> Result<Vec<RunKey>, ReadError> {
     let found = connection
         .prepare_cached(select)
         .and_then(|mut statement| statement.query_map(values, |row| row.get(0).map(layout::run_key))?.collect());
@@ -386,7 +390,7 @@ fn blob(row: &Row<'_>, column: usize) -> rusqlite::Result<Bytes> {
     Ok(Bytes::copy_from_slice(bytes))
 }
 
-fn count(limit: usize) -> i64 {
+pub(crate) fn count(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
@@ -403,15 +407,17 @@ fn mismatch(what: &str) -> ReadError {
 
 pub(crate) fn read_error(what: &str, error: &rusqlite::Error) -> ReadError {
     let message = format!("{what}: {error}");
+    if is_damage(error) { ReadError::Damaged(message) } else { ReadError::Failed(message) }
+}
+
+/// Whether an error says that what is stored is not what was written.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
     match error {
         // A value of the wrong kind was not written by us.
         rusqlite::Error::InvalidColumnType(..)
         | rusqlite::Error::IntegralValueOutOfRange(..)
         | rusqlite::Error::FromSqlConversionFailure(..)
-        | rusqlite::Error::Utf8Error(..) => ReadError::Damaged(message),
-        error => match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => ReadError::Damaged(message),
-            _ => ReadError::Failed(message),
-        },
+        | rusqlite::Error::Utf8Error(..) => true,
+        error => matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)),
     }
 }

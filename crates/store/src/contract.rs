@@ -94,6 +94,18 @@ pub struct CurrentWrite {
     pub current: Option<RunKey>,
 }
 
+/// Sets the pointer from a workflow id to its current run, whatever it is now, lost or damaged included. This is the way
+/// to repair a pointer; [`CurrentWrite`] is the one for everything else, because it notices concurrent changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CurrentReset {
+    /// The namespace.
+    pub namespace: NamespaceKey,
+    /// The user's name for the workflow.
+    pub workflow_id: String,
+    /// The run it names afterwards; `None` removes the pointer.
+    pub current: Option<RunKey>,
+}
+
 /// A message on its way from one run to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutboxRow {
@@ -121,11 +133,14 @@ pub struct Commit {
     pub runs: Vec<RunWrite>,
     /// Moves of current pointers.
     pub current: Vec<CurrentWrite>,
+    /// Pointers to repair. They are set after those of `current` are moved.
+    pub current_reset: Vec<CurrentReset>,
     /// Messages that start their way.
     pub outbox_add: Vec<OutboxRow>,
     /// Messages that arrived. Removing an absent row is no error.
     pub outbox_remove: Vec<OutboxKey>,
-    /// Runs to forget entirely: state, history, searchable facts and outbox rows. Removing an absent run is no error.
+    /// Runs to delete: state, history, searchable facts and outbox rows, readable or not. Deleting an absent run is no
+    /// error. The current pointer is not touched; see [`CurrentWrite`] and [`CurrentReset`].
     pub delete_runs: Vec<RunKey>,
 }
 
@@ -176,7 +191,8 @@ pub trait Store: Send + Sync + 'static {
     /// The newest stored state of a run. Sees every commit that returned before the call.
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError>;
 
-    /// The run that a workflow id names now.
+    /// The run that a workflow id names now. [`ReadError::Damaged`] if the pointer does not match its checksum; what it
+    /// should be can be found with [`Store::runs_of_workflow`].
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError>;
 
     /// History batches of a run that contain events from `from` on and begin before `until`, in order, at most
@@ -214,7 +230,20 @@ pub trait Store: Send + Sync + 'static {
     /// Runs whose searchable facts were never written, because they are older than the facts; at most `limit`.
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError>;
 
-    /// A page of runs. Each is of one moment: what the filter saw is what is given back.
+    /// The searchable facts of a run, which are stored apart from its state: what a damaged run was called.
+    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError>;
+
+    /// Runs that have a workflow id, by their searchable facts, newest first, at most `limit`. Finds the runs of a
+    /// workflow whose current pointer is lost or damaged.
+    fn runs_of_workflow(
+        &self,
+        namespace: NamespaceKey,
+        workflow_id: &str,
+        limit: usize,
+    ) -> Result<Vec<RunKey>, ReadError>;
+
+    /// A page of runs. Each is of one moment: what the filter saw is what is given back. A damaged run has its place in
+    /// the page and an error instead of its state.
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError>;
 
     /// Counts runs, by the value of an attribute if one is given (runs without it are a group of their own), most

@@ -7,10 +7,10 @@
 //! What holds: without a plan the wrapper changes nothing; what a fault lets through is done by the wrapped store
 //! itself, so its own promises still hold.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
+use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
     RunRecord, Store,
@@ -53,6 +53,8 @@ struct Plan {
     reads: BTreeMap<u64, ReadError>,
     all_writes: Option<WriteFault>,
     all_reads: Option<ReadError>,
+    damaged: BTreeSet<RunKey>,
+    damaged_pointers: BTreeSet<(NamespaceKey, String)>,
 }
 
 impl FaultPlan {
@@ -88,6 +90,16 @@ impl FaultPlan {
         self.plan().all_reads = error;
     }
 
+    /// Makes a run's state and history unreadable, until it is deleted.
+    pub fn damage_run(&self, key: RunKey) {
+        self.plan().damaged.insert(key);
+    }
+
+    /// Makes the current pointer of a workflow id unreadable, until it is reset.
+    pub fn damage_current(&self, namespace: NamespaceKey, workflow_id: &str) {
+        self.plan().damaged_pointers.insert((namespace, workflow_id.to_owned()));
+    }
+
     /// Forgets all faults; the counts stay.
     pub fn clear(&self) {
         let mut plan = self.plan();
@@ -118,6 +130,31 @@ impl FaultPlan {
         plan.reads.remove(&nth).or_else(|| plan.all_reads.clone()).map_or(Ok(()), Err)
     }
 
+    fn check_run(&self, key: RunKey) -> Result<(), ReadError> {
+        if self.plan().damaged.contains(&key) { Err(damaged(key)) } else { Ok(()) }
+    }
+
+    fn check_current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<(), ReadError> {
+        let is_damaged = self.plan().damaged_pointers.contains(&(namespace, workflow_id.to_owned()));
+        if is_damaged { Err(ReadError::Damaged("injected damage of a current pointer".to_owned())) } else { Ok(()) }
+    }
+
+    /// What was deleted or reset is not damaged any more.
+    fn repaired(&self, group: &[Commit], results: &[Result<(), CommitError>]) {
+        let mut plan = self.plan();
+        if plan.damaged.is_empty() && plan.damaged_pointers.is_empty() {
+            return;
+        }
+        for (commit, _) in group.iter().zip(results).filter(|(_, result)| result.is_ok()) {
+            for key in &commit.delete_runs {
+                plan.damaged.remove(key);
+            }
+            for reset in &commit.current_reset {
+                plan.damaged_pointers.remove(&(reset.namespace, reset.workflow_id.clone()));
+            }
+        }
+    }
+
     /// A write that is a single thing: it is done or not.
     fn write<T>(&self, write: impl FnOnce() -> Result<T, CommitError>) -> Result<T, CommitError> {
         match self.next_write(0) {
@@ -127,6 +164,10 @@ impl FaultPlan {
             Some(WriteFault::DoneButUnknown | WriteFault::PartlyDone(_)) => write().and(Err(lost())),
         }
     }
+}
+
+fn damaged(key: RunKey) -> ReadError {
+    ReadError::Damaged(format!("injected damage of run {}", key.0))
 }
 
 fn lost() -> CommitError {
@@ -164,7 +205,11 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         let done = match self.plan.next_write(group.len()) {
-            None => return self.store.commit(group),
+            None => {
+                let results = self.store.commit(group);
+                self.plan.repaired(group, &results);
+                return results;
+            }
             Some(WriteFault::Full) => return vec![Err(CommitError::Full); group.len()],
             Some(WriteFault::NotDone) => 0,
             Some(WriteFault::DoneButUnknown) => group.len(),
@@ -176,11 +221,13 @@ impl<S: Store> Store for FaultStore<S> {
 
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
         self.plan.next_read()?;
+        self.plan.check_run(key)?;
         self.store.load(key)
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
         self.plan.next_read()?;
+        self.plan.check_current(namespace, workflow_id)?;
         self.store.current(namespace, workflow_id)
     }
 
@@ -193,11 +240,13 @@ impl<S: Store> Store for FaultStore<S> {
         bytes_max: usize,
     ) -> Result<Vec<HistoryBatch>, ReadError> {
         self.plan.next_read()?;
+        self.plan.check_run(key)?;
         self.store.history(key, from, until, batches_max, bytes_max)
     }
 
     fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
         self.plan.next_read()?;
+        self.plan.check_run(key)?;
         self.store.history_reverse(key, until, batches_max)
     }
 
@@ -233,9 +282,30 @@ impl<S: Store> Store for FaultStore<S> {
         self.store.unlisted_runs(limit)
     }
 
+    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
+        self.plan.next_read()?;
+        self.store.facts(key)
+    }
+
+    fn runs_of_workflow(
+        &self,
+        namespace: NamespaceKey,
+        workflow_id: &str,
+        limit: usize,
+    ) -> Result<Vec<RunKey>, ReadError> {
+        self.plan.next_read()?;
+        self.store.runs_of_workflow(namespace, workflow_id, limit)
+    }
+
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
         self.plan.next_read()?;
-        self.store.list(query)
+        let mut page = self.store.list(query)?;
+        for run in &mut page.runs {
+            if let Err(error) = self.plan.check_run(run.key) {
+                run.state = Err(error);
+            }
+        }
+        Ok(page)
     }
 
     fn count(

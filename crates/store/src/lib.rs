@@ -19,7 +19,7 @@ mod shared;
 pub mod visibility;
 
 pub use contract::{
-    Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, RunKey, RunRecord, RunWrite, Store,
+    Commit, CommitError, CurrentReset, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
+    OutboxRow, ReadError, RunKey, RunRecord, RunWrite, Store,
 };
 pub use memory::MemoryStore;

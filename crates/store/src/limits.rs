@@ -30,6 +30,9 @@ pub fn check_commit(commit: &Commit) -> Result<(), CommitError> {
     for write in &commit.current {
         write.current.map_or(Ok(()), check_run_key)?;
     }
+    for reset in &commit.current_reset {
+        reset.current.map_or(Ok(()), check_run_key)?;
+    }
     for row in &commit.outbox_add {
         check_run_key(row.key.sender)?;
         check_value(row.message.len())?;

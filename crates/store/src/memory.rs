@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::limits;
-use crate::visibility::{self, Attribute, Count, Cursor, Filter, ListPage, ListQuery, Listed, VisibilityRow};
+use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, Listed, VisibilityRow};
 use crate::{
     Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
     ReadError, RunKey, RunRecord, RunWrite, Store,
@@ -54,12 +54,6 @@ impl MemoryStore {
         Self::default()
     }
 
-    /// The searchable facts of a run.
-    #[cfg(feature = "kit")]
-    pub(crate) fn facts(&self, key: RunKey) -> Option<VisibilityRow> {
-        self.tables().visibility.get(&key).cloned()
-    }
-
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // A panic can only come from running out of memory; the maps themselves are whole.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
@@ -91,6 +85,11 @@ impl Tables {
         }
         for write in &commit.current {
             self.move_current(write, undo)?;
+        }
+        for reset in &commit.current_reset {
+            let name = (reset.namespace, reset.workflow_id.clone());
+            undo.push(Undo::Current(name.clone(), self.current.get(&name).copied()));
+            self.point(name, reset.current);
         }
         for row in &commit.outbox_add {
             match self.outbox.entry(row.key) {
@@ -268,14 +267,28 @@ impl Store for MemoryStore {
         Ok(Vec::new())
     }
 
+    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
+        Ok(self.tables().visibility.get(&key).cloned())
+    }
+
+    fn runs_of_workflow(
+        &self,
+        namespace: NamespaceKey,
+        workflow_id: &str,
+        limit: usize,
+    ) -> Result<Vec<RunKey>, ReadError> {
+        let tables = self.tables();
+        let newest_first = tables.visibility.values().rev();
+        let wanted = newest_first.filter(|row| row.namespace == namespace && row.workflow_id == workflow_id);
+        Ok(wanted.take(limit).map(|row| row.key).collect())
+    }
+
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
         let tables = self.tables();
         let places = visibility::page(tables.visibility.values(), query);
-        let listed = |place: &Cursor| match tables.runs.get(&place.key) {
-            Some(run) => Ok(Listed { key: run.key, state: run.state.clone() }),
-            None => Err(ReadError::Damaged(format!("run {} can be searched but is not there", place.key.0))),
-        };
-        let runs = places.iter().map(listed).collect::<Result<Vec<_>, _>>()?;
+        let missing = |key: RunKey| ReadError::Damaged(format!("run {} can be searched but is not there", key.0));
+        let state = |key: RunKey| tables.runs.get(&key).map(|run| run.state.clone()).ok_or_else(|| missing(key));
+        let runs = places.iter().map(|place| Listed { key: place.key, state: state(place.key) }).collect();
         let full = places.len() == query.limit;
         Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery};
+use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
     Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
     RunRecord, Store,
@@ -67,6 +67,19 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
         (**self).unlisted_runs(limit)
+    }
+
+    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
+        (**self).facts(key)
+    }
+
+    fn runs_of_workflow(
+        &self,
+        namespace: NamespaceKey,
+        workflow_id: &str,
+        limit: usize,
+    ) -> Result<Vec<RunKey>, ReadError> {
+        (**self).runs_of_workflow(namespace, workflow_id, limit)
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {

@@ -9,7 +9,7 @@ use std::sync::{
 use segno_store::{
     Commit, CommitError, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
     ReadError, RunKey, RunRecord, Store,
-    visibility::{Attribute, Count, Filter, ListPage, ListQuery},
+    visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow},
 };
 
 /// See above.
@@ -88,6 +88,19 @@ impl Store for Gate {
 
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
         self.memory.unlisted_runs(limit)
+    }
+
+    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
+        self.memory.facts(key)
+    }
+
+    fn runs_of_workflow(
+        &self,
+        namespace: NamespaceKey,
+        workflow_id: &str,
+        limit: usize,
+    ) -> Result<Vec<RunKey>, ReadError> {
+        self.memory.runs_of_workflow(namespace, workflow_id, limit)
     }
 
     fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {

@@ -19,10 +19,10 @@ use segno_proto::{
         ScanWorkflowExecutionsResponse, count_workflow_executions_response::AggregationGroup,
     },
 };
-use segno_runtime::{FoundRuns, ListPosition, Namespace, Token};
+use segno_runtime::{FoundRun, FoundRuns, ListPosition, Namespace, Token};
 use segno_store::{
     RunKey,
-    visibility::{Attribute, Comparison, Cursor, Filter, Kind, Order, Phase, Value},
+    visibility::{Attribute, Comparison, Cursor, Filter, Kind, Order, Phase, Value, VisibilityRow},
 };
 use tonic::Status;
 
@@ -227,7 +227,28 @@ impl Workflows {
 
 fn answer(namespace: &Namespace, filter: &str, found: FoundRuns) -> (Vec<WorkflowExecutionInfo>, Bytes) {
     let token = ListToken::seal_position(namespace, filter, found.next);
-    (found.runs.into_iter().map(listed).collect(), token)
+    let info = |run| match run {
+        FoundRun::Readable(run) => listed(*run),
+        FoundRun::Damaged(facts) => listed_damaged(*facts),
+    };
+    (found.runs.into_iter().map(info).collect(), token)
+}
+
+/// What lists show of a run whose state cannot be read: enough to tell which it is and to delete it.
+fn listed_damaged(facts: VisibilityRow) -> WorkflowExecutionInfo {
+    let execution = |(workflow_id, run_id)| WorkflowExecution { workflow_id, run_id };
+    WorkflowExecutionInfo {
+        execution: Some(WorkflowExecution { workflow_id: facts.workflow_id, run_id: facts.run_id }),
+        r#type: Some(WorkflowType { name: facts.workflow_type }),
+        start_time: describe::time(facts.start_time),
+        close_time: facts.closed.and_then(|closed| describe::time(closed.time)),
+        status: facts.status,
+        parent_execution: facts.parent.map(execution),
+        execution_time: describe::time(facts.execution_time),
+        task_queue: facts.task_queue,
+        root_execution: facts.root.map(execution),
+        ..Default::default()
+    }
 }
 
 /// What lists show of a run: as describing it does, except for what is only told of closed runs or not at all. A page has

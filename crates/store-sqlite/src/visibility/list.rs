@@ -27,13 +27,15 @@ pub(crate) fn list(connection: &Connection, query: &ListQuery) -> Result<ListPag
     let failed = |error| read::read_error("a list", &error);
     let places = places(connection, query).map_err(failed)?;
     let mut runs = Vec::with_capacity(places.len());
-    for place in &places {
-        match read::load(connection, place.key)? {
-            Some(run) => runs.push(Listed { key: run.key, state: run.state }),
-            None => {
-                return Err(ReadError::Damaged(format!("run {} can be searched but is not there", place.key.0)));
-            }
-        }
+    for Cursor { key, .. } in &places {
+        let missing = || ReadError::Damaged(format!("run {} can be searched but is not there", key.0));
+        let state = match read::load(connection, *key) {
+            Ok(found) => found.map(|run| run.state).ok_or_else(missing),
+            // One damaged run does not hide the others of its page.
+            Err(error @ ReadError::Damaged(_)) => Err(error),
+            Err(error) => return Err(error),
+        };
+        runs.push(Listed { key: *key, state });
     }
     let full = places.len() == query.limit;
     Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })

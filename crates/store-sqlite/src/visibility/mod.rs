@@ -15,6 +15,7 @@ mod list;
 #[cfg(test)]
 mod plans;
 pub(crate) mod queue;
+mod row;
 mod search;
 mod source;
 mod sql;
@@ -25,3 +26,4 @@ pub(crate) mod write;
 pub(crate) use count::count;
 pub(crate) use functions::register;
 pub(crate) use list::list;
+pub(crate) use row::{facts, runs_of_workflow};

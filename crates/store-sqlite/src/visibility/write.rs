@@ -1,6 +1,6 @@
 //! Keeps the tables of searchable facts, inside the transaction that changes the run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use rusqlite::{OptionalExtension, ToSql, params};
@@ -8,6 +8,7 @@ use segno_store::NamespaceKey;
 use segno_store::visibility::{Value, VisibilityRow};
 use serde_json::{Map, Value as Json};
 
+use crate::read;
 use crate::statements::Statements;
 
 /// The close time of a run that is open: later than any other.
@@ -80,13 +81,25 @@ pub(crate) fn put(
     add_entries(statements, run, row, ended)
 }
 
-/// Forgets a run.
-pub(crate) fn delete(statements: &mut Statements<'_>, run: i64, changes: &mut StatusChanges) -> rusqlite::Result<()> {
-    let Some(before) = before(statements, run)? else { return Ok(()) };
-    remove_entries(statements, run, &before)?;
+/// Forgets a run, also if its row is damaged. `false` if it has none.
+pub(crate) fn delete(statements: &mut Statements<'_>, run: i64, changes: &mut StatusChanges) -> rusqlite::Result<bool> {
+    let before = match before(statements, run) {
+        Ok(Some(before)) => before,
+        Ok(None) => return Ok(false),
+        // A column holds what was never written there: neither the entries nor the count can be told from the row.
+        Err(error) if read::is_damage(&error) => {
+            scan_for_entries(statements, run)?;
+            statements.get("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
+            return Ok(true);
+        }
+        Err(error) => return Err(error),
+    };
+    if !remove_entries(statements, run, &before)? {
+        scan_for_entries(statements, run)?;
+    }
     changes.add(before.namespace, before.status, -1);
     statements.get("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
-    Ok(())
+    Ok(true)
 }
 
 fn before(statements: &mut Statements<'_>, run: i64) -> rusqlite::Result<Option<Before>> {
@@ -193,17 +206,28 @@ fn add_entries(statements: &mut Statements<'_>, run: i64, row: &VisibilityRow, e
     Ok(())
 }
 
-fn remove_entries(statements: &mut Statements<'_>, run: i64, before: &Before) -> rusqlite::Result<()> {
-    let Some(attributes) = &before.attributes else { return Ok(()) };
+/// Removes all entries of a run by looking at the whole table: nothing tells what they are.
+pub(crate) fn scan_for_entries(statements: &mut Statements<'_>, run: i64) -> rusqlite::Result<()> {
+    statements.get("DELETE FROM attributes WHERE run_key = ?1")?.execute([run])?;
+    Ok(())
+}
+
+/// Removes the entries of a run that its row tells of. `false` if one was not there, or if the row cannot be read.
+fn remove_entries(statements: &mut Statements<'_>, run: i64, before: &Before) -> rusqlite::Result<bool> {
+    let Some(attributes) = &before.attributes else { return Ok(true) };
     let delete = "DELETE FROM attributes WHERE attribute = ?1 AND value = ?2 AND ended = ?3 AND start_time = ?4 \
                   AND run_key = ?5";
     let delete = statements.get(delete)?;
     let namespace = NamespaceKey(before.namespace);
-    let written: Map<String, Json> = serde_json::from_str(attributes).unwrap_or_default();
+    let Ok(written) = serde_json::from_str::<Map<String, Json>>(attributes) else { return Ok(false) };
+    let mut all_found = true;
     for (number, value) in &written {
         let attribute = attribute_entry(namespace, number.parse().unwrap_or_default());
-        let mut entry =
-            |value: &dyn ToSql| delete.execute(params![attribute, value, before.ended, before.start_time, run]);
+        let mut entry = |value: &dyn ToSql| {
+            let removed = delete.execute(params![attribute, value, before.ended, before.start_time, run])?;
+            all_found &= removed == 1;
+            Ok::<_, rusqlite::Error>(())
+        };
         match value {
             Json::String(text) => entry(text)?,
             Json::Bool(truth) => entry(truth)?,
@@ -211,11 +235,15 @@ fn remove_entries(statements: &mut Statements<'_>, run: i64, before: &Before) ->
                 Some(number) => entry(&number)?,
                 None => entry(&number.as_f64())?,
             },
-            Json::Array(items) => items.iter().try_fold(0, |_, item| entry(&item.as_str()))?,
-            Json::Null | Json::Object(_) => 0,
+            Json::Array(items) => {
+                // Equal items share an entry.
+                let distinct: BTreeSet<_> = items.iter().map(Json::as_str).collect();
+                distinct.iter().try_for_each(|item| entry(item))?;
+            }
+            Json::Null | Json::Object(_) => all_found = false,
         };
     }
-    Ok(())
+    Ok(all_found)
 }
 
 /// Attributes as SQL reads them: an object from numbers to values; `None` if there is none.

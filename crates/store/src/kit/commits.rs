@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::{Make, Snapshot, Test, batch, current, outbox_row, run};
+use super::{Make, Snapshot, Test, batch, current, outbox_row, row, run};
 use crate::limits::{EVENT_ID_END, RUN_KEY_END};
-use crate::{Commit, CommitError, NamespaceKey, NamespaceRecord, RunKey, RunWrite, Store};
+use crate::{Commit, CommitError, CurrentReset, NamespaceKey, NamespaceRecord, RunKey, RunWrite, Store};
 
 pub(super) const TESTS: &[Test] = &[
     ("a commit creates, then replaces", creates_then_replaces),
@@ -14,6 +14,8 @@ pub(super) const TESTS: &[Test] = &[
     ("commits of a group see those before", group_is_in_order),
     ("two runs in one commit", two_runs_in_one_commit),
     ("the current pointer moves only from where it is expected", current_pointer),
+    ("a reset sets the current pointer whatever it is", current_reset),
+    ("a run is found by its workflow id without a pointer", found_without_a_pointer),
     ("history is never overwritten", history_is_never_overwritten),
     ("deleting a run removes all of it", delete_removes_all),
     ("numbers out of range are refused", out_of_range),
@@ -91,6 +93,7 @@ fn conflict_leaves_nothing(make: Make<'_>) {
         outbox_add: vec![outbox_row(1, 2, "n"), outbox_row(2, 0, "o")],
         outbox_remove: vec![outbox_row(1, 1, "").key],
         delete_runs: vec![RunKey(7)],
+        ..Commit::default()
     };
     let spoil: [fn(&mut Commit); 6] = [
         |commit| commit.runs[0].expected_version = 5,
@@ -253,6 +256,48 @@ fn out_of_range(make: Make<'_>) {
     assert_eq!(store.history(RunKey(last), 0, i64::MAX, 9, 99), Ok(largest.runs[0].batches.clone()));
     assert_eq!(store.outbox(None, 9), Ok(largest.outbox_add));
     assert_eq!(store.open_runs(Some(RunKey(last - 1)), 9).unwrap().len(), 1);
+}
+
+fn current_reset(make: Make<'_>) {
+    let test = make();
+    let store = test.store();
+    let reset = |to: Option<u64>| CurrentReset {
+        namespace: NamespaceKey(1),
+        workflow_id: "w".to_owned(),
+        current: to.map(RunKey),
+    };
+    let go = |to| commit_one(&*store, Commit { current_reset: vec![reset(to)], ..Commit::default() });
+    let at = || store.current(NamespaceKey(1), "w").unwrap().map(|key| key.0);
+    for to in [None, Some(4), Some(4), Some(5), None, Some(6)] {
+        assert_eq!((go(to), at()), (Ok(()), to));
+    }
+    // It goes with the rest of its commit.
+    let conflict = Commit { current_reset: vec![reset(Some(9))], ..of(vec![run(1, 3, "wrong version")]) };
+    assert_eq!((commit_one(&*store, conflict), at()), (Err(CommitError::Conflict), Some(6)));
+    // A move comes first and must find what it expects; the reset has the last word.
+    let both = Commit {
+        current: vec![current("w", Some(6), Some(7))],
+        current_reset: vec![reset(Some(8))],
+        ..Commit::default()
+    };
+    assert_eq!((commit_one(&*store, both), at()), (Ok(()), Some(8)));
+    assert!(matches!(go(Some(RUN_KEY_END)), Err(CommitError::Unknown(_))));
+}
+
+fn found_without_a_pointer(make: Make<'_>) {
+    let test = make();
+    let store = test.store();
+    // By the kit's rows, these three have the workflow id w-1.
+    let closed = RunWrite { open: false, ..run(1, 0, "a") };
+    assert_eq!(commit_one(&*store, of(vec![closed, run(8, 0, "b"), run(15, 0, "c"), run(2, 0, "d")])), Ok(()));
+    let found = |limit| store.runs_of_workflow(NamespaceKey(1), "w-1", limit).unwrap();
+    assert_eq!(found(9), [RunKey(15), RunKey(8), RunKey(1)]);
+    assert_eq!(found(2), [RunKey(15), RunKey(8)]);
+    assert_eq!(store.runs_of_workflow(NamespaceKey(2), "w-1", 9), Ok(Vec::new()));
+    assert_eq!(store.facts(RunKey(8)), Ok(Some(row(8))));
+    assert_eq!(commit_one(&*store, Commit { delete_runs: vec![RunKey(8)], ..Commit::default() }), Ok(()));
+    assert_eq!((store.facts(RunKey(8)), found(9)), (Ok(None), vec![RunKey(15), RunKey(1)]));
+    assert_eq!(store.facts(RunKey(u64::MAX)), Ok(None));
 }
 
 fn empty(make: Make<'_>) {

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::{Make, Random, Snapshot, row};
 use crate::visibility::{Closed, Value, VisibilityRow};
 use crate::{
-    Commit, CurrentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
-    RunWrite, Store,
+    Commit, CurrentReset, CurrentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow,
+    RunKey, RunWrite, Store,
 };
 
 const RUNS: u64 = 6;
@@ -74,6 +74,10 @@ fn commit(random: &mut Random, model: &MemoryStore) -> Commit {
     }
     if random.once_in(3) {
         commit.current.push(current_write(random, model));
+    }
+    if random.once_in(20) {
+        let CurrentWrite { namespace, workflow_id, current, .. } = current_write(random, model);
+        commit.current_reset.push(CurrentReset { namespace, workflow_id, current });
     }
     while random.once_in(3) {
         commit.outbox_add.push(OutboxRow { key: outbox_key(random), message: value(random) });

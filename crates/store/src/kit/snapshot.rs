@@ -10,6 +10,8 @@ use crate::{HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxRow, Run
 pub struct Snapshot {
     /// State and history of each run asked for.
     pub runs: Vec<(Option<RunRecord>, Vec<HistoryBatch>)>,
+    /// The searchable facts of each run asked for, as text: numbers need not be comparable for equality.
+    pub facts: Vec<String>,
     /// The current run under each name asked for.
     pub current: Vec<Option<RunKey>>,
     /// All open runs.
@@ -35,6 +37,8 @@ pub struct Searched {
     pub first_close: Option<i64>,
     /// All runs by their keys.
     pub keys: Vec<RunKey>,
+    /// The runs of each workflow id that the kit's rows have.
+    pub by_workflow: Vec<Vec<RunKey>>,
 }
 
 impl Searched {
@@ -45,10 +49,13 @@ impl Searched {
             ListQuery { namespace, filter, order: Order::Newest, as_of: i64::MAX - 1, after: None, limit: usize::MAX };
         let listed = store.list(&query).unwrap().runs;
         Self {
-            listed: listed.into_iter().map(|run| (run.key, run.state)).collect(),
+            listed: listed.into_iter().map(|run| (run.key, run.state.unwrap())).collect(),
             counts: counts.into_iter().map(|count| (format!("{:?}", count.group), count.runs)).collect(),
             closed: store.closed_runs(namespace, i64::MAX, usize::MAX).unwrap(),
             first_close: store.first_close(namespace).unwrap(),
+            by_workflow: (0..7)
+                .map(|number| store.runs_of_workflow(namespace, &format!("w-{number}"), usize::MAX).unwrap())
+                .collect(),
             keys: store.runs_of(namespace, None, usize::MAX).unwrap(),
         }
     }
@@ -62,6 +69,7 @@ impl Snapshot {
         };
         Self {
             runs: runs.iter().map(run).collect(),
+            facts: runs.iter().map(|key| format!("{:?}", store.facts(*key).unwrap())).collect(),
             current: names.iter().map(|(namespace, name)| store.current(*namespace, name).unwrap()).collect(),
             open_runs: store.open_runs(None, usize::MAX).unwrap(),
             outbox: store.outbox(None, usize::MAX).unwrap(),

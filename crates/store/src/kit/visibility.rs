@@ -221,7 +221,7 @@ impl World {
         let after = RunKey(self.random.below(self.keys + 1));
         let found = self.model.open_runs(Some(after), 1).unwrap();
         let run = found.into_iter().chain(self.model.open_runs(None, 1).unwrap()).next()?;
-        Some((self.model.load(run.key).unwrap()?.version, self.model.facts(run.key)?))
+        Some((self.model.load(run.key).unwrap()?.version, self.model.facts(run.key).unwrap()?))
     }
 
     fn namespace(&mut self) -> NamespaceKey {

@@ -12,7 +12,7 @@
 use bytes::Bytes;
 
 use super::{Attribute, Value};
-use crate::{NamespaceKey, RunKey};
+use crate::{NamespaceKey, ReadError, RunKey};
 
 /// How an attribute is compared with one value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +113,8 @@ pub struct ListQuery {
 pub struct Listed {
     /// The run.
     pub key: RunKey,
-    /// Its stored state, of the same moment as the filter's answer.
-    pub state: Bytes,
+    /// Its stored state, of the same moment as the filter's answer; [`ReadError::Damaged`] if it cannot be read.
+    pub state: Result<Bytes, ReadError>,
 }
 
 /// A page of runs.
