@@ -21,6 +21,9 @@ const READY_MAX: Duration = Duration::from_secs(30);
 /// Scenarios with which the comparison of transcripts proves that it can fail.
 const SABOTAGED: [&str; 3] = ["starting.minimal", "activities.completed", "activity_answers.bad_token"];
 
+/// Processes that run Python tests.
+const PYTHON_PROCESSES: &str = "3";
+
 /// How a step ended that did not fail.
 pub enum Outcome {
     /// It ran and all is well.
@@ -168,7 +171,8 @@ fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command
     Ok(Outcome::Passed)
 }
 
-/// The Python tests; they start the server themselves.
+/// The Python tests; they start the server themselves. Most of them wait most of the time, so several files run at once,
+/// each process with servers of its own; the tests of one file follow each other.
 pub fn python(commands: &mut Commands) -> Result<Outcome> {
     let tests = |more: &[&str]| {
         let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--durations=15", "--durations-min=2"]);
@@ -177,7 +181,11 @@ pub fn python(commands: &mut Commands) -> Result<Outcome> {
         tests.env("SEGNO_BIN", segno()).env_remove("SEGNO_ADDRESS").env("PYTHONUNBUFFERED", "1");
         tests
     };
-    twice_at_most(commands, tests(&[]), tests(&["--last-failed", "--last-failed-no-failures", "none"]))
+    twice_at_most(
+        commands,
+        tests(&["--numprocesses", PYTHON_PROCESSES, "--dist", "loadfile"]),
+        tests(&["--last-failed", "--last-failed-no-failures", "none"]),
+    )
 }
 
 /// The TypeScript tests; they start the server themselves. Packages are installed when the lock file changes.
