@@ -21,7 +21,7 @@ use crate::{
 
 /// How often a step says that it is still running.
 const REMINDER_PAUSE: Duration = Duration::from_secs(60);
-/// Commands at least this long are listed below their step in the table at the end.
+/// Commands at least this long are listed below a step that ran several, in the table at the end.
 const LISTED_MIN: Duration = Duration::from_secs(5);
 
 /// A step.
@@ -43,7 +43,7 @@ const STEPS: &[Step] = &[
     Step { name: "rust", what: "cargo test", needs: &[], full_only: false, run: test_steps::rust },
     Step {
         name: "build",
-        what: "release build of server and harness",
+        what: "the server's release build, and the harness",
         needs: &[],
         full_only: false,
         run: test_steps::build,
@@ -217,7 +217,8 @@ fn print_table(results: &[Ran], total: Duration) {
             Verdict::Skipped(why) => ("skipped", why.as_str()),
         };
         println!("{}", format!("{:<12} {word:<8} {:>8.1}  {why}", ran.step.name, ran.took.as_secs_f64()).trim_end());
-        for (line, took) in ran.commands.longer_than(LISTED_MIN) {
+        let several = ran.commands.count() > 1;
+        for (line, took) in ran.commands.longer_than(LISTED_MIN).filter(|_| several) {
             println!("{:21} {:>8.1}    {line}", "", took.as_secs_f64());
         }
     }

@@ -28,6 +28,11 @@ impl Commands {
         if status.success() { Ok(()) } else { bail!("`{line}` failed ({status})") }
     }
 
+    /// How many have run.
+    pub fn count(&self) -> usize {
+        self.finished.len()
+    }
+
     /// Those that took at least this long, in the order in which they ran.
     pub fn longer_than(&self, least: Duration) -> impl Iterator<Item = (&str, Duration)> {
         let long = self.finished.iter().filter(move |(_, took)| *took >= least);

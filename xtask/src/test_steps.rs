@@ -37,7 +37,7 @@ fn segno() -> PathBuf {
 }
 
 fn harness(arguments: &[&str]) -> Command {
-    command(workspace::target().join("release/segno-harness"), arguments)
+    command(workspace::target().join("debug/segno-harness"), arguments)
 }
 
 fn venv_python() -> PathBuf {
@@ -72,9 +72,12 @@ pub fn rust(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The binaries that all later steps use: the server and the harness, in one build that compiles shared dependencies once.
+/// The binaries that all later steps use: the server as it is released, and the harness in the dev profile, whose
+/// dependencies the step `rust` has compiled. The server is named with the harness for its features, as in `main.rs`.
 pub fn build(commands: &mut Commands) -> Result<Outcome> {
-    commands.run(&mut cargo(&["build", "--release", "--package", "segno", "--package", "segno-harness"]))?;
+    commands.run(&mut cargo(&["build", "--release", "--package", "segno"]))?;
+    let both = ["--package", "segno", "--package", "segno-harness"];
+    commands.run(cargo(&["build"]).args(both).args(["--bin", "segno-harness"]))?;
     Ok(Outcome::Passed)
 }
 
