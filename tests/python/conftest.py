@@ -2,6 +2,7 @@
 
 The tests run against the server at $SEGNO_ADDRESS (or --segno-address); without one, they start
 the binary $SEGNO_BIN (by default target/release/segno of this checkout) with an in-memory store.
+With `-n 3` several files are tested at the same time, each process with servers of its own.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import AsyncIterator, Iterator
+from typing import Any, AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
@@ -24,6 +25,21 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=os.environ.get("SEGNO_ADDRESS"),
         help="host:port of a running server (default: $SEGNO_ADDRESS; else start $SEGNO_BIN)",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n`: the tests of a file follow each other in one process, those of liveness are spread.
+
+    Tests of liveness wait nearly all of the time and depend on nothing of each other.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid if nodeid.startswith("test_liveness") else nodeid.split("::")[0]
+
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -175,7 +175,7 @@ fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command
 }
 
 /// The Python tests; they start the server themselves. Most of them wait most of the time, so several files run at once,
-/// each process with servers of its own; the tests of one file follow each other.
+/// each process with servers of its own (see `tests/python/conftest.py`).
 pub fn python(commands: &mut Commands) -> Result<Outcome> {
     let tests = |more: &[&str]| {
         let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--durations=15", "--durations-min=2"]);
@@ -186,7 +186,7 @@ pub fn python(commands: &mut Commands) -> Result<Outcome> {
     };
     twice_at_most(
         commands,
-        tests(&["--numprocesses", PYTHON_PROCESSES, "--dist", "loadfile"]),
+        tests(&["--numprocesses", PYTHON_PROCESSES]),
         tests(&["--last-failed", "--last-failed-no-failures", "none"]),
     )
 }
