@@ -181,9 +181,11 @@ fn apply(
         canceled_unstarted: false,
         inbox: &mut inbox,
     };
+    draft.begin_commands();
     for command in &call.commands {
         commands::apply(&mut draft, &mut turn, command)?;
     }
+    draft.end_commands();
     let (eager, buffered, canceled_unstarted) = (turn.eager, turn.buffered, turn.canceled_unstarted);
     inbox.handle_rest(&mut draft)?;
 

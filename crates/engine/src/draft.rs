@@ -41,6 +41,8 @@ pub struct Draft {
     changed: bool,
     /// Whether something changed that is never stored.
     changed_in_memory: bool,
+    /// Whether commands of a worker are being applied: events of other causes wait until all of them are.
+    applies_commands: bool,
     /// A speculative workflow task that was there before this transition, by its stamp. Anything durable that happens
     /// while it is pending makes it part of history first.
     speculative: Option<u32>,
@@ -67,6 +69,7 @@ impl Draft {
             deferred: false,
             changed: false,
             changed_in_memory: false,
+            applies_commands: false,
             outbox: Vec::new(),
             effects: Vec::new(),
             successor: None,
@@ -94,21 +97,32 @@ impl Draft {
         id
     }
 
-    /// Adds an event that something outside the workflow caused: while a worker holds a workflow task it waits in the
-    /// buffer. Returns its id, which is [`BUFFERED_EVENT_ID`] if it waits.
+    /// Adds an event that something outside the workflow caused: while a worker holds a workflow task, or its commands
+    /// are being applied, it waits in the buffer. Returns its id, which is [`BUFFERED_EVENT_ID`] if it waits.
     pub fn add_external(&mut self, attributes: Attributes) -> i64 {
         self.add_external_event(event(self.context.now, attributes))
     }
 
     /// Like [`Draft::add_external`] for a prepared event.
     pub fn add_external_event(&mut self, mut event: HistoryEvent) -> i64 {
-        if !self.run.state.task_started() {
+        if !self.run.state.task_started() && !self.applies_commands {
             return self.add_event(event);
         }
         event.event_id = BUFFERED_EVENT_ID;
         self.run.state.buffered.push(event);
         self.changed = true;
         BUFFERED_EVENT_ID
+    }
+
+    /// From here on commands are applied. Workers predict the ids of their commands' events, so that no event of another
+    /// cause may come between them.
+    pub(crate) fn begin_commands(&mut self) {
+        self.applies_commands = true;
+    }
+
+    /// All commands are applied. What waited is flushed with the next workflow task, or when the transition closes.
+    pub(crate) fn end_commands(&mut self) {
+        self.applies_commands = false;
     }
 
     /// An event of this transition, to add what its kind does not carry (user metadata).
