@@ -8,13 +8,16 @@ import signal
 import subprocess
 import time
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, AsyncIterator
 
 import pytest
 from temporalio import workflow
+from temporalio.api.workflowservice.v1 import request_response_pb2 as service_requests
 from temporalio.client import Client
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -151,6 +154,62 @@ async def test_when_continuing_as_new_is_suggested_can_be_set() -> None:
         async with worker(env.client, Suggested):
             events = await env.client.execute_workflow(Suggested.run, id="w", task_queue=QUEUE)
     assert 10 < events < 100
+
+
+def set_to(*settings: str) -> list[str]:
+    """The flags that set dynamic config values."""
+    return [word for setting in settings for word in ("--dynamic-config-value", setting)]
+
+
+async def test_the_largest_payload_can_be_set() -> None:
+    settings = set_to("limit.blobSize.error=1000", "limit.blobSize.warn=300")
+    async with local(dev_server_extra_args=settings) as env:
+        service = env.client.workflow_service
+        described = await service.describe_namespace(service_requests.DescribeNamespaceRequest(namespace="default"))
+        assert described.namespace_info.limits.blob_size_limit_error == 1000
+        with pytest.raises(RPCError, match="Blob data size exceeds limit"):
+            await env.client.start_workflow("Nobody", "x" * 1000, id="w", task_queue=QUEUE)
+        handle = await env.client.start_workflow("Nobody", "x" * 900, id="w", task_queue=QUEUE)
+        with pytest.raises(RPCError, match="Blob data size exceeds limit"):
+            await handle.signal("s", "x" * 1000)
+        # A failure that is larger is kept in short; so much of it is decided by the other setting.
+        poll = service_requests.PollWorkflowTaskQueueRequest(namespace="default", task_queue={"name": QUEUE})
+        task = await service.poll_workflow_task_queue(poll)
+        failure = {"message": "m" * 1000, "application_failure_info": {"type": "T"}}
+        answer = service_requests.RespondWorkflowTaskFailedRequest(task_token=task.task_token, failure=failure)
+        await service.respond_workflow_task_failed(answer)
+        events = [event async for event in handle.fetch_history_events()]
+        failed = [event for event in events if event.HasField("workflow_task_failed_event_attributes")]
+        kept = failed[0].workflow_task_failed_event_attributes.failure
+        assert kept.message == "Failure exceeds size limit."
+        assert 200 < len(kept.cause.message) < 300
+
+
+@pytest.mark.parametrize("end", ["true", "false"])
+async def test_whether_polls_end_on_shutdown_can_be_set(end: str) -> None:
+    setting = f"frontend.enableCancelWorkerPollsOnShutdown={end}"
+    async with local(dev_server_extra_args=set_to(setting)) as env:
+        service = env.client.workflow_service
+        described = await service.describe_namespace(service_requests.DescribeNamespaceRequest(namespace="default"))
+        assert described.namespace_info.capabilities.worker_poll_complete_on_shutdown == (end == "true")
+        who = {"namespace": "default", "identity": "worker", "worker_instance_key": "key"}
+        queue = {"name": QUEUE}
+        poll = service_requests.PollWorkflowTaskQueueRequest(task_queue=queue, **who)
+        waiting = asyncio.create_task(service.poll_workflow_task_queue(poll, timeout=timedelta(seconds=30)))
+        describe = service_requests.DescribeTaskQueueRequest(
+            namespace="default", task_queue=queue, task_queue_type=1
+        )
+        while not (await service.describe_task_queue(describe)).pollers:
+            await asyncio.sleep(0.02)
+        await service.shutdown_worker(service_requests.ShutdownWorkerRequest(task_queue=QUEUE, **who))
+        listed = [poller.identity for poller in (await service.describe_task_queue(describe)).pollers]
+        if end == "true":
+            assert not (await waiting).task_token
+            assert listed == []
+        else:
+            assert listed == ["worker"]
+            await env.client.start_workflow("Nobody", id="w", task_queue=QUEUE)
+            assert (await waiting).task_token, "the poll goes on"
 
 
 async def test_data_is_kept_only_with_a_file_name(tmp_path: Path) -> None:

@@ -53,7 +53,8 @@ pub struct StartDev {
     /// KeywordList.
     #[arg(long, value_name = "NAME=TYPE", value_parser = search_attribute)]
     search_attribute: Vec<(String, IndexedValueType)>,
-    /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew.
+    /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew,
+    /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP: /healthz and /metrics. [default: a free one]
@@ -130,6 +131,9 @@ enum LogLevel {
 enum Setting {
     EventsSuggest(i64),
     BytesSuggest(i64),
+    BlobBytes(usize),
+    FailureBytesKept(usize),
+    PollsEndOnShutdown(bool),
     Unknown(String),
 }
 
@@ -140,9 +144,14 @@ fn setting(text: &str) -> Result<Setting, String> {
         Ok(number) if number > 0 => Ok(number),
         _ => Err(format!("{key} must be a whole number above zero")),
     };
+    let bytes = || usize::try_from(number()?).map_err(|_| format!("{key} is too large"));
+    let truth = || value.parse().map_err(|_| format!("{key} must be true or false"));
     match key.to_ascii_lowercase().as_str() {
         "limit.historycount.suggestcontinueasnew" => Ok(Setting::EventsSuggest(number()?)),
         "limit.historysize.suggestcontinueasnew" => Ok(Setting::BytesSuggest(number()?)),
+        "limit.blobsize.error" => Ok(Setting::BlobBytes(bytes()?)),
+        "limit.blobsize.warn" => Ok(Setting::FailureBytesKept(bytes()?)),
+        "frontend.enablecancelworkerpollsonshutdown" => Ok(Setting::PollsEndOnShutdown(truth()?)),
         _ => Ok(Setting::Unknown(key)),
     }
 }
@@ -174,17 +183,21 @@ impl StartDev {
         let ip = resolve(&self.ip)?;
         let http_port = self.metrics_port.or(self.http_port).unwrap_or(0);
         let mut limits = Limits::default();
+        let mut polls_end_on_shutdown = true;
         for setting in &self.dynamic_config_value {
             match setting {
                 Setting::EventsSuggest(events) => limits.history_events_suggest = *events,
                 Setting::BytesSuggest(bytes) => limits.history_bytes_suggest = *bytes,
+                Setting::BlobBytes(bytes) => limits.blob_bytes = *bytes,
+                Setting::FailureBytesKept(bytes) => limits.failure_bytes_kept = *bytes,
+                Setting::PollsEndOnShutdown(truth) => polls_end_on_shutdown = *truth,
                 Setting::Unknown(_) => {}
             }
         }
         Ok(Plan {
             listen: ServerOptions { grpc: SocketAddr::new(ip, self.port), http: SocketAddr::new(ip, http_port) },
             data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
-            node: NodeOptions { limits, leases: self.liveness.settings(), ..Default::default() },
+            node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
     }
@@ -321,6 +334,10 @@ mod tests {
     #[test]
     fn settings_are_checked() {
         assert_eq!(setting("LIMIT.historysize.suggestContinueAsNew=7"), Ok(Setting::BytesSuggest(7)));
+        assert_eq!(setting("limit.blobSize.error=1000"), Ok(Setting::BlobBytes(1000)));
+        assert_eq!(setting("limit.blobSize.warn=100"), Ok(Setting::FailureBytesKept(100)));
+        assert_eq!(setting("frontend.enableCancelWorkerPollsOnShutdown=false"), Ok(Setting::PollsEndOnShutdown(false)));
+        assert!(setting("frontend.enableCancelWorkerPollsOnShutdown=maybe").is_err());
         assert!(setting("limit.historyCount.suggestContinueAsNew=0").is_err());
         assert!(setting("limit.historyCount.suggestContinueAsNew=\"many\"").is_err());
         assert!(setting("nothing").is_err());

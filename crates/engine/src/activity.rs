@@ -19,7 +19,7 @@ use segno_proto::{
 use crate::{
     draft::{Draft, event},
     error::Rejection,
-    limits::{ACTIVITY_FAILURE_BYTES_MAX, BLOB_BYTES_MAX},
+    limits::ACTIVITY_FAILURE_BYTES_MAX,
     machine::activity as machine,
     retry,
     run::{ActivityStop, Applied, Context, Effect, Run},
@@ -198,7 +198,7 @@ pub fn heartbeat(
 ) -> Result<Applied<HeartbeatReply>, Rejection> {
     let id = find_started(run, reference)?;
     let size = details.as_ref().map_or(0, Message::encoded_len);
-    if size > BLOB_BYTES_MAX {
+    if size > context.limits.blob_bytes {
         let failure = retry::server_failure("Heartbeat details exceed size limit.", true);
         let failed = fail_found(run, context, id, Some(failure), identity, None, None)?;
         return Ok(Applied {
@@ -213,6 +213,10 @@ pub fn heartbeat(
         step(activity, context.now, machine::Event::Heartbeat);
         activity.last_heartbeat_time = context.now;
         activity.heartbeat_details = details;
+        if activity.started_identity.is_empty() && !identity.is_empty() {
+            // It polled without saying who it is.
+            activity.last_identity = identity;
+        }
         reply = HeartbeatReply {
             cancel_requested: activity.cancel_requested,
             paused: activity.pause.is_some(),
@@ -233,7 +237,7 @@ pub fn complete(
     worker_version: Option<WorkerVersionStamp>,
 ) -> Result<Applied<()>, Rejection> {
     let id = find(run, reference)?;
-    if result.as_ref().map_or(0, Message::encoded_len) > BLOB_BYTES_MAX {
+    if result.as_ref().map_or(0, Message::encoded_len) > context.limits.blob_bytes {
         let failure = retry::server_failure("Complete result exceeds size limit.", true);
         return fail_found(run, context, id, Some(failure), identity, None, worker_version);
     }
@@ -318,7 +322,7 @@ pub fn cancel(
     if !requested {
         return Err(Rejection::ActivityCancelNotRequested);
     }
-    if details.as_ref().map_or(0, Message::encoded_len) > BLOB_BYTES_MAX {
+    if details.as_ref().map_or(0, Message::encoded_len) > context.limits.blob_bytes {
         let failure = retry::server_failure("Cancel details exceed size limit.", true);
         return fail_found(run, context, id, Some(failure), identity, None, worker_version);
     }
@@ -403,7 +407,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
 /// No worker has it any more.
 fn clear_start(activity: &mut Activity) {
     activity.started_time = 0;
-    activity.started_identity.clear();
+    activity.last_identity = std::mem::take(&mut activity.started_identity);
     activity.request_id.clear();
     leave_worker(activity);
 }

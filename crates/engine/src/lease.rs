@@ -223,10 +223,10 @@ impl Lease {
         alive
     }
 
-    /// A stock worker begins to shut down. It makes no more calls until what it has is done, so that its silence means
-    /// nothing from now on; when its connections are gone it is.
-    pub fn leaves(&mut self) {
-        self.leaving = true;
+    /// A worker begins to shut down, and keeps what it has until it answers. A stock worker makes no more calls until then,
+    /// so that its silence means nothing from now on; when its connections are gone it is. Once it has nothing it is over.
+    pub fn leaves(&mut self, now: Nanos) {
+        self.leaving |= self.heard(now);
     }
 
     /// Whether it said goodbye.
@@ -338,6 +338,11 @@ impl Lease {
         self.holds.keys().map(|hold| hold.run_key).chain(self.tasks.iter().copied()).collect()
     }
 
+    /// Whether it said goodbye and has nothing any more.
+    fn is_done(&self) -> bool {
+        self.leaving && self.is_idle()
+    }
+
     /// Whether it holds nothing.
     pub fn is_idle(&self) -> bool {
         self.holds.is_empty() && self.tasks.is_empty()
@@ -354,7 +359,9 @@ impl Lease {
         let silent = (self.silence_counts && !self.leaving).then(|| self.heard.saturating_add(settings.stock_lease()));
         let gone =
             (self.state == State::Detached).then(|| self.detached.max(self.heard).saturating_add(self.grace(settings)));
-        silent.into_iter().chain(gone).min()
+        // A task may still be on its way to it.
+        let done = self.is_done().then(|| self.heard.saturating_add(settings.grace));
+        silent.into_iter().chain(gone).chain(done).min()
     }
 
     /// When time will bring something about.
@@ -374,8 +381,12 @@ impl Lease {
             return due;
         }
         if self.alive_until(settings).is_some_and(|until| until <= now) {
-            let gone = self.state == State::Detached && !self.speaks_protocol();
-            due.lost = Some(if gone { LostBecause::Disconnected } else { LostBecause::Silent });
+            due.lost = Some(match self.state {
+                _ if self.speaks_protocol() => LostBecause::Silent,
+                _ if self.is_done() => LostBecause::ShutDown,
+                State::Detached => LostBecause::Disconnected,
+                _ => LostBecause::Silent,
+            });
             self.step(machine::Event::Expire);
             return due;
         }

@@ -8,8 +8,10 @@ pub const SECOND: Nanos = 1_000_000_000;
 
 /// Longest id, name or key a client may send, in bytes.
 pub const ID_LENGTH_MAX: usize = 1000;
-/// Largest payload of one field.
+/// Largest payload of one field, unless [`Limits`] says otherwise.
 pub const BLOB_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// What is kept of a failure that is too large as a whole, unless [`Limits`] says otherwise.
+pub const FAILURE_BYTES_KEPT: usize = 512 * 1024;
 /// Largest memo.
 pub const MEMO_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Most events that wait for one workflow task.
@@ -64,6 +66,10 @@ pub struct Limits {
     pub history_bytes_suggest: i64,
     /// Updates from which on the worker is told to continue as new.
     pub updates_suggest: usize,
+    /// Largest payload of one field, in bytes.
+    pub blob_bytes: usize,
+    /// What is kept of a failure that is too large as a whole, in bytes.
+    pub failure_bytes_kept: usize,
 }
 
 impl Default for Limits {
@@ -72,6 +78,8 @@ impl Default for Limits {
             history_events_suggest: HISTORY_EVENTS_SUGGEST,
             history_bytes_suggest: HISTORY_BYTES_SUGGEST,
             updates_suggest: UpdateLimits::default().suggest(),
+            blob_bytes: BLOB_BYTES_MAX,
+            failure_bytes_kept: FAILURE_BYTES_KEPT,
         }
     }
 }

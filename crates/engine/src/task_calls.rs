@@ -9,7 +9,6 @@ use crate::{
     close,
     draft::Draft,
     error::Rejection,
-    limits::BLOB_BYTES_MAX,
     retry,
     run::{Applied, Context, Run},
     state::WorkflowTask,
@@ -95,8 +94,8 @@ pub fn fail(run: &Run, context: Context, call: FailTask) -> Result<Applied<()>, 
         return Ok(draft.finish(()));
     }
     let failure = call.failure.map(|failure| {
-        if failure.encoded_len() > BLOB_BYTES_MAX {
-            let cause = retry::truncate(failure, BLOB_BYTES_MAX / 1024);
+        if failure.encoded_len() > context.limits.blob_bytes {
+            let cause = retry::truncate(failure, context.limits.failure_bytes_kept);
             Failure { cause: Some(Box::new(cause)), ..retry::server_failure("Failure exceeds size limit.", true) }
         } else {
             failure

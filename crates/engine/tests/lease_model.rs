@@ -74,6 +74,8 @@ enum Fault {
     AnyToken,
     /// Tokens begin anew with the server, so that one of the former server may fit once more.
     TokensRepeat,
+    /// Whoever begins to shut down loses what it has.
+    GoodbyeMoves,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -110,6 +112,8 @@ enum Action {
     Report,
     /// The worker is done.
     Finish,
+    /// The worker begins to shut down: it takes nothing new, and finishes what it has.
+    Leave,
     Die,
     Restart,
     Deliver(Message),
@@ -258,6 +262,8 @@ struct Story {
     attempts_max: u8,
     /// The worker does not wait for answers.
     hasty: bool,
+    /// The worker shuts down at some point. In this story the server does not restart, which keeps it small.
+    leaves: bool,
     fault: Option<Fault>,
 }
 
@@ -287,13 +293,17 @@ impl Story {
 
     fn actions(&self, world: &World) -> Vec<Action> {
         let mut actions = Vec::new();
-        if world.now < if self.hasty { HASTY_END } else { END } {
+        if world.now < if self.hasty || self.leaves { HASTY_END } else { END } {
             actions.push(Action::Tick);
         }
         let worker = &world.worker;
         let works = worker.alive && !worker.over;
         let known = world.lease.as_ref().is_some_and(Lease::speaks_protocol);
-        if works && known && world.holder.is_none() && !world.is_over() && worker.works_on.is_none() {
+        let leaving = world.lease.as_ref().is_some_and(Lease::is_leaving);
+        if works && known && self.leaves && !leaving {
+            actions.push(Action::Leave);
+        }
+        if works && known && !leaving && world.holder.is_none() && !world.is_over() && worker.works_on.is_none() {
             actions.push(Action::HandOver);
         }
         let reports = world.under_way.iter().filter(|message| matches!(message, Message::Heartbeat { .. })).count();
@@ -307,7 +317,7 @@ impl Story {
         if worker.alive {
             actions.push(Action::Die);
         }
-        if world.restarts == 0 {
+        if world.restarts == 0 && !self.leaves {
             actions.push(Action::Restart);
         }
         if world.holder.is_none() && world.attempt > 1 && !world.is_over() {
@@ -345,6 +355,14 @@ impl Story {
                 next.worker.unbound = Some(start);
                 next.worker.bound = next.worker.bound.filter(|bound| *bound != start);
                 next.under_way.insert(Message::Complete { start });
+            }
+            Action::Leave => {
+                let lease = next.lease.as_mut()?;
+                lease.leaves(now);
+                if next.fault == Some(Fault::GoodbyeMoves) {
+                    let held: Vec<Hold> = lease.holds().copied().collect();
+                    next.lose(&held);
+                }
             }
             Action::Die => next.worker.alive = false,
             Action::Restart => next.restart(),
@@ -447,14 +465,15 @@ fn explore(story: &Story) -> Result<(usize, [bool; 3]), Counterexample> {
 #[test]
 fn every_order_of_events_keeps_the_promises() {
     for attempts_max in ATTEMPTS_MAX {
-        let kept = |hasty| {
-            let explored = explore(&Story { attempts_max, hasty, fault: None });
+        let kept = |name, hasty, leaves| {
+            let explored = explore(&Story { attempts_max, hasty, leaves, fault: None });
             let (worlds, seen) = explored.unwrap_or_else(|broken| panic!("{broken:#?}"));
-            println!("{attempts_max} attempts, {}: {worlds} worlds", if hasty { "hasty" } else { "patient" });
+            println!("{attempts_max} attempts, {name}: {worlds} worlds");
             seen
         };
-        kept(true);
-        let [moved, survived, failed] = kept(false);
+        kept("hasty", true, false);
+        kept("leaving", false, true);
+        let [moved, survived, failed] = kept("patient", false, false);
         assert_eq!(moved, attempts_max > 1, "an activity moves if it may");
         assert!(survived, "a worker may keep its activity over a restart");
         assert!(failed, "an activity may be lost for good");
@@ -471,10 +490,13 @@ fn with_a_rule_taken_away_a_promise_is_broken() {
         (Fault::RestartForgets, 2, "whoever has the activity is watched"),
         (Fault::AnyToken, 2, "what a worker gave up is found"),
         (Fault::TokensRepeat, 2, "what a worker gave up is found"),
+        (Fault::GoodbyeMoves, 2, "nothing moves before the lease is over"),
     ];
     for (fault, attempts_max, promise) in broken {
         let hasty = matches!(fault, Fault::AnyToken | Fault::TokensRepeat);
-        let found = explore(&Story { attempts_max, hasty, fault: Some(fault) }).expect_err("a world breaks a promise");
+        let leaves = fault == Fault::GoodbyeMoves;
+        let story = Story { attempts_max, hasty, leaves, fault: Some(fault) };
+        let found = explore(&story).expect_err("a world breaks a promise");
         println!("{fault:?}: {} after {:#?}", found.promise, found.path);
         assert_eq!(found.promise, promise, "{fault:?}: {found:#?}");
     }

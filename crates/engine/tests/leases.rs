@@ -245,10 +245,29 @@ fn a_worker_that_leaves_may_take_its_time() {
     let mut lease = Lease::new(0);
     lease.hand_over(hold(1), 0);
     assert!(lease.reported(1));
-    lease.leaves();
+    lease.leaves(1);
     assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "it finishes, and says nothing meanwhile");
     lease.detached(SECOND);
     assert_eq!(lease.expire(SECOND + SETTINGS.grace, &SETTINGS).lost, Some(LostBecause::Disconnected));
+}
+
+#[test]
+fn a_worker_that_leaves_is_over_once_it_has_nothing() {
+    let mut lease = Lease::new(0);
+    lease.leaves(SECOND);
+    let until = SECOND + SETTINGS.grace;
+    assert_eq!(lease.expire(until - 1, &SETTINGS), Due::default(), "a task may be on its way to it");
+    lease.hand_over(hold(1), SECOND);
+    lease.hand_over_task(2);
+    assert_eq!(lease.wake_at(&SETTINGS), None, "it has something");
+    lease.release(&hold(1));
+    assert_eq!(lease.wake_at(&SETTINGS), None);
+    lease.release_task(2);
+    assert_eq!(lease.expire(until, &SETTINGS).lost, Some(LostBecause::ShutDown));
+    let mut by_protocol = Lease::new(0);
+    by_protocol.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
+    by_protocol.leaves(SECOND);
+    assert_eq!(by_protocol.wake_at(&SETTINGS), Some(SETTINGS.lease), "its lease decides");
 }
 
 #[test]

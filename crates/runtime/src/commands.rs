@@ -3,7 +3,11 @@
 //! Best effort, in memory, bounded: a command that nobody takes in time is dropped. Nothing depends on it, because
 //! whoever works on something that is over is refused when it reports.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use segno_engine::{ActivityStop, Effect, Run};
@@ -12,10 +16,11 @@ use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
 use crate::{
-    metrics::count,
+    metrics::{add, count},
     node::Node,
-    polls::{Poll, PollResult},
+    polls::{PRIORITY_DEFAULT, Poll, PollResult},
     queues::{QueueKey, QueueKind, TaskOffer},
+    slots::lock,
     tokens::{ActivityToken, Token},
     workers::CONTROL_QUEUES,
 };
@@ -29,6 +34,9 @@ pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
 /// that was cut off, up to 12 s, and only an answer makes them quick again.
 pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Commands that are kept for queues which nobody polls.
+pub const UNCLAIMED_MAX: usize = 1000;
+
 /// A command for a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerCommandTask {
@@ -38,6 +46,59 @@ pub struct WorkerCommandTask {
     pub stop: Bytes,
     /// When it was given.
     pub given: Nanos,
+}
+
+/// Commands for queues that nobody polls, or nobody polled yet. A queue exists only where somebody polls, so that these are
+/// kept apart, bounded over all of them.
+#[derive(Default)]
+pub(crate) struct UnclaimedCommands {
+    kept: Mutex<Unclaimed>,
+}
+
+#[derive(Default)]
+struct Unclaimed {
+    by_queue: HashMap<QueueKey, VecDeque<WorkerCommandTask>>,
+    /// All of them in the order in which they were given, those that were claimed since included.
+    order: VecDeque<(Nanos, QueueKey)>,
+}
+
+impl UnclaimedCommands {
+    /// Keeps a command for a later poll. Returns how many are dropped for it: those that are too old, and the oldest if
+    /// there are too many.
+    fn keep(&self, queue: QueueKey, command: WorkerCommandTask, now: Nanos) -> usize {
+        let mut kept = lock(&self.kept);
+        let mut dropped = 0;
+        while let Some((given, _)) = kept.order.front() {
+            if kept.order.len() < UNCLAIMED_MAX && now - given <= COMMAND_AGE_MAX {
+                break;
+            }
+            dropped += usize::from(kept.drop_oldest());
+        }
+        kept.order.push_back((command.given, queue.clone()));
+        kept.by_queue.entry(queue).or_default().push_back(command);
+        dropped
+    }
+
+    /// The commands for a queue that somebody polls now.
+    fn claim(&self, queue: &QueueKey) -> VecDeque<WorkerCommandTask> {
+        lock(&self.kept).by_queue.remove(queue).unwrap_or_default()
+    }
+}
+
+impl Unclaimed {
+    /// Forgets the oldest command. Returns whether it was still there.
+    fn drop_oldest(&mut self) -> bool {
+        let Some((given, queue)) = self.order.pop_front() else { return false };
+        let Some(commands) = self.by_queue.get_mut(&queue) else { return false };
+        let there = commands.front().is_some_and(|command| command.given == given);
+        if there {
+            commands.pop_front();
+        }
+        if commands.is_empty() {
+            self.by_queue.remove(&queue);
+        }
+        there
+    }
 }
 
 impl Node {
@@ -56,8 +117,9 @@ impl Node {
         let now = self.clock.now();
         let command = WorkerCommandTask { id: self.ids.uuid(), stop: token.seal(&found.token_key), given: now };
         let queue = QueueKey { namespace, kind: QueueKind::Nexus, name: stop.control_queue };
-        if !self.queues.offer_command(&queue, command, now) {
-            count(&self.metrics.commands_dropped);
+        if let Some(unclaimed) = self.queues.offer_command(&queue, command, now) {
+            // Its worker may not have polled there yet.
+            add(&self.metrics.commands_dropped, self.unclaimed.keep(queue, unclaimed, now) as u64);
         }
     }
 
@@ -76,6 +138,9 @@ impl Node {
         if poll.queue.name.starts_with(CONTROL_QUEUES) {
             poll.deadline = poll.deadline.min(Instant::now() + COMMAND_WAIT_MAX);
         }
+        for command in self.unclaimed.claim(&poll.queue) {
+            self.queues.offer(poll.queue.clone(), TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, self.now());
+        }
         loop {
             match self.wait_for_task(&poll).await {
                 PollResult::Empty => return None,
@@ -88,5 +153,50 @@ impl Node {
                 PollResult::Task(_) => count(&self.metrics.commands_dropped),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(name: &str) -> QueueKey {
+        QueueKey { namespace: NamespaceKey(1), kind: QueueKind::Nexus, name: name.to_owned() }
+    }
+
+    fn command(number: usize, given: Nanos) -> WorkerCommandTask {
+        WorkerCommandTask { id: number.to_string(), stop: Bytes::new(), given }
+    }
+
+    fn ids(commands: VecDeque<WorkerCommandTask>) -> Vec<String> {
+        commands.into_iter().map(|command| command.id).collect()
+    }
+
+    #[test]
+    fn unclaimed_commands_wait_in_order_and_are_claimed_once() {
+        let unclaimed = UnclaimedCommands::default();
+        assert_eq!(unclaimed.keep(queue("a"), command(1, 1), 1), 0);
+        assert_eq!(unclaimed.keep(queue("b"), command(2, 2), 2), 0);
+        assert_eq!(unclaimed.keep(queue("a"), command(3, 3), 3), 0);
+        assert_eq!(ids(unclaimed.claim(&queue("a"))), ["1", "3"]);
+        assert_eq!(ids(unclaimed.claim(&queue("a"))), Vec::<String>::new());
+        assert_eq!(ids(unclaimed.claim(&queue("b"))), ["2"]);
+    }
+
+    #[test]
+    fn unclaimed_commands_are_bounded_by_age_and_number() {
+        let unclaimed = UnclaimedCommands::default();
+        unclaimed.keep(queue("old"), command(0, 0), 0);
+        unclaimed.keep(queue("claimed"), command(1, 0), 0);
+        unclaimed.claim(&queue("claimed"));
+        let later = COMMAND_AGE_MAX + 1;
+        assert_eq!(unclaimed.keep(queue("new"), command(2, later), later), 1, "one is too old, one was claimed");
+        for number in 0..UNCLAIMED_MAX - 1 {
+            assert_eq!(unclaimed.keep(queue("full"), command(number, later), later), 0);
+        }
+        assert_eq!(unclaimed.keep(queue("full"), command(0, later), later), 1);
+        assert_eq!(ids(unclaimed.claim(&queue("new"))), Vec::<String>::new(), "the oldest made room");
+        assert_eq!(unclaimed.claim(&queue("full")).len(), UNCLAIMED_MAX);
+        assert!(lock(&unclaimed.kept).by_queue.is_empty());
     }
 }

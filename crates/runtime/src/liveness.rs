@@ -13,7 +13,7 @@ use std::{
 use segno_engine::{
     Rejection, Run,
     activity::{self, ActivityRef, HeartbeatReply},
-    lease::{Beat, BeatRefused, Hold},
+    lease::{Beat, BeatRefused, Hold, LostBecause},
     state::Activity,
     worker_lost::{self, LostWork},
 };
@@ -135,8 +135,8 @@ impl Node {
         self.workers.heard(namespace, heartbeats, self.now());
     }
 
-    /// A worker has shut down.
-    pub fn worker_is_over(self: &Arc<Self>, namespace: NamespaceKey, worker: &str) {
+    /// A worker has shut down: it has nothing any more.
+    fn worker_is_over(self: &Arc<Self>, namespace: NamespaceKey, worker: &str) {
         if let Some(lost) = self.leases.shut_down(namespace, worker) {
             tokio::spawn(self.clone().give_to_others(lost));
         }
@@ -214,12 +214,16 @@ impl Node {
 
     /// Gives the work of a lost worker to others.
     async fn give_to_others(self: Arc<Self>, lost: LostWorker) {
-        count(&self.metrics.workers_lost);
-        let (worker, why) = (lost.worker.as_str(), lost.because.text());
-        tracing::info!(worker, runs = lost.runs.len(), "a worker is lost: {why}");
         for sticky in &lost.sticky {
             self.give_up_queue(lost.namespace, sticky);
         }
+        if lost.because == LostBecause::ShutDown && lost.runs.is_empty() {
+            // It left nothing behind.
+            return;
+        }
+        count(&self.metrics.workers_lost);
+        let (worker, why) = (lost.worker.as_str(), lost.because.text());
+        tracing::info!(worker, runs = lost.runs.len(), "a worker is lost: {why}");
         let permits = Arc::new(Semaphore::new(MOVES_MAX));
         let mut moves = JoinSet::new();
         for run in lost.runs {

@@ -34,7 +34,7 @@ counters! {
     runs_evicted: "Runs dropped from the cache.",
     wakes: "Wake-ups carried out.",
     messages_delivered: "Messages delivered between runs.",
-    workers_lost: "Workers whose lease ended: gone, silent or shut down.",
+    workers_lost: "Workers whose lease ended: gone, silent, or shut down while they had work.",
     activities_moved: "Attempts of activities that were taken from lost workers and are tried again.",
     activities_lost: "Activities that failed because their worker was lost and no attempt was left.",
     workflow_tasks_moved: "Workflow tasks that were taken from lost workers.",

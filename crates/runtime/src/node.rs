@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::{
     clock::{Clock, until},
+    commands::UnclaimedCommands,
     committer::Committer,
     error::CallError,
     ids::Ids,
@@ -43,11 +44,18 @@ pub struct NodeOptions {
     pub limits: Limits,
     /// How long workers count as alive.
     pub leases: LeaseSettings,
+    /// Whether polls of a worker that begins to shut down end at once.
+    pub polls_end_on_shutdown: bool,
 }
 
 impl Default for NodeOptions {
     fn default() -> Self {
-        Self { cache_bytes_max: 64 * 1024 * 1024, limits: Limits::default(), leases: LeaseSettings::default() }
+        Self {
+            cache_bytes_max: 64 * 1024 * 1024,
+            limits: Limits::default(),
+            leases: LeaseSettings::default(),
+            polls_end_on_shutdown: true,
+        }
     }
 }
 
@@ -62,6 +70,8 @@ pub struct Node {
     pub(crate) ids: Ids,
     pub(crate) direct_queries: DirectQueries,
     pub(crate) limits: Limits,
+    /// Whether polls of a worker that begins to shut down end at once.
+    pub polls_end_on_shutdown: bool,
     pub(crate) outgoing: mpsc::UnboundedSender<segno_store::OutboxRow>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
@@ -71,6 +81,8 @@ pub struct Node {
     pub workers: Workers,
     /// Until when workers count as alive, and what they hold.
     pub(crate) leases: Leases,
+    /// Commands for workers that nobody takes yet.
+    pub(crate) unclaimed: UnclaimedCommands,
     /// Workers that said goodbye lately: their polls are over.
     pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
     /// Told when closed runs may be due earlier than before.
@@ -83,6 +95,11 @@ pub struct Node {
 }
 
 impl Node {
+    /// The limits of runs.
+    pub fn limits(&self) -> Limits {
+        self.limits
+    }
+
     /// Starts a node on a store: recovers what is stored and begins to work.
     pub async fn start(
         store: Arc<dyn Store>,
@@ -106,11 +123,13 @@ impl Node {
             ids,
             direct_queries: DirectQueries::default(),
             limits: options.limits,
+            polls_end_on_shutdown: options.polls_end_on_shutdown,
             outgoing,
             metrics,
             namespaces,
             workers: Workers::default(),
             leases,
+            unclaimed: UnclaimedCommands::default(),
             dismissed: Mutex::default(),
             retention_changed: Notify::new(),
             run_keys: Mutex::new((0, 0)),

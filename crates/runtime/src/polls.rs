@@ -30,7 +30,7 @@ const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
 const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
 /// Goodbyes are remembered for half a minute, so that a late poll of the same worker ends at once.
 const GOODBYE_MEMORY: Duration = Duration::from_secs(30);
-const PRIORITY_DEFAULT: i32 = 3;
+pub(crate) const PRIORITY_DEFAULT: i32 = 3;
 /// From this many queues on, unused ones are forgotten when a new one appears.
 const QUEUES_SWEEP: usize = 1000;
 
@@ -115,15 +115,15 @@ impl Queues {
         }
     }
 
-    /// Offers a command to a worker, if somebody takes commands there.
-    pub fn offer_command(&self, key: &QueueKey, command: WorkerCommandTask, now: Nanos) -> bool {
+    /// Offers a command to a worker. Gives it back if nobody takes commands there.
+    pub fn offer_command(&self, key: &QueueKey, command: WorkerCommandTask, now: Nanos) -> Option<WorkerCommandTask> {
         let mut queues = lock(&self.queues);
         match queues.get_mut(key) {
             Some(queue) if queue.takes_commands(now) => {
                 queue.offer(TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, now);
-                true
+                None
             }
-            _ => false,
+            _ => Some(command),
         }
     }
 
@@ -190,6 +190,16 @@ impl Queues {
         queues.get(key).map(|queue| queue.pollers.clone().into_iter().collect()).unwrap_or_default()
     }
 
+    /// An identity did not ask lately after all.
+    fn forget_poller(&self, namespace: NamespaceKey, name: &str, kinds: &[QueueKind], identity: &str) {
+        let mut queues = lock(&self.queues);
+        for kind in kinds {
+            if let Some(queue) = queues.get_mut(&QueueKey { namespace, kind: *kind, name: name.to_owned() }) {
+                queue.pollers.remove(identity);
+            }
+        }
+    }
+
     /// What a queue can say of its tasks, by priority.
     pub fn stats(&self, key: &QueueKey, now: Nanos) -> BTreeMap<i32, QueueStats> {
         lock(&self.queues).get(key).map(|queue| queue.stats(now)).unwrap_or_default()
@@ -245,9 +255,14 @@ impl Node {
 
     /// A worker process leaves: its polls end at once, also those on their way; its sticky queue is given up.
     pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, sticky: &str) {
+        let mut worker = worker;
         if !worker.is_empty() {
+            self.leases.leaves(namespace, worker, self.clock.monotonic());
+        }
+        if !self.polls_end_on_shutdown {
+            worker = "";
+        } else if !worker.is_empty() {
             lock(&self.dismissed).insert(worker.to_owned(), std::time::Instant::now());
-            self.leases.leaves(namespace, worker);
         }
         let left = self.queues.dismiss(namespace, worker, sticky);
         if !left.is_empty() {
@@ -257,6 +272,13 @@ impl Node {
                     node.redirect(task).await;
                 }
             });
+        }
+    }
+
+    /// A worker that said goodbye is not listed any more as one that polls these queues.
+    pub fn forget_poller(&self, namespace: NamespaceKey, queue: &str, kinds: &[QueueKind], identity: &str) {
+        if self.polls_end_on_shutdown {
+            self.queues.forget_poller(namespace, queue, kinds, identity);
         }
     }
 
@@ -308,7 +330,12 @@ impl Node {
             key.name.clone_from(&run.info.task_queue);
         }
         let offer = TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp };
-        self.note(self.queues.offer(key, offer, priority_of(run.info.priority.as_ref()), self.clock.now()));
+        self.note(self.queues.offer(
+            key,
+            offer,
+            priority_of(run.info.priority.as_ref()),
+            self.clock.now(),
+        ));
     }
 
     /// Puts a pending activity on its queue.

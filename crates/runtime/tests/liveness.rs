@@ -14,6 +14,7 @@ use common::{gate::Gate, story, worker};
 use segno_engine::{
     activity::{self, ActivityRef},
     lease::{Beat, BeatRefused, Hold},
+    terminate::{self, Terminate},
 };
 use segno_proto::{
     enums::{EventType, WorkerStatus},
@@ -291,6 +292,23 @@ async fn the_queue_for_commands_stands_for_all_workers_of_a_process() {
 }
 
 #[tokio::test]
+async fn a_command_waits_for_a_worker_that_has_not_polled_for_any_yet() {
+    let scene = Scene::begin().await;
+    let connection = scene.connect();
+    let control = "temporal-sys/worker-commands/default/late".to_owned();
+    let caller = Caller { control_queue: control.clone(), ..scene.caller("a", connection) };
+    let (key, _) = scene.with_activity("w", caller.clone()).await;
+    let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
+    scene.node.transact(&key, &RunSelector::default(), end).await.expect("the workflow ends");
+    let mut poll = scene.poll(QueueKind::Nexus, caller);
+    poll.queue.name = control;
+    assert!(scene.node.poll_command(&poll).await.is_some(), "its activity must stop");
+    assert_eq!((scene.count("commands_sent"), scene.count("commands_dropped")), (1, 0));
+    poll.deadline = Instant::now() + Duration::from_millis(20);
+    assert!(scene.node.poll_command(&poll).await.is_none(), "it comes once");
+}
+
+#[tokio::test]
 async fn whoever_shuts_down_gives_back_at_once() {
     let scene = Scene::begin().await;
     let connection = scene.connect();
@@ -314,6 +332,8 @@ async fn whoever_says_goodbye_keeps_its_work_as_long_as_it_is_there() {
     let connection = scene.connect();
     scene.report("a", WorkerStatus::Running, connection);
     let (key, _) = scene.with_activity("w", scene.caller("a", connection)).await;
+    scene.node.dismiss_worker(scene.namespace, "a", "");
+    scene.report("a", WorkerStatus::ShuttingDown, connection);
     scene.node.dismiss_worker(scene.namespace, "a", "");
     scene.pass(600).await;
     assert_eq!(scene.attempt(&key).await, (1, true), "it says nothing and finishes what it has");

@@ -19,6 +19,7 @@ pub(super) fn apply(
     validate::workflow_commands::complete_workflow(attributes.as_mut())?;
     let result = attributes.and_then(|a| a.result);
     limit_size(
+        draft,
         size_of(result.as_ref()),
         Cause::BadScheduleActivityAttributes,
         "CompleteWorkflowExecutionCommandAttributes.Result exceeds size limit.",

@@ -36,11 +36,13 @@ pub(super) fn apply(
         turn.surroundings.search_attributes.apply_types(search_attributes);
     }
     limit_size(
+        draft,
         size_of(attributes.input.as_ref()),
         Cause::BadContinueAsNewAttributes,
         "ContinueAsNewWorkflowExecutionCommandAttributes. Input exceeds size limit.",
     )?;
     limit_size(
+        draft,
         size_of(attributes.memo.as_ref()),
         Cause::BadContinueAsNewAttributes,
         "ContinueAsNewWorkflowExecutionCommandAttributes. Memo exceeds size limit.",

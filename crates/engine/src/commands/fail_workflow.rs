@@ -24,6 +24,7 @@ pub(super) fn apply(
     validate::workflow_commands::fail_workflow(attributes.as_mut())?;
     let failure = attributes.and_then(|a| a.failure);
     limit_size(
+        draft,
         size_of(failure.as_ref()),
         Cause::BadFailWorkflowExecutionAttributes,
         "FailWorkflowExecutionCommandAttributes.Failure exceeds size limit.",

@@ -15,7 +15,7 @@ use crate::{
     complete_task::Surroundings,
     draft::Draft,
     error::{Rejection, TaskFailure},
-    limits::{BLOB_BYTES_MAX, PENDING_MAX},
+    limits::PENDING_MAX,
     update::messages::Inbox,
     validate,
 };
@@ -162,8 +162,8 @@ fn refuse_if_buffered(turn: &Turn<'_>) -> Result<(), Refused> {
 }
 
 /// A payload too big to keep ends the workflow: trying again would send it again.
-fn limit_size(bytes: usize, cause: WorkflowTaskFailedCause, message: &str) -> Result<(), Refused> {
-    if bytes > BLOB_BYTES_MAX {
+fn limit_size(draft: &Draft, bytes: usize, cause: WorkflowTaskFailedCause, message: &str) -> Result<(), Refused> {
+    if bytes > draft.context.limits.blob_bytes {
         return Err(Refused::Task(TaskFailure::terminating(cause, message)));
     }
     Ok(())

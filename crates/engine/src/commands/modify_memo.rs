@@ -19,6 +19,7 @@ pub(super) fn apply(
     let memo = attributes.and_then(|a| a.upserted_memo).unwrap_or_default();
     let bytes: usize = memo.fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();
     limit_size(
+        draft,
         bytes,
         Cause::BadModifyWorkflowPropertiesAttributes,
         "ModifyWorkflowPropertiesCommandAttributes exceeds size limit.",

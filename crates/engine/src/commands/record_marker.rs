@@ -19,7 +19,12 @@ pub(super) fn apply(
     let Some(attributes) = attributes else { return Ok(()) };
     let bytes: usize =
         attributes.details.iter().map(|(name, value)| name.len() + prost::Message::encoded_len(value)).sum();
-    limit_size(bytes, Cause::BadRecordMarkerAttributes, "RecordMarkerCommandAttributes.Details exceeds size limit.")?;
+    limit_size(
+        draft,
+        bytes,
+        Cause::BadRecordMarkerAttributes,
+        "RecordMarkerCommandAttributes.Details exceeds size limit.",
+    )?;
     draft.add(Attributes::MarkerRecordedEventAttributes(MarkerRecordedEventAttributes {
         marker_name: attributes.marker_name,
         details: attributes.details,

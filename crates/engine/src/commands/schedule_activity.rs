@@ -20,6 +20,7 @@ pub(super) fn apply(
     validate::commands::schedule_activity_task(attributes.as_mut(), info.run_timeout, &info.task_queue)?;
     let Some(attributes) = attributes else { return Ok(()) };
     limit_size(
+        draft,
         size_of(attributes.input.as_ref()),
         Cause::BadScheduleActivityAttributes,
         "ScheduleActivityTaskCommandAttributes.Input exceeds size limit.",

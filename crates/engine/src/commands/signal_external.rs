@@ -30,6 +30,7 @@ pub(super) fn apply(
         Cause::PendingSignalsLimitExceeded,
     )?;
     limit_size(
+        draft,
         size_of(attributes.input.as_ref()),
         Cause::BadSignalWorkflowExecutionAttributes,
         "SignalExternalWorkflowExecutionCommandAttributes.Input exceeds size limit.",

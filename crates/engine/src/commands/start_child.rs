@@ -40,11 +40,13 @@ pub(super) fn apply(
         turn.surroundings.search_attributes.apply_types(search_attributes);
     }
     limit_size(
+        draft,
         size_of(attributes.input.as_ref()),
         Cause::BadStartChildExecutionAttributes,
         "StartChildWorkflowExecutionCommandAttributes. Input exceeds size limit.",
     )?;
     limit_size(
+        draft,
         size_of(attributes.memo.as_ref()),
         Cause::BadStartChildExecutionAttributes,
         "StartChildWorkflowExecutionCommandAttributes.Memo exceeds size limit.",

@@ -21,6 +21,7 @@ pub(super) fn apply(
     let fields = &search_attributes.indexed_fields;
     let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();
     limit_size(
+        draft,
         bytes,
         Cause::BadSearchAttributes,
         "UpsertWorkflowSearchAttributesCommandAttributes exceeds size limit.",

@@ -9,7 +9,6 @@ use super::{UpdateLimits, expect, in_flight, state_of, status, total, write_admi
 use crate::{
     draft::Draft,
     error::Rejection,
-    limits::BLOB_BYTES_MAX,
     machine::update::Event,
     run::{Applied, Context, Run},
     workflow_task,
@@ -68,7 +67,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
     let bytes = call.request.encoded_len();
     check_limits(draft, &call.limits, bytes)?;
     if call.durable {
-        check_storable(&call.request)?;
+        check_storable(&call.request, draft.context.limits.blob_bytes)?;
         write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
         draft.run.updates.admit(id, None, 0);
         schedule_now(draft);
@@ -86,7 +85,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
 fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Rejection> {
     let Some(waiting) = draft.run.updates.find(id).filter(|_| durable) else { return Ok(()) };
     let Some(request) = waiting.request.clone() else { return Ok(()) };
-    check_storable(&request)?;
+    check_storable(&request, draft.context.limits.blob_bytes)?;
     write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
     draft.run.updates.forget_request(id);
     schedule_now(draft);
@@ -94,9 +93,9 @@ fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Reject
 }
 
 /// History takes no larger payload, and a worker that gets one cannot answer it: the update would be in the way forever.
-fn check_storable(request: &Request) -> Result<(), Rejection> {
+fn check_storable(request: &Request, bytes_max: usize) -> Result<(), Rejection> {
     let arguments = request.input.as_ref().and_then(|input| input.args.as_ref());
-    match arguments.is_some_and(|arguments| arguments.encoded_len() > BLOB_BYTES_MAX) {
+    match arguments.is_some_and(|arguments| arguments.encoded_len() > bytes_max) {
         true => Err(Rejection::InvalidArgument("Blob data size exceeds limit.".to_owned())),
         false => Ok(()),
     }

@@ -28,7 +28,6 @@ use crate::{
     commands::Refused,
     draft::Draft,
     error::{Rejection, TaskFailure},
-    limits::BLOB_BYTES_MAX,
     machine::update::{self as machine, Event, State},
 };
 
@@ -117,7 +116,7 @@ fn handle(
         return Err(Refused::Call(Rejection::InvalidArgument(text)));
     };
     let body = message.body.as_ref().map(|body| &body.value[..]).unwrap_or_default();
-    if body.len() > BLOB_BYTES_MAX {
+    if body.len() > draft.context.limits.blob_bytes {
         let text = format!("Message type {protocol}.{kind} exceeds size limit.");
         let cause = WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage;
         return Err(Refused::Task(TaskFailure::terminating(cause, text)));

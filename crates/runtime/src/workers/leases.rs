@@ -538,10 +538,10 @@ impl Leases {
     }
 
     /// A worker begins to shut down.
-    pub fn leaves(&self, namespace: NamespaceKey, worker: &str) {
+    pub fn leaves(&self, namespace: NamespaceKey, worker: &str, now: Nanos) {
         let mut table = lock(&self.table);
         if let Some(entity) = table.get_mut(namespace, worker) {
-            entity.lease.leaves();
+            entity.lease.leaves(now);
             self.rearm(&mut table, namespace, worker);
         }
     }

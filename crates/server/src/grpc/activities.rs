@@ -199,7 +199,7 @@ impl Workflows {
     ) -> Result<RecordActivityTaskHeartbeatResponse, Status> {
         let connection = peers::of(&request);
         let mut request = request.into_inner();
-        let instead = validate::activity::heartbeat(&mut request).map_err(refused)?;
+        let instead = validate::activity::heartbeat(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
             self.heartbeat_or_fail(target, instead, request.details, request.identity, connection).await?;
@@ -211,7 +211,7 @@ impl Workflows {
         mut request: RecordActivityTaskHeartbeatByIdRequest,
     ) -> Result<RecordActivityTaskHeartbeatByIdResponse, Status> {
         not_standalone(&request.workflow_id, &request.activity_id)?;
-        let instead = validate::activity::heartbeat_by_id(&mut request).map_err(refused)?;
+        let instead = validate::activity::heartbeat_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
             self.heartbeat_or_fail(target, instead, request.details, request.identity, None).await?;
@@ -222,7 +222,7 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCompletedRequest,
     ) -> Result<RespondActivityTaskCompletedResponse, Status> {
-        let instead = validate::activity::completed(&mut request).map_err(refused)?;
+        let instead = validate::activity::completed(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         match instead {
             Some(failure) => {
@@ -238,7 +238,7 @@ impl Workflows {
         mut request: RespondActivityTaskCompletedByIdRequest,
     ) -> Result<RespondActivityTaskCompletedByIdResponse, Status> {
         not_standalone(&request.workflow_id, &request.activity_id)?;
-        let instead = validate::activity::completed_by_id(&mut request).map_err(refused)?;
+        let instead = validate::activity::completed_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         match instead {
             Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await?,
@@ -251,7 +251,7 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskFailedRequest,
     ) -> Result<RespondActivityTaskFailedResponse, Status> {
-        let failures = validate::activity::failed(&mut request).map_err(refused)?;
+        let failures = validate::activity::failed(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         let (details, version) = (request.last_heartbeat_details, request.worker_version);
         self.fail_at(target, request.failure, request.identity, details, version).await?;
@@ -263,7 +263,7 @@ impl Workflows {
         mut request: RespondActivityTaskFailedByIdRequest,
     ) -> Result<RespondActivityTaskFailedByIdResponse, Status> {
         not_standalone(&request.workflow_id, &request.activity_id)?;
-        let failures = validate::activity::failed_by_id(&mut request).map_err(refused)?;
+        let failures = validate::activity::failed_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         self.fail_at(target, request.failure, request.identity, request.last_heartbeat_details, None).await?;
         Ok(RespondActivityTaskFailedByIdResponse { failures })
@@ -273,7 +273,7 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCanceledRequest,
     ) -> Result<RespondActivityTaskCanceledResponse, Status> {
-        let instead = validate::activity::canceled(&mut request).map_err(refused)?;
+        let instead = validate::activity::canceled(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_token(&request.namespace, &request.task_token)?;
         match instead {
             Some(failure) => {
@@ -289,7 +289,7 @@ impl Workflows {
         mut request: RespondActivityTaskCanceledByIdRequest,
     ) -> Result<RespondActivityTaskCanceledByIdResponse, Status> {
         not_standalone(&request.workflow_id, &request.activity_id)?;
-        let instead = validate::activity::canceled_by_id(&mut request).map_err(refused)?;
+        let instead = validate::activity::canceled_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         match instead {
             Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await?,

@@ -60,7 +60,7 @@ impl Workflows {
         request: PauseActivityExecutionRequest,
     ) -> Result<PauseActivityExecutionResponse, Status> {
         self.namespace(&request.namespace)?;
-        checks::pause_execution(&request).map_err(refused)?;
+        checks::pause_execution(&request, self.sizes()).map_err(refused)?;
         let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
         let selection = Selection::Id(request.activity_id);
         let mut call = Pause { identity: request.identity, reason: request.reason, request_id: request.request_id };

@@ -36,7 +36,10 @@ use tonic::Status;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
 
-use crate::{status, validate};
+use crate::{
+    status,
+    validate::{self, size::Sizes},
+};
 
 /// Temporal's WorkflowService.
 pub struct Workflows {
@@ -47,6 +50,11 @@ impl Workflows {
     /// The service on a node.
     pub fn new(node: Arc<Node>) -> Self {
         Self { node }
+    }
+
+    /// How large what requests carry may be.
+    fn sizes(&self) -> Sizes {
+        self.node.limits().into()
     }
 
     /// The namespace a request names, if it can be used.

@@ -88,7 +88,8 @@ impl Workflows {
         update: &mut UpdateWorkflowExecutionRequest,
     ) -> Vec<Option<Status>> {
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        let started = validate::multi_operation::start(&namespace.name, start, &rules, &|| self.node.uuid());
+        let sizes = self.sizes();
+        let started = validate::multi_operation::start(&namespace.name, start, &rules, sizes, &|| self.node.uuid());
         if let Some(search_attributes) = start.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }

@@ -2,10 +2,7 @@
 
 use std::sync::Arc;
 
-use segno_engine::{
-    Rejection,
-    limits::{BLOB_BYTES_MAX, MEMO_BYTES_MAX},
-};
+use segno_engine::{Rejection, limits::MEMO_BYTES_MAX};
 use segno_proto::{
     enums::{ArchivalState, NamespaceState, ReplicationState},
     namespace::{
@@ -85,7 +82,7 @@ impl Workflows {
         let name = validate::namespace::describe(&request).map_err(refused)?;
         let (NamespaceName::Name(text) | NamespaceName::Id(text)) = &name;
         let namespace = self.node.namespaces.find(&name).ok_or_else(|| status::namespace_not_found(text))?;
-        let (info, config, replication) = description(&namespace);
+        let (info, config, replication) = description(&self.node, &namespace);
         Ok(DescribeNamespaceResponse {
             namespace_info: Some(info),
             config: Some(config),
@@ -105,7 +102,7 @@ impl Workflows {
         let last = found.last().filter(|_| more);
         let next_page_token = last.map(|last| last.key.0.to_be_bytes().to_vec().into()).unwrap_or_default();
         let namespaces = found.iter().map(|namespace| {
-            let (info, config, replication) = description(namespace);
+            let (info, config, replication) = description(&self.node, namespace);
             DescribeNamespaceResponse {
                 namespace_info: Some(info),
                 config: Some(config),
@@ -125,7 +122,7 @@ impl Workflows {
         let now = self.node.now();
         let edit = move |detail: &mut _| validate::namespace::update(request, detail, now).map_err(rejected);
         let namespace = self.node.change_namespace(name, edit).await.map_err(failed)?;
-        let (info, config, replication) = description(&namespace);
+        let (info, config, replication) = description(&self.node, &namespace);
         Ok(UpdateNamespaceResponse {
             namespace_info: Some(info),
             config: Some(config),
@@ -163,7 +160,7 @@ impl Operator {
     }
 }
 
-fn description(namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, NamespaceReplicationConfig) {
+fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, NamespaceReplicationConfig) {
     let detail = &namespace.detail;
     let info = NamespaceInfo {
         name: namespace.name.clone(),
@@ -178,12 +175,12 @@ fn description(namespace: &Namespace) -> (NamespaceInfo, NamespaceConfig, Namesp
             async_update: true,
             reported_problems_search_attribute: true,
             worker_heartbeats: true,
-            worker_poll_complete_on_shutdown: true,
+            worker_poll_complete_on_shutdown: node.polls_end_on_shutdown,
             worker_commands: true,
             ..Default::default()
         }),
         limits: Some(Limits {
-            blob_size_limit_error: BLOB_BYTES_MAX as i64,
+            blob_size_limit_error: node.limits().blob_bytes as i64,
             memo_size_limit_error: MEMO_BYTES_MAX as i64,
             ..Default::default()
         }),

@@ -19,7 +19,7 @@ impl Workflows {
         let until = deadline::call(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
-        validate::workflow::query(&mut request).map_err(refused)?;
+        validate::workflow::query(&mut request, self.sizes()).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.execution.as_ref());
         let condition = request.query_reject_condition();
         let query = request.query.unwrap_or_default();
@@ -35,7 +35,7 @@ impl Workflows {
         &self,
         mut request: RespondQueryTaskCompletedRequest,
     ) -> Result<RespondQueryTaskCompletedResponse, Status> {
-        validate::worker::query_task_completed(&mut request).map_err(refused)?;
+        validate::worker::query_task_completed(&mut request, self.sizes()).map_err(refused)?;
         let (_, token) = self.open::<QueryToken>(&request.namespace, &request.task_token)?;
         let answer = if request.completed_type() == QueryResultType::Answered {
             QueryAnswer::Answered(request.query_result)

@@ -22,7 +22,7 @@ impl Workflows {
         let mut request = request.into_inner();
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        validate::start::start_workflow(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
+        validate::start::start_workflow(&mut request, &rules, self.sizes(), &|| self.node.uuid()).map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
@@ -70,7 +70,8 @@ impl Workflows {
         let mut request = request;
         let namespace = self.open_namespace(&request.namespace)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
-        validate::start::signal_with_start(&mut request, &rules, &|| self.node.uuid()).map_err(refused)?;
+        validate::start::signal_with_start(&mut request, &rules, self.sizes(), &|| self.node.uuid())
+            .map_err(refused)?;
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use segno_proto::{
+    enums::TaskQueueType,
     worker::{WorkerHeartbeat, WorkerInfo, WorkerListInfo},
     workflowservice::{
         CountWorkersRequest, CountWorkersResponse, DescribeWorkerRequest, DescribeWorkerResponse, ListWorkersRequest,
@@ -10,7 +11,7 @@ use segno_proto::{
         ShutdownWorkerResponse,
     },
 };
-use segno_runtime::WorkerQuery;
+use segno_runtime::{QueueKind, WorkerQuery};
 use tonic::{Request, Status};
 
 use super::{Workflows, refused};
@@ -30,10 +31,16 @@ impl Workflows {
         validate::worker::shutdown(&mut request).map_err(refused)?;
         let worker = &request.worker_instance_key;
         self.node.dismiss_worker(namespace.key, worker, &request.sticky_task_queue);
-        match request.worker_heartbeat {
-            // It says itself whether it still finishes what it has.
-            Some(last) => self.node.workers_reported(namespace.key, vec![last], connection),
-            None => self.node.worker_is_over(namespace.key, worker),
+        if !worker.is_empty() && !request.task_queue.is_empty() {
+            let kinds: &[QueueKind] = match &request.task_queue_types[..] {
+                [] => &[QueueKind::Workflow, QueueKind::Activity],
+                named => &named.iter().filter_map(|kind| queue_kind(*kind)).collect::<Vec<_>>(),
+            };
+            self.node.forget_poller(namespace.key, &request.task_queue, kinds, &request.identity);
+        }
+        // Its polls end. What it holds stays its own, unless it says itself that it has shut down.
+        if let Some(last) = request.worker_heartbeat {
+            self.node.workers_reported(namespace.key, vec![last], connection);
         }
         self.node.workers.leaving(namespace.key, worker);
         Ok(ShutdownWorkerResponse::default())
@@ -92,6 +99,15 @@ impl Workflows {
         let namespace = self.namespace(namespace)?;
         let query = WorkerQuery::parse(query).map_err(|error| Status::invalid_argument(error.to_string()))?;
         Ok(self.node.find_workers(namespace.key, &query))
+    }
+}
+
+fn queue_kind(kind: i32) -> Option<QueueKind> {
+    match TaskQueueType::try_from(kind).ok()? {
+        TaskQueueType::Workflow => Some(QueueKind::Workflow),
+        TaskQueueType::Activity => Some(QueueKind::Activity),
+        TaskQueueType::Nexus => Some(QueueKind::Nexus),
+        TaskQueueType::Unspecified => None,
     }
 }
 

@@ -28,7 +28,12 @@ use super::{
     Workflows, activities, failed, key_of, refused,
     tokens::{PageToken, task_of},
 };
-use crate::{deadline, delivery::Delivery, peers, status, validate};
+use crate::{
+    deadline,
+    delivery::Delivery,
+    peers, status,
+    validate::{self, size::Sizes},
+};
 
 /// A started task as the wire has it.
 pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
@@ -165,7 +170,8 @@ impl Workflows {
             control_queue: caller.control_queue,
             worker_reports,
         };
-        let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result))).collect();
+        let sizes = self.sizes();
+        let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result, sizes))).collect();
         let reply = self
             .node
             .complete_workflow_task(namespace.clone(), &key, &token.run_id, call, answers)
@@ -207,7 +213,7 @@ impl Workflows {
         &self,
         mut request: RespondWorkflowTaskFailedRequest,
     ) -> Result<RespondWorkflowTaskFailedResponse, Status> {
-        validate::worker::workflow_task_failed(&mut request).map_err(refused)?;
+        validate::worker::workflow_task_failed(&mut request, self.sizes()).map_err(refused)?;
         let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
         let (key, task) = task_of(&namespace, &token);
         let cause = request.cause();
@@ -238,8 +244,8 @@ impl Workflows {
 }
 
 /// What the worker says to a question that rode along.
-fn answer(result: WorkflowQueryResult) -> QueryAnswer {
-    match validate::size::is_too_large(result.answer.as_ref()) {
+fn answer(result: WorkflowQueryResult, sizes: Sizes) -> QueryAnswer {
+    match sizes.is_too_large(result.answer.as_ref()) {
         true => QueryAnswer::TooLarge,
         false => result.into(),
     }

@@ -26,7 +26,7 @@ impl Workflows {
         mut request: SignalWorkflowExecutionRequest,
     ) -> Result<SignalWorkflowExecutionResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        validate::workflow::signal(&mut request).map_err(refused)?;
+        validate::workflow::signal(&mut request, self.sizes()).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
         let request_id = request.request_id.clone();
         let call = Signal {

@@ -10,7 +10,10 @@ use segno_proto::workflowservice::{
     RespondActivityTaskFailedByIdRequest, RespondActivityTaskFailedRequest,
 };
 
-use super::{Refused, identity, size};
+use super::{
+    Refused, identity,
+    size::{self, Sizes},
+};
 
 const HEARTBEAT: &str = "Heartbeat details exceed size limit.";
 const RESULT: &str = "Complete result exceeds size limit.";
@@ -20,43 +23,46 @@ const CANCEL: &str = "Cancel details exceed size limit.";
 pub type Instead = Option<Failure>;
 
 /// RecordActivityTaskHeartbeat. With a failure, fail the activity with it and tell the worker to cancel.
-pub fn heartbeat(request: &mut RecordActivityTaskHeartbeatRequest) -> Result<Instead, Refused> {
-    Ok(size::is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
+pub fn heartbeat(request: &mut RecordActivityTaskHeartbeatRequest, sizes: Sizes) -> Result<Instead, Refused> {
+    Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
 /// RecordActivityTaskHeartbeatById; see [`heartbeat`].
-pub fn heartbeat_by_id(request: &mut RecordActivityTaskHeartbeatByIdRequest) -> Result<Instead, Refused> {
+pub fn heartbeat_by_id(request: &mut RecordActivityTaskHeartbeatByIdRequest, sizes: Sizes) -> Result<Instead, Refused> {
     by_id(&request.activity_id, "", &request.workflow_id)?;
-    Ok(size::is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
+    Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
 /// RespondActivityTaskCompleted.
-pub fn completed(request: &mut RespondActivityTaskCompletedRequest) -> Result<Instead, Refused> {
+pub fn completed(request: &mut RespondActivityTaskCompletedRequest, sizes: Sizes) -> Result<Instead, Refused> {
     identity(&request.identity)?;
-    Ok(size::is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
+    Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
 
 /// RespondActivityTaskCompletedById.
-pub fn completed_by_id(request: &mut RespondActivityTaskCompletedByIdRequest) -> Result<Instead, Refused> {
+pub fn completed_by_id(
+    request: &mut RespondActivityTaskCompletedByIdRequest,
+    sizes: Sizes,
+) -> Result<Instead, Refused> {
     by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
-    Ok(size::is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
+    Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
 
 /// RespondActivityTaskCanceled.
-pub fn canceled(request: &mut RespondActivityTaskCanceledRequest) -> Result<Instead, Refused> {
+pub fn canceled(request: &mut RespondActivityTaskCanceledRequest, sizes: Sizes) -> Result<Instead, Refused> {
     identity(&request.identity)?;
-    Ok(size::is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
+    Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }
 
 /// RespondActivityTaskCanceledById.
-pub fn canceled_by_id(request: &mut RespondActivityTaskCanceledByIdRequest) -> Result<Instead, Refused> {
+pub fn canceled_by_id(request: &mut RespondActivityTaskCanceledByIdRequest, sizes: Sizes) -> Result<Instead, Refused> {
     by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
-    Ok(size::is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
+    Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }
 
 /// RespondActivityTaskFailed. Drops heartbeat details and replaces a failure that are too large, and returns what the
 /// response says about that.
-pub fn failed(request: &mut RespondActivityTaskFailedRequest) -> Result<Vec<Failure>, Refused> {
+pub fn failed(request: &mut RespondActivityTaskFailedRequest, sizes: Sizes) -> Result<Vec<Failure>, Refused> {
     if let Some(failure) = &request.failure
         && !matches!(failure.failure_info, Some(FailureInfo::ApplicationFailureInfo(_)))
     {
@@ -64,23 +70,27 @@ pub fn failed(request: &mut RespondActivityTaskFailedRequest) -> Result<Vec<Fail
     }
     next_retry_delays(request.failure.as_ref())?;
     identity(&request.identity)?;
-    Ok(failed_sizes(&mut request.last_heartbeat_details, &mut request.failure))
+    Ok(failed_sizes(&mut request.last_heartbeat_details, &mut request.failure, sizes))
 }
 
 /// RespondActivityTaskFailedById; see [`failed`].
-pub fn failed_by_id(request: &mut RespondActivityTaskFailedByIdRequest) -> Result<Vec<Failure>, Refused> {
+pub fn failed_by_id(request: &mut RespondActivityTaskFailedByIdRequest, sizes: Sizes) -> Result<Vec<Failure>, Refused> {
     by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
     next_retry_delays(request.failure.as_ref())?;
-    Ok(failed_sizes(&mut request.last_heartbeat_details, &mut request.failure))
+    Ok(failed_sizes(&mut request.last_heartbeat_details, &mut request.failure, sizes))
 }
 
-fn failed_sizes<M: prost::Message>(details: &mut Option<M>, failure: &mut Option<Failure>) -> Vec<Failure> {
+fn failed_sizes<M: prost::Message>(
+    details: &mut Option<M>,
+    failure: &mut Option<Failure>,
+    sizes: Sizes,
+) -> Vec<Failure> {
     let mut said = Vec::new();
-    if size::is_too_large(details.as_ref()) {
+    if sizes.is_too_large(details.as_ref()) {
         *details = None;
         said.push(size::server_failure(HEARTBEAT));
     }
-    said.extend(size::failure(failure));
+    said.extend(sizes.replace(failure));
     said
 }
 

@@ -18,7 +18,7 @@ use segno_proto::{
     },
 };
 
-use super::{Refused, size};
+use super::{Refused, size::Sizes};
 
 const BOTH: &str = "Both UpdateMask and RestoreOriginal are provided";
 
@@ -53,10 +53,10 @@ pub fn update(request: &UpdateActivityOptionsRequest) -> Result<(), Refused> {
 }
 
 /// PauseActivityExecution.
-pub fn pause_execution(request: &PauseActivityExecutionRequest) -> Result<(), Refused> {
+pub fn pause_execution(request: &PauseActivityExecutionRequest, sizes: Sizes) -> Result<(), Refused> {
     let PauseActivityExecutionRequest { workflow_id, request_id, activity_id, identity, run_id, .. } = request;
     execution(workflow_id, request_id, activity_id, identity, run_id)?;
-    if request.reason.len() > size::BLOB_SIZE_MAX {
+    if request.reason.len() > sizes.blob {
         return Err(Refused::invalid("reason exceeds length limit"));
     }
     Ok(())

@@ -6,7 +6,7 @@ use segno_proto::{
     workflowservice::{StartWorkflowExecutionRequest, UpdateWorkflowExecutionRequest},
 };
 
-use super::{Refused, execution, start, update};
+use super::{Refused, execution, size::Sizes, start, update};
 
 fn same_namespace(namespace: &str, named: &str) -> Result<(), Refused> {
     match named.is_empty() || named == namespace {
@@ -20,11 +20,12 @@ pub fn start(
     namespace: &str,
     request: &mut StartWorkflowExecutionRequest,
     rules: &Rules<'_>,
+    sizes: Sizes,
     new_id: &dyn Fn() -> String,
 ) -> Result<(), Refused> {
     same_namespace(namespace, &request.namespace)?;
     namespace.clone_into(&mut request.namespace);
-    start::start_workflow(request, rules, new_id)?;
+    start::start_workflow(request, rules, sizes, new_id)?;
     if !request.cron_schedule.is_empty() {
         return Err(Refused::invalid("CronSchedule is not allowed."));
     }

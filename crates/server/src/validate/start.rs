@@ -14,12 +14,16 @@ use segno_proto::enums::{WorkflowIdConflictPolicy as Conflict, WorkflowIdReusePo
 use segno_proto::workflowservice::{SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest};
 use segno_proto::{duration_nanos, nanos_duration};
 
-use super::{Refused, at_most, links, size};
+use super::{
+    Refused, at_most, links,
+    size::{self, Sizes},
+};
 
 /// `new_id` makes the request id of a request that has none.
 pub fn start_workflow(
     request: &mut StartWorkflowExecutionRequest,
     rules: &Rules<'_>,
+    sizes: Sizes,
     new_id: &dyn Fn() -> String,
 ) -> Result<(), Refused> {
     id_policies(&mut request.workflow_id_reuse_policy, &mut request.workflow_id_conflict_policy, Conflict::Fail);
@@ -61,7 +65,7 @@ pub fn start_workflow(
         &mut request.workflow_run_timeout,
         &mut request.workflow_task_timeout,
     );
-    size::blob(request.input.as_ref())?;
+    sizes.check(request.input.as_ref())?;
     size::memo(request.memo.as_ref())
 }
 
@@ -69,6 +73,7 @@ pub fn start_workflow(
 pub fn signal_with_start(
     request: &mut SignalWithStartWorkflowExecutionRequest,
     rules: &Rules<'_>,
+    sizes: Sizes,
     new_id: &dyn Fn() -> String,
 ) -> Result<(), Refused> {
     cron::validate(&request.cron_schedule).map_err(Refused::invalid)?;
@@ -113,9 +118,9 @@ pub fn signal_with_start(
         &mut request.workflow_run_timeout,
         &mut request.workflow_task_timeout,
     );
-    size::blob(request.input.as_ref())?;
+    sizes.check(request.input.as_ref())?;
     size::memo(request.memo.as_ref())?;
-    size::blob(request.signal_input.as_ref())
+    sizes.check(request.signal_input.as_ref())
 }
 
 /// Fills in both id policies. `TERMINATE_IF_RUNNING`, deprecated, was a reuse policy and is now a conflict policy.

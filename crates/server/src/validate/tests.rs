@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use prost_types::Duration;
-use segno_engine::search_attributes::Rules;
+use segno_engine::{limits::Limits, search_attributes::Rules};
 use segno_proto::common::{Link, Payload, Payloads, WorkflowExecution, WorkflowType, link};
 use segno_proto::enums::{TaskQueueKind, WorkflowIdConflictPolicy as Conflict, WorkflowIdReusePolicy as Reuse};
 use segno_proto::failure::{ApplicationFailureInfo, Failure, failure::FailureInfo};
 use segno_proto::taskqueue::TaskQueue;
 use segno_proto::workflowservice::*;
 
-use super::*;
+use super::{size::Sizes, *};
 
 fn payloads(size: usize) -> Option<Payloads> {
     Some(Payloads { payloads: vec![Payload { data: vec![b'x'; size].into(), ..Default::default() }] })
@@ -30,10 +30,14 @@ fn start_request() -> StartWorkflowExecutionRequest {
     }
 }
 
+fn sizes() -> Sizes {
+    Limits::default().into()
+}
+
 fn start(request: &mut StartWorkflowExecutionRequest) -> Result<(), Refused> {
     let custom = BTreeMap::new();
     let rules = Rules { namespace: "default", custom: &custom };
-    start::start_workflow(request, &rules, &|| "new-id".to_owned())
+    start::start_workflow(request, &rules, sizes(), &|| "new-id".to_owned())
 }
 
 fn start_text(change: impl FnOnce(&mut StartWorkflowExecutionRequest)) -> String {
@@ -105,7 +109,7 @@ fn signal_with_start_has_its_own_words() {
     let mut request = SignalWithStartWorkflowExecutionRequest { workflow_id: "w".into(), ..Default::default() };
     let mut check = |change: &dyn Fn(&mut SignalWithStartWorkflowExecutionRequest)| {
         change(&mut request);
-        let result = start::signal_with_start(&mut request, &rules, &|| "new-id".to_owned());
+        let result = start::signal_with_start(&mut request, &rules, sizes(), &|| "new-id".to_owned());
         (result.map_err(|refused| refused.text), request.workflow_id_conflict_policy)
     };
     assert_eq!(check(&|_| {}).0, Err("signal not set".into()));
@@ -182,7 +186,7 @@ fn a_failure_too_large_is_replaced() {
         last_heartbeat_details: payloads(3 << 20),
         ..Default::default()
     };
-    let said = activity::failed(&mut request).unwrap();
+    let said = activity::failed(&mut request, sizes()).unwrap();
     let messages: Vec<&str> = said.iter().map(|failure| failure.message.as_str()).collect();
     assert_eq!(messages, ["Heartbeat details exceed size limit.", "Failure exceeds size limit."]);
     assert_eq!(request.last_heartbeat_details, None);
@@ -195,21 +199,21 @@ fn a_failure_too_large_is_replaced() {
 #[test]
 fn activity_outcomes() {
     let mut request = RespondActivityTaskFailedRequest { failure: Some(Failure::default()), ..Default::default() };
-    assert_eq!(activity::failed(&mut request).unwrap_err().text, "Failure must have ApplicationFailureInfo.");
+    assert_eq!(activity::failed(&mut request, sizes()).unwrap_err().text, "Failure must have ApplicationFailureInfo.");
     let delay = Duration { seconds: 1, nanos: -1 };
     let info = ApplicationFailureInfo { next_retry_delay: Some(delay), ..Default::default() };
     request.failure =
         Some(Failure { failure_info: Some(FailureInfo::ApplicationFailureInfo(info)), ..Default::default() });
     assert_eq!(
-        activity::failed(&mut request).unwrap_err().text,
+        activity::failed(&mut request, sizes()).unwrap_err().text,
         "NextRetryDelay is not a valid duration: proto: duration (seconds:1 nanos:-1) \
          has seconds and nanos with different signs"
     );
     let mut by_id = RespondActivityTaskCompletedByIdRequest { activity_id: "a".into(), ..Default::default() };
-    assert_eq!(activity::completed_by_id(&mut by_id).unwrap_err().text, "WorkflowId is not set on request.");
+    assert_eq!(activity::completed_by_id(&mut by_id, sizes()).unwrap_err().text, "WorkflowId is not set on request.");
     by_id.workflow_id = "w".into();
     by_id.result = payloads(2 << 20);
-    let instead = activity::completed_by_id(&mut by_id).unwrap().unwrap();
+    let instead = activity::completed_by_id(&mut by_id, sizes()).unwrap().unwrap();
     assert_eq!(instead.message, "Complete result exceeds size limit.");
 }
 

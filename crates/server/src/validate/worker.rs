@@ -12,7 +12,10 @@ use segno_proto::workflowservice::{
     ShutdownWorkerRequest,
 };
 
-use super::{Refused, identity, size};
+use super::{
+    Refused, identity,
+    size::{self, Sizes},
+};
 
 const BUILD_ID_LENGTH_MAX: usize = 255;
 /// Temporal names a workflow after deployment and build id: `temporal-sys-worker-deployment-version:` and both.
@@ -71,15 +74,15 @@ pub fn versioning_behavior(request: &RespondWorkflowTaskCompletedRequest) -> Res
 }
 
 /// RespondWorkflowTaskFailed. A failure that is too large is replaced by one that says so.
-pub fn workflow_task_failed(request: &mut RespondWorkflowTaskFailedRequest) -> Result<(), Refused> {
+pub fn workflow_task_failed(request: &mut RespondWorkflowTaskFailedRequest, sizes: Sizes) -> Result<(), Refused> {
     identity(&request.identity)?;
-    size::failure(&mut request.failure);
+    sizes.replace(&mut request.failure);
     Ok(())
 }
 
 /// RespondQueryTaskCompleted. A result that is too large becomes a failed query.
-pub fn query_task_completed(request: &mut RespondQueryTaskCompletedRequest) -> Result<(), Refused> {
-    if size::is_too_large(request.query_result.as_ref()) {
+pub fn query_task_completed(request: &mut RespondQueryTaskCompletedRequest, sizes: Sizes) -> Result<(), Refused> {
+    if sizes.is_too_large(request.query_result.as_ref()) {
         *request = RespondQueryTaskCompletedRequest {
             task_token: std::mem::take(&mut request.task_token),
             completed_type: QueryResultType::Failed as i32,

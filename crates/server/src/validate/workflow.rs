@@ -8,13 +8,13 @@ use segno_proto::workflowservice::{
     TerminateWorkflowExecutionRequest,
 };
 
-use super::{Refused, at_most, execution, links, size};
+use super::{Refused, at_most, execution, links, size::Sizes};
 
 /// How many events a page of history holds, at most and unless the request asks for fewer.
 pub const HISTORY_PAGE_MAX: i32 = 256;
 
 /// SignalWorkflowExecution.
-pub fn signal(request: &mut SignalWorkflowExecutionRequest) -> Result<(), Refused> {
+pub fn signal(request: &mut SignalWorkflowExecutionRequest, sizes: Sizes) -> Result<(), Refused> {
     execution(request.workflow_execution.as_ref())?;
     if request.signal_name.is_empty() {
         return Err(Refused::invalid("SignalName is not set on request."));
@@ -22,11 +22,11 @@ pub fn signal(request: &mut SignalWorkflowExecutionRequest) -> Result<(), Refuse
     at_most(&request.signal_name, "SignalName length exceeds limit.")?;
     at_most(&request.request_id, "RequestId length exceeds limit.")?;
     links::check(&request.links)?;
-    size::blob(request.input.as_ref())
+    sizes.check(request.input.as_ref())
 }
 
 /// QueryWorkflow.
-pub fn query(request: &mut QueryWorkflowRequest) -> Result<(), Refused> {
+pub fn query(request: &mut QueryWorkflowRequest, sizes: Sizes) -> Result<(), Refused> {
     execution(request.execution.as_ref())?;
     let Some(query) = &request.query else { return Err(Refused::invalid("WorkflowQuery is not set on request.")) };
     if query.query_type.is_empty() {
@@ -35,7 +35,7 @@ pub fn query(request: &mut QueryWorkflowRequest) -> Result<(), Refused> {
     if request.query_reject_condition == QueryRejectCondition::Unspecified as i32 {
         request.query_reject_condition = QueryRejectCondition::None as i32;
     }
-    size::blob(query.query_args.as_ref())
+    sizes.check(query.query_args.as_ref())
 }
 
 /// RequestCancelWorkflowExecution.

@@ -107,3 +107,29 @@ def same_queue_many(s: Session) -> None:
     s.start("wf-2")
     s.run_task()
     s.history("wf-2")
+
+
+@scenario
+def pollers_after_shutdown(s: Session) -> None:
+    """A poller that said goodbye is not listed any more."""
+    key = s.name("key")
+    kinds = ["TASK_QUEUE_TYPE_WORKFLOW", "TASK_QUEUE_TYPE_ACTIVITY"]
+    polls = [
+        s.begin(rpc, 8, task_queue=s.queue(), identity="worker", worker_instance_key=key)
+        for rpc in ("PollWorkflowTaskQueue", "PollActivityTaskQueue")
+    ]
+    time.sleep(1)
+    for kind in kinds:
+        s.call("DescribeTaskQueue", task_queue=s.queue(), task_queue_type=kind)
+    s.call(
+        "ShutdownWorker",
+        sticky_task_queue=s.name("sticky"),
+        identity="worker",
+        worker_instance_key=key,
+        task_queue=s.name("q"),
+        task_queue_types=kinds,
+    )
+    for poll in polls:
+        s.join(poll)
+    for kind in kinds:
+        s.call("DescribeTaskQueue", task_queue=s.queue(), task_queue_type=kind)

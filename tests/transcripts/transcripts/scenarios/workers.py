@@ -178,3 +178,62 @@ def per_namespace(s: Session) -> None:
         s.call("CountWorkers")
         s.call("DescribeWorker", worker_instance_key="a")
         s.call("ShutdownWorker", sticky_task_queue="sticky")
+
+
+@scenario
+def told_with_poll(s: Session) -> None:
+    """A poll of a Nexus queue brings what workers tell; who polls does not matter."""
+    s.namespace = s.new_namespace()
+    queue = {"name": s.name("control")}
+    s.call("PollNexusTaskQueue", 2, task_queue=queue, identity="worker", worker_heartbeat=[heartbeat("a")])
+    s.call("CountWorkers")
+    s.call("PollNexusTaskQueue", 2, task_queue=queue, worker_heartbeat=[heartbeat("b")])
+    s.call("ListWorkers")
+    s.call("RecordWorkerHeartbeat", worker_heartbeat=[heartbeat("c")])
+    s.call("ListWorkers")
+    s.call("DescribeWorker", worker_instance_key="b")
+
+
+def polled(s: Session, rpc: str, key: str) -> Any:
+    """A task that goes to the worker with this key."""
+    return s.call(rpc, 8, task_queue=s.queue(), identity="worker", worker_instance_key=key)
+
+
+def goodbye(s: Session, key: str, status: str = "") -> None:
+    """ShutdownWorker, with a heartbeat of that status if one is given."""
+    told = {"worker_heartbeat": heartbeat(key, status=f"WORKER_STATUS_{status}")} if status else {}
+    fields = {"sticky_task_queue": s.name("sticky"), "identity": "worker", "worker_instance_key": key}
+    s.call("ShutdownWorker", task_queue=s.name("q"), **fields, **told)
+
+
+@scenario
+def goodbye_then_answers(s: Session) -> None:
+    """A worker that begins to shut down answers what it has: workflow task, query, activity."""
+    s.start()
+    task = polled(s, "PollWorkflowTaskQueue", s.name("one"))
+    goodbye(s, s.name("one"))
+    s.complete(task, s.activity(heartbeat_timeout={"seconds": 5}))
+    activity = polled(s, "PollActivityTaskQueue", s.name("two"))
+    asked = s.begin_query()
+    query = polled(s, "PollWorkflowTaskQueue", s.name("two"))
+    goodbye(s, s.name("two"))
+    s.call("RespondQueryTaskCompleted", task_token=query.task_token, completed_type="QUERY_RESULT_TYPE_ANSWERED")
+    s.join(asked)
+    s.heartbeat(activity, 1)
+    s.complete_activity(activity, "done")
+    s.history()
+
+
+@scenario
+def goodbyes_then_answers(s: Session) -> None:
+    """The same after a goodbye with a heartbeat that says so, and another one without."""
+    s.start()
+    task = polled(s, "PollWorkflowTaskQueue", s.name("one"))
+    goodbye(s, s.name("one"), "SHUTTING_DOWN")
+    goodbye(s, s.name("one"))
+    s.complete(task, s.activity())
+    activity = polled(s, "PollActivityTaskQueue", s.name("two"))
+    goodbye(s, s.name("two"), "SHUTTING_DOWN")
+    goodbye(s, s.name("two"))
+    s.complete_activity(activity, "done")
+    s.history()
