@@ -378,7 +378,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
         step(activity, now, machine::Event::Retry);
         activity.attempt += 1;
         clear_start(activity);
-        activity.last_failure = Some(retry::truncate(failure.clone(), ACTIVITY_FAILURE_BYTES_MAX));
+        activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
         activity.stamp += 1;
         draft.touch();
         return RetryState::InProgress;
@@ -391,7 +391,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
             activity.attempt += 1;
             activity.scheduled_time = now.saturating_add(backoff);
             clear_start(activity);
-            activity.last_failure = Some(retry::truncate(failure.clone(), ACTIVITY_FAILURE_BYTES_MAX));
+            activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
             activity.stamp += 1;
             begin_anew(activity);
             let due_now = activity.scheduled_time <= now;

@@ -29,14 +29,14 @@ pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
             }
         }
     };
-    // Of two that run out in the same moment the one considered first counts.
+    // Of two that run out in the same moment the one considered first counts. An eager activity starts in the moment in
+    // which it is scheduled; it counts as scheduled before.
     if activity.started_time == 0 {
         consider(activity.schedule_to_start, activity.scheduled_time, TimeoutType::ScheduleToStart);
-    } else {
-        consider(activity.start_to_close, activity.started_time, TimeoutType::StartToClose);
     }
     consider(activity.schedule_to_close, activity.first_scheduled_time, TimeoutType::ScheduleToClose);
     if activity.started_time != 0 {
+        consider(activity.start_to_close, activity.started_time, TimeoutType::StartToClose);
         let heard = activity.last_heartbeat_time.max(activity.started_time);
         consider(activity.heartbeat, heard, TimeoutType::Heartbeat);
     }

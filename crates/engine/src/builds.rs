@@ -12,7 +12,11 @@ use segno_proto::{
     workflow::ResetPointInfo,
 };
 
-use crate::{limits::RESET_POINTS_MAX, state::RunState};
+use crate::{
+    limits::RESET_POINTS_MAX,
+    search_attributes::{self, VALUE_SIZE_MAX},
+    state::RunState,
+};
 
 /// The build that completed a workflow task, as far as its worker says.
 #[derive(Clone, Copy, Debug)]
@@ -44,27 +48,56 @@ pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_even
         });
     }
     if !build.binary_checksum.is_empty() {
-        let checksums: Vec<_> = state.reset_points.iter().map(|point| point.binary_checksum.clone()).collect();
+        let checksums = state.reset_points.iter().map(|point| point.binary_checksum.clone());
+        let checksums: Vec<_> = checksums.filter(|checksum| !checksum.is_empty()).collect();
         state.search_attributes.insert("BinaryChecksums".to_owned(), keyword_list(&checksums));
     }
-    if !state.search_attributes.contains_key("BuildIds") {
-        let mut builds = vec!["unversioned".to_owned()];
-        if !build_id.is_empty() {
-            builds.push(format!("unversioned:{build_id}"));
-        }
-        state.search_attributes.insert("BuildIds".to_owned(), keyword_list(&builds));
+    note_build_id(state, &build_id);
+}
+
+/// Adds a build to the search attribute that lists them, behind the word for workers without versioning. If the list
+/// becomes too long for a search attribute, the oldest builds go.
+fn note_build_id(state: &mut RunState, build_id: &str) {
+    const NAME: &str = "BuildIds";
+    let known = state.search_attributes.get(NAME);
+    if known.is_some_and(|known| build_id.is_empty() || is_listed(known, build_id)) {
+        return;
     }
+    let known = known.and_then(search_attributes::json);
+    let known =
+        known.as_ref().and_then(|list| list.as_array()).into_iter().flatten().filter_map(|value| value.as_str());
+    let mut builds: Vec<String> = known.filter(|value| *value != UNVERSIONED).map(str::to_owned).collect();
+    let named = format!("{UNVERSIONED}:{build_id}");
+    if !build_id.is_empty() && !builds.contains(&named) {
+        builds.push(named);
+    }
+    builds.insert(0, UNVERSIONED.to_owned());
+    let mut payload = keyword_list(&builds);
+    while payload.data.len() > VALUE_SIZE_MAX && builds.len() > 1 {
+        builds.remove(1);
+        payload = keyword_list(&builds);
+    }
+    state.search_attributes.insert(NAME.to_owned(), payload);
+}
+
+/// The first entry of the list: worker versioning is not used.
+const UNVERSIONED: &str = "unversioned";
+
+/// Whether a build is in the list already. A build whose name JSON escapes is not recognised, which costs time only.
+fn is_listed(list: &Payload, build_id: &str) -> bool {
+    let entry = |text: &str| text.strip_prefix(UNVERSIONED).and_then(|rest| rest.strip_prefix(':')) == Some(build_id);
+    str::from_utf8(&list.data).is_ok_and(|list| list.split('"').any(entry))
 }
 
 /// A search attribute of type KeywordList.
 pub(crate) fn keyword_list(values: &[String]) -> Payload {
-    let quoted: Vec<_> = values.iter().map(|value| format!("{value:?}")).collect();
+    let data = serde_json::Value::from(values).to_string();
     Payload {
         metadata: BTreeMap::from([
             ("encoding".to_owned(), "json/plain".into()),
             ("type".to_owned(), "KeywordList".into()),
         ]),
-        data: format!("[{}]", quoted.join(",")).into(),
+        data: data.into(),
         ..Default::default()
     }
 }

@@ -25,12 +25,17 @@ pub struct CancelRequest {
     pub links: Vec<Link>,
     /// The workflow that asks and its event, if it is one.
     pub sender: Option<(WorkflowExecution, i64)>,
+    /// The first run of the chain that is meant; empty is any.
+    pub first_run_id: String,
 }
 
 /// Records the request. Asking twice is the same as asking once.
 pub fn request_cancel(run: &Run, context: Context, call: CancelRequest) -> Result<Applied<()>, Rejection> {
     if !run.is_running() {
         return Err(Rejection::Closed);
+    }
+    if !call.first_run_id.is_empty() && call.first_run_id != run.info.first_run_id {
+        return Err(Rejection::RunNotFound);
     }
     let mut draft = Draft::new(run, context);
     if run.state.cancel_requested {

@@ -30,6 +30,7 @@ pub mod limits;
 pub mod machine;
 pub mod outbox;
 pub mod oversize;
+pub mod priority;
 pub mod problems;
 pub mod rebuild;
 pub mod reset;

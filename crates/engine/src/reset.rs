@@ -113,16 +113,20 @@ pub fn end_current(current: &Run, context: Context, reason: &str) -> Applied<()>
     ended
 }
 
-/// The current run is over already; it only learns which run takes its place.
-pub fn mark_current(current: &Run, context: Context) -> Applied<()> {
-    let mut draft = Draft::new(current, context);
+/// A run that is over already and was reset only learns which run was made of it.
+pub fn mark(base: &Run, context: Context, new_run_id: &str) -> Applied<()> {
+    let mut draft = Draft::new(base, context);
+    new_run_id.clone_into(&mut draft.run.state.reset_run_id);
     draft.touch();
     draft.finish(())
 }
 
-/// Makes the end of the current run and the beginning of the new one a single transition.
-pub fn replace(mut ended: Applied<()>, reset: Applied<()>) -> Applied<()> {
-    ended.run.state.reset_run_id = reset.run.info.run_id.clone();
+/// Makes the end of the current run and the beginning of the new one a single transition. Only the run that was reset
+/// knows what was made of it.
+pub fn replace(mut ended: Applied<()>, base: &Run, reset: Applied<()>) -> Applied<()> {
+    if ended.run.info.run_key == base.info.run_key {
+        ended.run.state.reset_run_id = reset.run.info.run_id.clone();
+    }
     ended.transition.successor = Some(Box::new(reset));
     ended
 }

@@ -110,50 +110,58 @@ pub fn requested_delay(failure: &Failure) -> Option<Nanos> {
     }
 }
 
+/// A failed attempt's failure as it is kept for the next attempt: one that is too large in short, as the cause of a
+/// failure that says so.
+pub fn kept(failure: &Failure, bytes_max: usize) -> Failure {
+    if failure.encoded_len() <= bytes_max {
+        return failure.clone();
+    }
+    let cause = truncate_to(failure, bytes_max as isize, CAUSES_MAX);
+    Failure { cause: Some(Box::new(cause)), ..server_failure("Failure exceeds size limit.", false) }
+}
+
 /// A failure small enough to keep: kind, type, message and causes as far as there is room.
 pub fn truncate(failure: Failure, bytes_max: usize) -> Failure {
     if failure.encoded_len() <= bytes_max {
         return failure;
     }
-    truncate_to(&failure, bytes_max as isize, 20)
+    truncate_to(&failure, bytes_max as isize, CAUSES_MAX)
 }
 
+/// How many causes of a failure that is shortened are kept.
+const CAUSES_MAX: usize = 20;
+
+/// Room is given in the order of importance. What the encoding adds to a text or to a nested message counts as four bytes.
 fn truncate_to(failure: &Failure, bytes_max: isize, depth: usize) -> Failure {
     let mut room = bytes_max;
-    let mut cut = |text: &str| {
-        let mut end = text.len().min(room.max(0) as usize);
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        room -= end as isize;
-        if end > 0 {
-            room -= 4;
-        }
-        text[..end].to_owned()
-    };
     let failure_info = match &failure.failure_info {
         Some(FailureInfo::ApplicationFailureInfo(info)) => {
-            let kind = cut(&info.r#type);
-            Some(FailureInfo::ApplicationFailureInfo(ApplicationFailureInfo {
-                r#type: kind,
-                non_retryable: info.non_retryable,
-                ..Default::default()
-            }))
+            let r#type = cut(&info.r#type, &mut room);
+            room -= 8;
+            let non_retryable = info.non_retryable;
+            let kept = ApplicationFailureInfo { r#type, non_retryable, ..Default::default() };
+            Some(FailureInfo::ApplicationFailureInfo(kept))
         }
-        Some(FailureInfo::ServerFailureInfo(info)) => Some(FailureInfo::ServerFailureInfo(*info)),
+        Some(FailureInfo::ServerFailureInfo(info)) => {
+            room -= 4;
+            Some(FailureInfo::ServerFailureInfo(*info))
+        }
         _ => None,
     };
-    let source = cut(&failure.source);
-    let message = cut(&failure.message);
-    let stack_trace = cut(&failure.stack_trace);
-    let room = room - if failure_info.is_some() { 8 } else { 0 };
+    let source = cut(&failure.source, &mut room);
+    let message = cut(&failure.message, &mut room);
+    let stack_trace = cut(&failure.stack_trace, &mut room);
     let cause = failure.cause.as_ref().filter(|_| room > 4 && depth > 0);
-    Failure {
-        message,
-        source,
-        stack_trace,
-        failure_info,
-        cause: cause.map(|cause| Box::new(truncate_to(cause, room - 4, depth - 1))),
-        encoded_attributes: None,
+    let cause = cause.map(|cause| Box::new(truncate_to(cause, room - 4, depth - 1)));
+    Failure { message, source, stack_trace, failure_info, cause, encoded_attributes: None }
+}
+
+/// As much of a text as there is room for.
+fn cut(text: &str, room: &mut isize) -> String {
+    let end = text.floor_char_boundary((*room).max(0) as usize);
+    *room -= end as isize;
+    if end > 0 {
+        *room -= 4;
     }
+    text[..end].to_owned()
 }

@@ -289,6 +289,16 @@ pub fn resolve(
     if current.info.create_request_id == request_id || current.state.attached_request_ids.contains_key(request_id) {
         return Ok(Conflict::SameRequest);
     }
+    resolve_policies(current, reuse, conflict)
+}
+
+/// Like [`resolve`], whoever asked: a start that comes with a signal is not recognised by its request id, only its signal
+/// is, as in Temporal.
+pub fn resolve_policies(
+    current: &Run,
+    reuse: WorkflowIdReusePolicy,
+    conflict: WorkflowIdConflictPolicy,
+) -> Result<Conflict, Rejection> {
     let refuse = |message: String| Rejection::AlreadyStarted {
         message,
         start_request_id: current.info.create_request_id.clone(),

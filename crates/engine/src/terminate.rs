@@ -20,12 +20,17 @@ pub struct Terminate {
     pub identity: String,
     /// Carried.
     pub links: Vec<Link>,
+    /// The first run of the chain that is meant; empty is any.
+    pub first_run_id: String,
 }
 
 /// Ends the run at once.
 pub fn terminate(run: &Run, context: Context, call: Terminate) -> Result<Applied<()>, Rejection> {
     if !run.is_running() {
         return Err(Rejection::Closed);
+    }
+    if !call.first_run_id.is_empty() && call.first_run_id != run.info.first_run_id {
+        return Err(Rejection::RunNotFound);
     }
     let mut draft = Draft::new(run, context);
     close::terminate(&mut draft, call.reason, call.details, call.identity, call.links);

@@ -106,7 +106,7 @@ impl Node {
             }
             return Ok(Way::Direct(run));
         }
-        if run.state.first_task_due > 0 {
+        if run.state.first_task_due > 0 && run.state.task.is_none() {
             let wait = crate::clock::until(self.clock.now(), run.state.first_task_due);
             if Instant::now() + wait > deadline {
                 return Err(CallError::NotReady("Workflow task is not scheduled yet.".to_owned()));

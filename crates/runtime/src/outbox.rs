@@ -376,6 +376,7 @@ impl Node {
                     request_id: derived_uuid(&message.sender.run_id, id),
                     links: Vec::new(),
                     sender: Some((message.sender.clone(), id)),
+                    ..Default::default()
                 };
                 let (sender, child_only) = (message.sender.clone(), sent.child_only);
                 let selector = RunSelector::run(sent.target.run_id.clone());

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use segno_engine::{Run, activity::is_waiting};
-use segno_proto::{Nanos, common::Priority};
+use segno_engine::{Run, activity::is_waiting, priority};
+use segno_proto::Nanos;
 use segno_store::{NamespaceKey, OpenRun, RunKey};
 use tokio::{sync::oneshot, time::Instant};
 
@@ -221,8 +221,8 @@ impl Queues {
     }
 }
 
-fn priority_of(priority: Option<&Priority>) -> i32 {
-    priority.map(|priority| priority.priority_key).filter(|key| *key > 0).unwrap_or(PRIORITY_DEFAULT)
+fn priority_or_default(key: i32) -> i32 {
+    if key > 0 { key } else { PRIORITY_DEFAULT }
 }
 
 impl Node {
@@ -333,7 +333,7 @@ impl Node {
         self.note(self.queues.offer(
             key,
             offer,
-            priority_of(run.info.priority.as_ref()),
+            priority_or_default(priority::merged_key(run.info.priority.as_ref(), None)),
             self.clock.now(),
         ));
     }
@@ -345,8 +345,8 @@ impl Node {
         let key = QueueKey { namespace, kind: QueueKind::Activity, name: activity.queue.clone() };
         let run_key = RunKey(run.info.run_key);
         let offer = TaskOffer::Activity { run: run_key, scheduled_event_id, stamp: activity.stamp };
-        let priority = activity.priority.as_ref().or(run.info.priority.as_ref());
-        self.note(self.queues.offer(key, offer, priority_of(priority), self.clock.now()));
+        let priority = priority::merged_key(run.info.priority.as_ref(), activity.priority.as_ref());
+        self.note(self.queues.offer(key, offer, priority_or_default(priority), self.clock.now()));
     }
 
     fn note(&self, offered: Offered) {

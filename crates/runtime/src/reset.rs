@@ -14,6 +14,7 @@ use crate::{
     finish::finish,
     node::Node,
     slots::{Current, WorkflowKey},
+    transact::{Beside, run_write},
 };
 
 /// Batches read at a time.
@@ -72,13 +73,8 @@ impl Node {
             last = run.key();
             next = run.run.state.successor_run_id.clone();
         }
-        let ended = current.as_ref().map(|current| {
-            let ended = match current.run.is_running() {
-                true => reset::end_current(&current.run, context, &call.reason),
-                false => reset::mark_current(&current.run, context),
-            };
-            (current.key(), ended)
-        });
+        let running = current.as_ref().filter(|current| current.run.is_running());
+        let ended = running.map(|current| (current.key(), reset::end_current(&current.run, context, &call.reason)));
         if let Some((current, ended)) = &ended
             && *current == last
         {
@@ -86,11 +82,18 @@ impl Node {
         }
         let made = reset::reset(&base.run, context, &call, past, &later)?;
         let new_run_id = made.run.info.run_id.clone();
+        let mark = reset::mark(&base.run, context, &new_run_id);
+        let base_is_current = current.as_ref().is_some_and(|current| current.key() == base.key());
+        let mut beside = Beside::default();
+        if !base_is_current {
+            beside.marked = Some(Box::new(run_write(&mark.run, base.version, &[], context.now)));
+        }
         let applied = match ended {
-            Some((_, ended)) => reset::replace(ended, made),
+            Some((_, ended)) => reset::replace(ended, &base.run, made),
+            None if base_is_current => reset::replace(mark, &base.run, made),
             None => made,
         };
-        self.commit(&mut locked, applied, Vec::new()).await?;
+        self.commit(&mut locked, applied, beside).await?;
         Ok(new_run_id)
     }
 

@@ -243,16 +243,8 @@ impl Node {
                     finished: false,
                 });
             }
-            if resolve(&run, &start)? == Conflict::SameRequest {
-                return Ok(StartOutcome {
-                    status: run.status(),
-                    run,
-                    started: true,
-                    eager_task: None,
-                    attached: false,
-                    finished: false,
-                });
-            }
+            // Refused or not, it does not matter who started the run that is there.
+            start::resolve_policies(&run, reuse_policy(&start), start.request.workflow_id_conflict_policy())?;
         }
         self.create(&mut locked, start, Some(signal), None, Vec::new()).await
     }
@@ -260,9 +252,12 @@ impl Node {
 
 fn resolve(run: &Run, start: &Start) -> Result<Conflict, Rejection> {
     let request = &start.request;
-    let reuse = WorkflowIdReusePolicy::try_from(request.workflow_id_reuse_policy)
-        .unwrap_or(WorkflowIdReusePolicy::AllowDuplicate);
-    start::resolve(run, &request.request_id, reuse, request.workflow_id_conflict_policy())
+    start::resolve(run, &request.request_id, reuse_policy(start), request.workflow_id_conflict_policy())
+}
+
+fn reuse_policy(start: &Start) -> WorkflowIdReusePolicy {
+    WorkflowIdReusePolicy::try_from(start.request.workflow_id_reuse_policy)
+        .unwrap_or(WorkflowIdReusePolicy::AllowDuplicate)
 }
 
 /// Attaches a request (its id, links and callbacks) to a run that exists.

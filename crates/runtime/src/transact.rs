@@ -40,6 +40,21 @@ impl RunSelector {
     }
 }
 
+/// What a commit carries besides a transition of the current run.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// Messages that arrived.
+    pub delivered: Vec<OutboxKey>,
+    /// An older run of the same workflow, which changes too.
+    pub marked: Option<Box<RunWrite>>,
+}
+
+impl From<Vec<OutboxKey>> for Beside {
+    fn from(delivered: Vec<OutboxKey>) -> Self {
+        Self { delivered, marked: None }
+    }
+}
+
 /// A slot under its lock.
 pub(crate) struct Locked {
     pub(crate) slot: Arc<Slot>,
@@ -213,10 +228,14 @@ impl Node {
         self: &'a Arc<Self>,
         locked: &'a mut Locked,
         applied: Applied<R>,
-        delivered: Vec<OutboxKey>,
-    ) -> impl Future<Output = Result<R, CallError>> + use<'a, R> {
+        beside: impl Into<Beside>,
+    ) -> impl Future<Output = Result<R, CallError>> {
         let Applied { run, transition, reply } = applied;
-        let under_way = self.begin(locked, run, transition, delivered);
+        let Beside { delivered, marked } = beside.into();
+        let mut under_way = self.begin(locked, run, transition, delivered);
+        if let (Some((commit, _)), Some(marked)) = (&mut under_way, marked) {
+            commit.runs.push(*marked);
+        }
         let under_way = under_way.map(|(commit, then)| (self.committer.commit(commit), then));
         async move {
             let Some((stored, then)) = under_way else { return Ok(reply) };
@@ -554,7 +573,7 @@ pub(crate) fn progress_of(run: &Run) -> Progress {
     }
 }
 
-fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>], now: i64) -> RunWrite {
+pub(crate) fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>], now: i64) -> RunWrite {
     let encode = |events: &Vec<HistoryEvent>| HistoryBatch {
         first_event_id: events.first().map_or(0, |event| event.event_id),
         last_event_id: events.last().map_or(0, |event| event.event_id),

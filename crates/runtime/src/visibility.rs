@@ -230,13 +230,15 @@ impl Node {
         filter: &str,
     ) -> Result<(Option<Attribute>, Vec<Count>), CallError> {
         let (filter, group_by) = parse_count(filter, &**namespace).map_err(refused)?;
-        let (key, filter) = (namespace.key, undivided(namespace, filter));
+        let key = namespace.key;
+        let by_division = group_by.is_some() && group_by == namespace.attribute(DIVISION);
+        let filter = if by_division { filter } else { undivided(namespace, filter) };
         let counts = self.read(move |store| store.count(key, &filter, group_by)).await?;
         Ok((group_by, counts))
     }
 }
 
-/// Unless a filter speaks of divisions, only what belongs to none is meant.
+/// Unless a query speaks of divisions, only what belongs to none is meant.
 fn undivided(namespace: &Namespace, filter: Filter) -> Filter {
     match namespace.attribute(DIVISION) {
         Some(division) if !filter.mentions(division) => match filter {

@@ -11,6 +11,7 @@ use super::{Refused, Turn, limit_pending, limit_size, namespace, size_of};
 use crate::{
     draft::Draft,
     outbox::{Content, StartChild},
+    priority,
     state::Child,
     validate,
 };
@@ -101,9 +102,10 @@ pub(super) fn apply(
             parent_close_policy: attributes.parent_close_policy,
         },
     );
+    let priority = priority::merged(info.priority.as_ref(), initiated.priority.as_ref());
     draft.send(Content::StartChild(StartChild {
         initiated_event_id: id,
-        attributes: initiated,
+        attributes: StartChildWorkflowExecutionInitiatedEventAttributes { priority, ..initiated },
         root: info.root.clone().unwrap_or_default(),
         user_metadata,
     }));

@@ -51,7 +51,7 @@ pub fn reset(world: &mut World, run: Option<usize>, call: &Reset) -> Result<Tran
     }
     let made = reset::reset(&base_run, context, call, vec![past], &later)?;
     match ended {
-        Some(ended) => Ok(world.take(reset::replace(ended, made)).transition),
+        Some(ended) => Ok(world.take(reset::replace(ended, &base_run, made)).transition),
         None => Ok(begin_beside(world, made)),
     }
 }

@@ -3,9 +3,10 @@
 use segno_engine::{
     Run,
     activity::{self, ActivityRef, HeartbeatReply},
+    priority,
 };
 use segno_proto::{
-    common::{ActivityType, Payloads, Priority, WorkerVersionStamp, WorkflowType},
+    common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowType},
     failure::Failure,
     nanos_timestamp,
     workflowservice::{
@@ -57,25 +58,9 @@ pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActi
         start_to_close_timeout: scheduled.start_to_close_timeout,
         heartbeat_timeout: scheduled.heartbeat_timeout,
         retry_policy: activity.retry_policy,
-        priority: merged_priority(info.priority.as_ref(), activity.priority),
+        priority: priority::merged(info.priority.as_ref(), activity.priority.as_ref()),
         ..Default::default()
     }
-}
-
-/// What the activity leaves open of its priority is the workflow's.
-fn merged_priority(workflow: Option<&Priority>, activity: Option<Priority>) -> Option<Priority> {
-    let (Some(base), Some(over)) = (workflow, &activity) else { return activity.or_else(|| workflow.cloned()) };
-    let mut merged = base.clone();
-    if over.priority_key != 0 {
-        merged.priority_key = over.priority_key;
-    }
-    if !over.fairness_key.is_empty() {
-        merged.fairness_key.clone_from(&over.fairness_key);
-    }
-    if over.fairness_weight != 0.0 {
-        merged.fairness_weight = over.fairness_weight;
-    }
-    Some(merged)
 }
 
 /// Which activity a call means, and of which run.
@@ -123,7 +108,7 @@ impl Workflows {
     }
 
     fn by_token(&self, namespace: &str, token: &bytes::Bytes) -> Result<Target, Status> {
-        let (namespace, token) = self.open::<ActivityToken>(namespace, token)?;
+        let (namespace, token) = self.open_any::<ActivityToken>(namespace, token)?;
         let (key, activity) = activity_of(&namespace, &token);
         Ok(Target { key, selector: RunSelector::run(token.run_id), activity })
     }

@@ -6,6 +6,7 @@
 mod activities;
 mod activity_operations;
 mod describe;
+mod foreign_tokens;
 mod history;
 mod leases;
 mod links;

@@ -36,7 +36,7 @@ impl Workflows {
         mut request: RespondQueryTaskCompletedRequest,
     ) -> Result<RespondQueryTaskCompletedResponse, Status> {
         validate::worker::query_task_completed(&mut request, self.sizes()).map_err(refused)?;
-        let (_, token) = self.open::<QueryToken>(&request.namespace, &request.task_token)?;
+        let (_, token) = self.open_any::<QueryToken>(&request.namespace, &request.task_token)?;
         let answer = if request.completed_type() == QueryResultType::Answered {
             QueryAnswer::Answered(request.query_result)
         } else {

@@ -328,6 +328,8 @@ fn payload(attribute: Attribute, value: Option<Value>) -> Payload {
         text::execution_status(status.unwrap_or_default())
     };
     let json = match (attribute, value) {
+        // As Temporal has it.
+        (attribute, None) if attribute.kind() == Kind::Keyword => "".into(),
         (_, None) => serde_json::Value::Null,
         (Attribute::ExecutionStatus, Some(Value::Int(number))) => status(number).into(),
         (_, Some(Value::Text(text))) => text.into(),

@@ -131,7 +131,7 @@ impl Workflows {
         let connection = peers::of(&request);
         let mut request = request.into_inner();
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
-        let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
+        let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
         if request.intermediate_page || request.page_number > 0 {
             let name = &namespace.name;
             let text = format!("workflow task completion pagination is disabled for this namespace {name}");
@@ -214,7 +214,7 @@ impl Workflows {
         mut request: RespondWorkflowTaskFailedRequest,
     ) -> Result<RespondWorkflowTaskFailedResponse, Status> {
         validate::worker::workflow_task_failed(&mut request, self.sizes()).map_err(refused)?;
-        let (namespace, token) = self.open::<TaskToken>(&request.namespace, &request.task_token)?;
+        let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
         let (key, task) = task_of(&namespace, &token);
         let cause = request.cause();
         let call = FailTask {

@@ -55,13 +55,14 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::request_cancel(&mut request).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
-        let selector = RunSelector { run_id, first_run_id: request.first_execution_run_id };
+        let selector = chain_or_run(run_id, &request.first_execution_run_id);
         let call = CancelRequest {
             reason: request.reason,
             identity: request.identity,
             request_id: request.request_id,
             links: request.links,
             sender: None,
+            first_run_id: request.first_execution_run_id,
         };
         let apply = move |run: &Run, context| cancel::request_cancel(run, context, call);
         match self.node.transact(&key, &selector, apply).await {
@@ -80,12 +81,13 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::terminate(&mut request).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
-        let selector = RunSelector { run_id, first_run_id: request.first_execution_run_id };
+        let selector = chain_or_run(run_id, &request.first_execution_run_id);
         let call = Terminate {
             reason: request.reason,
             details: request.details,
             identity: request.identity,
             links: request.links,
+            first_run_id: request.first_execution_run_id,
         };
         let apply = move |run: &Run, context| terminate::terminate(run, context, call);
         self.node.transact(&key, &selector, apply).await.map_err(failed)?;
@@ -102,4 +104,9 @@ impl Workflows {
         self.node.delete_run(&key, &run_id).await.map_err(failed)?;
         Ok(DeleteWorkflowExecutionResponse::default())
     }
+}
+
+/// A call that names the first run of a chain means its current run, whatever run it names besides.
+fn chain_or_run(run_id: String, first_run_id: &str) -> RunSelector {
+    if first_run_id.is_empty() { RunSelector::run(run_id) } else { RunSelector::default() }
 }

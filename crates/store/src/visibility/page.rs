@@ -99,18 +99,17 @@ pub(crate) fn count<'a>(
             _ => groups.push(Count { group, runs: 1 }),
         }
     }
-    sort_counts(&mut groups);
     groups
 }
 
-/// Puts the most numerous group first; equal ones by their value, those without one last.
+/// Puts groups in the order of their values; the one without a value first.
 pub fn sort_counts(groups: &mut [Count]) {
-    groups.sort_by(|one, two| two.runs.cmp(&one.runs).then_with(|| compare_groups(&one.group, &two.group)));
+    groups.sort_by(|one, two| compare_groups(&one.group, &two.group));
 }
 
 fn compare_groups(one: &Option<Value>, two: &Option<Value>) -> Ordering {
     match (one, two) {
         (Some(one), Some(two)) => one.compare(two).unwrap_or(Ordering::Equal),
-        (one, two) => two.is_some().cmp(&one.is_some()),
+        (one, two) => one.is_some().cmp(&two.is_some()),
     }
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..build import complete, failure, fields, payloads, retry, seconds
+from ..build import complete, failure, fields, payload, payloads, retry, seconds
 from ..harness import Session
 from . import scenario
 
@@ -231,3 +231,111 @@ def close_with_open_activity(s: Session) -> None:
     s.history()
     s.describe()
     s.poll_activity(deadline=3, may_be_empty=True)
+
+
+@scenario
+def eager_time_outs_tie(s: Session) -> None:
+    """Schedule-to-close and start-to-close of an eager activity, which starts when it is scheduled, run out together."""
+    s.begun(s.activity(request_eager_execution=True, schedule_to_close_timeout=seconds(1), start_to_close_timeout=None))
+    s.wait_event("activity_task_timed_out")
+    s.history()
+
+
+@scenario
+def eager_heartbeat_ties(s: Session) -> None:
+    """Schedule-to-close and heartbeat time-out of an eager activity run out together."""
+    options = {"schedule_to_close_timeout": seconds(1), "heartbeat_timeout": seconds(1)}
+    s.begun(s.activity(request_eager_execution=True, **options))
+    s.wait_event("activity_task_timed_out")
+    s.history()
+
+
+@scenario
+def eager_start_and_heartbeat_tie(s: Session) -> None:
+    """Start-to-close and heartbeat time-out run out together."""
+    options = {"start_to_close_timeout": seconds(1), "heartbeat_timeout": seconds(1)}
+    s.begun(s.activity(request_eager_execution=True, retry_policy=retry(1, maximum_attempts=1), **options))
+    s.wait_event("activity_task_timed_out")
+    s.history()
+
+
+@scenario
+def unstarted_time_outs_tie(s: Session) -> None:
+    """Schedule-to-start and schedule-to-close run out together."""
+    options = {"schedule_to_close_timeout": seconds(1), "schedule_to_start_timeout": seconds(1)}
+    s.begun(s.activity(**options))
+    s.wait_event("activity_task_timed_out")
+    s.history()
+
+
+@scenario
+def large_failure_retried(s: Session) -> None:
+    """A failure of more than 4 KB is kept in short while the activity is tried again."""
+    s.begun(s.activity(retry_policy=retry(1, maximum_attempts=2)))
+    large = failure("m" * 5000, details=payloads("d" * 5000), category="APPLICATION_ERROR_CATEGORY_BENIGN")
+    s.fail_activity(s.poll_activity(), {**large, "stack_trace": "t" * 5000, "cause": failure("c" * 5000)})
+    s.describe()
+    s.complete_activity(s.poll_activity(), "late")
+    s.history()
+
+
+@scenario
+def large_failure_shapes(s: Session) -> None:
+    """What becomes of failures of more than 4 KB: where the bytes are, and whether they may be retried."""
+    shapes = [
+        failure("m" * 5000),
+        {**failure("short"), "stack_trace": "t" * 5000},
+        failure("short", details=payloads("d" * 5000)),
+        {**failure("short"), "cause": failure("c" * 5000)},
+        {"message": "m" * 5000, "source": "s" * 500, "timeout_failure_info": {"timeout_type": "TIMEOUT_TYPE_HEARTBEAT"}},
+        {**failure("short"), "encoded_attributes": payload("e" * 5000)},
+        failure("m" * 4000),
+        failure("m" * 4096),
+    ]
+    s.begun(*(s.activity(f"a{n}", retry_policy=retry(60)) for n in range(len(shapes))))
+    tasks = [s.silent("PollActivityTaskQueue", task_queue=s.queue(), identity="worker") for _ in shapes]
+    for task, shape in zip(sorted(tasks, key=lambda task: task.activity_id), shapes, strict=True):
+        s.fail_activity(task, shape)
+    s.describe()
+
+
+@scenario
+def large_failure_is_last(s: Session) -> None:
+    """A failure of more than 4 KB that ends the activity is kept whole; so is that of an attempt that timed out later."""
+    s.begun(s.activity(retry_policy=retry(1, maximum_attempts=1)))
+    s.fail_activity(s.poll_activity(), failure("m" * 5000))
+    s.history()
+
+
+@scenario
+def identity_of_heartbeat(s: Session) -> None:
+    """Who polled without an identity is shown by the identity of its heartbeats, until the attempt is over."""
+    s.begun(s.activity(retry_policy=retry(60), heartbeat_timeout=seconds(30)))
+    task = s.call("PollActivityTaskQueue", task_queue=s.queue())
+    s.describe()
+    s.heartbeat(task, 1)
+    s.describe()
+    s.call("RecordActivityTaskHeartbeat", task_token=task.task_token)
+    s.describe()
+    s.fail_activity(task, failure("once more"))
+    s.describe()
+
+
+@scenario
+def identity_of_other_heartbeat(s: Session) -> None:
+    """Who polled with an identity is shown by it, whoever sends heartbeats or reports the failure."""
+    s.begun(s.activity(retry_policy=retry(60), heartbeat_timeout=seconds(30)))
+    task = s.poll_activity()
+    s.call("RecordActivityTaskHeartbeat", task_token=task.task_token, identity="somebody else")
+    s.describe()
+    s.fail_activity(task, failure("once more"), identity="a third", last_heartbeat_details=payloads(2))
+    s.describe()
+
+
+@scenario
+def identity_of_failure(s: Session) -> None:
+    """Details that come with a failure count as a heartbeat of whoever reports it."""
+    s.begun(s.activity(retry_policy=retry(60)))
+    task = s.call("PollActivityTaskQueue", task_queue=s.queue())
+    s.fail_activity(task, failure("once more"), last_heartbeat_details=payloads(2))
+    s.describe()

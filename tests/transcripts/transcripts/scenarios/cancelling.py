@@ -170,11 +170,24 @@ def delete_unknown(s: Session) -> None:
     s.call("DeleteWorkflowExecution", workflow_execution=s.execution(run="bad"))
 
 
-def gone(s: Session) -> None:
-    """Waits, unrecorded, until the workflow cannot be described any more."""
+def gone(s: Session, run: str = "") -> None:
+    """Waits, unrecorded, until the workflow, or the run, cannot be described any more."""
     for _ in range(600):
         try:
-            s.silent("DescribeWorkflowExecution", execution=s.execution())
+            s.silent("DescribeWorkflowExecution", execution=s.execution(run=run))
         except grpc.RpcError:
             return
         time.sleep(0.1)
+
+
+@scenario
+def closed_with_wrong_first_run(s: Session) -> None:
+    """That the current run is closed is told before its first run id is compared."""
+    s.begun(complete())
+    wrong = "11111111-2222-4333-8444-555555555555"
+    s.terminate(first_execution_run_id=wrong)
+    s.terminate(run=wrong, first_execution_run_id=wrong)
+    s.cancel(first_execution_run_id=wrong)
+    s.signal()
+    s.terminate()
+    s.cancel()

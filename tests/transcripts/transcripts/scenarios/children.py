@@ -248,3 +248,29 @@ def close_right_after_start(s: Session) -> None:
     s.history()
     s.describe()
     s.describe("child")
+
+
+@scenario
+def priorities(s: Session) -> None:
+    """A child has its parent's priority, as far as the command says nothing else."""
+    given = {"priority_key": 2, "fairness_key": "tenant", "fairness_weight": 1.5}
+    s.begun(
+        child(s, "child-1"),
+        child(s, "child-2", priority={"priority_key": 4}),
+        child(s, "child-3", priority={"fairness_key": "other"}),
+        child(s, "child-4", priority={"priority_key": 1, "fairness_key": "own", "fairness_weight": 3}),
+        priority=given,
+    )
+    s.wait_event(STARTED, count=4)
+    for number in range(1, 5):
+        s.history(f"child-{number}")
+        s.describe(f"child-{number}")
+
+
+@scenario
+def priorities_without_parents(s: Session) -> None:
+    """A parent without priority: the child has what the command says."""
+    s.begun(child(s, "child-1"), child(s, "child-2", priority={"priority_key": 4}))
+    s.wait_event(STARTED, count=2)
+    s.history("child-1")
+    s.history("child-2")

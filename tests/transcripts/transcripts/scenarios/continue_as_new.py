@@ -130,3 +130,12 @@ def result_chain(s: Session) -> None:
     """The close event of the old run, by filter, tells the new run."""
     first = s.begun(again())
     s.history(run=first, history_event_filter_type="HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT", wait_new_event=True)
+
+
+@scenario
+def priority_kept(s: Session) -> None:
+    """The next run has the priority of the one before."""
+    first = s.begun(again(), priority={"priority_key": 2, "fairness_key": "tenant"})
+    s.wait_new_run(first)
+    s.history()
+    s.describe()

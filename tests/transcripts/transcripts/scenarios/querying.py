@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from concurrent.futures import Future
 
-from ..build import big, complete, fail, failure, payloads
+from .. import messages
+from ..build import big, complete, fail, failure, payloads, seconds
 from ..harness import Session
 from . import scenario
 
@@ -225,3 +226,63 @@ def on_task_with_another_task(s: Session) -> None:
     results = {key: {"result_type": "QUERY_RESULT_TYPE_ANSWERED", "answer": payloads(1)} for key in task.queries}
     s.complete(task, query_results=results)
     s.join(begun)
+
+
+@scenario
+def start_delayed(s: Session) -> None:
+    """A run whose first task is put off cannot be queried."""
+    s.start(workflow_start_delay=seconds(60))
+    s.query()
+
+
+@scenario
+def start_delayed_signalled(s: Session) -> None:
+    """A signal does not end the delay."""
+    s.start(workflow_start_delay=seconds(60))
+    s.signal()
+    s.query()
+    s.history()
+
+
+@scenario
+def start_delayed_updated(s: Session) -> None:
+    """An update is handed out before the delay is over; then the run can be queried."""
+    s.start(workflow_start_delay=seconds(60))
+    update = s.admit(stage="COMPLETED")
+    task = s.poll()
+    messages.accept_all(s, task)
+    s.join(update)
+    s.history()
+    begun = s.begin_query()
+    answer(s, s.poll(), begun)
+
+
+@scenario
+def start_delayed_update_rejected(s: Session) -> None:
+    """An update that left no trace: the run is as delayed as before."""
+    s.start(workflow_start_delay=seconds(60))
+    update = s.admit(stage="COMPLETED")
+    task = s.poll()
+    messages.answer(s, task, messages.reject(task.messages[0]))
+    s.join(update)
+    s.history()
+    begun = s.begin_query()
+    time.sleep(QUERY_ARRIVES)
+    s.join(begun)
+
+
+@scenario
+def start_delayed_update_waiting(s: Session) -> None:
+    """A query while the update's task waits for a worker, and while a worker has it."""
+    s.start(workflow_start_delay=seconds(60))
+    update = s.admit(stage="COMPLETED")
+    waiting = s.begin_query()
+    time.sleep(QUERY_ARRIVES)
+    task = s.poll()
+    messages.accept_all(s, task)
+    s.join(update)
+    time.sleep(QUERY_ARRIVES)
+    if not waiting.done():
+        answer(s, s.poll(), waiting)
+    else:
+        s.join(waiting)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 
-import grpc
-
 from ..build import command, complete, fail, payloads, seconds, timer
 from ..harness import Session
 from . import scenario
+from .cancelling import gone
 from .children import child, with_child
 
 GO_ON = command("CONTINUE_AS_NEW_WORKFLOW_EXECUTION", workflow_type={"name": "wt"})
@@ -346,16 +345,59 @@ def current_run_deleted(s: Session) -> None:
     run = s.begun(complete())
     current = s.start()
     s.call("DeleteWorkflowExecution", workflow_execution=s.execution(run=current))
-    gone = {"execution": s.execution(run=current)}
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
-        try:
-            s.silent("DescribeWorkflowExecution", **gone)
-        except grpc.RpcError:
-            break
-        time.sleep(0.2)
+    gone(s, current)
     s.describe()
     s.reset(4, run)
     s.history()
     s.run_task(complete())
     s.history()
+
+
+@scenario
+def current_deleted(s: Session) -> None:
+    """An older run is reset after the current one was deleted: it knows the run that came of it."""
+    old = s.begun(complete("one"))
+    new = s.begun(complete("two"))
+    s.call("DeleteWorkflowExecution", workflow_execution=s.execution(run=new))
+    gone(s, new)
+    s.reset(4, run=old)
+    s.describe(run=old)
+    s.describe()
+
+
+@scenario
+def older_run(s: Session) -> None:
+    """An older run is reset while the current one runs, which ends it; again after that."""
+    old = s.begun(complete("one"))
+    current = s.start()
+    first = s.reset(4, run=old)
+    s.describe(run=old)
+    s.describe(run=current)
+    s.reset(4, run=old)
+    s.describe(run=old)
+    s.describe(run=current)
+    s.describe(run=first)
+    s.describe()
+
+
+@scenario
+def older_run_current_closed(s: Session) -> None:
+    """An older run is reset after the current one closed."""
+    old = s.begun(complete("one"))
+    current = s.begun(complete("two"))
+    s.reset(4, run=old)
+    s.describe(run=old)
+    s.describe(run=current)
+    s.history(run=current)
+    s.describe()
+
+
+@scenario
+def current_deleted_without_run(s: Session) -> None:
+    """Without a run id there is nothing to reset after the current run was deleted."""
+    s.begun(complete("one"))
+    new = s.begun(complete("two"))
+    s.call("DeleteWorkflowExecution", workflow_execution=s.execution(run=new))
+    gone(s, new)
+    s.reset(4)
+    s.describe()

@@ -136,3 +136,53 @@ def with_start_delay(s: Session) -> None:
     s.signal_with_start(workflow_start_delay=seconds(60))
     s.history()
     s.describe()
+
+
+CONFLICT = "WORKFLOW_ID_CONFLICT_POLICY_"
+REUSE = "WORKFLOW_ID_REUSE_POLICY_"
+
+
+@scenario
+def with_start_terminate_dedupe(s: Session) -> None:
+    """Repeated with its request id, TERMINATE_EXISTING ends the run that it started and starts another."""
+    same = s.request_id()
+    terminate = {"workflow_id_conflict_policy": CONFLICT + "TERMINATE_EXISTING", "request_id": same}
+    first = s.signal_with_start(**terminate)
+    s.signal_with_start(**terminate)
+    s.history(run=first)
+    s.history()
+
+
+@scenario
+def with_start_terminate_if_running_dedupe(s: Session) -> None:
+    """The same by the older policy."""
+    same = s.request_id()
+    terminate = {"workflow_id_reuse_policy": REUSE + "TERMINATE_IF_RUNNING", "request_id": same}
+    first = s.signal_with_start(**terminate)
+    s.signal_with_start(**terminate)
+    s.history(run=first)
+    s.history()
+
+
+@scenario
+def with_start_dedupe_closed(s: Session) -> None:
+    """Repeated with its request id after the run that it started closed."""
+    same = s.request_id()
+    first = s.signal_with_start(request_id=same)
+    s.run_task(complete())
+    for policy in ("ALLOW_DUPLICATE", "REJECT_DUPLICATE", "TERMINATE_IF_RUNNING"):
+        s.signal_with_start(request_id=same, workflow_id_reuse_policy=REUSE + policy)
+    s.describe()
+    s.history(run=first)
+
+
+@scenario
+def with_start_dedupe_across(s: Session) -> None:
+    """A start and a signal-with-start of the same request id."""
+    same = s.request_id()
+    s.start(request_id=same)
+    s.signal_with_start(request_id=same)
+    s.signal_with_start(request_id=same, workflow_id_conflict_policy=CONFLICT + "TERMINATE_EXISTING")
+    s.start(request_id=same)
+    s.start(request_id=same, workflow_id_conflict_policy=CONFLICT + "TERMINATE_EXISTING")
+    s.history()

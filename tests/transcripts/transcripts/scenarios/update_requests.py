@@ -120,3 +120,11 @@ def deleted(s: Session) -> None:
     begun = s.admit()
     s.call("DeleteWorkflowExecution", workflow_execution=s.execution())
     s.join(begun)
+
+
+@scenario
+def closed_with_wrong_first_run(s: Session) -> None:
+    """An update of a closed workflow that names another first run."""
+    s.begun(complete())
+    s.update(first_execution_run_id=RUN)
+    s.update()

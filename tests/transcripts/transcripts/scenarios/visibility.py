@@ -308,3 +308,32 @@ def quoting(s: Session) -> None:
         "not WorkflowId STARTS_WITH 'it' or WorkflowId STARTS_WITH 'it' and WorkflowId = ''",
     ]:
         counted(s, filter)
+
+
+@scenario
+def groups_of_every_status(s: Session) -> None:
+    """Groups of statuses come in the order of the statuses' numbers, however many runs they have."""
+    different(s)
+    counted(s, group="ExecutionStatus")
+    s.start("wf-run-2")
+    s.start("wf-ended-2")
+    s.terminate("wf-ended-2")
+    settled(s, 2, "ExecutionStatus = 'Terminated'")
+    settled(s, 7)
+    counted(s, group="ExecutionStatus")
+
+
+@scenario
+def groups_of_divisions(s: Session) -> None:
+    """Counts by division: runs without one are a group too."""
+    divided = {"indexed_fields": {"TemporalNamespaceDivision": payload("division")}}
+    s.start("wf-1", workflow_type={"name": "one"})
+    s.start("wf-2", workflow_type={"name": "two"})
+    s.start("wf-3", workflow_type={"name": "two"}, search_attributes=divided)
+    settled(s, 2)
+    settled(s, 1, "TemporalNamespaceDivision = 'division'")
+    counted(s, group="TemporalNamespaceDivision")
+    counted(s, "TemporalNamespaceDivision = 'division'", group="TemporalNamespaceDivision")
+    counted(s, "TemporalNamespaceDivision IS NOT NULL", group="TemporalNamespaceDivision")
+    counted(s, "TemporalNamespaceDivision IS NULL", group="TemporalNamespaceDivision")
+    counted(s, "TemporalNamespaceDivision IS NOT NULL", group="ExecutionStatus")

@@ -189,6 +189,95 @@ def bad_token(s: Session) -> None:
         s.call("RespondWorkflowTaskFailed", task_token=token, identity="worker")
 
 
+def varint(number: int) -> bytes:
+    """A LEB128 varint."""
+    out = b""
+    while number > 127:
+        out += bytes([number & 127 | 128])
+        number >>= 7
+    return out + bytes([number])
+
+
+def foreign(**fields: str | int) -> bytes:
+    """A token as the real server makes them: a protobuf message."""
+    numbers = {"namespace_id": 1, "workflow_id": 2, "run_id": 3, "scheduled": 4, "attempt": 5, "activity_id": 6}
+    out = b""
+    for name, value in fields.items():
+        if isinstance(value, int):
+            out += varint(numbers[name] << 3) + varint(value)
+        else:
+            out += varint(numbers[name] << 3 | 2) + varint(len(value.encode())) + value.encode()
+    return out
+
+
+ANSWERS = (
+    "RespondWorkflowTaskCompleted",
+    "RespondWorkflowTaskFailed",
+    "RespondActivityTaskCompleted",
+    "RespondActivityTaskFailed",
+    "RespondActivityTaskCanceled",
+    "RecordActivityTaskHeartbeat",
+)
+RUN = "11111111-2222-4333-8444-555555555555"
+
+
+@scenario
+def foreign_token(s: Session) -> None:
+    """Well-formed tokens of a workflow, and of an activity by id, that are not there."""
+    ours = s.server.namespace_id
+    given = foreign(namespace_id=ours, workflow_id=s.name("wf"), run_id=RUN, scheduled=5, attempt=1)
+    by_id = foreign(namespace_id=ours, workflow_id=s.name("wf"), activity_id="a")
+    for rpc in ANSWERS:
+        s.call(rpc, task_token=given, identity="worker")
+        s.call(rpc, task_token=by_id, identity="worker")
+
+
+@scenario
+def foreign_token_incomplete(s: Session) -> None:
+    """Tokens that are well-formed messages, but name too little or a namespace that is not there."""
+    ours = s.server.namespace_id
+    for token in (
+        foreign(namespace_id=RUN, workflow_id=s.name("wf"), run_id=RUN, scheduled=5, attempt=1),
+        foreign(workflow_id=s.name("wf"), run_id=RUN, scheduled=5, attempt=1),
+        foreign(namespace_id=ours, run_id=RUN, scheduled=5, attempt=1),
+        foreign(namespace_id=ours, workflow_id=s.name("wf"), run_id="bad", scheduled=5, attempt=1),
+        foreign(namespace_id=ours, workflow_id=s.name("wf"), run_id=RUN),
+        b"\x78\x01",
+        b"\x01",
+        b"not a token",
+        RUN.encode(),
+    ):
+        for rpc in ANSWERS:
+            s.call(rpc, task_token=token, identity="worker")
+
+
+@scenario
+def foreign_token_live(s: Session) -> None:
+    """The token of a workflow that runs, but with no such task."""
+    run = s.begun(s.activity())
+    ours = s.server.namespace_id
+    given = foreign(namespace_id=ours, workflow_id=s.name("wf"), run_id=run, scheduled=2, attempt=1)
+    for rpc in ANSWERS:
+        s.call(rpc, task_token=given, identity="worker")
+    s.history()
+
+
+@scenario
+def foreign_token_of_query(s: Session) -> None:
+    """Tokens of queries that are not there."""
+    ours = s.server.namespace_id
+    done = {"completed_type": "QUERY_RESULT_TYPE_ANSWERED", "query_result": payloads(1)}
+    for token in (
+        foreign(namespace_id=ours, workflow_id=s.name("q"), run_id=RUN),
+        foreign(namespace_id=ours, workflow_id=s.name("q")),
+        foreign(namespace_id=ours, run_id=RUN),
+        foreign(namespace_id=RUN, workflow_id=s.name("q"), run_id=RUN),
+        b"",
+        b"not a token",
+    ):
+        s.call("RespondQueryTaskCompleted", task_token=token, **done)
+
+
 @scenario
 def heartbeat(s: Session) -> None:
     """force_create_new_workflow_task makes a new task at once; return_new hands it over inline."""
@@ -304,3 +393,46 @@ def reported_problems(s: Session) -> None:
     s.complete(s.silent("PollWorkflowTaskQueue", task_queue=s.queue(), identity="worker"), timer("t", 60))
     s.describe()
     s.history()
+
+
+@scenario
+def build_ids(s: Session) -> None:
+    """Every build that completed a task is listed, each once."""
+    s.start()
+    for build in ("one", "two", "", "one", 'th"ree'):
+        s.run_task(worker_version_stamp={"build_id": build}, force_create_new_workflow_task=True)
+        s.describe()
+    s.run_task()
+    s.describe()
+
+
+@scenario
+def build_ids_after_none(s: Session) -> None:
+    """A worker that names no build, and then one that does."""
+    s.start()
+    s.run_task(force_create_new_workflow_task=True)
+    s.describe()
+    s.run_task(worker_version_stamp={"build_id": "one"})
+    s.describe()
+
+
+@scenario
+def build_ids_and_checksums(s: Session) -> None:
+    """Checksums of binaries, the older form."""
+    s.start()
+    for checksum in ("one", "two", "", "one"):
+        s.run_task(binary_checksum=checksum, force_create_new_workflow_task=True)
+    s.describe()
+
+
+@scenario
+def build_ids_continued(s: Session) -> None:
+    """The next run begins without the builds of the one before."""
+    first = s.start()
+    again = command("CONTINUE_AS_NEW_WORKFLOW_EXECUTION")
+    s.run_task(again, worker_version_stamp={"build_id": "one"})
+    s.wait_new_run(first)
+    s.describe()
+    s.run_task(worker_version_stamp={"build_id": "two"})
+    s.describe()
+    s.describe(run=first)
