@@ -4,10 +4,13 @@ use std::{io, process::ExitCode};
 
 use segno_runtime::CallError;
 use segno_server::ServeError;
-use segno_store_sqlite::OpenError;
+use segno_store_sqlite::{CloseError, OpenError};
 use tonic::Code;
 
-use crate::client::ClientError;
+use crate::{
+    client::ClientError,
+    running::{Removed, TooFewFiles},
+};
 
 /// It did not work, or the workflow did not complete.
 const FAILED: u8 = 1;
@@ -55,6 +58,10 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
         of_client(error)
     } else if let Some(CallError::DataLoss(_)) = error.downcast_ref() {
         DATA
+    } else if error.is::<TooFewFiles>() {
+        SYSTEM
+    } else if error.is::<CloseError>() || error.is::<Removed>() {
+        IO
     } else {
         FAILED
     };
@@ -65,7 +72,7 @@ fn of_store(error: &OpenError) -> u8 {
     match error {
         OpenError::InUse { .. } => TEMPORARY,
         OpenError::Unusable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => PERMISSION,
-        OpenError::NoThread { .. } => SYSTEM,
+        OpenError::NoThread { .. } | OpenError::TooManyFiles { .. } => SYSTEM,
         OpenError::Unusable { .. }
         | OpenError::NotDurable { .. }
         | OpenError::Full { .. }

@@ -21,6 +21,12 @@ use crate::setup::Setup;
 /// How long the end waits for what is still under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
 
+/// How often the server looks whether its files are still there.
+const LOOK_FOR_FILES: Duration = Duration::from_secs(1);
+
+/// Two for each connection to the database, and what the runtime and the listeners need.
+const OPEN_FILES_MIN: u64 = 96;
+
 /// Where the data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Data {
@@ -37,6 +43,8 @@ pub struct Plan {
     pub listen: ServerOptions,
     /// Where the data is.
     pub data: Data,
+    /// Whether a damaged write-ahead log is cut short instead of refused.
+    pub discard_damaged_log: bool,
     /// Settings of the node.
     pub node: NodeOptions,
     /// What must be there before anybody is served.
@@ -52,6 +60,7 @@ enum Kept {
 impl Plan {
     /// Runs the server until it is told to stop.
     pub fn run(self) -> anyhow::Result<()> {
+        check_open_files()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("segno")
@@ -64,7 +73,7 @@ impl Plan {
     }
 
     async fn serve(self) -> anyhow::Result<Kept> {
-        let kept = open(self.data)?;
+        let kept = open(self.data, self.discard_damaged_log)?;
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
         let store: Arc<dyn Store> = match &kept {
@@ -80,9 +89,54 @@ impl Plan {
         };
         println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
         tracing::info!(%grpc, %http, data = place, "ready");
-        server.run(node, stopped).await?;
+        tokio::select! {
+            served = server.run(node, stopped) => served?,
+            lost = removed(&kept) => return Err(lost.into()),
+        }
         Ok(kept)
     }
+}
+
+/// The data directory was removed while the server was running. What is acknowledged from then on would be lost.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the data directory {} was removed or replaced while the server was running. The server has ended, because whatever \
+     it stored from then on would be lost. Put the directory back, or start with another one", .0.display()
+)]
+pub struct Removed(PathBuf);
+
+/// Waits until the files of the store are not where they were.
+async fn removed(kept: &Kept) -> Removed {
+    let Kept::OnDisk(store, directory) = kept else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(LOOK_FOR_FILES).await;
+        let store = store.clone();
+        // Commits look by themselves and fail at once; this is for the end of the process.
+        if matches!(tokio::task::spawn_blocking(move || store.is_in_place()).await, Ok(false)) {
+            return Removed(directory.clone());
+        }
+    }
+}
+
+/// Refuses to start with so few open files that the server could not do its work.
+fn check_open_files() -> Result<(), TooFewFiles> {
+    // Other systems than Linux do not tell this way, and then the first file that cannot be opened tells.
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    match line.and_then(|line| line.split_whitespace().next()?.parse().ok()) {
+        Some(limit) if limit < OPEN_FILES_MIN => Err(TooFewFiles { limit }),
+        _ => Ok(()),
+    }
+}
+
+/// The process may open too few files.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this process may open {limit} files, which is too few: the server needs {OPEN_FILES_MIN} for itself and one for each \
+     connection. Raise the limit (ulimit -n 1024, or LimitNOFILE= in a systemd unit) and start again"
+)]
+pub struct TooFewFiles {
+    limit: u64,
 }
 
 /// Creates what the plan asks for, through a door of its own: whoever waits at the real one finds it done.
@@ -99,11 +153,16 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
     }
 }
 
-fn open(data: Data) -> anyhow::Result<Kept> {
+fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<Kept> {
     match data {
         Data::InMemory => Ok(Kept::InMemory(Arc::new(MemoryStore::default()))),
         Data::Directory(directory) => {
-            let store = SqliteStore::open(&directory, Options::default())?;
+            let mut options = Options::default();
+            options.discard_damaged_log = discard_damaged_log;
+            let store = SqliteStore::open(&directory, options)?;
+            if let Some(damage) = store.discarded_log() {
+                tracing::error!(damage, "the write-ahead log was damaged: changes that were acknowledged are lost");
+            }
             Ok(Kept::OnDisk(Arc::new(store), directory))
         }
     }

@@ -35,6 +35,9 @@ pub struct Serve {
     /// Keep everything in memory: fast, and gone when the server stops.
     #[arg(long, env = "SEGNO_IN_MEMORY", conflicts_with = "data_dir")]
     in_memory: bool,
+    /// Start although the write-ahead log is damaged, with what can be read. Changes that were acknowledged are lost.
+    #[arg(long, conflicts_with = "in_memory")]
+    discard_damaged_log: bool,
     /// Memory for cached runs, in MiB.
     #[arg(long, env = "SEGNO_CACHE_MIB", default_value_t = 64, value_name = "MIB")]
     cache_mib: usize,
@@ -66,7 +69,8 @@ impl Serve {
             leases: self.liveness.settings(),
             ..Default::default()
         };
-        Plan { listen, data, node, setup: Setup::default() }.run()
+        let discard_damaged_log = self.discard_damaged_log;
+        Plan { listen, data, discard_damaged_log, node, setup: Setup::default() }.run()
     }
 }
 

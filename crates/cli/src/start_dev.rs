@@ -197,6 +197,7 @@ impl StartDev {
         Ok(Plan {
             listen: ServerOptions { grpc: SocketAddr::new(ip, self.port), http: SocketAddr::new(ip, http_port) },
             data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
+            discard_damaged_log: false,
             node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })

@@ -38,6 +38,9 @@ pub enum CallError {
     /// What is stored cannot be read.
     #[error("{0}")]
     DataLoss(String),
+    /// Too many lists and counts at the same time.
+    #[error("{0}")]
+    TooManyLists(&'static str),
     /// The caller's time is up.
     #[error("context deadline exceeded")]
     DeadlineExceeded,
@@ -82,6 +85,8 @@ impl From<ReadError> for CallError {
         match error {
             ReadError::Damaged(_) => Self::DataLoss(error.to_string()),
             ReadError::Failed(_) => Self::Unavailable(error.to_string()),
+            // Nobody hears of a read that was cancelled.
+            ReadError::DeadlineExceeded | ReadError::Cancelled => Self::DeadlineExceeded,
         }
     }
 }

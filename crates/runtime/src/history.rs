@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use segno_proto::{History, events::HistoryEvent};
-use segno_store::{HistoryBatch, RunKey};
+use segno_store::{HistoryBatch, RunKey, Store};
 use tokio::time::Instant;
 
 use crate::{
@@ -65,7 +65,10 @@ impl Node {
             }
             _ => {
                 let key = current.key();
-                self.read(move |store| store.history(key, from, until, batches_max, PAGE_BYTES_MAX)).await?
+                let page = move |store: &dyn Store| store.history(key, from, until, batches_max, PAGE_BYTES_MAX);
+                let batches = self.read(page).await?;
+                check_page(key, &batches, from, until)?;
+                batches
             }
         };
         let end = batches.last().map_or(until, |batch| batch.last_event_id + 1);
@@ -125,7 +128,9 @@ impl Node {
                 Some(batches) => batches,
                 None => {
                     let key = current.key();
-                    self.read(move |store| store.history_reverse(key, stored_until, room)).await?
+                    let batches = self.read(move |store| store.history_reverse(key, stored_until, room)).await?;
+                    check_reverse_page(key, &batches, stored_until, room)?;
+                    batches
                 }
             };
             for batch in &batches {
@@ -171,6 +176,39 @@ fn recent_before(current: &Current, until: i64, batches_max: usize) -> Option<Ve
     complete.then_some(found)
 }
 
+/// Refuses stored batches that do not continue from `from` on without a gap: a row of the history is lost. `until` is the
+/// first event that is not stored.
+pub(crate) fn check_page(key: RunKey, batches: &[HistoryBatch], from: i64, until: i64) -> Result<(), CallError> {
+    let mut next = from;
+    for (place, batch) in batches.iter().enumerate() {
+        // The first batch holds `from` and may begin before it.
+        let joins = batch.first_event_id == next || (place == 0 && batch.first_event_id < next);
+        if !joins || batch.last_event_id < next {
+            return Err(gap(key, next));
+        }
+        next = batch.last_event_id + 1;
+    }
+    if next == from && from < until { Err(gap(key, from)) } else { Ok(()) }
+}
+
+/// The same for batches in reverse order, of which at most `batches_max` were asked for.
+fn check_reverse_page(key: RunKey, batches: &[HistoryBatch], until: i64, batches_max: usize) -> Result<(), CallError> {
+    let mut end = until;
+    for (place, batch) in batches.iter().enumerate() {
+        let joins = batch.last_event_id + 1 == end || (place == 0 && batch.last_event_id >= end);
+        if !joins || batch.first_event_id >= end {
+            return Err(gap(key, end - 1));
+        }
+        end = batch.first_event_id;
+    }
+    if end > 1 && batches.len() < batches_max { Err(gap(key, end - 1)) } else { Ok(()) }
+}
+
+fn gap(key: RunKey, event_id: i64) -> CallError {
+    tracing::error!(run = key.0, event_id, "the stored history of a run has a gap");
+    CallError::DataLoss(format!("history of run {}: event {event_id} is missing", key.0))
+}
+
 fn take_page(batches: impl Iterator<Item = HistoryBatch>, batches_max: usize) -> Vec<HistoryBatch> {
     let mut bytes = 0;
     batches
@@ -188,4 +226,53 @@ fn decode(batch: &HistoryBatch) -> Result<Vec<HistoryEvent>, CallError> {
     History::decode_batch(&batch.events, &mut events)
         .map_err(|error| CallError::DataLoss(format!("history batch {}: {error}", batch.first_event_id)))?;
     Ok(events)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RUN: RunKey = RunKey(1);
+
+    fn batches(ranges: &[(i64, i64)]) -> Vec<HistoryBatch> {
+        let batch = |(first_event_id, last_event_id): &(i64, i64)| HistoryBatch {
+            first_event_id: *first_event_id,
+            last_event_id: *last_event_id,
+            events: Bytes::new(),
+        };
+        ranges.iter().map(batch).collect()
+    }
+
+    #[test]
+    fn a_lost_row_is_noticed_wherever_it_stood() {
+        let whole = [(1, 3), (4, 4), (5, 9), (10, 10)];
+        for from in 1..=10 {
+            let found: Vec<_> = whole.iter().copied().filter(|(_, last)| *last >= from).collect();
+            assert_eq!(check_page(RUN, &batches(&found), from, 11), Ok(()));
+            // A page may end early; the next one begins where it ended.
+            assert_eq!(check_page(RUN, &batches(&found[..1]), from, 11), Ok(()));
+            for lost in 0..found.len() - 1 {
+                let mut left = found.clone();
+                left.remove(lost);
+                assert!(check_page(RUN, &batches(&left), from, 11).is_err(), "{left:?} from {from}");
+            }
+        }
+        assert!(check_page(RUN, &[], 10, 11).is_err(), "the last row");
+        assert_eq!(check_page(RUN, &[], 11, 11), Ok(()));
+    }
+
+    #[test]
+    fn a_lost_row_is_noticed_backwards() {
+        let whole = [(10, 10), (5, 9), (4, 4), (1, 3)];
+        for until in 2..=11 {
+            let found: Vec<_> = whole.iter().copied().filter(|(first, _)| *first < until).collect();
+            assert_eq!(check_reverse_page(RUN, &batches(&found), until, 9), Ok(()));
+            assert_eq!(check_reverse_page(RUN, &batches(&found[..1]), until, 1), Ok(()));
+            for lost in 0..found.len() {
+                let mut left = found.clone();
+                left.remove(lost);
+                assert!(check_reverse_page(RUN, &batches(&left), until, 9).is_err(), "{left:?} until {until}");
+            }
+        }
+    }
 }

@@ -12,6 +12,7 @@ use segno_store::RunKey;
 use crate::{
     error::CallError,
     finish::finish,
+    history::check_page,
     node::Node,
     slots::{Current, WorkflowKey},
     transact::{Beside, run_write},
@@ -105,6 +106,7 @@ impl Node {
         while from < until {
             let key: RunKey = current.key();
             let batches = self.read(move |store| store.history(key, from, until, BATCHES, BATCHES_BYTES)).await?;
+            check_page(key, &batches, from, until)?;
             let Some(last) = batches.last() else { break };
             from = last.last_event_id + 1;
             for batch in &batches {

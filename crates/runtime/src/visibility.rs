@@ -8,14 +8,14 @@ use segno_engine::{
 };
 use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
-    NamespaceKey, RunKey,
+    NamespaceKey, ReadLimit, RunKey, Store,
     visibility::{
         Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
         parse_count, parse_list,
     },
 };
 
-use crate::{error::CallError, namespaces::Namespace, node::Node};
+use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, node::Node};
 
 /// The kind of values a type of the wire has.
 pub fn kind_of(kind: IndexedValueType) -> Kind {
@@ -183,18 +183,20 @@ impl Node {
     /// A page of the runs that fit a filter.
     pub async fn list(
         &self,
+        caller: ListCaller,
         namespace: &Arc<Namespace>,
         filter: &str,
         position: Option<ListPosition>,
         limit: usize,
     ) -> Result<FoundRuns, CallError> {
         let (filter, order) = parse_list(filter, &**namespace).map_err(refused)?;
-        self.list_matching(namespace, filter, order, position, limit).await
+        self.list_matching(caller, namespace, filter, order, position, limit).await
     }
 
     /// A page of the runs that fit a filter that is already understood.
     pub async fn list_matching(
         &self,
+        caller: ListCaller,
         namespace: &Arc<Namespace>,
         filter: Filter,
         order: Order,
@@ -207,7 +209,8 @@ impl Node {
         };
         let filter = undivided(namespace, filter);
         let query = ListQuery { namespace: namespace.key, filter, order, as_of, after, limit };
-        let page = self.read(move |store| store.list(&query)).await?;
+        let list = move |store: &dyn Store, limit: &ReadLimit| store.list_within(&query, limit);
+        let page = self.list_limits.run(self.store.clone(), caller, list).await?;
         let mut runs = Vec::with_capacity(page.runs.len());
         for Listed { key, state } in page.runs {
             let run = state.map_err(|error| error.to_string());
@@ -226,6 +229,7 @@ impl Node {
     /// How many runs fit a filter, by groups if it asks for them; the attribute of the groups is given back.
     pub async fn count(
         &self,
+        caller: ListCaller,
         namespace: &Arc<Namespace>,
         filter: &str,
     ) -> Result<(Option<Attribute>, Vec<Count>), CallError> {
@@ -233,7 +237,8 @@ impl Node {
         let key = namespace.key;
         let by_division = group_by.is_some() && group_by == namespace.attribute(DIVISION);
         let filter = if by_division { filter } else { undivided(namespace, filter) };
-        let counts = self.read(move |store| store.count(key, &filter, group_by)).await?;
+        let count = move |store: &dyn Store, limit: &ReadLimit| store.count_within(key, &filter, group_by, limit);
+        let counts = self.list_limits.run(self.store.clone(), caller, count).await?;
         Ok((group_by, counts))
     }
 }

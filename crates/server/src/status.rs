@@ -103,6 +103,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::DataLoss(_) => Status::data_loss(text),
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
         CallError::QueryBufferFull => busy(text),
+        CallError::TooManyLists(_) => limited(text),
         CallError::Aborted(_) => Status::aborted(text),
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
         CallError::UpdateAborted(Abort::Continuing) => busy(text),

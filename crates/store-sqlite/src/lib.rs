@@ -11,6 +11,8 @@
 mod apply;
 mod checkpoint;
 mod checksum;
+mod failures;
+mod files;
 mod layout;
 mod open;
 mod read;
@@ -18,6 +20,7 @@ mod schema;
 mod statements;
 mod tail;
 mod visibility;
+mod wal_check;
 mod write;
 mod write_run;
 
@@ -28,8 +31,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rusqlite::Connection;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
-    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
-    RunRecord, Store,
+    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
+    ReadLimit, RunKey, RunRecord, Store,
 };
 
 use checkpoint::Checkpointer;
@@ -37,6 +40,13 @@ pub use checkpoint::WalStatus;
 pub use open::{DATABASE_FILE, LOCK_FILE, OpenError};
 use read::Readers;
 use write::Writer;
+
+/// A look-up takes microseconds; this many at once are as many as there are threads to make them on small machines.
+const POINTER_READERS_MAX: usize = 4;
+const LOAD_READERS_MAX: usize = 4;
+const SCAN_READERS_MAX: usize = 2;
+/// The runtime allows fewer lists at a time on most machines.
+const LIST_READERS_MAX: usize = 8;
 
 /// How to open the store. The default is durable.
 #[derive(Clone, Debug)]
@@ -47,13 +57,16 @@ pub struct Options {
     pub durable: bool,
     /// How many pages (2 KiB each) the write-ahead log grows between checkpoints.
     pub checkpoint_pages: u32,
+    /// Whether to go on with what can be read if the write-ahead log is damaged, instead of refusing to open: changes that
+    /// were acknowledged are lost, see [`SqliteStore::discarded_log`].
+    pub discard_damaged_log: bool,
     /// The most pages the file may have; beyond that commits fail with [`CommitError::Full`].
     pub pages_max: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { durable: true, checkpoint_pages: 16_000, pages_max: None }
+        Self { durable: true, checkpoint_pages: 16_000, discard_damaged_log: false, pages_max: None }
     }
 }
 
@@ -70,8 +83,16 @@ pub struct CloseError {
 pub struct SqliteStore {
     path: PathBuf,
     writer: Arc<Mutex<Writer>>,
-    readers: Readers,
+    /// Look-ups of current pointers: a page or two each, made on threads that must not wait.
+    pointers: Readers,
+    /// Runs, histories, messages and namespaces.
+    loads: Readers,
+    /// What the server does in the background: retention, deletion of namespaces, repairs.
+    scans: Readers,
+    /// Lists and counts, which may look at every run.
+    lists: Readers,
     checkpointer: Checkpointer,
+    discarded_log: Option<String>,
     /// Held, not read: dropped last, it lets the next server in.
     _lock: File,
 }
@@ -87,14 +108,34 @@ impl SqliteStore {
         let writer = Arc::new(Mutex::new(writer));
         let checkpointer = Checkpointer::start(opened.path.clone(), options, status, Arc::clone(&writer))
             .map_err(|source| OpenError::NoThread { source })?;
-        let readers = Readers::new(opened.path.clone());
-        Ok(Self { path: opened.path, writer, readers, checkpointer, _lock: opened.lock })
+        let readers = |connections_max| Readers::new(opened.path.clone(), connections_max);
+        Ok(Self {
+            pointers: readers(POINTER_READERS_MAX),
+            loads: readers(LOAD_READERS_MAX),
+            scans: readers(SCAN_READERS_MAX),
+            lists: readers(LIST_READERS_MAX),
+            path: opened.path,
+            writer,
+            checkpointer,
+            discarded_log: opened.discarded,
+            _lock: opened.lock,
+        })
     }
 
     /// Closes the store and folds the log into the file. Dropping does the same but cannot say whether it worked.
     pub fn close(mut self) -> Result<(), CloseError> {
         let path = self.path.clone();
         self.shut_down().map_err(|source| CloseError { path, source })
+    }
+
+    /// What was wrong with the write-ahead log if it was damaged and [`Options::discard_damaged_log`] let it pass.
+    pub fn discarded_log(&self) -> Option<&str> {
+        self.discarded_log.as_deref()
+    }
+
+    /// Whether the files are still where they were opened. If not, commits fail: they would be lost with the files.
+    pub fn is_in_place(&self) -> bool {
+        self.writer().is_in_place()
     }
 
     /// How the write-ahead log is doing, for metrics and for a warning when checkpoints keep failing.
@@ -113,8 +154,13 @@ impl SqliteStore {
     }
 
     /// Reads the tables of facts, as of a moment at which they have everything that was committed.
-    fn read_listed<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
-        self.readers.read(|connection| {
+    fn read_listed<T>(
+        &self,
+        readers: &Readers,
+        limit: &ReadLimit,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        readers.read_within(limit, |connection| {
             let failed = |error| read::read_error("the lists", &error);
             // Dropping it ends it; there is nothing to roll back.
             let snapshot = connection.unchecked_transaction().map_err(failed)?;
@@ -130,10 +176,16 @@ impl SqliteStore {
         })
     }
 
+    fn scan<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
+        self.read_listed(&self.scans, &ReadLimit::none(), work)
+    }
+
     /// Readers go before the writer: the last connection to close removes the log, and a reader may not.
     fn shut_down(&mut self) -> Result<(), rusqlite::Error> {
         self.checkpointer.stop();
-        self.readers.close();
+        for readers in [&mut self.pointers, &mut self.loads, &mut self.scans, &mut self.lists] {
+            readers.close();
+        }
         self.writer().close()
     }
 }
@@ -155,11 +207,11 @@ impl Store for SqliteStore {
     }
 
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
-        self.readers.read(|connection| read::load(connection, key))
+        self.loads.read(|connection| read::load(connection, key))
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
-        self.readers.read(|connection| read::current(connection, namespace, workflow_id))
+        self.pointers.read(|connection| read::current(connection, namespace, workflow_id))
     }
 
     fn history(
@@ -170,19 +222,19 @@ impl Store for SqliteStore {
         batches_max: usize,
         bytes_max: usize,
     ) -> Result<Vec<HistoryBatch>, ReadError> {
-        self.readers.read(|connection| read::history(connection, key, from, until, batches_max, bytes_max))
+        self.loads.read(|connection| read::history(connection, key, from, until, batches_max, bytes_max))
     }
 
     fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
-        self.readers.read(|connection| read::history_reverse(connection, key, until, batches_max))
+        self.loads.read(|connection| read::history_reverse(connection, key, until, batches_max))
     }
 
     fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
-        self.readers.read(|connection| read::open_runs(connection, after, limit))
+        self.loads.read(|connection| read::open_runs(connection, after, limit))
     }
 
     fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
-        self.readers.read(|connection| read::outbox(connection, after, limit))
+        self.loads.read(|connection| read::outbox(connection, after, limit))
     }
 
     fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
@@ -190,7 +242,7 @@ impl Store for SqliteStore {
     }
 
     fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
-        self.readers.read(read::namespaces)
+        self.loads.read(read::namespaces)
     }
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
@@ -202,11 +254,11 @@ impl Store for SqliteStore {
     }
 
     fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.read_listed(|connection| read::unlisted_runs(connection, limit))
+        self.scan(|connection| read::unlisted_runs(connection, limit))
     }
 
     fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
-        self.read_listed(|connection| visibility::facts(connection, key))
+        self.read_listed(&self.loads, &ReadLimit::none(), |connection| visibility::facts(connection, key))
     }
 
     fn runs_of_workflow(
@@ -215,31 +267,34 @@ impl Store for SqliteStore {
         workflow_id: &str,
         limit: usize,
     ) -> Result<Vec<RunKey>, ReadError> {
-        self.read_listed(|connection| visibility::runs_of_workflow(connection, namespace, workflow_id, limit))
+        let work = |connection: &Connection| visibility::runs_of_workflow(connection, namespace, workflow_id, limit);
+        self.read_listed(&self.loads, &ReadLimit::none(), work)
     }
 
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
-        self.read_listed(|connection| visibility::list(connection, query))
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
+        self.read_listed(&self.lists, limit, |connection| visibility::list(connection, query))
     }
 
-    fn count(
+    fn count_within(
         &self,
         namespace: NamespaceKey,
         filter: &Filter,
         group_by: Option<Attribute>,
+        limit: &ReadLimit,
     ) -> Result<Vec<Count>, ReadError> {
-        self.read_listed(|connection| visibility::count(connection, namespace, filter, group_by))
+        let work = |connection: &Connection| visibility::count(connection, namespace, filter, group_by);
+        self.read_listed(&self.lists, limit, work)
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.read_listed(|connection| read::closed_runs(connection, namespace, closed_before, limit))
+        self.scan(|connection| read::closed_runs(connection, namespace, closed_before, limit))
     }
 
     fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
-        self.read_listed(|connection| read::first_close(connection, namespace))
+        self.scan(|connection| read::first_close(connection, namespace))
     }
 
     fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.read_listed(|connection| read::runs_of(connection, namespace, after, limit))
+        self.scan(|connection| read::runs_of(connection, namespace, after, limit))
     }
 }

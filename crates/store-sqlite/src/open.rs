@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::{Options, schema};
+use crate::{Options, schema, wal_check};
 
 /// The database's name in the data directory.
 pub const DATABASE_FILE: &str = "segno.db";
@@ -67,6 +67,27 @@ pub enum OpenError {
         /// What is wrong.
         detail: String,
     },
+    /// The write-ahead log is damaged: recovery would drop changes that were acknowledged.
+    #[error(
+        "the write-ahead log of {path} is damaged: {detail}. Changes that were acknowledged would be lost. Keep a copy of \
+         the whole directory, then restore the latest backup; or run `segno serve` once with --discard-damaged-log to go on with \
+         what can be read"
+    )]
+    DamagedLog {
+        /// The database.
+        path: PathBuf,
+        /// What is wrong.
+        detail: String,
+    },
+    /// The process may not open as many files as it needs.
+    #[error(
+        "{path} cannot be opened: this process has reached its limit of open files. Raise the limit (ulimit -n 1024, or \
+         LimitNOFILE= in a systemd unit) and start again"
+    )]
+    TooManyFiles {
+        /// What was tried.
+        path: PathBuf,
+    },
     /// A newer server wrote the file.
     #[error(
         "{path} was written by a newer Segno (schema {found}, this one knows up to {known}). Start the newer version, \
@@ -117,14 +138,17 @@ pub(crate) struct Opened {
     pub(crate) path: PathBuf,
     pub(crate) connection: Connection,
     pub(crate) lock: File,
+    /// What was wrong with the log that [`Options::discard_damaged_log`] let pass.
+    pub(crate) discarded: Option<String>,
 }
 
 /// Locks, checks, opens and migrates.
 pub(crate) fn open(directory: &Path, options: &Options) -> Result<Opened, OpenError> {
-    create_directory(directory).map_err(|source| OpenError::Unusable { path: directory.to_owned(), source })?;
+    create_directory(directory).map_err(|source| unusable(directory, source))?;
     let lock = lock(directory)?;
     let path = directory.join(DATABASE_FILE);
     let is_new = check_file(&path)?;
+    let discarded = check_log(&path, options)?;
     let failed = |source| explain(&path, source);
     let mut connection = raw_connection(&path).map_err(failed)?;
     check_identity(&path, &connection, is_new)?;
@@ -136,7 +160,30 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Opened, OpenEr
         // The file's name must survive as well as its content.
         sync_directory(directory).map_err(|source| OpenError::Unusable { path: directory.to_owned(), source })?;
     }
-    Ok(Opened { path, connection, lock })
+    Ok(Opened { path, connection, lock, discarded })
+}
+
+/// Refuses a log that SQLite would cut short without a word. Without syncs a power cut may leave any log.
+fn check_log(path: &Path, options: &Options) -> Result<Option<String>, OpenError> {
+    if !options.durable {
+        return Ok(None);
+    }
+    let damage = wal_check::check(path).map_err(|source| unusable(path, source))?;
+    let Some(detail) = damage.map(|damage| damage.to_string()) else { return Ok(None) };
+    if options.discard_damaged_log {
+        return Ok(Some(detail));
+    }
+    Err(OpenError::DamagedLog { path: path.to_owned(), detail })
+}
+
+fn unusable(path: &Path, source: io::Error) -> OpenError {
+    let path = path.to_owned();
+    if is_file_limit(&source) { OpenError::TooManyFiles { path } } else { OpenError::Unusable { path, source } }
+}
+
+/// Whether the process (EMFILE) or the system (ENFILE) has too many open files; the numbers are those of all Unixes.
+fn is_file_limit(error: &io::Error) -> bool {
+    cfg!(unix) && matches!(error.raw_os_error(), Some(23 | 24))
 }
 
 /// A connection that may write. Opening never creates the file: that is done once, with the right permissions.
@@ -222,7 +269,7 @@ fn private_file() -> fs::OpenOptions {
 
 fn lock(directory: &Path) -> Result<File, OpenError> {
     let path = directory.join(LOCK_FILE);
-    let unusable = |source| OpenError::Unusable { path: path.clone(), source };
+    let unusable = |source| unusable(&path, source);
     let mut file = private_file().open(&path).map_err(unusable)?;
     match file.try_lock() {
         Ok(()) => {}
@@ -241,7 +288,7 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
 
 /// Looks at the bare file, before SQLite does, and creates it if absent. Says whether it is new.
 fn check_file(path: &Path) -> Result<bool, OpenError> {
-    let unusable = |source| OpenError::Unusable { path: path.to_owned(), source };
+    let unusable = |source| unusable(path, source);
     let mut file = private_file().open(path).map_err(unusable)?;
     let mut head = Vec::new();
     Read::by_ref(&mut file).take(100).read_to_end(&mut head).map_err(unusable)?;
@@ -314,6 +361,12 @@ pub(crate) fn explain(path: &Path, source: rusqlite::Error) -> OpenError {
         Some(ErrorCode::NotADatabase) => OpenError::NotADatabase { path },
         Some(ErrorCode::DatabaseCorrupt) => OpenError::Damaged { path, detail: source.to_string() },
         Some(ErrorCode::DiskFull) => OpenError::Full { path },
+        // SQLite does not say why. The directory is opened, not the file: closing the file would give up SQLite's locks.
+        Some(ErrorCode::CannotOpen)
+            if path.parent().is_some_and(|parent| File::open(parent).is_err_and(|error| is_file_limit(&error))) =>
+        {
+            OpenError::TooManyFiles { path }
+        }
         Some(ErrorCode::PermissionDenied | ErrorCode::ReadOnly | ErrorCode::CannotOpen) => {
             OpenError::Unusable { path, source: io::Error::new(io::ErrorKind::PermissionDenied, source.to_string()) }
         }

@@ -1,6 +1,7 @@
 //! Reads, on connections of their own.
 //!
-//! A few read-only connections are opened as they are needed and handed round; whoever finds none free waits. Each
+//! Read-only connections are opened as they are needed and kept in pools, one for each kind of reads, so that none waits
+//! for reads of another kind ([`crate::SqliteStore`] says which there are); who finds none free in its pool waits. Each
 //! read is one statement or one transaction (histories are two statements, see [`newest`]), so it sees one state of the
 //! file: the newest committed when it began.
 //!
@@ -16,22 +17,27 @@ use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use segno_store::limits::EVENT_ID_END;
 use segno_store::{
-    HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord,
+    HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, ReadLimit, RunKey, RunRecord,
 };
 
 use crate::visibility::write::OPEN;
 use crate::{checksum, layout, tail, visibility};
 
-/// More would help only if reads waited for the disk; each costs up to 1 MiB of cache.
-const CONNECTIONS_MAX: usize = 4;
-
 /// Statements kept prepared; those of lists differ with filter and order.
 const STATEMENTS_CACHED: usize = 64;
 
-/// The read connections.
+/// Instructions of SQLite's virtual machine between two looks at the limit of a read: well below a millisecond.
+const CHECKED_EVERY: i32 = 1_000;
+
+/// How long a read with a limit waits for a connection before it looks at its limit again.
+const WAIT_STEP: Duration = Duration::from_millis(20);
+
+/// Read connections that are lent to one kind of reads.
 #[derive(Debug)]
 pub(crate) struct Readers {
     path: PathBuf,
+    /// More connections would help only if reads waited for the disk; each costs up to 1 MiB of cache.
+    connections_max: usize,
     pool: Mutex<Pool>,
     returned: Condvar,
 }
@@ -44,19 +50,42 @@ struct Pool {
 }
 
 impl Readers {
-    pub(crate) fn new(path: PathBuf) -> Self {
-        Self { path, pool: Mutex::default(), returned: Condvar::new() }
+    pub(crate) fn new(path: PathBuf, connections_max: usize) -> Self {
+        Self { path, connections_max, pool: Mutex::default(), returned: Condvar::new() }
     }
 
     /// Runs `work` on a connection.
     pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
-        let mut lent = Lent { readers: self, connection: self.take() };
-        let connection = match lent.connection.take() {
+        self.read_within(&ReadLimit::none(), work)
+    }
+
+    /// Runs `work` on a connection, as long as the limit allows.
+    pub(crate) fn read_within<T>(
+        &self,
+        limit: &ReadLimit,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        limit.check()?;
+        let mut lent = Lent { readers: self, connection: self.take(limit)? };
+        let failed = |error: rusqlite::Error| ReadError::Failed(error.to_string());
+        let mut connection = match lent.connection.take() {
             Some(connection) => connection,
-            None => self.connect().map_err(|error| ReadError::Failed(error.to_string()))?,
+            None => self.connect().map_err(failed)?,
         };
+        if limit.is_none() {
+            let outcome = work(&connection);
+            if outcome.is_ok() {
+                lent.connection = Some(connection);
+            }
+            return outcome;
+        }
+        let watched = limit.clone();
+        connection.progress_handler(CHECKED_EVERY, Some(move || watched.check().is_err())).map_err(failed)?;
         let outcome = work(&connection);
-        if outcome.is_ok() {
+        connection.progress_handler(0, None::<fn() -> bool>).map_err(failed)?;
+        // A statement that was interrupted failed because of the limit, whatever it says.
+        let outcome = outcome.or_else(|error| limit.check().and(Err(error)));
+        if matches!(outcome, Ok(_) | Err(ReadError::Cancelled | ReadError::DeadlineExceeded)) {
             lent.connection = Some(connection);
         }
         outcome
@@ -70,13 +99,20 @@ impl Readers {
     }
 
     /// An idle connection, or the right to open one.
-    fn take(&self) -> Option<Connection> {
-        let pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
-        let must_wait = |pool: &mut Pool| pool.idle.is_empty() && pool.open >= CONNECTIONS_MAX;
-        let mut pool = self.returned.wait_while(pool, must_wait).unwrap_or_else(PoisonError::into_inner);
+    fn take(&self, limit: &ReadLimit) -> Result<Option<Connection>, ReadError> {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        while pool.idle.is_empty() && pool.open >= self.connections_max {
+            if limit.is_none() {
+                pool = self.returned.wait(pool).unwrap_or_else(PoisonError::into_inner);
+            } else {
+                limit.check()?;
+                let waited = self.returned.wait_timeout(pool, WAIT_STEP).unwrap_or_else(PoisonError::into_inner);
+                pool = waited.0;
+            }
+        }
         let connection = pool.idle.pop();
         pool.open += usize::from(connection.is_none());
-        connection
+        Ok(connection)
     }
 
     fn connect(&self) -> rusqlite::Result<Connection> {

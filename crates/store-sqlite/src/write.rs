@@ -15,6 +15,8 @@ use segno_store::{Commit, CommitError, NamespaceKey, NamespaceRecord, RunKey, li
 
 use crate::apply::Work;
 use crate::checkpoint::Signal;
+use crate::failures::Failures;
+use crate::files::Files;
 use crate::visibility::queue::Queue;
 use crate::{Options, open};
 
@@ -30,6 +32,8 @@ pub(crate) struct Writer {
     /// Absent after a failure and after closing.
     live: Option<Live>,
     closed: bool,
+    files: Files,
+    failures: Failures,
 }
 
 /// The connection, and what is known of the file because nobody else writes to it.
@@ -61,7 +65,8 @@ impl Writer {
         connection: Connection,
     ) -> rusqlite::Result<Self> {
         let live = Live::new(connection, &signal, options.checkpoint_pages)?;
-        Ok(Self { path, options, signal, live: Some(live), closed: false })
+        let (files, failures) = (Files::of(&path), Failures::default());
+        Ok(Self { path, options, signal, live: Some(live), closed: false, files, failures })
     }
 
     pub(crate) fn commit(&mut self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
@@ -164,14 +169,26 @@ impl Writer {
         self.live = None;
     }
 
+    /// Whether the files are where they were opened.
+    pub(crate) fn is_in_place(&mut self) -> bool {
+        self.files.are_in_place()
+    }
+
     /// One transaction around `work`, durable once this returns `Ok`.
     fn write(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<(), Refusal>) -> Result<(), CommitError> {
+        let written = self.try_write(work);
+        self.failures.note(&self.path, &written);
+        written
+    }
+
+    fn try_write(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<(), Refusal>) -> Result<(), CommitError> {
         let Live { connection, queue } = self.live().map_err(unknown)?;
         queue.begin();
         let refusal = match transaction(connection, queue, work) {
             Ok(()) => {
                 queue.committed();
-                return Ok(());
+                // What was synced into a file without a name is lost with the process.
+                return if self.files.are_in_place() { Ok(()) } else { Err(self.give_up(self.displaced())) };
             }
             Err(refusal) => refusal,
         };
@@ -194,13 +211,21 @@ impl Writer {
         CommitError::Unknown(why)
     }
 
+    fn displaced(&self) -> String {
+        format!("{} was removed or replaced while the server was running", self.path.display())
+    }
+
     fn live(&mut self) -> Result<&mut Live, String> {
         if self.closed {
             return Err("the store is closed".to_owned());
         }
+        if self.files.are_displaced() {
+            return Err(self.displaced());
+        }
         if self.live.is_none() {
             let connection = open::raw_connection(&self.path).map_err(|error| error.to_string())?;
             open::configure(&self.path, &connection, &self.options).map_err(|error| error.to_string())?;
+            self.files.log_is_new();
             let live = Live::new(connection, &self.signal, self.options.checkpoint_pages);
             self.live = Some(live.map_err(|error| error.to_string())?);
         }

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 
+use crate::ReadLimit;
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 
 /// A run's number: handed out in order by the server, never reused, below 2^43.
@@ -176,6 +177,12 @@ pub enum ReadError {
     /// The store failed; trying again may help.
     #[error("the store could not be read: {0}")]
     Failed(String),
+    /// The read took longer than its [`ReadLimit`] allows.
+    #[error("the read took too long")]
+    DeadlineExceeded,
+    /// Nobody waits for the read any more.
+    #[error("the read was cancelled")]
+    Cancelled,
 }
 
 /// What a backend does. Calls block; the runtime decides on which thread they run. Commits come from one thread at a
@@ -244,16 +251,35 @@ pub trait Store: Send + Sync + 'static {
 
     /// A page of runs. Each is of one moment: what the filter saw is what is given back. A damaged run has its place in
     /// the page and an error instead of its state.
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError>;
+    ///
+    /// Lists and counts may look at every run. They stop when their limit says so, and no other read or commit waits for
+    /// them longer than for any other read.
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError>;
 
     /// Counts runs, by the value of an attribute if one is given (runs without it are a group of their own), most
     /// numerous group first.
+    fn count_within(
+        &self,
+        namespace: NamespaceKey,
+        filter: &Filter,
+        group_by: Option<Attribute>,
+        limit: &ReadLimit,
+    ) -> Result<Vec<Count>, ReadError>;
+
+    /// [`Store::list_within`] without a limit, for tests and tools.
+    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+        self.list_within(query, &ReadLimit::none())
+    }
+
+    /// [`Store::count_within`] without a limit, for tests and tools.
     fn count(
         &self,
         namespace: NamespaceKey,
         filter: &Filter,
         group_by: Option<Attribute>,
-    ) -> Result<Vec<Count>, ReadError>;
+    ) -> Result<Vec<Count>, ReadError> {
+        self.count_within(namespace, filter, group_by, &ReadLimit::none())
+    }
 
     /// Closed runs of a namespace that closed before a moment, in the order in which they closed, at most `limit`.
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError>;

@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
-    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
-    RunRecord, Store,
+    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
+    ReadLimit, RunKey, RunRecord, Store,
 };
 
 /// How a call that writes fails.
@@ -297,9 +297,9 @@ impl<S: Store> Store for FaultStore<S> {
         self.store.runs_of_workflow(namespace, workflow_id, limit)
     }
 
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
         self.plan.next_read()?;
-        let mut page = self.store.list(query)?;
+        let mut page = self.store.list_within(query, limit)?;
         for run in &mut page.runs {
             if let Err(error) = self.plan.check_run(run.key) {
                 run.state = Err(error);
@@ -308,14 +308,15 @@ impl<S: Store> Store for FaultStore<S> {
         Ok(page)
     }
 
-    fn count(
+    fn count_within(
         &self,
         namespace: NamespaceKey,
         filter: &Filter,
         group_by: Option<Attribute>,
+        limit: &ReadLimit,
     ) -> Result<Vec<Count>, ReadError> {
         self.plan.next_read()?;
-        self.store.count(namespace, filter, group_by)
+        self.store.count_within(namespace, filter, group_by, limit)
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {

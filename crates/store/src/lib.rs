@@ -15,6 +15,7 @@ pub mod fault;
 pub mod kit;
 pub mod limits;
 mod memory;
+mod read_limit;
 mod shared;
 pub mod visibility;
 
@@ -23,3 +24,4 @@ pub use contract::{
     OutboxRow, ReadError, RunKey, RunRecord, RunWrite, Store,
 };
 pub use memory::MemoryStore;
+pub use read_limit::{CancelOnDrop, ReadLimit};

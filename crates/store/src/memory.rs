@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::Bound;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -18,7 +18,7 @@ use crate::limits;
 use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, Listed, VisibilityRow};
 use crate::{
     Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, RunKey, RunRecord, RunWrite, Store,
+    ReadError, ReadLimit, RunKey, RunRecord, RunWrite, Store,
 };
 
 /// A [`Store`] that keeps everything in memory.
@@ -30,7 +30,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Tables {
     runs: BTreeMap<RunKey, RunRecord>,
-    visibility: BTreeMap<RunKey, VisibilityRow>,
+    visibility: BTreeMap<RunKey, Arc<VisibilityRow>>,
     /// By run and first event id.
     history: BTreeMap<(RunKey, i64), HistoryBatch>,
     current: BTreeMap<(NamespaceKey, String), RunKey>,
@@ -42,7 +42,7 @@ struct Tables {
 /// What one write of a commit replaced; played backwards it takes the commit back.
 enum Undo {
     Run(RunKey, Option<RunRecord>),
-    Visibility(RunKey, Option<Box<VisibilityRow>>),
+    Visibility(RunKey, Option<Arc<VisibilityRow>>),
     History(RunKey, i64),
     Current((NamespaceKey, String), Option<RunKey>),
     Outbox(OutboxKey),
@@ -117,8 +117,8 @@ impl Tables {
         let before = self.runs.insert(write.key, record);
         undo.push(Undo::Run(write.key, before));
         if let Some(row) = &write.visibility {
-            let before = self.visibility.insert(write.key, VisibilityRow::clone(row));
-            undo.push(Undo::Visibility(write.key, before.map(Box::new)));
+            let before = self.visibility.insert(write.key, Arc::new(VisibilityRow::clone(row)));
+            undo.push(Undo::Visibility(write.key, before));
         }
         for batch in &write.batches {
             match self.history.entry((write.key, batch.first_event_id)) {
@@ -151,7 +151,7 @@ impl Tables {
         match step {
             Undo::Run(_, Some(before)) => drop(self.runs.insert(before.key, before)),
             Undo::Run(key, None) => drop(self.runs.remove(&key)),
-            Undo::Visibility(key, Some(before)) => drop(self.visibility.insert(key, *before)),
+            Undo::Visibility(key, Some(before)) => drop(self.visibility.insert(key, before)),
             Undo::Visibility(key, None) => drop(self.visibility.remove(&key)),
             Undo::History(key, first) => drop(self.history.remove(&(key, first))),
             Undo::Current(name, before) => self.point(name, before),
@@ -268,7 +268,7 @@ impl Store for MemoryStore {
     }
 
     fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
-        Ok(self.tables().visibility.get(&key).cloned())
+        Ok(self.tables().visibility.get(&key).map(|row| VisibilityRow::clone(row)))
     }
 
     fn runs_of_workflow(
@@ -283,23 +283,29 @@ impl Store for MemoryStore {
         Ok(wanted.take(limit).map(|row| row.key).collect())
     }
 
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
-        let tables = self.tables();
-        let places = visibility::page(tables.visibility.values(), query);
+    /// Only what is shared is copied under the lock: nothing waits while the filter is evaluated.
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
+        let rows = self.tables().rows_of(query.namespace);
+        let places = visibility::page(rows.iter().map(|(row, _)| &**row), query, limit)?;
         let missing = |key: RunKey| ReadError::Damaged(format!("run {} can be searched but is not there", key.0));
-        let state = |key: RunKey| tables.runs.get(&key).map(|run| run.state.clone()).ok_or_else(|| missing(key));
+        let state = |key: RunKey| {
+            let place = rows.binary_search_by_key(&key, |(row, _)| row.key).ok();
+            place.and_then(|place| rows[place].1.clone()).ok_or_else(|| missing(key))
+        };
         let runs = places.iter().map(|place| Listed { key: place.key, state: state(place.key) }).collect();
         let full = places.len() == query.limit;
         Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })
     }
 
-    fn count(
+    fn count_within(
         &self,
         namespace: NamespaceKey,
         filter: &Filter,
         group_by: Option<Attribute>,
+        limit: &ReadLimit,
     ) -> Result<Vec<Count>, ReadError> {
-        Ok(visibility::count(self.tables().visibility.values(), namespace, filter, group_by))
+        let rows = self.tables().rows_of(namespace);
+        visibility::count(rows.iter().map(|(row, _)| &**row), namespace, filter, group_by, limit)
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
@@ -322,6 +328,12 @@ impl Store for MemoryStore {
 }
 
 impl Tables {
+    /// What lists look at: facts and states of the runs of a namespace, as of now, by key.
+    fn rows_of(&self, namespace: NamespaceKey) -> Vec<(Arc<VisibilityRow>, Option<Bytes>)> {
+        let rows = self.visibility.values().filter(|row| row.namespace == namespace);
+        rows.map(|row| (Arc::clone(row), self.runs.get(&row.key).map(|run| run.state.clone()))).collect()
+    }
+
     /// When each closed run of a namespace closed and started.
     fn closed(&self, namespace: NamespaceKey) -> impl Iterator<Item = (i64, i64, RunKey)> {
         let rows = self.visibility.iter().filter(move |(_, row)| row.namespace == namespace);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
-    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey,
-    RunRecord, Store,
+    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
+    ReadLimit, RunKey, RunRecord, Store,
 };
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -82,17 +82,18 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).runs_of_workflow(namespace, workflow_id, limit)
     }
 
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
-        (**self).list(query)
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
+        (**self).list_within(query, limit)
     }
 
-    fn count(
+    fn count_within(
         &self,
         namespace: NamespaceKey,
         filter: &Filter,
         group_by: Option<Attribute>,
+        limit: &ReadLimit,
     ) -> Result<Vec<Count>, ReadError> {
-        (**self).count(namespace, filter, group_by)
+        (**self).count_within(namespace, filter, group_by, limit)
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {

@@ -8,7 +8,7 @@ use std::sync::{
 
 use segno_store::{
     Commit, CommitError, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, RunKey, RunRecord, Store,
+    ReadError, ReadLimit, RunKey, RunRecord, Store,
     visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow},
 };
 
@@ -103,17 +103,18 @@ impl Store for Gate {
         self.memory.runs_of_workflow(namespace, workflow_id, limit)
     }
 
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
-        self.memory.list(query)
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
+        self.memory.list_within(query, limit)
     }
 
-    fn count(
+    fn count_within(
         &self,
         namespace: NamespaceKey,
         filter: &Filter,
         group_by: Option<Attribute>,
+        limit: &ReadLimit,
     ) -> Result<Vec<Count>, ReadError> {
-        self.memory.count(namespace, filter, group_by)
+        self.memory.count_within(namespace, filter, group_by, limit)
     }
 
     fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {

@@ -368,28 +368,28 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::ListWorkflowExecutionsRequest>,
     ) -> Result<Response<api::ListWorkflowExecutionsResponse>, Status> {
-        call!(inner self request list)
+        call!(request self request list)
     }
 
     async fn scan_workflow_executions(
         &self,
         request: Request<api::ScanWorkflowExecutionsRequest>,
     ) -> Result<Response<api::ScanWorkflowExecutionsResponse>, Status> {
-        call!(inner self request scan)
+        call!(request self request scan)
     }
 
     async fn list_open_workflow_executions(
         &self,
         request: Request<api::ListOpenWorkflowExecutionsRequest>,
     ) -> Result<Response<api::ListOpenWorkflowExecutionsResponse>, Status> {
-        call!(inner self request list_open)
+        call!(request self request list_open)
     }
 
     async fn list_closed_workflow_executions(
         &self,
         request: Request<api::ListClosedWorkflowExecutionsRequest>,
     ) -> Result<Response<api::ListClosedWorkflowExecutionsResponse>, Status> {
-        call!(inner self request list_closed)
+        call!(request self request list_closed)
     }
 
     async fn list_archived_workflow_executions(
@@ -403,7 +403,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::CountWorkflowExecutionsRequest>,
     ) -> Result<Response<api::CountWorkflowExecutionsResponse>, Status> {
-        call!(inner self request count)
+        call!(request self request count)
     }
 
     async fn update_workflow_execution(

@@ -19,14 +19,15 @@ use segno_proto::{
         ScanWorkflowExecutionsResponse, count_workflow_executions_response::AggregationGroup,
     },
 };
-use segno_runtime::{FoundRun, FoundRuns, ListPosition, Namespace, Token};
+use segno_runtime::{FoundRun, FoundRuns, ListCaller, ListPosition, Namespace, Token};
 use segno_store::{
     RunKey,
     visibility::{Attribute, Comparison, Cursor, Filter, Kind, Order, Phase, Value, VisibilityRow},
 };
-use tonic::Status;
+use tonic::{Request, Status};
 
 use super::{Workflows, describe, failed};
+use crate::{deadline, peers};
 
 /// Most runs on a page, and how many there are if nobody says.
 const PAGE_MAX: usize = 1000;
@@ -112,6 +113,7 @@ impl ListToken {
 
 /// The page a request asks for.
 struct Page<'a> {
+    caller: ListCaller,
     namespace: Arc<Namespace>,
     size: i32,
     token: &'a Bytes,
@@ -126,7 +128,8 @@ impl Page<'_> {
 impl Workflows {
     async fn page(&self, page: Page<'_>, query: &str) -> Result<(Vec<WorkflowExecutionInfo>, Bytes), Status> {
         let position = ListToken::open_position(&page.namespace, query, page.token)?;
-        let found = self.node.list(&page.namespace, query, position, page.limit()).await.map_err(failed)?;
+        let found =
+            self.node.list(page.caller, &page.namespace, query, position, page.limit()).await.map_err(failed)?;
         Ok(answer(&page.namespace, query, found))
     }
 
@@ -137,35 +140,39 @@ impl Workflows {
     ) -> Result<(Vec<WorkflowExecutionInfo>, Bytes), Status> {
         let told = format!("{filter:?}");
         let position = ListToken::open_position(&page.namespace, &told, page.token)?;
-        let found = self.node.list_matching(&page.namespace, filter, Order::Newest, position, page.limit());
+        let (caller, limit) = (page.caller, page.limit());
+        let found = self.node.list_matching(caller, &page.namespace, filter, Order::Newest, position, limit);
         Ok(answer(&page.namespace, &told, found.await.map_err(failed)?))
     }
 
     pub(super) async fn list(
         &self,
-        request: ListWorkflowExecutionsRequest,
+        request: Request<ListWorkflowExecutionsRequest>,
     ) -> Result<ListWorkflowExecutionsResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let page = Page { namespace, size: request.page_size, token: &request.next_page_token };
+        let page = Page { caller, namespace, size: request.page_size, token: &request.next_page_token };
         let (executions, next_page_token) = self.page(page, &request.query).await?;
         Ok(ListWorkflowExecutionsResponse { executions, next_page_token })
     }
 
     pub(super) async fn scan(
         &self,
-        request: ScanWorkflowExecutionsRequest,
+        request: Request<ScanWorkflowExecutionsRequest>,
     ) -> Result<ScanWorkflowExecutionsResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let page = Page { namespace, size: request.page_size, token: &request.next_page_token };
+        let page = Page { caller, namespace, size: request.page_size, token: &request.next_page_token };
         let (executions, next_page_token) = self.page(page, &request.query).await?;
         Ok(ScanWorkflowExecutionsResponse { executions, next_page_token })
     }
 
     pub(super) async fn list_open(
         &self,
-        request: ListOpenWorkflowExecutionsRequest,
+        request: Request<ListOpenWorkflowExecutionsRequest>,
     ) -> Result<ListOpenWorkflowExecutionsResponse, Status> {
         use segno_proto::workflowservice::list_open_workflow_executions_request::Filters;
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
         let mut parts = vec![status_is(WorkflowExecutionStatus::Running)];
         between(&mut parts, Attribute::StartTime, request.start_time_filter);
@@ -174,16 +181,17 @@ impl Workflows {
             Some(Filters::TypeFilter(filter)) => workflow_type(&mut parts, filter),
             None => {}
         }
-        let page = Page { namespace, size: request.maximum_page_size, token: &request.next_page_token };
+        let page = Page { caller, namespace, size: request.maximum_page_size, token: &request.next_page_token };
         let (executions, next_page_token) = self.page_matching(page, Filter::All(parts)).await?;
         Ok(ListOpenWorkflowExecutionsResponse { executions, next_page_token })
     }
 
     pub(super) async fn list_closed(
         &self,
-        request: ListClosedWorkflowExecutionsRequest,
+        request: Request<ListClosedWorkflowExecutionsRequest>,
     ) -> Result<ListClosedWorkflowExecutionsResponse, Status> {
         use segno_proto::workflowservice::list_closed_workflow_executions_request::Filters;
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
         let mut parts = vec![Filter::Not(Box::new(status_is(WorkflowExecutionStatus::Running)))];
         between(&mut parts, Attribute::CloseTime, request.start_time_filter);
@@ -193,7 +201,7 @@ impl Workflows {
             Some(Filters::StatusFilter(filter)) => closed_status(&mut parts, filter)?,
             None => {}
         }
-        let page = Page { namespace, size: request.maximum_page_size, token: &request.next_page_token };
+        let page = Page { caller, namespace, size: request.maximum_page_size, token: &request.next_page_token };
         let (executions, next_page_token) = self.page_matching(page, Filter::All(parts)).await?;
         Ok(ListClosedWorkflowExecutionsResponse { executions, next_page_token })
     }
@@ -209,10 +217,11 @@ impl Workflows {
 
     pub(super) async fn count(
         &self,
-        request: CountWorkflowExecutionsRequest,
+        request: Request<CountWorkflowExecutionsRequest>,
     ) -> Result<CountWorkflowExecutionsResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let (group_by, counts) = self.node.count(&namespace, &request.query).await.map_err(failed)?;
+        let (group_by, counts) = self.node.count(caller, &namespace, &request.query).await.map_err(failed)?;
         let total = counts.iter().map(|group| group.runs).sum::<u64>();
         let groups = group_by.map(|attribute| {
             let group = |count: segno_store::visibility::Count| AggregationGroup {
@@ -223,6 +232,11 @@ impl Workflows {
         });
         Ok(CountWorkflowExecutionsResponse { count: total.cast_signed(), groups: groups.unwrap_or_default() })
     }
+}
+
+/// Who asks, and until when the answer is of use.
+fn caller<T>(request: &Request<T>) -> ListCaller {
+    ListCaller { connection: peers::of(request), deadline: Some(deadline::call(request).into_std()) }
 }
 
 fn answer(namespace: &Namespace, filter: &str, found: FoundRuns) -> (Vec<WorkflowExecutionInfo>, Bytes) {

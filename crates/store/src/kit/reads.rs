@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use super::{Make, Test, batch, outbox_row, run};
-use crate::{Commit, HistoryBatch, OpenRun, OutboxKey, RunKey, RunWrite, Store};
+use crate::visibility::{Filter, ListQuery, Order};
+use crate::{Commit, HistoryBatch, NamespaceKey, OpenRun, OutboxKey, ReadError, ReadLimit, RunKey, RunWrite, Store};
 
 pub(super) const TESTS: &[Test] = &[
     ("history by range", history_by_range),
@@ -16,6 +18,7 @@ pub(super) const TESTS: &[Test] = &[
     ("the outbox pages, and rows go once removed", outbox),
     ("large values", large_values),
     ("reads beside writes see whole commits", reads_beside_writes),
+    ("lists and counts stop at their limit", limited_lists),
 ];
 
 fn store_runs(store: &dyn Store, runs: Vec<RunWrite>) {
@@ -248,4 +251,24 @@ fn reads_beside_writes(make: Make<'_>) {
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+fn limited_lists(make: Make<'_>) {
+    let test = make();
+    let store = test.store();
+    assert_eq!(store.commit(&[Commit { runs: vec![run(1, 0, "s")], ..Commit::default() }]), [Ok(())]);
+    let (namespace, filter) = (NamespaceKey(1), Filter::All(Vec::new()));
+    let list = |limit: &ReadLimit| {
+        let (filter, order) = (filter.clone(), Order::Newest);
+        let query = ListQuery { namespace, filter, order, as_of: i64::MAX - 1, after: None, limit: 9 };
+        store.list_within(&query, limit).map(|page| page.runs.len())
+    };
+    let count = |limit: &ReadLimit| store.count_within(namespace, &filter, None, limit).map(|counts| counts.len());
+    let (limit, caller) = ReadLimit::cancellable(Instant::now() + Duration::from_secs(3600));
+    assert_eq!((list(&limit), count(&limit)), (Ok(1), Ok(1)));
+    drop(caller);
+    assert_eq!((list(&limit), count(&limit)), (Err(ReadError::Cancelled), Err(ReadError::Cancelled)));
+    let late = ReadLimit::until(Instant::now());
+    assert_eq!((list(&late), count(&late)), (Err(ReadError::DeadlineExceeded), Err(ReadError::DeadlineExceeded)));
+    assert_eq!(list(&ReadLimit::none()), Ok(1), "later ones are not held back");
 }

@@ -6,7 +6,10 @@
 use std::cmp::Ordering;
 
 use super::{Attribute, Count, Cursor, Filter, ListQuery, Order, Phase, Value, VisibilityRow};
-use crate::NamespaceKey;
+use crate::{NamespaceKey, ReadError, ReadLimit};
+
+/// Rows between two looks at the limit of a read.
+const CHECKED_EVERY: usize = 64;
 
 /// The status of a run that is open.
 const RUNNING: i64 = 1;
@@ -68,15 +71,39 @@ impl Order {
 }
 
 /// The runs of a page, in order.
-pub(crate) fn page<'a>(rows: impl Iterator<Item = &'a VisibilityRow>, query: &ListQuery) -> Vec<Cursor> {
-    let wanted = rows.filter(|row| row.namespace == query.namespace && query.filter.evaluate(row) == Some(true));
-    let mut places: Vec<_> = wanted.map(|row| Cursor::of(row, query.order, query.as_of)).collect();
+pub(crate) fn page<'a>(
+    rows: impl Iterator<Item = &'a VisibilityRow>,
+    query: &ListQuery,
+    limit: &ReadLimit,
+) -> Result<Vec<Cursor>, ReadError> {
+    let wanted = wanted(rows, query.namespace, &query.filter, limit)?;
+    let mut places: Vec<_> = wanted.iter().map(|row| Cursor::of(row, query.order, query.as_of)).collect();
     if let Some(after) = &query.after {
         places.retain(|place| after.compare(place, query.order).is_lt());
     }
     places.sort_by(|one, two| one.compare(two, query.order));
     places.truncate(query.limit);
-    places
+    Ok(places)
+}
+
+/// The rows that fit a filter.
+fn wanted<'a>(
+    rows: impl Iterator<Item = &'a VisibilityRow>,
+    namespace: NamespaceKey,
+    filter: &Filter,
+    limit: &ReadLimit,
+) -> Result<Vec<&'a VisibilityRow>, ReadError> {
+    limit.check()?;
+    let mut wanted = Vec::new();
+    for (place, row) in rows.enumerate() {
+        if place.is_multiple_of(CHECKED_EVERY) {
+            limit.check()?;
+        }
+        if row.namespace == namespace && filter.evaluate(row) == Some(true) {
+            wanted.push(row);
+        }
+    }
+    Ok(wanted)
 }
 
 /// How many runs there are in each group.
@@ -85,13 +112,14 @@ pub(crate) fn count<'a>(
     namespace: NamespaceKey,
     filter: &Filter,
     group_by: Option<Attribute>,
-) -> Vec<Count> {
-    let wanted = rows.filter(|row| row.namespace == namespace && filter.evaluate(row) == Some(true));
+    limit: &ReadLimit,
+) -> Result<Vec<Count>, ReadError> {
+    let wanted = wanted(rows, namespace, filter, limit)?;
     let Some(attribute) = group_by else {
-        return vec![Count { group: None, runs: wanted.count() as u64 }];
+        return Ok(vec![Count { group: None, runs: wanted.len() as u64 }]);
     };
     let mut groups: Vec<Count> = Vec::new();
-    let mut values: Vec<_> = wanted.map(|row| row.value(attribute)).collect();
+    let mut values: Vec<_> = wanted.into_iter().map(|row| row.value(attribute)).collect();
     values.sort_by(compare_groups);
     for group in values {
         match groups.last_mut() {
@@ -99,7 +127,7 @@ pub(crate) fn count<'a>(
             _ => groups.push(Count { group, runs: 1 }),
         }
     }
-    groups
+    Ok(groups)
 }
 
 /// Puts groups in the order of their values; the one without a value first.

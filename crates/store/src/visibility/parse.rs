@@ -25,8 +25,8 @@ use super::token::{Lexer, Token};
 const BYTES_MAX: usize = 64 << 10;
 /// Deepest nesting of brackets and NOT.
 const DEPTH_MAX: usize = 100;
-/// Most conditions.
-const CONDITIONS_MAX: usize = 1_000;
+/// Most conditions. With the nesting they stay below the 1,000 levels that SQLite's parser allows an expression.
+const CONDITIONS_MAX: usize = 800;
 /// Most values in all conditions.
 const VALUES_MAX: usize = 10_000;
 
