@@ -7,27 +7,27 @@ use rusqlite::{Connection, OptionalExtension, params};
 use segno_store::{Commit, CurrentReset, CurrentWrite, RunKey};
 
 use crate::statements::Statements;
-use crate::visibility::{self, queue::Queue, write::StatusChanges};
+use crate::visibility::{self, pending::PendingFacts, write::StatusChanges};
 use crate::write::Refusal;
 use crate::write_run::{one_row, write_run};
 use crate::{checksum, layout};
 
-/// A transaction under way: the queue and the counts of runs go with it and are written at its end.
+/// A transaction under way: the facts that are not listed yet and the counts of runs go with it and are written at its end.
 pub(crate) struct Work<'a> {
     pub(crate) statements: Statements<'a>,
-    queue: &'a mut Queue,
+    pending: &'a mut PendingFacts,
     changes: StatusChanges,
 }
 
 impl<'a> Work<'a> {
-    pub(crate) fn new(connection: &'a Connection, queue: &'a mut Queue) -> Self {
-        Self { statements: Statements::new(connection), queue, changes: StatusChanges::default() }
+    pub(crate) fn new(connection: &'a Connection, pending: &'a mut PendingFacts) -> Self {
+        Self { statements: Statements::new(connection), pending, changes: StatusChanges::default() }
     }
 
     /// Everything in a commit, in the order of its fields.
     pub(crate) fn apply(&mut self, commit: &Commit) -> Result<(), Refusal> {
         for write in &commit.runs {
-            write_run(&mut self.statements, self.queue, write)?;
+            write_run(&mut self.statements, self.pending, write)?;
         }
         for write in &commit.current {
             move_current(&mut self.statements, write)?;
@@ -53,11 +53,11 @@ impl<'a> Work<'a> {
     /// The same, but of a commit that conflicts nothing stays.
     pub(crate) fn apply_or_undo(&mut self, commit: &Commit) -> Result<(), Refusal> {
         self.statements.get("SAVEPOINT one")?.execute([])?;
-        let (mark, before) = (self.queue.mark(), self.changes.clone());
+        let (mark, before) = (self.pending.mark(), self.changes.clone());
         let applied = self.apply(commit);
         if let Err(Refusal::Conflict) = &applied {
             self.statements.get("ROLLBACK TO one")?.execute([])?;
-            self.queue.roll_back(mark);
+            self.pending.roll_back(mark);
             self.changes = before;
         }
         self.statements.get("RELEASE one")?.execute([])?;
@@ -65,20 +65,20 @@ impl<'a> Work<'a> {
     }
 
     /// Brings the tables that lists read up to date.
-    pub(crate) fn list_queued(&mut self) -> rusqlite::Result<()> {
-        self.queue.empty(&mut self.statements, &mut self.changes)
+    pub(crate) fn list_pending(&mut self) -> rusqlite::Result<()> {
+        self.pending.empty(&mut self.statements, &mut self.changes)
     }
 
     /// Writes what was gathered on the way.
     pub(crate) fn finish(mut self) -> Result<(), Refusal> {
-        self.queue.store(&mut self.statements, &mut self.changes)?;
+        self.pending.store(&mut self.statements, &mut self.changes)?;
         Ok(self.changes.write(&mut self.statements)?)
     }
 
     fn delete_run(&mut self, key: RunKey) -> Result<(), Refusal> {
         let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
         let ends = [*rows.start(), *rows.end()];
-        self.list_queued()?;
+        self.list_pending()?;
         let was_listed = visibility::write::delete(&mut self.statements, row, &mut self.changes)?;
         let removed = self.statements.get("DELETE FROM runs WHERE run_key = ?1")?.execute([row])?;
         if removed == 1 && !was_listed {
@@ -96,8 +96,9 @@ fn reset_current(statements: &mut Statements<'_>, reset: &CurrentReset) -> Resul
     match reset.current {
         Some(key) => {
             let row = layout::run_row(key).ok_or(Refusal::Conflict)?;
-            let replace = "REPLACE INTO current (namespace, workflow_id, run_key) VALUES (?1, ?2, ?3)";
-            statements.get(replace)?.execute(params![namespace, workflow_id, row])?;
+            let replace = "REPLACE INTO current (namespace, workflow_id, run_key, checksum) VALUES (?1, ?2, ?3, ?4)";
+            let sum = checksum::of_pointer(namespace, workflow_id, row);
+            statements.get(replace)?.execute(params![namespace, workflow_id, row, sum])?;
         }
         None => {
             let delete = "DELETE FROM current WHERE namespace = ?1 AND workflow_id = ?2";
@@ -112,13 +113,18 @@ fn move_current(statements: &mut Statements<'_>, write: &CurrentWrite) -> Result
     let row = |key: RunKey| layout::run_row(key).ok_or(Refusal::Conflict);
     match (write.expected, write.current) {
         (None, Some(to)) => {
-            let insert = "INSERT INTO current (namespace, workflow_id, run_key) VALUES (?1, ?2, ?3) \
+            let insert = "INSERT INTO current (namespace, workflow_id, run_key, checksum) VALUES (?1, ?2, ?3, ?4) \
                           ON CONFLICT DO NOTHING";
-            one_row(statements.get(insert)?.execute(params![namespace, workflow_id, row(to)?])?)
+            let to = row(to)?;
+            let sum = checksum::of_pointer(namespace, workflow_id, to);
+            one_row(statements.get(insert)?.execute(params![namespace, workflow_id, to, sum])?)
         }
         (Some(from), Some(to)) => {
-            let update = "UPDATE current SET run_key = ?4 WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
-            let values = params![namespace, workflow_id, row(from)?, row(to)?];
+            let update = "UPDATE current SET run_key = ?4, checksum = ?5 \
+                          WHERE namespace = ?1 AND workflow_id = ?2 AND run_key = ?3";
+            let to = row(to)?;
+            let sum = checksum::of_pointer(namespace, workflow_id, to);
+            let values = params![namespace, workflow_id, row(from)?, to, sum];
             one_row(statements.get(update)?.execute(values)?)
         }
         (Some(from), None) => {

@@ -4,6 +4,7 @@
 //! flag that flipped, is found as well as a damaged state. They guard against damage, not against an attacker.
 
 use crc32fast::Hasher;
+use rusqlite::types::ValueRef;
 use segno_store::RunRecord;
 
 /// Over a run's row.
@@ -30,12 +31,38 @@ pub(crate) fn of_message(row: i64, message: &[u8]) -> u32 {
     of(&row.to_le_bytes(), message)
 }
 
-/// Over a slot of the queue of facts.
+/// Over a slot of `pending_facts`.
 pub(crate) fn of_slot(position: usize, round: u64, facts: &[u8]) -> u32 {
     let mut head = [0; 16];
     head[..8].copy_from_slice(&(position as u64).to_le_bytes());
     head[8..].copy_from_slice(&round.to_le_bytes());
     of(&head, facts)
+}
+
+/// Over the row of `current` that points from a workflow id to a run.
+pub(crate) fn of_pointer(namespace: u32, workflow_id: &str, run: i64) -> u32 {
+    of_values([ValueRef::Integer(namespace.into()), ValueRef::Text(workflow_id.as_bytes()), ValueRef::Integer(run)])
+}
+
+/// Over values of columns, each with its type, in the order in which they are given. In SQL it is `row_checksum`.
+pub(crate) fn of_values<'a>(values: impl IntoIterator<Item = ValueRef<'a>>) -> u32 {
+    let mut hasher = Hasher::new();
+    let mut add = |kind: u8, bytes: &[u8]| {
+        let mut head = [kind; 9];
+        head[1..].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(&head);
+        hasher.update(bytes);
+    };
+    for value in values {
+        match value {
+            ValueRef::Null => add(0, &[]),
+            ValueRef::Integer(number) => add(1, &number.to_le_bytes()),
+            ValueRef::Real(number) => add(2, &number.to_bits().to_le_bytes()),
+            ValueRef::Text(text) => add(3, text),
+            ValueRef::Blob(bytes) => add(4, bytes),
+        }
+    }
+    hasher.finalize()
 }
 
 fn of(head: &[u8], value: &[u8]) -> u32 {

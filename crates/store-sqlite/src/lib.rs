@@ -2,7 +2,8 @@
 //!
 //! One connection writes; whatever the runtime gathered becomes one transaction and one sync. Reads have connections of
 //! their own and never wait for the writer. A thread that sleeps until the write-ahead log has grown copies it back
-//! into the file, off the writer's path. There is no clock, no polling and no cache above SQLite's own.
+//! into the file, off the writer's path. There is no clock, no polling and no cache above SQLite's own, but for what
+//! `visibility/pending.rs` remembers.
 //!
 //! What holds: a data directory has one user at a time (an operating system lock on `segno.lock`); states, events and
 //! messages are read back only if they match the checksum they were stored with; after a failed write nothing is
@@ -16,9 +17,9 @@ mod files;
 mod layout;
 mod open;
 mod read;
+mod recent_history;
 mod schema;
 mod statements;
-mod tail;
 mod visibility;
 mod wal_check;
 mod write;
@@ -167,7 +168,7 @@ impl SqliteStore {
             {
                 // No commit comes between the two: what filters look at is as new as the states that are shown.
                 let mut writer = self.writer();
-                let listed = writer.list_queued();
+                let listed = writer.list_pending();
                 listed.map_err(|error| ReadError::Failed(format!("lists cannot be brought up to date: {error}")))?;
                 // The first read decides what all others of the transaction see.
                 snapshot.query_row("SELECT count(*) FROM namespaces", [], |_| Ok(())).map_err(failed)?;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::{Options, schema, wal_check};
+use crate::{Options, schema, visibility, wal_check};
 
 /// The database's name in the data directory.
 pub const DATABASE_FILE: &str = "segno.db";
@@ -198,6 +198,7 @@ pub(crate) fn raw_connection(path: &Path) -> rusqlite::Result<Connection> {
 /// Settings of a connection that writes, checked where a promise depends on them.
 pub(crate) fn configure(path: &Path, connection: &Connection, options: &Options) -> Result<(), OpenError> {
     let failed = |source| explain(path, source);
+    visibility::register(connection).map_err(failed)?;
     // Only a file without tables takes the page size, and only before it has a log.
     connection.pragma_update(None, "page_size", PAGE_BYTES).map_err(failed)?;
     let mode: String =

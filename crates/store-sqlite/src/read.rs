@@ -21,7 +21,7 @@ use segno_store::{
 };
 
 use crate::visibility::write::OPEN;
-use crate::{checksum, layout, tail, visibility};
+use crate::{checksum, layout, recent_history, visibility};
 
 /// Statements kept prepared; those of lists differ with filter and order.
 const STATEMENTS_CACHED: usize = 64;
@@ -178,11 +178,19 @@ pub(crate) fn current(
     namespace: NamespaceKey,
     workflow_id: &str,
 ) -> Result<Option<RunKey>, ReadError> {
-    let select = "SELECT run_key FROM current WHERE namespace = ?1 AND workflow_id = ?2";
-    let found = connection.prepare_cached(select).and_then(|mut statement| {
-        statement.query_row(params![namespace.0, workflow_id], |row| row.get(0).map(layout::run_key)).optional()
-    });
-    found.map_err(|error| read_error("a current pointer", &error))
+    let select = "SELECT run_key, checksum FROM current WHERE namespace = ?1 AND workflow_id = ?2";
+    let what = || format!("the current pointer of {workflow_id:?} in namespace {}", namespace.0);
+    let pointer = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+    let found = connection
+        .prepare_cached(select)
+        .and_then(|mut statement| statement.query_row(params![namespace.0, workflow_id], pointer).optional());
+    match found.map_err(|error| read_error(&what(), &error))? {
+        None => Ok(None),
+        Some((run, sum)) => {
+            check(checksum::of_pointer(namespace.0, workflow_id, run), sum, what)?;
+            Ok(Some(layout::run_key(run)))
+        }
+    }
 }
 
 /// See [`segno_store::Store::history`].
@@ -266,10 +274,10 @@ fn newest(connection: &Connection, key: RunKey) -> Result<Vec<HistoryBatch>, Rea
     let Some(row) = layout::run_row(key) else { return Ok(Vec::new()) };
     let what = || format!("newest history of run {}", key.0);
     let found = connection
-        .prepare_cached("SELECT tail FROM runs WHERE run_key = ?1")
+        .prepare_cached("SELECT recent_history FROM runs WHERE run_key = ?1")
         .and_then(|mut statement| statement.query_row([row], |row| blob(row, 0)).optional());
-    let tail = found.map_err(|error| read_error(&what(), &error))?.unwrap_or_default();
-    tail::decode(key, &tail).map_err(|_| mismatch(&what()))
+    let recent = found.map_err(|error| read_error(&what(), &error))?.unwrap_or_default();
+    recent_history::decode(key, &recent).map_err(|_| mismatch(&what()))
 }
 
 fn add_rows(
@@ -437,7 +445,7 @@ fn check(computed: u32, stored: i64, what: impl Fn() -> String) -> Result<(), Re
     Err(mismatch(&what()))
 }
 
-fn mismatch(what: &str) -> ReadError {
+pub(crate) fn mismatch(what: &str) -> ReadError {
     ReadError::Damaged(format!("{what} does not match its checksum"))
 }
 

@@ -148,7 +148,7 @@ const MIGRATIONS: &[&str] = &[
     ) STRICT;
 ",
     "
-    -- Facts wait as bytes, in slots that are written over; see `visibility/queue.rs`. Those that wait are listed.
+    -- Facts wait as bytes, in slots that are written over; see `visibility/pending.rs`. Those that wait are listed.
     CREATE TABLE queue (
         position INTEGER PRIMARY KEY,
         slot BLOB NOT NULL
@@ -176,6 +176,21 @@ const MIGRATIONS: &[&str] = &[
             root_workflow_id, root_run_id, activity_attempts, activity_failure, task_attempts, task_failure, attributes
         FROM facts;
     DROP TABLE facts;
+",
+    "
+    -- `row_checksum` is one of ours; see `visibility/functions.rs`.
+    ALTER TABLE current ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+    UPDATE current SET checksum = row_checksum(namespace, workflow_id, run_key);
+    ALTER TABLE attributes ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+    UPDATE attributes SET checksum = row_checksum(attribute, value, ended, start_time, run_key);
+    ALTER TABLE visibility ADD COLUMN checksum INTEGER NOT NULL DEFAULT 0;
+    UPDATE visibility SET checksum = row_checksum(run_key, namespace, ended, start_time, status, execution_time,
+        workflow_type, workflow_id, run_id, task_queue, history_length, history_bytes, transitions, parent_workflow_id,
+        parent_run_id, root_workflow_id, root_run_id, activity_attempts, activity_failure, task_attempts, task_failure,
+        attributes);
+
+    ALTER TABLE runs RENAME COLUMN tail TO recent_history;
+    ALTER TABLE queue RENAME TO pending_facts;
 ",
 ];
 

@@ -17,7 +17,7 @@ use crate::apply::Work;
 use crate::checkpoint::Signal;
 use crate::failures::Failures;
 use crate::files::Files;
-use crate::visibility::queue::Queue;
+use crate::visibility::pending::PendingFacts;
 use crate::{Options, open};
 
 /// Statements kept prepared; more than there are.
@@ -40,7 +40,7 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 struct Live {
     connection: Connection,
-    queue: Queue,
+    pending: PendingFacts,
 }
 
 /// Why a write inside a transaction did not go through.
@@ -141,11 +141,11 @@ impl Writer {
     }
 
     /// Brings the tables that lists read up to date.
-    pub(crate) fn list_queued(&mut self) -> Result<(), CommitError> {
-        if self.live.as_ref().is_some_and(|live| live.queue.is_empty()) {
+    pub(crate) fn list_pending(&mut self) -> Result<(), CommitError> {
+        if self.live.as_ref().is_some_and(|live| live.pending.is_empty()) {
             return Ok(());
         }
-        self.write(|work| Ok(work.list_queued()?))
+        self.write(|work| Ok(work.list_pending()?))
     }
 
     pub(crate) fn set_pages_max(&mut self, pages_max: u32) -> Result<(), CommitError> {
@@ -182,11 +182,11 @@ impl Writer {
     }
 
     fn try_write(&mut self, work: impl FnOnce(&mut Work<'_>) -> Result<(), Refusal>) -> Result<(), CommitError> {
-        let Live { connection, queue } = self.live().map_err(unknown)?;
-        queue.begin();
-        let refusal = match transaction(connection, queue, work) {
+        let Live { connection, pending } = self.live().map_err(unknown)?;
+        pending.begin();
+        let refusal = match transaction(connection, pending, work) {
             Ok(()) => {
-                queue.committed();
+                pending.committed();
                 // What was synced into a file without a name is lost with the process.
                 return if self.files.are_in_place() { Ok(()) } else { Err(self.give_up(self.displaced())) };
             }
@@ -246,8 +246,8 @@ impl Live {
             signal.log_grew(pages.unsigned_abs(), checkpoint_pages);
             Ok(())
         }))?;
-        let queue = Queue::read(&connection)?;
-        Ok(Self { connection, queue })
+        let pending = PendingFacts::read(&connection)?;
+        Ok(Self { connection, pending })
     }
 }
 
@@ -261,11 +261,11 @@ fn fail_undecided(outcomes: &mut [Result<(), CommitError>], error: &CommitError)
 
 fn transaction(
     connection: &Connection,
-    queue: &mut Queue,
+    pending: &mut PendingFacts,
     work: impl FnOnce(&mut Work<'_>) -> Result<(), Refusal>,
 ) -> Result<(), Refusal> {
     connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-    let mut under_way = Work::new(connection, queue);
+    let mut under_way = Work::new(connection, pending);
     work(&mut under_way)?;
     under_way.finish()?;
     connection.prepare_cached("COMMIT")?.execute([])?;

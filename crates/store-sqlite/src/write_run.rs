@@ -5,34 +5,46 @@ use rusqlite::{OptionalExtension, ToSql, params, params_from_iter};
 use segno_store::{HistoryBatch, RunKey, RunRecord, RunWrite};
 
 use crate::statements::Statements;
-use crate::visibility::queue::Queue;
+use crate::visibility::pending::PendingFacts;
 use crate::write::Refusal;
-use crate::{checksum, layout, tail};
+use crate::{checksum, layout, recent_history};
 
 /// Writes a run, new or known, if it stands as the write expects it.
-pub(crate) fn write_run(statements: &mut Statements<'_>, queue: &mut Queue, write: &RunWrite) -> Result<(), Refusal> {
+pub(crate) fn write_run(
+    statements: &mut Statements<'_>,
+    pending: &mut PendingFacts,
+    write: &RunWrite,
+) -> Result<(), Refusal> {
     let target = Target::new(write)?;
     let is_new = target.version == 1;
-    let is_long = tail::length(&write.batches) > tail::BYTES_MAX;
-    let newest = if is_long { Vec::new() } else { tail::encode(write.key, &write.batches).ok_or(Refusal::Conflict)? };
+    let is_long = recent_history::length(&write.batches) > recent_history::BYTES_MAX;
+    let newest = if is_long {
+        Vec::new()
+    } else {
+        recent_history::encode(write.key, &write.batches).ok_or(Refusal::Conflict)?
+    };
     let last_event = write.batches.last().map(|batch| batch.last_event_id);
     if is_new {
-        let insert = "INSERT INTO runs (run_key, version, dispatchable, wake_at, checksum, state, open, last_event, tail) \
+        let insert = "INSERT INTO runs (run_key, version, dispatchable, wake_at, checksum, state, open, last_event, recent_history) \
                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
         one_row(target.execute(statements, insert, params![last_event.unwrap_or(0), newest])?)?;
     } else if is_long || !target.extend(statements, &newest)? {
         let known = Known::find(statements, target.row)?;
         let known = known.filter(|known| known.fits(write, target.version)).ok_or(Refusal::Conflict)?;
-        insert_batches(statements, write.key, &tail::decode(write.key, &known.tail).map_err(|_| Refusal::Damaged)?)?;
+        insert_batches(
+            statements,
+            write.key,
+            &recent_history::decode(write.key, &known.recent_history).map_err(|_| Refusal::Damaged)?,
+        )?;
         let update = "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
-                      open = ?7, last_event = ?8, tail = ?9 WHERE run_key = ?1";
+                      open = ?7, last_event = ?8, recent_history = ?9 WHERE run_key = ?1";
         one_row(target.execute(statements, update, params![last_event.unwrap_or(known.last_event), newest])?)?;
     }
     if is_long {
         insert_batches(statements, write.key, &write.batches)?;
     }
     if let Some(facts) = &write.visibility {
-        queue.add(write.key, facts, is_new);
+        pending.add(write.key, facts, is_new);
     }
     Ok(())
 }
@@ -76,11 +88,11 @@ impl<'a> Target<'a> {
         statements.get(statement)?.execute(values)
     }
 
-    /// The common case: the row is as expected and its tail has room. `false` if not, and then nothing was changed.
+    /// The common case: the row is as expected and its recent history has room. `false` if not, and then nothing was changed.
     ///
     /// A statement that sets `open` rewrites the index of open runs even if the value stays, so an open run that stays
     /// open, which is the common case, has a statement that does not name it; and one without events does not read the
-    /// tail.
+    /// recent history.
     fn extend(&self, statements: &mut Statements<'_>, newest: &[u8]) -> rusqlite::Result<bool> {
         let (Some(first), Some(last)) = (self.write.batches.first(), self.write.batches.last()) else {
             let statement = if self.write.open {
@@ -94,14 +106,14 @@ impl<'a> Target<'a> {
         };
         let statement = if self.write.open {
             "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, \
-             last_event = ?8, tail = CAST(tail || ?9 AS BLOB) \
-             WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7 AND last_event < ?10 AND length(tail) <= ?11"
+             last_event = ?8, recent_history = CAST(recent_history || ?9 AS BLOB) \
+             WHERE run_key = ?1 AND version = ?2 - 1 AND open = ?7 AND last_event < ?10 AND length(recent_history) <= ?11"
         } else {
             "UPDATE runs SET version = ?2, dispatchable = ?3, wake_at = ?4, checksum = ?5, state = ?6, open = ?7, \
-             last_event = ?8, tail = CAST(tail || ?9 AS BLOB) \
-             WHERE run_key = ?1 AND version = ?2 - 1 AND last_event < ?10 AND length(tail) <= ?11"
+             last_event = ?8, recent_history = CAST(recent_history || ?9 AS BLOB) \
+             WHERE run_key = ?1 AND version = ?2 - 1 AND last_event < ?10 AND length(recent_history) <= ?11"
         };
-        let room = tail::BYTES_MAX - newest.len();
+        let room = recent_history::BYTES_MAX - newest.len();
         let more = params![last.last_event_id, newest, first.first_event_id, room];
         Ok(self.execute(statements, statement, more)? == 1)
     }
@@ -111,14 +123,14 @@ impl<'a> Target<'a> {
 struct Known {
     version: i64,
     last_event: i64,
-    tail: Bytes,
+    recent_history: Bytes,
 }
 
 impl Known {
     fn find(statements: &mut Statements<'_>, row: i64) -> rusqlite::Result<Option<Self>> {
-        let select = "SELECT version, last_event, tail FROM runs WHERE run_key = ?1";
+        let select = "SELECT version, last_event, recent_history FROM runs WHERE run_key = ?1";
         let known = |row: &rusqlite::Row<'_>| {
-            Ok(Self { version: row.get(0)?, last_event: row.get(1)?, tail: row.get::<_, Vec<u8>>(2)?.into() })
+            Ok(Self { version: row.get(0)?, last_event: row.get(1)?, recent_history: row.get::<_, Vec<u8>>(2)?.into() })
         };
         statements.get(select)?.query_row([row], known).optional()
     }

@@ -7,7 +7,7 @@ mod common;
 use common::{Directory, commit};
 use rusqlite::Connection;
 use segno_store::kit::{current, outbox_row, row};
-use segno_store::visibility::{Filter, ListQuery, Listed, Order, Value};
+use segno_store::visibility::{Attribute, Comparison, Filter, Kind, ListQuery, Listed, Order, Value};
 use segno_store::{Commit, CurrentReset, NamespaceKey, ReadError, RunKey, Store};
 use segno_store_sqlite::SqliteStore;
 
@@ -59,11 +59,12 @@ fn a_damaged_run_is_listed_among_the_others_and_its_facts_tell_what_it_is() {
 fn a_damaged_run_can_be_deleted_whatever_is_damaged() {
     let changes = [
         "UPDATE runs SET state = x'00' WHERE run_key = 1",
-        "UPDATE runs SET tail = x'00' WHERE run_key = 1",
+        "UPDATE runs SET recent_history = x'00' WHERE run_key = 1",
         "DELETE FROM runs WHERE run_key = 1",
         "UPDATE history SET checksum = 0",
         "UPDATE outbox SET message = x'00'",
         "UPDATE visibility SET attributes = '{\"1000' WHERE run_key = 1",
+        "UPDATE visibility SET attributes = NULL, namespace = 7 WHERE run_key = 1",
         "UPDATE visibility SET status = 99999999999 WHERE run_key = 1",
         "UPDATE visibility SET start_time = 0 WHERE run_key = 1",
         "UPDATE attributes SET value = 'y' WHERE value = 'x'",
@@ -81,5 +82,53 @@ fn a_damaged_run_can_be_deleted_whatever_is_damaged() {
         for (table, left) in [("runs", 2), ("history", 0), ("outbox", 0), ("visibility", 2), ("attributes", 0)] {
             assert_eq!(rows(&directory, table), left, "{change}: {table}");
         }
+    }
+}
+
+/// A changed pointer is told from a right one; what it should be is found without it.
+#[test]
+fn a_damaged_current_pointer_is_noticed_and_can_be_set_right() {
+    for change in ["run_key = 2", "namespace = 1, run_key = 3", "checksum = checksum + 1"] {
+        let (_directory, store) = changed(&format!("UPDATE current SET {change}"));
+        let found = store.current(NAMESPACE, "w-1");
+        assert!(matches!(found, Err(ReadError::Damaged(_))), "{change}: {found:?}");
+        let newest = store.runs_of_workflow(NAMESPACE, "w-1", 1).unwrap().remove(0);
+        let reset = CurrentReset { namespace: NAMESPACE, workflow_id: "w-1".to_owned(), current: Some(newest) };
+        assert_eq!(store.commit(&[Commit { current_reset: vec![reset], ..Commit::default() }]), [Ok(())]);
+        assert_eq!(store.current(NAMESPACE, "w-1"), Ok(Some(RunKey(1))));
+    }
+    // A row that says another workflow id.
+    let (_directory, store) = changed("UPDATE current SET workflow_id = 'w-2'");
+    assert!(matches!(store.current(NAMESPACE, "w-2"), Err(ReadError::Damaged(_))));
+}
+
+/// Rows that lists read: a damaged one is noticed by the lists and counts that come across it.
+#[test]
+fn damaged_rows_of_lists_are_noticed() {
+    let find = |text: &str| {
+        let k = Attribute::Numbered(1_000, Kind::Keyword);
+        Filter::Compare(k, Comparison::Equal, Value::Text(text.to_owned()))
+    };
+    for (change, filter) in [
+        ("UPDATE attributes SET value = 'y' WHERE value = 'x'", find("y")),
+        ("UPDATE attributes SET ended = 5 WHERE value = 'x'", find("x")),
+        ("UPDATE attributes SET run_key = 2 WHERE value = 'x'", find("x")),
+        ("UPDATE attributes SET checksum = 0", find("x")),
+    ] {
+        let (_directory, store) = changed(change);
+        let query =
+            ListQuery { namespace: NAMESPACE, filter, order: Order::Newest, as_of: 1_000, after: None, limit: 9 };
+        let listed = store.list(&query);
+        assert!(matches!(listed, Err(ReadError::Damaged(_))), "{change}: {listed:?}");
+        let counted = store.count(NAMESPACE, &query.filter, None);
+        assert!(matches!(counted, Err(ReadError::Damaged(_))), "{change}: {counted:?}");
+        assert_eq!(list(&store).len(), 3, "{change}: others go on");
+    }
+    for change in ["status = 3", "workflow_type = 'other'", "task_failure = ''", "attributes = NULL", "checksum = 0"] {
+        let (_directory, store) = changed(&format!("UPDATE visibility SET {change} WHERE run_key = 1"));
+        let listed = list(&store);
+        let damaged: Vec<_> = listed.iter().filter(|run| run.state.is_err()).map(|run| run.key.0).collect();
+        assert_eq!((listed.len(), damaged), (3, vec![1]), "{change}");
+        assert!(matches!(store.facts(RunKey(1)), Err(ReadError::Damaged(_))), "{change}");
     }
 }

@@ -1,5 +1,9 @@
--- Makes a file with five listed runs one of schema 3, with facts of some of them still queued.
-DROP TABLE queue;
+-- Makes a file with five listed runs one of schema 3, with facts of some of them still pending.
+DROP TABLE pending_facts;
+ALTER TABLE runs RENAME COLUMN recent_history TO tail;
+ALTER TABLE current DROP COLUMN checksum;
+ALTER TABLE attributes DROP COLUMN checksum;
+ALTER TABLE visibility DROP COLUMN checksum;
 CREATE TABLE facts (
     position INTEGER PRIMARY KEY,
     run_key INTEGER NOT NULL,

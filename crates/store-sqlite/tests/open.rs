@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 
 use common::{Directory, commit};
 use rusqlite::Connection;
-use segno_store::visibility::Filter;
+use segno_store::visibility::{Attribute, Comparison, Filter, Kind, ListQuery, Order, Value};
 use segno_store::{NamespaceKey, ReadError, RunKey, Store};
 use segno_store_sqlite::{OpenError, Options, SqliteStore};
 
@@ -190,7 +190,7 @@ fn reopens_after_a_hard_stop() {
             let all = |store: &SqliteStore| store.history(key, 0, 999, 999, usize::MAX).unwrap();
             assert_eq!(all(&reopened), all(&store));
         }
-        // The facts of the two may still have been queued.
+        // The facts of the two may still have been pending.
         let every = Filter::All(Vec::new());
         let listed = |store: &SqliteStore| store.count(NamespaceKey(1), &every, None).unwrap()[0].runs;
         assert_eq!((listed(&reopened), listed(&store)), (2, 2));
@@ -198,23 +198,39 @@ fn reopens_after_a_hard_stop() {
     }
 }
 
-/// A file without newest history in its runs' rows and without a queue of facts.
+/// A file without recent history in its runs' rows and without pending facts.
 #[test]
 fn a_file_of_the_version_before_goes_on() {
     let directory = Directory::new();
     let store = directory.open();
     for version in 0..2 {
         // Too long for a row: it is in the table of histories already.
-        assert_eq!(store.commit(&[commit(1, version, 3_000)]), [Ok(())]);
+        let mut one = commit(1, version, 3_000);
+        if let Some(facts) = &mut one.runs[0].visibility {
+            facts.attributes.insert(1_000, Value::Text("x".to_owned()));
+            one.current.push(segno_store::kit::current("w", None, Some(1)));
+        }
+        assert_eq!(store.commit(&[one]), [Ok(())]);
     }
+    assert_eq!(store.count(NamespaceKey(1), &Filter::All(Vec::new()), None).unwrap()[0].runs, 1);
     let all = |store: &SqliteStore| store.history(RunKey(1), 0, 999, 999, usize::MAX).unwrap();
     let before = all(&store);
     store.close().unwrap();
-    let older = "DROP TABLE queue; ALTER TABLE runs DROP COLUMN tail; ALTER TABLE runs DROP COLUMN last_event; \
+    let older = "DROP TABLE pending_facts; ALTER TABLE runs DROP COLUMN recent_history; \
+                 ALTER TABLE runs DROP COLUMN last_event; ALTER TABLE current DROP COLUMN checksum; \
+                 ALTER TABLE attributes DROP COLUMN checksum; ALTER TABLE visibility DROP COLUMN checksum; \
                  PRAGMA user_version = 2";
     Connection::open(directory.database()).unwrap().execute_batch(older).unwrap();
     let store = directory.open();
     assert_eq!(all(&store), before);
+    assert_eq!(store.current(NamespaceKey(1), "w"), Ok(Some(RunKey(1))), "pointers got their checksums");
+    let (k, every) = (Attribute::Numbered(1_000, Kind::Keyword), Filter::All(Vec::new()));
+    let value = Value::Text("x".to_owned());
+    let find = Filter::Compare(k, Comparison::Equal, value);
+    assert_eq!(store.count(NamespaceKey(1), &find, None).unwrap()[0].runs, 1, "and so did entries");
+    let (namespace, order) = (NamespaceKey(1), Order::Newest);
+    let query = ListQuery { namespace, filter: every, order, as_of: 1_000, after: None, limit: 9 };
+    assert!(store.list(&query).unwrap().runs[0].state.is_ok(), "and so did facts");
     assert_eq!(store.commit(&[commit(1, 2, 10)]), [Ok(())]);
     assert_eq!(store.commit(&[commit(1, 3, 3_000)]), [Ok(())]);
     let after = all(&store);

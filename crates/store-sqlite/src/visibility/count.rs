@@ -80,6 +80,7 @@ impl Counter<'_> {
             having
                 .push(" WHERE a.attribute = ")
                 .bind_int(attribute_entry(namespace, number))
+                .check_entry()
                 .push(" GROUP BY v.status");
             for less in self.rows(&having, Kind::Int)? {
                 let same = counts.iter_mut().find(|count| count.group == less.group);
@@ -101,7 +102,7 @@ impl Counter<'_> {
     fn by_entries(&self, number: u32, kind: Kind) -> rusqlite::Result<Vec<Count>> {
         let mut statement = Statement::new(self.search.namespace, &self.search.rare).with_key("a.run_key");
         statement.push("SELECT a.value, count(*) FROM attributes a WHERE a.attribute = ");
-        statement.bind_int(attribute_entry(self.search.namespace, number));
+        statement.bind_int(attribute_entry(self.search.namespace, number)).check_entry();
         self.search.rest(&mut statement, false);
         statement.push(" GROUP BY a.value");
         let mut groups = self.rows(&statement, kind)?;

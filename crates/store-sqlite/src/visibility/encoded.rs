@@ -1,8 +1,8 @@
-//! Facts as bytes: how they stand in the queue.
+//! The encoding of pending facts.
 //!
-//! Numbers have seven bits in a byte, least first, and those with a sign are folded so that small ones stay short; a
-//! text has its length before it; what may be missing is announced by a bit. Where facts begin and which run they are
-//! of can be read without the rest.
+//! Integers are LEB128 varints, those with a sign in zigzag form. A text is its length and its bytes. A bit set at the
+//! beginning says which optional fields follow. The run's key and the length of the facts stand before them, so that facts
+//! can be skipped without decoding them.
 
 use std::collections::BTreeMap;
 

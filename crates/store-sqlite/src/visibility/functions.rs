@@ -1,17 +1,35 @@
-//! What SQL alone cannot say: attributes out of their JSON, words of texts, patterns, items of lists.
+//! What SQL alone cannot say: checksums, attributes out of their JSON, words of texts, patterns, items of lists.
 //!
 //! SQLite's own JSON functions do not give every number and text back exactly as it was written, and its LIKE does not
 //! tell cases apart.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value as Sql, ValueRef};
-use rusqlite::{Connection, Error};
+use rusqlite::{Connection, Error, ErrorCode, ffi};
 use segno_store::visibility::{Value, words};
 use serde_json::Value as Json;
+
+use crate::checksum;
 
 /// Makes the functions known to a connection.
 pub(crate) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
+    // The checksum of a row, from its other columns.
+    connection.create_scalar_function("row_checksum", -1, flags, |context| {
+        Ok(checksum::of_values((0..context.len()).map(|place| context.get_raw(place))))
+    })?;
+    // True if the first argument is the checksum of the others; otherwise the statement fails, because of the damage.
+    connection.create_scalar_function("is_intact", -1, flags, |context| {
+        let sum = checksum::of_values((1..context.len()).map(|place| context.get_raw(place)));
+        if context.get_raw(0) == ValueRef::Integer(sum.into()) {
+            return Ok(true);
+        }
+        // Only without a text of its own does the code reach the caller.
+        Err(Error::SqliteFailure(
+            ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: ffi::SQLITE_CORRUPT },
+            None,
+        ))
+    })?;
     // The value of an attribute; null if there is none.
     connection.create_scalar_function("attribute_value", 2, flags, |context| {
         Ok(attribute(context)?.map_or(Sql::Null, |json| from_json(&json)))

@@ -13,6 +13,7 @@ use segno_store::ReadError;
 use segno_store::visibility::{Attribute, Cursor, Filter, Kind, ListPage, ListQuery, Listed, Order, Phase, Value};
 
 use super::functions::{list_from, to_sql};
+use super::row;
 use super::search::Search;
 use super::source::Source;
 use super::sql::Statement;
@@ -29,7 +30,8 @@ pub(crate) fn list(connection: &Connection, query: &ListQuery) -> Result<ListPag
     let mut runs = Vec::with_capacity(places.len());
     for Cursor { key, .. } in &places {
         let missing = || ReadError::Damaged(format!("run {} can be searched but is not there", key.0));
-        let state = match read::load(connection, *key) {
+        let loaded = row::check(connection, *key).and_then(|()| read::load(connection, *key));
+        let state = match loaded {
             Ok(found) => found.map(|run| run.state).ok_or_else(missing),
             // One damaged run does not hide the others of its page.
             Err(error @ ReadError::Damaged(_)) => Err(error),
@@ -221,7 +223,7 @@ impl Lister<'_> {
                 } else {
                     statement = statement.with_key("a.run_key");
                 }
-                statement.push(" WHERE a.attribute = ").bind_int(entry);
+                statement.push(" WHERE a.attribute = ").bind_int(entry).check_entry();
             }
             Attribute::WorkflowType => {
                 statement.push(" FROM visibility v INDEXED BY visibility_type WHERE v.namespace = ");

@@ -1,6 +1,6 @@
 //! Finding runs in the file.
 //!
-//! Facts come through a queue ([`queue`]) into three tables. `visibility` has a row for each run with what filters look
+//! Facts are first pending ([`pending`]), then listed in three tables. `visibility` has a row for each run with what filters look
 //! at. `attributes` has an entry for each value of an attribute, so that runs can be found by it in the order in which
 //! lists show them. `status_counts` says how many runs of a namespace have which status, so that the commonest count
 //! reads a handful of rows.
@@ -12,9 +12,9 @@ mod count;
 mod encoded;
 mod functions;
 mod list;
+pub(crate) mod pending;
 #[cfg(test)]
 mod plans;
-pub(crate) mod queue;
 mod row;
 mod search;
 mod source;

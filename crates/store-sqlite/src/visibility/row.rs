@@ -7,7 +7,7 @@ use segno_store::visibility::{Closed, Retry, Value, VisibilityRow};
 use segno_store::{NamespaceKey, ReadError, RunKey};
 use serde_json::{Map, Value as Json};
 
-use super::write::OPEN;
+use super::write::{IS_INTACT, OPEN};
 use crate::{layout, read};
 
 /// See [`segno_store::Store::facts`].
@@ -17,10 +17,27 @@ pub(crate) fn facts(connection: &Connection, key: RunKey) -> Result<Option<Visib
                   parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, history_length, \
                   history_bytes, transitions, activity_attempts, activity_failure, task_attempts, task_failure, \
                   attributes FROM visibility WHERE run_key = ?1";
+    check(connection, key)?;
     let found = connection
         .prepare_cached(select)
         .and_then(|mut statement| statement.query_row([row], |row| from_row(key, row)).optional());
-    found.map_err(|error| read::read_error(&format!("searchable facts of run {}", key.0), &error))
+    found.map_err(|error| read::read_error(&what(key), &error))
+}
+
+/// Refuses the row of a run that does not match its checksum.
+pub(super) fn check(connection: &Connection, key: RunKey) -> Result<(), ReadError> {
+    let Some(row) = layout::run_row(key) else { return Ok(()) };
+    let intact = connection
+        .prepare_cached(&IS_INTACT)
+        .and_then(|mut statement| statement.query_row([row], |row| row.get::<_, bool>(0)).optional());
+    match intact.map_err(|error| read::read_error(&what(key), &error))? {
+        Some(false) => Err(read::mismatch(&what(key))),
+        _ => Ok(()),
+    }
+}
+
+fn what(key: RunKey) -> String {
+    format!("searchable facts of run {}", key.0)
 }
 
 /// See [`segno_store::Store::runs_of_workflow`].

@@ -165,7 +165,7 @@ impl<'a> Search<'a> {
     }
 
     fn count(&self, connection: &Connection, source: &Source, bound: i64) -> rusqlite::Result<i64> {
-        let mut statement = Statement::new(self.namespace, &[]);
+        let mut statement = Statement::new(self.namespace, &[]).without_checks();
         statement.push("SELECT count(*) FROM (SELECT 1 ");
         source.push_keys(&mut statement);
         statement.push(" LIMIT ").bind_int(bound).push(")");

@@ -138,15 +138,16 @@ impl Source {
     }
 
     fn push_entries<'a>(&self, statement: &'a mut Statement) -> &'a mut Statement {
-        match self {
+        let statement = match self {
             Self::Attribute(entry, value) => {
                 statement.push("a.attribute = ").bind_int(*entry).push(" AND a.value = ").bind(value.clone())
             }
             Self::AttributeRange(entry, range, _) => {
                 range.push(statement.push("a.attribute = ").bind_int(*entry), "a.value")
             }
-            _ => statement,
-        }
+            _ => return statement,
+        };
+        statement.check_entry()
     }
 }
 

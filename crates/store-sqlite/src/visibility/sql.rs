@@ -22,18 +22,34 @@ pub(super) struct Statement {
     key: &'static str,
     /// Whether a condition looked at more than the key.
     pub(super) needs_row: bool,
+    /// Whether entries of `attributes` are compared with their checksums.
+    checks_entries: bool,
 }
+
+/// Fails the statement at an entry of `attributes` that does not match its checksum.
+const ENTRY_IS_INTACT: &str = " AND is_intact(a.checksum, a.attribute, a.value, a.ended, a.start_time, a.run_key)";
 
 impl Statement {
     pub(super) fn new(namespace: NamespaceKey, rare: &[u32]) -> Self {
         let (text, values, rare) = (String::new(), Vec::new(), rare.to_vec());
-        Self { text, values, namespace, rare, key: "v.run_key", needs_row: false }
+        Self { text, values, namespace, rare, key: "v.run_key", needs_row: false, checks_entries: true }
     }
 
     /// Takes the run's key from elsewhere than `v`.
     pub(super) fn with_key(mut self, key: &'static str) -> Self {
         self.key = key;
         self
+    }
+
+    /// Takes entries of `attributes` as they are: what is only estimated need not be right.
+    pub(super) fn without_checks(mut self) -> Self {
+        self.checks_entries = false;
+        self
+    }
+
+    /// Pushes the comparison of an entry of `attributes`, which must be named `a`, with its checksum.
+    pub(super) fn check_entry(&mut self) -> &mut Self {
+        if self.checks_entries { self.push(ENTRY_IS_INTACT) } else { self }
     }
 
     pub(super) fn namespace(&self) -> NamespaceKey {
@@ -127,8 +143,8 @@ impl Statement {
         match attribute {
             Attribute::Numbered(number, _) if self.rare.contains(&number) => {
                 let (entry, key) = (attribute_entry(self.namespace, number), self.key);
-                self.push("(").push(key).push(" NOT IN (SELECT run_key FROM attributes WHERE attribute = ");
-                self.bind_int(entry).push("))")
+                self.push("(").push(key).push(" NOT IN (SELECT a.run_key FROM attributes a WHERE a.attribute = ");
+                self.bind_int(entry).check_entry().push("))")
             }
             attribute => self.push("(").column(attribute).push(" IS NULL)"),
         }

@@ -2,14 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
+use std::sync::LazyLock;
 
+use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{OptionalExtension, ToSql, params};
 use segno_store::NamespaceKey;
-use segno_store::visibility::{Value, VisibilityRow};
+use segno_store::visibility::{Retry, Value, VisibilityRow};
 use serde_json::{Map, Value as Json};
 
-use crate::read;
 use crate::statements::Statements;
+use crate::{checksum, read};
 
 /// The close time of a run that is open: later than any other.
 pub(crate) const OPEN: i64 = i64::MAX;
@@ -19,6 +21,53 @@ const IN_MEMORY: &str = "memory takes all that is written";
 /// Attributes of different namespaces do not meet: their entries carry namespace and number in one integer.
 pub(crate) fn attribute_entry(namespace: NamespaceKey, number: u32) -> i64 {
     i64::from(namespace.0) << 32 | i64::from(number)
+}
+
+/// The columns of `visibility` that its checksum is made of, in this order.
+pub(super) const CHECKED_COLUMNS: &str = "run_key, namespace, ended, start_time, status, execution_time, workflow_type, \
+                                          workflow_id, run_id, task_queue, history_length, history_bytes, transitions, \
+                                          parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, \
+                                          activity_attempts, activity_failure, task_attempts, task_failure, attributes";
+
+/// Whether the row of a run matches its checksum.
+pub(super) static IS_INTACT: LazyLock<String> =
+    LazyLock::new(|| format!("SELECT checksum = row_checksum({CHECKED_COLUMNS}) FROM visibility WHERE run_key = ?1"));
+
+/// The checksum of a row of `visibility`.
+fn row_sum(run: i64, row: &VisibilityRow, ended: i64, attributes: Option<&str>) -> u32 {
+    let integer = |number: Option<i64>| number.map_or(ValueRef::Null, ValueRef::Integer);
+    fn text(text: Option<&str>) -> ValueRef<'_> {
+        text.map_or(ValueRef::Null, |text| ValueRef::Text(text.as_bytes()))
+    }
+    let attempts = |retry: &Option<Retry>| integer(retry.as_ref().map(|retry| retry.attempt.into()));
+    fn failure(retry: &Option<Retry>) -> ValueRef<'_> {
+        text(retry.as_ref().and_then(|retry| retry.failure.as_deref()))
+    }
+    let (parent, root) = (row.parent.as_ref(), row.root.as_ref());
+    checksum::of_values([
+        ValueRef::Integer(run),
+        ValueRef::Integer(row.namespace.0.into()),
+        ValueRef::Integer(ended),
+        ValueRef::Integer(row.start_time),
+        ValueRef::Integer(row.status.into()),
+        ValueRef::Integer(row.execution_time),
+        text(Some(&row.workflow_type)),
+        text(Some(&row.workflow_id)),
+        text(Some(&row.run_id)),
+        text(Some(&row.task_queue)),
+        integer(row.closed.map(|closed| closed.history_length)),
+        integer(row.closed.map(|closed| closed.history_bytes)),
+        integer(row.closed.map(|closed| closed.transitions)),
+        text(parent.map(|parent| parent.0.as_str())),
+        text(parent.map(|parent| parent.1.as_str())),
+        text(root.map(|root| root.0.as_str())),
+        text(root.map(|root| root.1.as_str())),
+        attempts(&row.activity_retry),
+        failure(&row.activity_retry),
+        attempts(&row.task_retry),
+        failure(&row.task_retry),
+        text(attributes),
+    ])
 }
 
 /// What the tables say of a run before a write.
@@ -62,9 +111,10 @@ pub(crate) fn put(
     let ended = row.closed.map_or(OPEN, |closed| closed.time);
     let attributes = as_json(row);
     let before = if is_new { None } else { before(statements, run)? };
+    let sum = row_sum(run, row, ended, attributes.as_deref());
     match &before {
-        None => insert(statements, run, row, attributes.as_deref())?,
-        Some(_) => update(statements, run, row, ended, attributes.as_deref())?,
+        None => insert(statements, run, row, attributes.as_deref(), sum)?,
+        Some(_) => update(statements, run, row, ended, attributes.as_deref(), sum)?,
     }
     if before.as_ref().is_none_or(|before| before.status != row.status) {
         if let Some(before) = &before {
@@ -94,12 +144,17 @@ pub(crate) fn delete(statements: &mut Statements<'_>, run: i64, changes: &mut St
         }
         Err(error) => return Err(error),
     };
-    if !remove_entries(statements, run, &before)? {
+    let all_found = remove_entries(statements, run, &before)?;
+    if !all_found || !is_intact(statements, run)? {
         scan_for_entries(statements, run)?;
     }
     changes.add(before.namespace, before.status, -1);
     statements.get("DELETE FROM visibility WHERE run_key = ?1")?.execute([run])?;
     Ok(true)
+}
+
+fn is_intact(statements: &mut Statements<'_>, run: i64) -> rusqlite::Result<bool> {
+    statements.get(IS_INTACT.as_str())?.query_row([run], |row| row.get(0))
 }
 
 fn before(statements: &mut Statements<'_>, run: i64) -> rusqlite::Result<Option<Before>> {
@@ -121,13 +176,14 @@ fn insert(
     run: i64,
     row: &VisibilityRow,
     attributes: Option<&str>,
+    sum: u32,
 ) -> rusqlite::Result<()> {
     let insert = "INSERT INTO visibility (run_key, namespace, start_time, execution_time, workflow_type, workflow_id, \
                   run_id, task_queue, parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, ended, status, \
                   history_length, history_bytes, transitions, activity_attempts, activity_failure, task_attempts, \
-                  task_failure, attributes) \
+                  task_failure, attributes, checksum) \
                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, \
-                  ?21, ?22)";
+                  ?21, ?22, ?23)";
     let (parent, root) = (row.parent.as_ref(), row.root.as_ref());
     let values = params![
         run,
@@ -151,7 +207,8 @@ fn insert(
         row.activity_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
         row.task_retry.as_ref().map(|retry| retry.attempt),
         row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
-        attributes
+        attributes,
+        sum
     ];
     statements.get(insert)?.execute(values)?;
     Ok(())
@@ -164,10 +221,11 @@ fn update(
     row: &VisibilityRow,
     ended: i64,
     attributes: Option<&str>,
+    sum: u32,
 ) -> rusqlite::Result<()> {
     let update = "UPDATE visibility SET ended = ?2, status = ?3, history_length = ?4, history_bytes = ?5, \
                   transitions = ?6, activity_attempts = ?7, activity_failure = ?8, task_attempts = ?9, \
-                  task_failure = ?10, attributes = ?11 WHERE run_key = ?1";
+                  task_failure = ?10, attributes = ?11, checksum = ?12 WHERE run_key = ?1";
     let values = params![
         run,
         ended,
@@ -179,7 +237,8 @@ fn update(
         row.activity_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
         row.task_retry.as_ref().map(|retry| retry.attempt),
         row.task_retry.as_ref().and_then(|retry| retry.failure.as_deref()),
-        attributes
+        attributes,
+        sum
     ];
     statements.get(update)?.execute(values)?;
     Ok(())
@@ -189,18 +248,23 @@ fn add_entries(statements: &mut Statements<'_>, run: i64, row: &VisibilityRow, e
     if row.attributes.is_empty() {
         return Ok(());
     }
-    let insert = "INSERT OR IGNORE INTO attributes (attribute, value, ended, start_time, run_key) \
-                  VALUES (?1, ?2, ?3, ?4, ?5)";
+    let insert = "INSERT OR IGNORE INTO attributes (attribute, value, ended, start_time, run_key, checksum) \
+                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let insert = statements.get(insert)?;
     for (number, value) in &row.attributes {
         let attribute = attribute_entry(row.namespace, *number);
-        let mut entry = |value: &dyn ToSql| insert.execute(params![attribute, value, ended, row.start_time, run]);
+        let numbers = [attribute, ended, row.start_time, run].map(ValueRef::Integer);
+        let mut entry = |value: ValueRef<'_>| {
+            let sum = checksum::of_values([numbers[0], value, numbers[1], numbers[2], numbers[3]]);
+            let value = ToSqlOutput::Borrowed(value);
+            insert.execute(params![attribute, value, ended, row.start_time, run, sum])
+        };
         match value {
-            Value::Text(text) => entry(text)?,
-            Value::Int(number) => entry(number)?,
-            Value::Double(number) => entry(number)?,
-            Value::Bool(truth) => entry(truth)?,
-            Value::List(items) => items.iter().try_fold(0, |_, item| entry(item))?,
+            Value::Text(text) => entry(ValueRef::Text(text.as_bytes()))?,
+            Value::Int(number) => entry(ValueRef::Integer(*number))?,
+            Value::Double(number) => entry(ValueRef::Real(*number))?,
+            Value::Bool(truth) => entry(ValueRef::Integer((*truth).into()))?,
+            Value::List(items) => items.iter().try_fold(0, |_, item| entry(ValueRef::Text(item.as_bytes())))?,
         };
     }
     Ok(())

@@ -78,9 +78,9 @@ fn copied(directory: &Directory) -> Directory {
 /// Whenever the server is killed, the next one lists the same as if each commit had been listed at once.
 #[test]
 fn facts_survive_a_hard_stop() {
-    let (queued, prompt) = (Directory::new(), Directory::new());
-    let (store, other) = (queued.open(), prompt.open());
-    // Long enough that the queue has several slots, is emptied several times, and a fact lies in two of them.
+    let (waiting, prompt) = (Directory::new(), Directory::new());
+    let (store, other) = (waiting.open(), prompt.open());
+    // Long enough that there are several slots, all facts are listed several times, and a fact lies in two of them.
     let text = "x".repeat(300);
     for step in 0..90 {
         let (key, version) = (1 + step % 30, step / 30);
@@ -90,7 +90,7 @@ fn facts_survive_a_hard_stop() {
         }
         count(&other);
         if step % 5 == 4 {
-            let copy = copied(&queued);
+            let copy = copied(&waiting);
             let expected = copied(&prompt);
             assert_eq!(listed(copy.open(), &copy), listed(expected.open(), &expected), "after step {step}");
         }
@@ -99,7 +99,7 @@ fn facts_survive_a_hard_stop() {
             assert_eq!(count(&store), count(&other));
         }
     }
-    assert_eq!(listed(store, &queued), listed(other, &prompt));
+    assert_eq!(listed(store, &waiting), listed(other, &prompt));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_clean_stop_keeps_what_waits() {
     assert_eq!(count(&directory.open()), [(Some(Value::Int(1)), 4)]);
 }
 
-/// A group whose facts are longer than the queue is listed at once, and the next ones wait again.
+/// A group whose facts are longer than the slots is listed at once, and the next ones wait again.
 #[test]
 fn much_is_listed_at_once() {
     let directory = Directory::new();
@@ -133,7 +133,7 @@ fn much_is_listed_at_once() {
         assert_eq!(store.commit(&[Commit { delete_runs: vec![RunKey(100 + key)], ..Commit::default() }]), [Ok(())]);
     }
     let file = Connection::open(directory.database()).unwrap();
-    let slots: i64 = file.query_row("SELECT count(*) FROM queue", [], |row| row.get(0)).unwrap();
+    let slots: i64 = file.query_row("SELECT count(*) FROM pending_facts", [], |row| row.get(0)).unwrap();
     assert!(slots <= 12, "{slots} slots");
 }
 

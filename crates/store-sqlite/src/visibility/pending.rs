@@ -1,19 +1,19 @@
-//! Facts that are stored but not yet in the tables that lists read.
+//! Pending facts: those that are stored but not yet in the tables that lists read.
 //!
 //! A new run touches a page in each of those tables and their indexes, and a closed one several. Written with each
-//! commit they would be most of what goes to the disk. So facts wait, one after the other, until there are enough of
-//! them to share pages, or until somebody asks. Of a run that began and ended meanwhile, only what was said last is
-//! listed.
+//! commit they would be most of what goes to the disk. So facts are appended to a small log, `pending_facts`, and listed
+//! together once there are enough of them to share pages, or when a list asks. Of a run that began and ended meanwhile,
+//! only the newest facts are listed.
 //!
-//! In the file they wait in a few rows of the length of a page, the slots, which are written over and never removed:
-//! a transaction writes those that it changed, mostly one, and SQLite has no pages to free and to find again. Emptying
-//! begins a new round: slots that carry another round than the first do not count. The writer remembers what is
-//! queued, so that it is read from the file only after opening.
+//! The log is a few rows of the length of a page, the slots, which are overwritten and never removed: a transaction
+//! writes the slots that it changed, mostly one, and SQLite has no pages to free and to allocate again. When all facts
+//! were listed, a new round begins: slots of another round than the first slot's are stale. The writer keeps a copy in
+//! memory, so that the slots are read only after opening.
 //!
-//! What holds: facts are queued in the transaction that changes the run, and who reads the tables does so as of a moment
-//! at which the queue was empty (`SqliteStore::read_listed`): a list shows whatever was acknowledged before it was asked
-//! for, and the filter sees the states that are shown. What is remembered of a transaction that did not happen is
-//! forgotten when the next one begins.
+//! What holds: facts become pending in the transaction that changes the run, and the tables are read as of a moment at
+//! which nothing was pending (`SqliteStore::read_listed`): a list shows whatever was acknowledged before it was asked
+//! for, and the filter sees the states that are shown. What is in memory of a transaction that was rolled back is dropped
+//! when the next one begins.
 
 use std::collections::BTreeMap;
 
@@ -31,17 +31,17 @@ const SLOT_BYTES: usize = 2_000;
 /// Checksum (4 bytes), how many bytes of facts follow (4), round (8).
 const HEAD_BYTES: usize = 16;
 const FACTS_BYTES: usize = SLOT_BYTES - HEAD_BYTES;
-/// What does not fit in so many does not wait; they hold about 150 facts of short workflows.
+/// More than fits in so many is listed at once; they hold about 150 facts of short workflows.
 const SLOTS_MAX: usize = 12;
 
-/// What the one connection that writes knows of the queue; see the module.
+/// The copy of the writing connection; see the module.
 #[derive(Debug, Default)]
-pub(crate) struct Queue {
-    /// How often it was emptied.
+pub(crate) struct PendingFacts {
+    /// How often all facts were listed.
     round: u64,
     /// Encoded, in order.
     facts: Vec<u8>,
-    /// So many bytes of them were queued before this transaction.
+    /// So many bytes of them were pending before this transaction.
     stored: usize,
     /// So many were listed by this transaction.
     listed: usize,
@@ -50,41 +50,41 @@ pub(crate) struct Queue {
 /// A moment in a transaction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mark {
-    queued: usize,
+    added: usize,
     listed: usize,
 }
 
-impl Queue {
-    /// Reads what is queued from the file.
+impl PendingFacts {
+    /// Reads the slots.
     pub(crate) fn read(connection: &Connection) -> rusqlite::Result<Self> {
-        let mut queue = Self::default();
-        let mut statement = connection.prepare("SELECT position, slot FROM queue ORDER BY position")?;
+        let mut pending = Self::default();
+        let mut statement = connection.prepare("SELECT position, slot FROM pending_facts ORDER BY position")?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             let position: usize = row.get(0)?;
-            if queue.facts.len() < position * FACTS_BYTES {
+            if pending.facts.len() < position * FACTS_BYTES {
                 break;
             }
             let (round, facts) = open_slot(position, row.get_ref(1)?.as_blob()?).ok_or_else(damaged)?;
             if position == 0 {
-                queue.round = round;
-            } else if queue.round != round {
+                pending.round = round;
+            } else if pending.round != round {
                 break;
             }
-            queue.facts.extend_from_slice(facts);
+            pending.facts.extend_from_slice(facts);
         }
-        queue.stored = queue.facts.len();
-        Ok(queue)
+        pending.stored = pending.facts.len();
+        Ok(pending)
     }
 
-    /// Nothing waits that was queued before this transaction.
+    /// Nothing is pending from before this transaction.
     pub(crate) fn is_empty(&self) -> bool {
         self.stored == 0
     }
 
     /// A transaction begins. Whatever came after the last that was [committed](Self::committed) is forgotten.
     pub(crate) fn begin(&mut self) {
-        self.roll_back(Mark { queued: self.stored, listed: 0 });
+        self.roll_back(Mark { added: self.stored, listed: 0 });
     }
 
     /// The transaction is durable.
@@ -98,21 +98,21 @@ impl Queue {
     }
 
     pub(crate) fn mark(&self) -> Mark {
-        Mark { queued: self.facts.len(), listed: self.listed }
+        Mark { added: self.facts.len(), listed: self.listed }
     }
 
     /// What this transaction did after the mark did not happen.
     pub(crate) fn roll_back(&mut self, mark: Mark) {
-        self.facts.truncate(mark.queued);
+        self.facts.truncate(mark.added);
         self.listed = mark.listed;
     }
 
-    /// Queues the facts of a run. One that `is_new` has none in the tables.
+    /// Adds the facts of a run. One that `is_new` has none in the tables.
     pub(crate) fn add(&mut self, run: RunKey, row: &VisibilityRow, is_new: bool) {
         encoded::append(&mut self.facts, run, row, is_new);
     }
 
-    /// Lists what is queued.
+    /// Lists all of them.
     pub(crate) fn empty(
         &mut self,
         statements: &mut Statements<'_>,
@@ -134,7 +134,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Writes what this transaction queued, or lists all if it is much. The last thing it does to the queue.
+    /// Writes what this transaction added, or lists all if it is much. The last thing it does to the pending.
     pub(crate) fn store(
         &mut self,
         statements: &mut Statements<'_>,
@@ -144,16 +144,16 @@ impl Queue {
             self.empty(statements, changes)?;
         }
         let unchanged = if self.listed == 0 { self.stored } else { 0 };
-        let (round, queued) = (self.next_round(), &self.facts[self.listed..]);
-        if round == self.round && queued.len() == unchanged {
+        let (round, added) = (self.next_round(), &self.facts[self.listed..]);
+        if round == self.round && added.len() == unchanged {
             return Ok(());
         }
-        let write = statements.get("REPLACE INTO queue (position, slot) VALUES (?1, ?2)")?;
+        let write = statements.get("REPLACE INTO pending_facts (position, slot) VALUES (?1, ?2)")?;
         let first = unchanged / FACTS_BYTES;
-        for position in first..queued.len().div_ceil(FACTS_BYTES).max(first + 1) {
+        for position in first..added.len().div_ceil(FACTS_BYTES).max(first + 1) {
             let begin = position * FACTS_BYTES;
-            let end = queued.len().min(begin + FACTS_BYTES);
-            write.execute(params![position, slot(position, round, &queued[begin..end])])?;
+            let end = added.len().min(begin + FACTS_BYTES);
+            write.execute(params![position, slot(position, round, &added[begin..end])])?;
         }
         Ok(())
     }
@@ -186,5 +186,5 @@ fn open_slot(position: usize, slot: &[u8]) -> Option<(u64, &[u8])> {
 
 fn damaged() -> rusqlite::Error {
     let code = ffi::Error { code: ErrorCode::DatabaseCorrupt, extended_code: ffi::SQLITE_CORRUPT };
-    rusqlite::Error::SqliteFailure(code, Some("the queue of searchable facts does not match its checksum".to_owned()))
+    rusqlite::Error::SqliteFailure(code, Some("the pending searchable facts do not match their checksum".to_owned()))
 }
