@@ -1,5 +1,10 @@
 //! Why a call failed, in the runtime's own terms. The server maps these to statuses in one table.
 
+use std::{
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
 use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
 
@@ -80,10 +85,26 @@ fn aborted(abort: Abort) -> &'static str {
     }
 }
 
+/// A damaged row may be asked for thousands of times a second.
+const DAMAGE_LOGGED_EVERY: Duration = Duration::from_secs(1);
+
+/// Logs that what is stored is damaged, whoever asked for it, at most once in [`DAMAGE_LOGGED_EVERY`].
+fn log_damage(error: &ReadError) {
+    static LOGGED: Mutex<Option<Instant>> = Mutex::new(None);
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    if logged.is_none_or(|logged| logged.elapsed() >= DAMAGE_LOGGED_EVERY) {
+        *logged = Some(Instant::now());
+        tracing::error!(%error, "what is stored does not match its checksum");
+    }
+}
+
 impl From<ReadError> for CallError {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::Damaged(_) => Self::DataLoss(error.to_string()),
+            ReadError::Damaged(_) => {
+                log_damage(&error);
+                Self::DataLoss(error.to_string())
+            }
             ReadError::Failed(_) => Self::Unavailable(error.to_string()),
             // Nobody hears of a read that was cancelled.
             ReadError::DeadlineExceeded | ReadError::Cancelled => Self::DeadlineExceeded,

@@ -218,6 +218,7 @@ impl Node {
                 Ok(run) => runs.push(FoundRun::Readable(Box::new(run))),
                 Err(error) => {
                     tracing::error!(run = key.0, error, "a listed run is damaged; it can be deleted");
+                    // If its facts are damaged as well, or instead, nobody can tell whether it belongs here.
                     let facts = self.read(move |store| store.facts(key)).await?;
                     runs.extend(facts.map(|facts| FoundRun::Damaged(Box::new(facts))));
                 }
