@@ -95,7 +95,7 @@ fn of_client(error: &ClientError) -> u8 {
         ClientError::Address { .. } | ClientError::NotConfirmed(_) => USAGE,
         ClientError::OutOfTime(_) => TEMPORARY,
         ClientError::Outcome(_) => FAILED,
-        ClientError::Refused { status, .. } => match status.code() {
+        ClientError::Status { status, .. } => match status.code() {
             Code::InvalidArgument | Code::OutOfRange => USAGE,
             Code::NotFound => NOT_THERE,
             Code::Unavailable | Code::Unimplemented => UNAVAILABLE,

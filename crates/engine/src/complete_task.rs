@@ -1,4 +1,4 @@
-//! A worker completes its turn: the busiest call of all.
+//! A worker completes its workflow task: the busiest call of all.
 //!
 //! Commands are applied in order to a draft. If one of them is no good the draft is thrown away and the task is failed
 //! instead, so that a run never sees half an answer.
@@ -131,8 +131,8 @@ pub fn complete(
             Ok(Applied { run: ended.run, transition: ended.transition, reply })
         }
         Ok(applied) => Ok(applied),
-        Err(commands::Refused::Call(rejection)) => Err(rejection),
-        Err(commands::Refused::Task(failure)) => fail(run, context, &call, &task, failure),
+        Err(commands::CommandError::Call(rejection)) => Err(rejection),
+        Err(commands::CommandError::Task(failure)) => fail(run, context, &call, &task, failure),
     }
 }
 
@@ -143,7 +143,7 @@ fn apply(
     task: &WorkflowTask,
     heartbeat: bool,
     surroundings: &Surroundings<'_>,
-) -> Result<Applied<Completed>, commands::Refused> {
+) -> Result<Applied<Completed>, commands::CommandError> {
     let mut draft = Draft::new(run, context);
     let mut inbox = Inbox::new(call.messages.clone(), call.update_limits);
     if leaves_no_trace(run, call, task) {
@@ -171,7 +171,7 @@ fn apply(
     builds::note_deployment(&mut draft.run.state, &call.deployment_name);
     draft.run.state.sticky = call.sticky.as_ref().and_then(sticky);
 
-    let mut turn = commands::Turn {
+    let mut scope = commands::CommandScope {
         completed_event_id,
         identity: &call.identity,
         surroundings,
@@ -183,10 +183,10 @@ fn apply(
     };
     draft.begin_commands();
     for command in &call.commands {
-        commands::apply(&mut draft, &mut turn, command)?;
+        commands::apply(&mut draft, &mut scope, command)?;
     }
     draft.end_commands();
-    let (eager, buffered, canceled_unstarted) = (turn.eager, turn.buffered, turn.canceled_unstarted);
+    let (eager, buffered, canceled_unstarted) = (scope.eager, scope.buffered, scope.canceled_unstarted);
     inbox.handle_rest(&mut draft)?;
 
     let mut reply = Completed::default();
@@ -231,7 +231,11 @@ fn leaves_no_trace(run: &Run, call: &CompleteTask, task: &WorkflowTask) -> bool 
 }
 
 /// Forgets a speculative task and what it rejected.
-fn discard(mut draft: Draft, mut inbox: Inbox, call: &CompleteTask) -> Result<Applied<Completed>, commands::Refused> {
+fn discard(
+    mut draft: Draft,
+    mut inbox: Inbox,
+    call: &CompleteTask,
+) -> Result<Applied<Completed>, commands::CommandError> {
     inbox.handle_rest(&mut draft)?;
     messages::reject_unprocessed(&mut draft);
     workflow_task::discard(&mut draft);

@@ -1,7 +1,7 @@
 //! A worker process is lost: what it had of a run goes to others, at once.
 //!
 //! Two calls, because they differ in what must be stored. Giving the workflow task to somebody else usually needs no
-//! store at all: the lost worker's turn never happened. An attempt of an activity did happen, perhaps to its end: it
+//! store at all: the lost worker never completed it. An attempt of an activity did happen, perhaps to its end: it
 //! counts under the retry policy, its worker can say nothing about it any more, and what it said last by heartbeat is
 //! there for the next attempt.
 

@@ -1,4 +1,4 @@
-//! The workflow task: one turn of the worker, from being scheduled to being answered, failed or given up.
+//! The workflow task, from being scheduled to being completed, failed or given up.
 //!
 //! Three kinds share one machine and differ in when their events reach history. *Normal*: scheduled is stored at once,
 //! started rides in the tail until the answer is stored. *Transient* (attempt > 1): state remembers the attempt, both
@@ -60,7 +60,7 @@ pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
         return;
     }
     if !draft.run.state.buffered.is_empty() {
-        // What waited becomes visible with this task; it is a fresh turn, whatever happened to the last one.
+        // What waited becomes visible with this task; it is a new task, whatever happened to the last one.
         draft.flush_buffered();
         draft.run.state.next_task_attempt = 1;
     }
@@ -254,7 +254,7 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     suggest_continue_as_new(&draft.run, draft.context.limits, &mut task);
     let outdated = task.is_transient() && task.scheduled_event_id != draft.run.state.next_event_id;
     if outdated {
-        // Something happened since the failed attempt: this is a new turn with its own scheduled event.
+        // Something happened since the failed attempt: this is a new task with its own scheduled event.
         task.attempt = 1;
         draft.run.state.next_task_attempt = 1;
         task.scheduled_event_id = draft.run.state.next_event_id;
@@ -340,7 +340,7 @@ pub fn materialise(draft: &mut Draft, identity: &str) {
     }
     task.kind = TaskKind::Normal as i32;
     task.scheduled_event_id = draft.run.state.next_event_id;
-    // A run that has had a turn is under way: nothing is held back any more.
+    // A run that has completed a workflow task is under way: nothing is held back any more.
     draft.run.state.first_task_due = 0;
     let scheduled = scheduled_event(&draft.run, &task);
     draft.add_event(scheduled);

@@ -168,7 +168,7 @@ fn from_rejection(rejection: Rejection) -> Status {
 }
 
 /// A request that was refused at the edge.
-pub fn from_refused(refused: validate::Refused) -> Status {
+pub fn from_refused(refused: validate::RequestError) -> Status {
     match refused.code {
         validate::Code::InvalidArgument => Status::invalid_argument(refused.text),
         validate::Code::Unimplemented => Status::unimplemented(refused.text),

@@ -28,9 +28,9 @@ pub enum ClientError {
         /// What is wrong with it.
         detail: String,
     },
-    /// The server says no.
+    /// The server answered with an error status.
     #[error("cannot {what}: {}", words(address, status))]
-    Refused {
+    Status {
         /// What was tried.
         what: String,
         /// The server.
@@ -62,7 +62,7 @@ impl ClientError {
 
     /// What to try next, if that is known.
     pub fn hint(&self) -> Option<&'static str> {
-        let Self::Refused { status, .. } = self else { return None };
+        let Self::Status { status, .. } = self else { return None };
         let message = status.message().to_ascii_lowercase();
         match status.code() {
             Code::NotFound if message.contains("namespace") => {
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     fn refused(status: Status) -> ClientError {
-        ClientError::Refused { what: "x".to_owned(), address: "here:1".to_owned(), status: Box::new(status) }
+        ClientError::Status { what: "x".to_owned(), address: "here:1".to_owned(), status: Box::new(status) }
     }
 
     #[test]

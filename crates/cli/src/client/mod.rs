@@ -146,7 +146,7 @@ impl Client {
 
     /// A refusal in words.
     pub fn refused(&self, what: &str, status: Status) -> ClientError {
-        ClientError::Refused { what: what.to_owned(), address: self.address.clone(), status: Box::new(status) }
+        ClientError::Status { what: what.to_owned(), address: self.address.clone(), status: Box::new(status) }
     }
 }
 

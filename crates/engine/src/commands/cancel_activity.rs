@@ -6,14 +6,14 @@ use segno_proto::{
     events::{ActivityTaskCancelRequestedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn};
+use super::{CommandError, CommandScope};
 use crate::{activity, draft::Draft, error::TaskFailure, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<RequestCancelActivityTaskCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     validate::commands::request_cancel_activity(attributes.as_mut())?;
     let id = attributes.map(|a| a.scheduled_event_id).unwrap_or_default();
@@ -21,7 +21,7 @@ pub(super) fn apply(
     // An activity whose end the workflow has not seen yet is fine; one that is over, or asked before, is not.
     let asked_before = known.is_some_and(|activity| activity.cancel_requested);
     if asked_before || (known.is_none() && !end_is_buffered(draft, id)) {
-        return Err(Refused::Task(TaskFailure::new(
+        return Err(CommandError::Task(TaskFailure::new(
             Cause::BadRequestCancelActivityAttributes,
             format!(
                 "invalid history builder state for action: add-activitytask-cancel-requested-event, ScheduledEventID: {id}"
@@ -32,17 +32,17 @@ pub(super) fn apply(
     let event_id =
         draft.add(Attributes::ActivityTaskCancelRequestedEventAttributes(ActivityTaskCancelRequestedEventAttributes {
             scheduled_event_id: id,
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
         }));
     if let Some(activity) = draft.run.state.activities.get_mut(&id) {
         activity.cancel_requested = true;
         activity.cancel_requested_event_id = event_id;
     }
-    turn.eager.retain(|eager| *eager != id);
+    scope.eager.retain(|eager| *eager != id);
     activity::stop_at_worker(draft, id);
     if never_started {
-        activity::end_canceled(draft, id, Some(activity::not_started_details()), turn.identity, None);
-        turn.canceled_unstarted = true;
+        activity::end_canceled(draft, id, Some(activity::not_started_details()), scope.identity, None);
+        scope.canceled_unstarted = true;
     }
     Ok(())
 }

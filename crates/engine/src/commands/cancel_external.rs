@@ -7,7 +7,7 @@ use segno_proto::{
     events::{RequestCancelExternalWorkflowExecutionInitiatedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_pending, namespace};
+use super::{CommandError, CommandScope, limit_pending, namespace};
 use crate::{
     draft::Draft,
     outbox::{CancelExternal, Content},
@@ -17,17 +17,17 @@ use crate::{
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<RequestCancelExternalWorkflowExecutionCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     let named = attributes.as_ref().map(|a| a.namespace.clone()).unwrap_or_default();
-    let (target, target_id) = namespace(draft, turn, &named)?;
+    let (target, target_id) = namespace(draft, scope, &named)?;
     validate::commands::request_cancel_external(
         attributes.as_mut(),
         &draft.run.info.namespace,
         &target,
-        &turn.initiated_children,
+        &scope.initiated_children,
     )?;
     let Some(attributes) = attributes else { return Ok(()) };
     limit_pending(
@@ -38,7 +38,7 @@ pub(super) fn apply(
     let execution = WorkflowExecution { workflow_id: attributes.workflow_id, run_id: attributes.run_id };
     let id = draft.add(Attributes::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(
         RequestCancelExternalWorkflowExecutionInitiatedEventAttributes {
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
             namespace: attributes.namespace,
             namespace_id: target_id.clone(),
             workflow_execution: Some(execution.clone()),

@@ -6,32 +6,32 @@ use segno_proto::{
     events::{TimerCanceledEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn};
+use super::{CommandError, CommandScope};
 use crate::{draft::Draft, error::TaskFailure, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<CancelTimerCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     validate::commands::cancel_timer(attributes.as_mut())?;
     let timer_id = attributes.map(|a| a.timer_id).unwrap_or_default();
     let started_event_id = match draft.run.state.timers.remove(&timer_id) {
         Some(timer) => timer.started_event_id,
         None => take_buffered_firing(draft, &timer_id).ok_or_else(|| {
-            Refused::Task(TaskFailure::new(
+            CommandError::Task(TaskFailure::new(
                 Cause::BadCancelTimerAttributes,
                 format!("invalid history builder state for action: add-timer-canceled-event, TimerID: {timer_id}"),
             ))
         })?,
     };
-    turn.buffered = turn.buffered && !draft.run.state.buffered.is_empty();
+    scope.buffered = scope.buffered && !draft.run.state.buffered.is_empty();
     draft.add(Attributes::TimerCanceledEventAttributes(TimerCanceledEventAttributes {
         timer_id,
         started_event_id,
-        workflow_task_completed_event_id: turn.completed_event_id,
-        identity: turn.identity.to_owned(),
+        workflow_task_completed_event_id: scope.completed_event_id,
+        identity: scope.identity.to_owned(),
     }));
     Ok(())
 }

@@ -5,21 +5,21 @@ use segno_proto::{
     events::{WorkflowExecutionCanceledEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, refuse_if_buffered};
+use super::{CommandError, CommandScope, refuse_if_buffered};
 use crate::{close, draft::Draft, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<CancelWorkflowExecutionCommandAttributes>,
-) -> Result<(), Refused> {
-    refuse_if_buffered(turn)?;
+) -> Result<(), CommandError> {
+    refuse_if_buffered(scope)?;
     let mut attributes = attributes;
     validate::workflow_commands::cancel_workflow(attributes.as_mut())?;
     close::close(
         draft,
         Attributes::WorkflowExecutionCanceledEventAttributes(WorkflowExecutionCanceledEventAttributes {
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
             details: attributes.and_then(|a| a.details),
         }),
         Vec::new(),

@@ -6,15 +6,15 @@ use segno_proto::{
     events::{WorkflowExecutionCompletedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_size, refuse_if_buffered, size_of};
+use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
 use crate::{chain, close, draft::Draft, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<CompleteWorkflowExecutionCommandAttributes>,
-) -> Result<(), Refused> {
-    refuse_if_buffered(turn)?;
+) -> Result<(), CommandError> {
+    refuse_if_buffered(scope)?;
     let mut attributes = attributes;
     validate::workflow_commands::complete_workflow(attributes.as_mut())?;
     let result = attributes.and_then(|a| a.result);
@@ -34,7 +34,7 @@ pub(super) fn apply(
         draft,
         Attributes::WorkflowExecutionCompletedEventAttributes(WorkflowExecutionCompletedEventAttributes {
             result,
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
             new_execution_run_id,
         }),
         Vec::new(),

@@ -8,7 +8,7 @@ use segno_proto::{
     nanos_duration,
 };
 
-use super::{Refused, Turn, limit_size, refuse_if_buffered, size_of};
+use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
 use crate::{
     chain, close,
     draft::Draft,
@@ -17,10 +17,10 @@ use crate::{
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<ContinueAsNewWorkflowExecutionCommandAttributes>,
-) -> Result<(), Refused> {
-    refuse_if_buffered(turn)?;
+) -> Result<(), CommandError> {
+    refuse_if_buffered(scope)?;
     let mut attributes = attributes;
     let info = draft.run.info.clone();
     let inherited = Inherited {
@@ -30,10 +30,10 @@ pub(super) fn apply(
         execution_timeout: info.execution_timeout,
         task_timeout: info.task_timeout,
     };
-    validate::workflow_commands::continue_as_new(attributes.as_mut(), inherited, turn.surroundings.search_attributes)?;
+    validate::workflow_commands::continue_as_new(attributes.as_mut(), inherited, scope.surroundings.search_attributes)?;
     let Some(mut attributes) = attributes else { return Ok(()) };
     if let Some(search_attributes) = attributes.search_attributes.as_mut() {
-        turn.surroundings.search_attributes.apply_types(search_attributes);
+        scope.surroundings.search_attributes.apply_types(search_attributes);
     }
     limit_size(
         draft,
@@ -58,7 +58,7 @@ pub(super) fn apply(
         input: attributes.input,
         workflow_run_timeout: timeout(attributes.workflow_run_timeout),
         workflow_task_timeout: timeout(attributes.workflow_task_timeout),
-        workflow_task_completed_event_id: turn.completed_event_id,
+        workflow_task_completed_event_id: scope.completed_event_id,
         backoff_start_interval: attributes.backoff_start_interval,
         initiator: attributes.initiator,
         failure: attributes.failure,

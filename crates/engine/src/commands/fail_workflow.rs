@@ -6,7 +6,7 @@ use segno_proto::{
     events::{WorkflowExecutionFailedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_size, refuse_if_buffered, size_of};
+use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
 use crate::{
     chain::{self, Next},
     close,
@@ -16,10 +16,10 @@ use crate::{
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<FailWorkflowExecutionCommandAttributes>,
-) -> Result<(), Refused> {
-    refuse_if_buffered(turn)?;
+) -> Result<(), CommandError> {
+    refuse_if_buffered(scope)?;
     let mut attributes = attributes;
     validate::workflow_commands::fail_workflow(attributes.as_mut())?;
     let failure = attributes.and_then(|a| a.failure);
@@ -50,7 +50,7 @@ pub(super) fn apply(
         Attributes::WorkflowExecutionFailedEventAttributes(WorkflowExecutionFailedEventAttributes {
             failure,
             retry_state: retry_state as i32,
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
             new_execution_run_id,
         }),
         Vec::new(),

@@ -1,7 +1,7 @@
 //! What a worker may ask for: one file per command.
 //!
 //! A command either becomes exactly one event (plus what follows from it) or refuses: the whole answer
-//! ([`Refused::Call`]) or the workflow task ([`Refused::Task`]).
+//! ([`CommandError::Call`]) or the workflow task ([`CommandError::Task`]).
 
 use std::collections::BTreeSet;
 
@@ -35,8 +35,8 @@ mod start_child;
 mod start_timer;
 mod upsert_search_attributes;
 
-/// What commands of one answer share.
-pub struct Turn<'a> {
+/// What the commands of one completed workflow task share.
+pub struct CommandScope<'a> {
     /// The completed event all of them refer to.
     pub completed_event_id: i64,
     /// The worker.
@@ -57,21 +57,21 @@ pub struct Turn<'a> {
 
 /// Why a command was not carried out.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Refused {
+pub enum CommandError {
     /// The call is answered with an error; nothing happens.
     Call(Rejection),
     /// The workflow task fails.
     Task(TaskFailure),
 }
 
-impl From<(WorkflowTaskFailedCause, validate::Invalid)> for Refused {
+impl From<(WorkflowTaskFailedCause, validate::Invalid)> for CommandError {
     fn from((cause, invalid): (WorkflowTaskFailedCause, validate::Invalid)) -> Self {
         Self::Task(TaskFailure::new(cause, invalid.0))
     }
 }
 
 /// Carries out one command.
-pub fn apply(draft: &mut Draft, turn: &mut Turn<'_>, command: &Command) -> Result<(), Refused> {
+pub fn apply(draft: &mut Draft, scope: &mut CommandScope<'_>, command: &Command) -> Result<(), CommandError> {
     use CommandType as Type;
     let given = command.attributes.clone();
     macro_rules! attributes {
@@ -86,58 +86,58 @@ pub fn apply(draft: &mut Draft, turn: &mut Turn<'_>, command: &Command) -> Resul
     let kind = CommandType::try_from(command.command_type).unwrap_or(Type::Unspecified);
     match kind {
         Type::ScheduleActivityTask => {
-            schedule_activity::apply(draft, turn, attributes!(ScheduleActivityTaskCommandAttributes))?
+            schedule_activity::apply(draft, scope, attributes!(ScheduleActivityTaskCommandAttributes))?
         }
         Type::RequestCancelActivityTask => {
-            cancel_activity::apply(draft, turn, attributes!(RequestCancelActivityTaskCommandAttributes))?
+            cancel_activity::apply(draft, scope, attributes!(RequestCancelActivityTaskCommandAttributes))?
         }
-        Type::StartTimer => start_timer::apply(draft, turn, attributes!(StartTimerCommandAttributes))?,
-        Type::CancelTimer => cancel_timer::apply(draft, turn, attributes!(CancelTimerCommandAttributes))?,
+        Type::StartTimer => start_timer::apply(draft, scope, attributes!(StartTimerCommandAttributes))?,
+        Type::CancelTimer => cancel_timer::apply(draft, scope, attributes!(CancelTimerCommandAttributes))?,
         Type::CompleteWorkflowExecution => {
-            complete_workflow::apply(draft, turn, attributes!(CompleteWorkflowExecutionCommandAttributes))?
+            complete_workflow::apply(draft, scope, attributes!(CompleteWorkflowExecutionCommandAttributes))?
         }
         Type::FailWorkflowExecution => {
-            fail_workflow::apply(draft, turn, attributes!(FailWorkflowExecutionCommandAttributes))?
+            fail_workflow::apply(draft, scope, attributes!(FailWorkflowExecutionCommandAttributes))?
         }
         Type::CancelWorkflowExecution => {
-            cancel_workflow::apply(draft, turn, attributes!(CancelWorkflowExecutionCommandAttributes))?
+            cancel_workflow::apply(draft, scope, attributes!(CancelWorkflowExecutionCommandAttributes))?
         }
         Type::ContinueAsNewWorkflowExecution => {
-            continue_as_new::apply(draft, turn, attributes!(ContinueAsNewWorkflowExecutionCommandAttributes))?
+            continue_as_new::apply(draft, scope, attributes!(ContinueAsNewWorkflowExecutionCommandAttributes))?
         }
         Type::StartChildWorkflowExecution => start_child::apply(
             draft,
-            turn,
+            scope,
             attributes!(StartChildWorkflowExecutionCommandAttributes),
             command.user_metadata.clone(),
         )?,
         Type::SignalExternalWorkflowExecution => {
-            signal_external::apply(draft, turn, attributes!(SignalExternalWorkflowExecutionCommandAttributes))?
+            signal_external::apply(draft, scope, attributes!(SignalExternalWorkflowExecutionCommandAttributes))?
         }
         Type::RequestCancelExternalWorkflowExecution => {
-            cancel_external::apply(draft, turn, attributes!(RequestCancelExternalWorkflowExecutionCommandAttributes))?
+            cancel_external::apply(draft, scope, attributes!(RequestCancelExternalWorkflowExecutionCommandAttributes))?
         }
-        Type::RecordMarker => record_marker::apply(draft, turn, attributes!(RecordMarkerCommandAttributes))?,
+        Type::RecordMarker => record_marker::apply(draft, scope, attributes!(RecordMarkerCommandAttributes))?,
         Type::UpsertWorkflowSearchAttributes => {
-            upsert_search_attributes::apply(draft, turn, attributes!(UpsertWorkflowSearchAttributesCommandAttributes))?
+            upsert_search_attributes::apply(draft, scope, attributes!(UpsertWorkflowSearchAttributesCommandAttributes))?
         }
         Type::ModifyWorkflowProperties => {
-            modify_memo::apply(draft, turn, attributes!(ModifyWorkflowPropertiesCommandAttributes))?
+            modify_memo::apply(draft, scope, attributes!(ModifyWorkflowPropertiesCommandAttributes))?
         }
         Type::ProtocolMessage => {
             let mut attributes = attributes!(ProtocolMessageCommandAttributes);
             validate::commands::protocol_message(attributes.as_mut())?;
             let id = attributes.map(|a| a.message_id).unwrap_or_default();
-            turn.inbox.handle_named(draft, &id)?;
+            scope.inbox.handle_named(draft, &id)?;
         }
         Type::ScheduleNexusOperation | Type::RequestCancelNexusOperation => {
-            return Err(Refused::Task(TaskFailure::new(
+            return Err(CommandError::Task(TaskFailure::new(
                 WorkflowTaskFailedCause::FeatureDisabled,
                 "Nexus operations are not built yet",
             )));
         }
         Type::Unspecified => {
-            return Err(Refused::Call(Rejection::InvalidArgument(format!(
+            return Err(CommandError::Call(Rejection::InvalidArgument(format!(
                 "Unknown command type: {}",
                 validate::text::command_type(command.command_type)
             ))));
@@ -154,17 +154,17 @@ pub fn apply(draft: &mut Draft, turn: &mut Turn<'_>, command: &Command) -> Resul
 }
 
 /// A closing command must have seen everything that happened.
-fn refuse_if_buffered(turn: &Turn<'_>) -> Result<(), Refused> {
-    if turn.buffered {
-        return Err(Refused::Task(TaskFailure::new(WorkflowTaskFailedCause::UnhandledCommand, "")));
+fn refuse_if_buffered(scope: &CommandScope<'_>) -> Result<(), CommandError> {
+    if scope.buffered {
+        return Err(CommandError::Task(TaskFailure::new(WorkflowTaskFailedCause::UnhandledCommand, "")));
     }
     Ok(())
 }
 
 /// A payload too big to keep ends the workflow: trying again would send it again.
-fn limit_size(draft: &Draft, bytes: usize, cause: WorkflowTaskFailedCause, message: &str) -> Result<(), Refused> {
+fn limit_size(draft: &Draft, bytes: usize, cause: WorkflowTaskFailedCause, message: &str) -> Result<(), CommandError> {
     if bytes > draft.context.limits.blob_bytes {
-        return Err(Refused::Task(TaskFailure::terminating(cause, message)));
+        return Err(CommandError::Task(TaskFailure::terminating(cause, message)));
     }
     Ok(())
 }
@@ -174,22 +174,22 @@ fn size_of(message: Option<&impl Message>) -> usize {
 }
 
 /// Refuses one more pending thing when there are too many.
-fn limit_pending(count: usize, what: &str, cause: WorkflowTaskFailedCause) -> Result<(), Refused> {
+fn limit_pending(count: usize, what: &str, cause: WorkflowTaskFailedCause) -> Result<(), CommandError> {
     if count >= PENDING_MAX {
         let message = format!("the number of {what}, {count}, has reached the per-workflow limit of {PENDING_MAX}");
-        return Err(Refused::Task(TaskFailure::new(cause, message)));
+        return Err(CommandError::Task(TaskFailure::new(cause, message)));
     }
     Ok(())
 }
 
 /// Resolves a namespace a command names; an empty name is the workflow's own.
-fn namespace(draft: &Draft, turn: &Turn<'_>, name: &str) -> Result<(String, String), Refused> {
+fn namespace(draft: &Draft, scope: &CommandScope<'_>, name: &str) -> Result<(String, String), CommandError> {
     let info = &draft.run.info;
     if name.is_empty() || name == info.namespace {
         return Ok((info.namespace.clone(), info.namespace_id.clone()));
     }
-    match (turn.surroundings.namespace)(name) {
+    match (scope.surroundings.namespace)(name) {
         Some((_, id)) => Ok((name.to_owned(), id)),
-        None => Err(Refused::Call(Rejection::NamespaceNotFound(name.to_owned()))),
+        None => Err(CommandError::Call(Rejection::NamespaceNotFound(name.to_owned()))),
     }
 }

@@ -6,14 +6,14 @@ use segno_proto::{
     events::{WorkflowPropertiesModifiedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_size};
+use super::{CommandError, CommandScope, limit_size};
 use crate::{draft::Draft, error::TaskFailure, limits::MEMO_BYTES_MAX, start::is_null, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<ModifyWorkflowPropertiesCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     validate::workflow_commands::modify_properties(attributes.as_mut())?;
     let memo = attributes.and_then(|a| a.upserted_memo).unwrap_or_default();
@@ -34,13 +34,13 @@ pub(super) fn apply(
     }
     let total: usize = current.iter().map(|(name, value)| name.len() + prost::Message::encoded_len(value)).sum();
     if total > MEMO_BYTES_MAX {
-        return Err(Refused::Task(TaskFailure::terminating(
+        return Err(CommandError::Task(TaskFailure::terminating(
             Cause::BadModifyWorkflowPropertiesAttributes,
             "ModifyWorkflowPropertiesCommandAttributes. Memo exceeds size limit.",
         )));
     }
     draft.add(Attributes::WorkflowPropertiesModifiedEventAttributes(WorkflowPropertiesModifiedEventAttributes {
-        workflow_task_completed_event_id: turn.completed_event_id,
+        workflow_task_completed_event_id: scope.completed_event_id,
         upserted_memo: Some(memo),
     }));
     Ok(())

@@ -6,14 +6,14 @@ use segno_proto::{
     events::{MarkerRecordedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_size};
+use super::{CommandError, CommandScope, limit_size};
 use crate::{draft::Draft, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<RecordMarkerCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     validate::commands::record_marker(attributes.as_mut())?;
     let Some(attributes) = attributes else { return Ok(()) };
@@ -28,7 +28,7 @@ pub(super) fn apply(
     draft.add(Attributes::MarkerRecordedEventAttributes(MarkerRecordedEventAttributes {
         marker_name: attributes.marker_name,
         details: attributes.details,
-        workflow_task_completed_event_id: turn.completed_event_id,
+        workflow_task_completed_event_id: scope.completed_event_id,
         header: attributes.header,
         failure: attributes.failure,
     }));

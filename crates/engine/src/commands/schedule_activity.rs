@@ -7,14 +7,14 @@ use segno_proto::{
     events::{ActivityTaskScheduledEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_pending, limit_size, size_of};
+use super::{CommandError, CommandScope, limit_pending, limit_size, size_of};
 use crate::{draft::Draft, error::TaskFailure, run::Effect, state::Activity, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<ScheduleActivityTaskCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     let info = draft.run.info.clone();
     validate::commands::schedule_activity_task(attributes.as_mut(), info.run_timeout, &info.task_queue)?;
@@ -28,7 +28,7 @@ pub(super) fn apply(
     let pending = &draft.run.state.activities;
     limit_pending(pending.len(), "pending activities", Cause::PendingActivitiesLimitExceeded)?;
     if pending.values().any(|activity| activity.activity_id == attributes.activity_id) {
-        return Err(Refused::Task(TaskFailure::new(
+        return Err(CommandError::Task(TaskFailure::new(
             Cause::ScheduleActivityDuplicateId,
             format!(
                 "invalid history builder state for action: add-activitytask-scheduled-event, ActivityID: {}",
@@ -67,14 +67,14 @@ pub(super) fn apply(
         schedule_to_start_timeout: attributes.schedule_to_start_timeout,
         start_to_close_timeout: attributes.start_to_close_timeout,
         heartbeat_timeout: attributes.heartbeat_timeout,
-        workflow_task_completed_event_id: turn.completed_event_id,
+        workflow_task_completed_event_id: scope.completed_event_id,
         retry_policy: attributes.retry_policy,
         use_workflow_build_id: attributes.use_workflow_build_id,
         priority: attributes.priority,
     }));
     draft.run.state.activities.insert(id, Activity { scheduled_event_id: id, ..activity }.into());
     if attributes.request_eager_execution {
-        turn.eager.push(id);
+        scope.eager.push(id);
     } else {
         draft.effect(Effect::OfferActivity(id));
     }

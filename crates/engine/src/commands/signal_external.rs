@@ -6,7 +6,7 @@ use segno_proto::{
     events::{SignalExternalWorkflowExecutionInitiatedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_pending, limit_size, namespace, size_of};
+use super::{CommandError, CommandScope, limit_pending, limit_size, namespace, size_of};
 use crate::{
     draft::Draft,
     outbox::{Content, SignalExternal},
@@ -16,12 +16,12 @@ use crate::{
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<SignalExternalWorkflowExecutionCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     let named = attributes.as_ref().map(|a| a.namespace.clone()).unwrap_or_default();
-    let (target, target_id) = namespace(draft, turn, &named)?;
+    let (target, target_id) = namespace(draft, scope, &named)?;
     validate::commands::signal_external(attributes.as_mut(), &draft.run.info.namespace, &target)?;
     let Some(attributes) = attributes else { return Ok(()) };
     limit_pending(
@@ -38,7 +38,7 @@ pub(super) fn apply(
     let execution = attributes.execution.clone().unwrap_or_default();
     let id = draft.add(Attributes::SignalExternalWorkflowExecutionInitiatedEventAttributes(
         SignalExternalWorkflowExecutionInitiatedEventAttributes {
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
             namespace: attributes.namespace,
             namespace_id: target_id.clone(),
             workflow_execution: Some(execution.clone()),

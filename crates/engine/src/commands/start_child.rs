@@ -7,7 +7,7 @@ use segno_proto::{
     sdk::UserMetadata,
 };
 
-use super::{Refused, Turn, limit_pending, limit_size, namespace, size_of};
+use super::{CommandError, CommandScope, limit_pending, limit_size, namespace, size_of};
 use crate::{
     draft::Draft,
     outbox::{Content, StartChild},
@@ -18,14 +18,14 @@ use crate::{
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<StartChildWorkflowExecutionCommandAttributes>,
     user_metadata: Option<UserMetadata>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     let info = draft.run.info.clone();
     let named = attributes.as_ref().map(|a| a.namespace.clone()).unwrap_or_default();
-    let (target, target_id) = namespace(draft, turn, &named)?;
+    let (target, target_id) = namespace(draft, scope, &named)?;
     if let Some(attributes) = attributes.as_mut() {
         attributes.namespace.clone_from(&target);
     }
@@ -34,11 +34,11 @@ pub(super) fn apply(
         &info.namespace,
         &target,
         &info.task_queue,
-        turn.surroundings.search_attributes,
+        scope.surroundings.search_attributes,
     )?;
     let Some(mut attributes) = attributes else { return Ok(()) };
     if let Some(search_attributes) = attributes.search_attributes.as_mut() {
-        turn.surroundings.search_attributes.apply_types(search_attributes);
+        scope.surroundings.search_attributes.apply_types(search_attributes);
     }
     limit_size(
         draft,
@@ -63,7 +63,7 @@ pub(super) fn apply(
     if attributes.workflow_id_reuse_policy == WorkflowIdReusePolicy::Unspecified as i32 {
         attributes.workflow_id_reuse_policy = WorkflowIdReusePolicy::AllowDuplicate as i32;
     }
-    turn.initiated_children.insert(attributes.workflow_id.clone());
+    scope.initiated_children.insert(attributes.workflow_id.clone());
     let initiated = StartChildWorkflowExecutionInitiatedEventAttributes {
         namespace: attributes.namespace,
         namespace_id: target_id.clone(),
@@ -76,7 +76,7 @@ pub(super) fn apply(
         workflow_task_timeout: attributes.workflow_task_timeout,
         parent_close_policy: attributes.parent_close_policy,
         control: attributes.control,
-        workflow_task_completed_event_id: turn.completed_event_id,
+        workflow_task_completed_event_id: scope.completed_event_id,
         workflow_id_reuse_policy: attributes.workflow_id_reuse_policy,
         retry_policy: attributes.retry_policy,
         cron_schedule: attributes.cron_schedule,

@@ -7,19 +7,19 @@ use segno_proto::{
     events::{TimerStartedEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn};
+use super::{CommandError, CommandScope};
 use crate::{draft::Draft, error::TaskFailure, state::Timer, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<StartTimerCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
     validate::commands::start_timer(attributes.as_mut())?;
     let Some(attributes) = attributes else { return Ok(()) };
     if draft.run.state.timers.contains_key(&attributes.timer_id) {
-        return Err(Refused::Task(TaskFailure::new(
+        return Err(CommandError::Task(TaskFailure::new(
             Cause::StartTimerDuplicateId,
             format!(
                 "invalid history builder state for action: add-timer-started-event, TimerID: {}",
@@ -31,7 +31,7 @@ pub(super) fn apply(
     let id = draft.add(Attributes::TimerStartedEventAttributes(TimerStartedEventAttributes {
         timer_id: attributes.timer_id.clone(),
         start_to_fire_timeout: attributes.start_to_fire_timeout,
-        workflow_task_completed_event_id: turn.completed_event_id,
+        workflow_task_completed_event_id: scope.completed_event_id,
     }));
     let fire_at = draft.now().saturating_add(delay);
     draft.run.state.timers.insert(attributes.timer_id, Timer { started_event_id: id, fire_at });

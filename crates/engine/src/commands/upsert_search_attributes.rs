@@ -6,18 +6,18 @@ use segno_proto::{
     events::{UpsertWorkflowSearchAttributesEventAttributes, history_event::Attributes},
 };
 
-use super::{Refused, Turn, limit_size};
+use super::{CommandError, CommandScope, limit_size};
 use crate::{draft::Draft, start::is_null, validate};
 
 pub(super) fn apply(
     draft: &mut Draft,
-    turn: &mut Turn<'_>,
+    scope: &mut CommandScope<'_>,
     attributes: Option<UpsertWorkflowSearchAttributesCommandAttributes>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut attributes = attributes;
-    validate::workflow_commands::upsert_search_attributes(attributes.as_mut(), turn.surroundings.search_attributes)?;
+    validate::workflow_commands::upsert_search_attributes(attributes.as_mut(), scope.surroundings.search_attributes)?;
     let mut search_attributes = attributes.and_then(|a| a.search_attributes).unwrap_or_default();
-    turn.surroundings.search_attributes.apply_types(&mut search_attributes);
+    scope.surroundings.search_attributes.apply_types(&mut search_attributes);
     let fields = &search_attributes.indexed_fields;
     let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.data.len()).sum();
     limit_size(
@@ -35,7 +35,7 @@ pub(super) fn apply(
     }
     draft.add(Attributes::UpsertWorkflowSearchAttributesEventAttributes(
         UpsertWorkflowSearchAttributesEventAttributes {
-            workflow_task_completed_event_id: turn.completed_event_id,
+            workflow_task_completed_event_id: scope.completed_event_id,
             search_attributes: Some(search_attributes),
         },
     ));

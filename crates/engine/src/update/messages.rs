@@ -25,7 +25,7 @@ use super::{
     take_buffered_admission,
 };
 use crate::{
-    commands::Refused,
+    commands::CommandError,
     draft::Draft,
     error::{Rejection, TaskFailure},
     machine::update::{self as machine, Event, State},
@@ -49,7 +49,7 @@ impl Inbox {
     }
 
     /// Handles the message that a command names.
-    pub fn handle_named(&mut self, draft: &mut Draft, id: &str) -> Result<(), Refused> {
+    pub fn handle_named(&mut self, draft: &mut Draft, id: &str) -> Result<(), CommandError> {
         let place = self.messages.iter().position(|message| message.as_ref().is_some_and(|message| message.id == id));
         match place.and_then(|place| self.messages[place].take()) {
             Some(message) => self.handle(draft, message),
@@ -58,7 +58,7 @@ impl Inbox {
     }
 
     /// Handles all that no command named.
-    pub fn handle_rest(&mut self, draft: &mut Draft) -> Result<(), Refused> {
+    pub fn handle_rest(&mut self, draft: &mut Draft) -> Result<(), CommandError> {
         for place in 0..self.messages.len() {
             if let Some(message) = self.messages[place].take() {
                 self.handle(draft, message)?;
@@ -67,7 +67,7 @@ impl Inbox {
         Ok(())
     }
 
-    fn handle(&mut self, draft: &mut Draft, message: Message) -> Result<(), Refused> {
+    fn handle(&mut self, draft: &mut Draft, message: Message) -> Result<(), CommandError> {
         let id = message.protocol_instance_id.clone();
         handle(draft, message, &self.limits, &self.handled)?;
         self.handled.insert(id);
@@ -95,8 +95,8 @@ pub fn reject_unprocessed(draft: &mut Draft) {
     }
 }
 
-fn bad(text: String) -> Refused {
-    Refused::Task(TaskFailure::new(WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage, text))
+fn bad(text: String) -> CommandError {
+    CommandError::Task(TaskFailure::new(WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage, text))
 }
 
 fn handle(
@@ -104,7 +104,7 @@ fn handle(
     message: Message,
     limits: &UpdateLimits,
     handled: &BTreeSet<String>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let Some((protocol, kind)) = kind_of(&message) else {
         let text = match &message.body {
             None => "nil message body".to_owned(),
@@ -113,13 +113,13 @@ fn handle(
                 format!("failed to extract protocol type: no . found in {name:?}")
             }
         };
-        return Err(Refused::Call(Rejection::InvalidArgument(text)));
+        return Err(CommandError::Call(Rejection::InvalidArgument(text)));
     };
     let body = message.body.as_ref().map(|body| &body.value[..]).unwrap_or_default();
     if body.len() > draft.context.limits.blob_bytes {
         let text = format!("Message type {protocol}.{kind} exceeds size limit.");
         let cause = WorkflowTaskFailedCause::BadUpdateWorkflowExecutionMessage;
-        return Err(Refused::Task(TaskFailure::terminating(cause, text)));
+        return Err(CommandError::Task(TaskFailure::terminating(cause, text)));
     }
     if protocol != PROTOCOL {
         return Err(bad(format!("unsupported protocol type {protocol}")));
@@ -159,7 +159,7 @@ fn find_or_resurrect(
     id: &str,
     request: Option<&Request>,
     limits: &UpdateLimits,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     match status::of(&draft.run, id) {
         // An earlier command closed the workflow: what comes for it now is too late, not unknown.
         Some(Status::Aborted(_)) if !draft.run.is_running() => return Ok(()),
@@ -176,13 +176,13 @@ fn find_or_resurrect(
         return Ok(());
     }
     expect(state_of(&draft.run, id), Event::Admit);
-    check_total(draft, limits).map_err(Refused::Call)?;
+    check_total(draft, limits).map_err(CommandError::Call)?;
     draft.run.updates.admit(id.to_owned(), Some(Arc::new(request.clone())), request.encoded_len());
     Ok(())
 }
 
 /// A message that does not fit how its update stands is an error of the worker, in Temporal's words.
-fn step(draft: &Draft, id: &str, event: Event, kind: &str, provisional: bool) -> Result<(), Refused> {
+fn step(draft: &Draft, id: &str, event: Event, kind: &str, provisional: bool) -> Result<(), CommandError> {
     let state = state_of(&draft.run, id);
     if machine::next(state, event).is_ok() {
         return Ok(());
@@ -197,11 +197,11 @@ fn step(draft: &Draft, id: &str, event: Event, kind: &str, provisional: bool) ->
     )))
 }
 
-fn unset(kind: &str, field: &str) -> Refused {
+fn unset(kind: &str, field: &str) -> CommandError {
     bad(format!("invalid *update.{kind}: {field} is not set"))
 }
 
-fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool) -> Result<(), Refused> {
+fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool) -> Result<(), CommandError> {
     if !draft.run.is_running() {
         // Closed with an earlier command: nobody will answer it.
         return Ok(());
@@ -227,7 +227,7 @@ fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool
     Ok(())
 }
 
-fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: bool) -> Result<(), Refused> {
+fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: bool) -> Result<(), CommandError> {
     // Rejections have no command, so that they come after one that closes the run. They count all the same.
     if !draft.run.is_running() && state_of(&draft.run, id) != State::Aborted {
         return Ok(());
@@ -249,7 +249,7 @@ fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Fail
     draft.run.updates.end(id.to_owned(), Ended::Rejected(Arc::new(failure)));
 }
 
-fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -> Result<(), Refused> {
+fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -> Result<(), CommandError> {
     if !draft.run.is_running() {
         return Ok(());
     }

@@ -84,7 +84,7 @@ fn key_of(namespace: &Namespace, execution: Option<&WorkflowExecution>) -> (Work
     (WorkflowKey::new(namespace.key, &execution.workflow_id), execution.run_id)
 }
 
-fn refused(refused: validate::Refused) -> Status {
+fn refused(refused: validate::RequestError) -> Status {
     status::from_refused(refused)
 }
 

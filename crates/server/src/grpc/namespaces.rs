@@ -49,7 +49,7 @@ pub fn usable(node: &Node, name: &NamespaceName) -> Result<Arc<Namespace>, Statu
 }
 
 /// A refusal while a namespace is being changed.
-pub fn rejected(refused: validate::Refused) -> CallError {
+pub fn rejected(refused: validate::RequestError) -> CallError {
     CallError::Rejected(Rejection::InvalidArgument(refused.text))
 }
 

@@ -11,7 +11,7 @@ use segno_proto::workflowservice::{
 };
 
 use super::{
-    Refused, identity,
+    RequestError, identity,
     size::{self, Sizes},
 };
 
@@ -23,18 +23,21 @@ const CANCEL: &str = "Cancel details exceed size limit.";
 pub type Instead = Option<Failure>;
 
 /// RecordActivityTaskHeartbeat. With a failure, fail the activity with it and tell the worker to cancel.
-pub fn heartbeat(request: &mut RecordActivityTaskHeartbeatRequest, sizes: Sizes) -> Result<Instead, Refused> {
+pub fn heartbeat(request: &mut RecordActivityTaskHeartbeatRequest, sizes: Sizes) -> Result<Instead, RequestError> {
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
 /// RecordActivityTaskHeartbeatById; see [`heartbeat`].
-pub fn heartbeat_by_id(request: &mut RecordActivityTaskHeartbeatByIdRequest, sizes: Sizes) -> Result<Instead, Refused> {
+pub fn heartbeat_by_id(
+    request: &mut RecordActivityTaskHeartbeatByIdRequest,
+    sizes: Sizes,
+) -> Result<Instead, RequestError> {
     by_id(&request.activity_id, "", &request.workflow_id)?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
 /// RespondActivityTaskCompleted.
-pub fn completed(request: &mut RespondActivityTaskCompletedRequest, sizes: Sizes) -> Result<Instead, Refused> {
+pub fn completed(request: &mut RespondActivityTaskCompletedRequest, sizes: Sizes) -> Result<Instead, RequestError> {
     identity(&request.identity)?;
     Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
@@ -43,30 +46,33 @@ pub fn completed(request: &mut RespondActivityTaskCompletedRequest, sizes: Sizes
 pub fn completed_by_id(
     request: &mut RespondActivityTaskCompletedByIdRequest,
     sizes: Sizes,
-) -> Result<Instead, Refused> {
+) -> Result<Instead, RequestError> {
     by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
     Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
 
 /// RespondActivityTaskCanceled.
-pub fn canceled(request: &mut RespondActivityTaskCanceledRequest, sizes: Sizes) -> Result<Instead, Refused> {
+pub fn canceled(request: &mut RespondActivityTaskCanceledRequest, sizes: Sizes) -> Result<Instead, RequestError> {
     identity(&request.identity)?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }
 
 /// RespondActivityTaskCanceledById.
-pub fn canceled_by_id(request: &mut RespondActivityTaskCanceledByIdRequest, sizes: Sizes) -> Result<Instead, Refused> {
+pub fn canceled_by_id(
+    request: &mut RespondActivityTaskCanceledByIdRequest,
+    sizes: Sizes,
+) -> Result<Instead, RequestError> {
     by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }
 
 /// RespondActivityTaskFailed. Drops heartbeat details and replaces a failure that are too large, and returns what the
 /// response says about that.
-pub fn failed(request: &mut RespondActivityTaskFailedRequest, sizes: Sizes) -> Result<Vec<Failure>, Refused> {
+pub fn failed(request: &mut RespondActivityTaskFailedRequest, sizes: Sizes) -> Result<Vec<Failure>, RequestError> {
     if let Some(failure) = &request.failure
         && !matches!(failure.failure_info, Some(FailureInfo::ApplicationFailureInfo(_)))
     {
-        return Err(Refused::invalid("Failure must have ApplicationFailureInfo."));
+        return Err(RequestError::invalid("Failure must have ApplicationFailureInfo."));
     }
     next_retry_delays(request.failure.as_ref())?;
     identity(&request.identity)?;
@@ -74,7 +80,10 @@ pub fn failed(request: &mut RespondActivityTaskFailedRequest, sizes: Sizes) -> R
 }
 
 /// RespondActivityTaskFailedById; see [`failed`].
-pub fn failed_by_id(request: &mut RespondActivityTaskFailedByIdRequest, sizes: Sizes) -> Result<Vec<Failure>, Refused> {
+pub fn failed_by_id(
+    request: &mut RespondActivityTaskFailedByIdRequest,
+    sizes: Sizes,
+) -> Result<Vec<Failure>, RequestError> {
     by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
     next_retry_delays(request.failure.as_ref())?;
     Ok(failed_sizes(&mut request.last_heartbeat_details, &mut request.failure, sizes))
@@ -94,19 +103,19 @@ fn failed_sizes<M: prost::Message>(
     said
 }
 
-fn by_id(activity_id: &str, identity_given: &str, workflow_id: &str) -> Result<(), Refused> {
+fn by_id(activity_id: &str, identity_given: &str, workflow_id: &str) -> Result<(), RequestError> {
     if activity_id.is_empty() {
-        return Err(Refused::invalid("ActivityId is not set on request."));
+        return Err(RequestError::invalid("ActivityId is not set on request."));
     }
     identity(identity_given)?;
     if workflow_id.is_empty() {
-        return Err(Refused::invalid("WorkflowId is not set on request."));
+        return Err(RequestError::invalid("WorkflowId is not set on request."));
     }
     Ok(())
 }
 
 /// The delay that an application failure asks for, anywhere in the chain of causes, must be one protobuf allows.
-fn next_retry_delays(failure: Option<&Failure>) -> Result<(), Refused> {
+fn next_retry_delays(failure: Option<&Failure>) -> Result<(), RequestError> {
     /// 10,000 years.
     const SECONDS_MAX: i64 = 315_576_000_000;
     let mut current = failure;
@@ -129,7 +138,7 @@ fn next_retry_delays(failure: Option<&Failure>) -> Result<(), Refused> {
                 let parts = [("seconds", delay.seconds), ("nanos", delay.nanos.into())];
                 let set = parts.iter().filter(|(_, value)| *value != 0);
                 let shown: Vec<String> = set.map(|(name, value)| format!("{name}:{value}")).collect();
-                return Err(Refused::invalid(format!(
+                return Err(RequestError::invalid(format!(
                     "NextRetryDelay is not a valid duration: proto: duration ({}) {fault}",
                     shown.join(" ")
                 )));

@@ -4,7 +4,7 @@ use prost::Message;
 use segno_proto::common::{Callback, Link, callback, link};
 use segno_proto::enums::EventType;
 
-use super::Refused;
+use super::RequestError;
 
 const LINKS_MAX: usize = 10;
 const LINK_SIZE_MAX: usize = 4000;
@@ -13,19 +13,21 @@ const CALLBACK_URL_LENGTH_MAX: usize = 1000;
 const CALLBACK_HEADER_SIZE_MAX: usize = 8 * 1024;
 
 /// Number, size and completeness of the links of a request.
-pub fn check<'a>(links: impl IntoIterator<Item = &'a Link>) -> Result<(), Refused> {
+pub fn check<'a>(links: impl IntoIterator<Item = &'a Link>) -> Result<(), RequestError> {
     let links: Vec<&Link> = links.into_iter().collect();
     if links.len() > LINKS_MAX {
         let count = links.len();
-        return Err(Refused::invalid(format!("cannot attach more than {LINKS_MAX} links per request, got {count}")));
+        return Err(RequestError::invalid(format!(
+            "cannot attach more than {LINKS_MAX} links per request, got {count}"
+        )));
     }
     links.into_iter().try_for_each(one)
 }
 
-fn one(link: &Link) -> Result<(), Refused> {
+fn one(link: &Link) -> Result<(), RequestError> {
     let size = link.encoded_len();
     if size > LINK_SIZE_MAX {
-        return Err(Refused::invalid(format!("link exceeds allowed size of {LINK_SIZE_MAX}, got {size}")));
+        return Err(RequestError::invalid(format!("link exceeds allowed size of {LINK_SIZE_MAX}, got {size}")));
     }
     let (kind, fields) = match &link.variant {
         Some(link::Variant::WorkflowEvent(event)) => {
@@ -36,7 +38,7 @@ fn one(link: &Link) -> Result<(), Refused> {
                 Some(link::workflow_event::Reference::EventRef(reference))
                     if reference.event_type == EventType::Unspecified as i32 && reference.event_id != 0 =>
                 {
-                    Err(Refused::invalid(
+                    Err(RequestError::invalid(
                         "workflow event link ref cannot have an unspecified event type and a non-zero event ID",
                     ))
                 }
@@ -44,7 +46,7 @@ fn one(link: &Link) -> Result<(), Refused> {
             };
         }
         Some(link::Variant::BatchJob(job)) if job.job_id.is_empty() => {
-            return Err(Refused::invalid("batch job link must not have an empty job ID"));
+            return Err(RequestError::invalid("batch job link must not have an empty job ID"));
         }
         Some(link::Variant::BatchJob(_)) => return Ok(()),
         Some(link::Variant::NexusOperation(to)) => (
@@ -57,24 +59,26 @@ fn one(link: &Link) -> Result<(), Refused> {
         Some(link::Variant::Workflow(to)) => {
             ("workflow", [("namespace", &to.namespace), ("workflow ID", &to.workflow_id), ("run ID", &to.run_id)])
         }
-        Some(link::Variant::Callback(_)) | None => return Err(Refused::invalid("unsupported link variant")),
+        Some(link::Variant::Callback(_)) | None => return Err(RequestError::invalid("unsupported link variant")),
     };
     filled(kind, fields)
 }
 
-fn filled(kind: &str, fields: [(&str, &String); 3]) -> Result<(), Refused> {
+fn filled(kind: &str, fields: [(&str, &String); 3]) -> Result<(), RequestError> {
     match fields.iter().find(|(_, value)| value.is_empty()) {
         None => Ok(()),
-        Some((field, _)) => Err(Refused::invalid(format!("{kind} link must not have an empty {field} field"))),
+        Some((field, _)) => Err(RequestError::invalid(format!("{kind} link must not have an empty {field} field"))),
     }
 }
 
 /// Number, address and headers of completion callbacks; header names become lower case.
 ///
 /// Any http or https address is allowed, as in the dev server of Temporal's CLI.
-pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), Refused> {
+pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), RequestError> {
     if callbacks.len() > CALLBACKS_MAX {
-        return Err(Refused::invalid(format!("cannot attach more than {CALLBACKS_MAX} callbacks to an execution")));
+        return Err(RequestError::invalid(format!(
+            "cannot attach more than {CALLBACKS_MAX} callbacks to an execution"
+        )));
     }
     for one in callbacks {
         match &mut one.variant {
@@ -82,7 +86,7 @@ pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), Refused> {
                 url(&nexus.url)?;
                 let size: usize = nexus.header.iter().map(|(name, value)| name.len() + value.len()).sum();
                 if size > CALLBACK_HEADER_SIZE_MAX {
-                    return Err(Refused::invalid(format!(
+                    return Err(RequestError::invalid(format!(
                         "invalid header: header size longer than max allowed size of {CALLBACK_HEADER_SIZE_MAX}"
                     )));
                 }
@@ -91,17 +95,17 @@ pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), Refused> {
             }
             Some(callback::Variant::Internal(_)) => {}
             Some(callback::Variant::NexusHandler(_)) => {
-                return Err(Refused::unimplemented("unknown callback variant: *common.Callback_NexusHandler_"));
+                return Err(RequestError::unimplemented("unknown callback variant: *common.Callback_NexusHandler_"));
             }
-            None => return Err(Refused::unimplemented("unknown callback variant: <nil>")),
+            None => return Err(RequestError::unimplemented("unknown callback variant: <nil>")),
         }
     }
     Ok(())
 }
 
-fn url(url: &str) -> Result<(), Refused> {
+fn url(url: &str) -> Result<(), RequestError> {
     if url.len() > CALLBACK_URL_LENGTH_MAX {
-        return Err(Refused::invalid(format!(
+        return Err(RequestError::invalid(format!(
             "invalid url: url length longer than max length allowed of {CALLBACK_URL_LENGTH_MAX}"
         )));
     }
@@ -110,11 +114,11 @@ fn url(url: &str) -> Result<(), Refused> {
     }
     let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
-        return Err(Refused::invalid(format!("invalid url: unknown scheme: {url}")));
+        return Err(RequestError::invalid(format!("invalid url: unknown scheme: {url}")));
     }
     let authority = rest.strip_prefix("//").unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    if host.is_empty() { Err(Refused::invalid("invalid url: missing host")) } else { Ok(()) }
+    if host.is_empty() { Err(RequestError::invalid("invalid url: missing host")) } else { Ok(()) }
 }
 
 /// Drops links that a Nexus callback of the same request carries as well.

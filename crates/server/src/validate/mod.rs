@@ -29,57 +29,57 @@ pub enum Code {
 
 /// A request that was refused: the status to answer with.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
+pub struct RequestError {
     /// gRPC status code.
     pub code: Code,
     /// Text of the status.
     pub text: String,
 }
 
-impl Refused {
+impl RequestError {
     /// The request itself is wrong.
-    pub fn invalid(text: impl Into<String>) -> Refused {
-        Refused { code: Code::InvalidArgument, text: text.into() }
+    pub fn invalid(text: impl Into<String>) -> RequestError {
+        RequestError { code: Code::InvalidArgument, text: text.into() }
     }
 
     /// The request asks for something this server does not do.
-    pub fn unimplemented(text: impl Into<String>) -> Refused {
-        Refused { code: Code::Unimplemented, text: text.into() }
+    pub fn unimplemented(text: impl Into<String>) -> RequestError {
+        RequestError { code: Code::Unimplemented, text: text.into() }
     }
 }
 
-impl From<Invalid> for Refused {
-    fn from(invalid: Invalid) -> Refused {
-        Refused::invalid(invalid.0)
+impl From<Invalid> for RequestError {
+    fn from(invalid: Invalid) -> RequestError {
+        RequestError::invalid(invalid.0)
     }
 }
 
-impl std::fmt::Display for Refused {
+impl std::fmt::Display for RequestError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Refused {}
+impl std::error::Error for RequestError {}
 
 /// A workflow execution must have a workflow id; the run id may be left out.
-pub fn execution(execution: Option<&WorkflowExecution>) -> Result<(), Refused> {
-    let Some(execution) = execution else { return Err(Refused::invalid("Execution is not set on request.")) };
+pub fn execution(execution: Option<&WorkflowExecution>) -> Result<(), RequestError> {
+    let Some(execution) = execution else { return Err(RequestError::invalid("Execution is not set on request.")) };
     if execution.workflow_id.is_empty() {
-        return Err(Refused::invalid("WorkflowId is not set on request."));
+        return Err(RequestError::invalid("WorkflowId is not set on request."));
     }
     if !execution.run_id.is_empty() && !is_uuid(&execution.run_id) {
-        return Err(Refused::invalid("Invalid RunId."));
+        return Err(RequestError::invalid("Invalid RunId."));
     }
     Ok(())
 }
 
-fn identity(identity: &str) -> Result<(), Refused> {
+fn identity(identity: &str) -> Result<(), RequestError> {
     at_most(identity, "Identity length exceeds limit.")
 }
 
-fn at_most(id: &str, text: &str) -> Result<(), Refused> {
-    if id.len() > ID_LENGTH_MAX { Err(Refused::invalid(text)) } else { Ok(()) }
+fn at_most(id: &str, text: &str) -> Result<(), RequestError> {
+    if id.len() > ID_LENGTH_MAX { Err(RequestError::invalid(text)) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@ use segno_proto::{
     workflowservice::{StartWorkflowExecutionRequest, UpdateWorkflowExecutionRequest},
 };
 
-use super::{Refused, execution, size::Sizes, start, update};
+use super::{RequestError, execution, size::Sizes, start, update};
 
-fn same_namespace(namespace: &str, named: &str) -> Result<(), Refused> {
+fn same_namespace(namespace: &str, named: &str) -> Result<(), RequestError> {
     match named.is_empty() || named == namespace {
         true => Ok(()),
-        false => Err(Refused::invalid("Operation namespace did not match request's namespace.")),
+        false => Err(RequestError::invalid("Operation namespace did not match request's namespace.")),
     }
 }
 
@@ -22,18 +22,18 @@ pub fn start(
     rules: &Rules<'_>,
     sizes: Sizes,
     new_id: &dyn Fn() -> String,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     same_namespace(namespace, &request.namespace)?;
     namespace.clone_into(&mut request.namespace);
     start::start_workflow(request, rules, sizes, new_id)?;
     if !request.cron_schedule.is_empty() {
-        return Err(Refused::invalid("CronSchedule is not allowed."));
+        return Err(RequestError::invalid("CronSchedule is not allowed."));
     }
     if request.request_eager_execution {
-        return Err(Refused::invalid("RequestEagerExecution is not supported."));
+        return Err(RequestError::invalid("RequestEagerExecution is not supported."));
     }
     if duration_nanos(request.workflow_start_delay.as_ref()) > 0 {
-        return Err(Refused::invalid("WorkflowStartDelay is not supported."));
+        return Err(RequestError::invalid("WorkflowStartDelay is not supported."));
     }
     Ok(())
 }
@@ -44,19 +44,19 @@ pub fn update(
     workflow_id: Option<&str>,
     request: &mut UpdateWorkflowExecutionRequest,
     new_id: impl FnOnce() -> String,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     same_namespace(namespace, &request.namespace)?;
     execution(request.workflow_execution.as_ref())?;
     update::content(request, new_id)?;
     let named = request.workflow_execution.clone().unwrap_or_default();
     if workflow_id.is_some_and(|workflow_id| named.workflow_id != workflow_id) {
-        return Err(Refused::invalid("WorkflowId is not consistent with previous operation(s)."));
+        return Err(RequestError::invalid("WorkflowId is not consistent with previous operation(s)."));
     }
     if !request.first_execution_run_id.is_empty() {
-        return Err(Refused::invalid("FirstExecutionRunId is not allowed."));
+        return Err(RequestError::invalid("FirstExecutionRunId is not allowed."));
     }
     if !named.run_id.is_empty() {
-        return Err(Refused::invalid("RunId is not allowed."));
+        return Err(RequestError::invalid("RunId is not allowed."));
     }
     Ok(())
 }

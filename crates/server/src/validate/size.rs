@@ -10,7 +10,7 @@ use segno_engine::{
 };
 use segno_proto::failure::{Failure, ServerFailureInfo, failure::FailureInfo};
 
-use super::Refused;
+use super::RequestError;
 
 /// Text of the refusal of a payload that is too large; also the error of a query whose result is.
 pub const BLOB_TOO_LARGE: &str = "Blob data size exceeds limit.";
@@ -37,8 +37,8 @@ impl Sizes {
     }
 
     /// Refuses a payload that is too large.
-    pub fn check<M: Message>(self, message: Option<&M>) -> Result<(), Refused> {
-        if self.is_too_large(message) { Err(Refused::invalid(BLOB_TOO_LARGE)) } else { Ok(()) }
+    pub fn check<M: Message>(self, message: Option<&M>) -> Result<(), RequestError> {
+        if self.is_too_large(message) { Err(RequestError::invalid(BLOB_TOO_LARGE)) } else { Ok(()) }
     }
 
     /// Replaces a failure that is too large by one that says so, with what fits of the original as its cause. Returns
@@ -55,9 +55,11 @@ impl Sizes {
 }
 
 /// Refuses a memo that is too large.
-pub fn memo<M: Message>(memo: Option<&M>) -> Result<(), Refused> {
+pub fn memo<M: Message>(memo: Option<&M>) -> Result<(), RequestError> {
     match memo {
-        Some(memo) if memo.encoded_len() > limits::MEMO_BYTES_MAX => Err(Refused::invalid("Memo size exceeds limit.")),
+        Some(memo) if memo.encoded_len() > limits::MEMO_BYTES_MAX => {
+            Err(RequestError::invalid("Memo size exceeds limit."))
+        }
         _ => Ok(()),
     }
 }

@@ -15,7 +15,7 @@ use segno_proto::workflowservice::{SignalWithStartWorkflowExecutionRequest, Star
 use segno_proto::{duration_nanos, nanos_duration};
 
 use super::{
-    Refused, at_most, links,
+    RequestError, at_most, links,
     size::{self, Sizes},
 };
 
@@ -25,17 +25,17 @@ pub fn start_workflow(
     rules: &Rules<'_>,
     sizes: Sizes,
     new_id: &dyn Fn() -> String,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     id_policies(&mut request.workflow_id_reuse_policy, &mut request.workflow_id_conflict_policy, Conflict::Fail);
     workflow_id(&request.workflow_id)?;
     if let Some(policy) = &mut request.retry_policy {
         retry_policy(policy)?;
     }
     start_delay(&request.cron_schedule, request.workflow_start_delay.as_mut())?;
-    cron::validate(&request.cron_schedule).map_err(Refused::invalid)?;
+    cron::validate(&request.cron_schedule).map_err(RequestError::invalid)?;
     let kind = request.workflow_type.as_ref().map_or("", |kind| &kind.name);
     if kind.is_empty() {
-        return Err(Refused::invalid("WorkflowType is not set on request."));
+        return Err(RequestError::invalid("WorkflowType is not set on request."));
     }
     at_most(kind, "WorkflowType length exceeds limit.")?;
     task_queue_user_defined(request.task_queue.as_mut(), "", "")?;
@@ -50,7 +50,7 @@ pub fn start_workflow(
     at_most(&request.request_id, "RequestId length exceeds limit.")?;
     id_policies_together(request.workflow_id_reuse_policy, request.workflow_id_conflict_policy)?;
     if request.on_conflict_options.as_ref().is_some_and(|o| o.attach_completion_callbacks && !o.attach_request_id) {
-        return Err(Refused::invalid("attaching request ID is required for attaching completion callbacks"));
+        return Err(RequestError::invalid("attaching request ID is required for attaching completion callbacks"));
     }
     search_attributes(request.search_attributes.as_ref(), rules)?;
     priority(request.priority.as_ref())?;
@@ -75,16 +75,16 @@ pub fn signal_with_start(
     rules: &Rules<'_>,
     sizes: Sizes,
     new_id: &dyn Fn() -> String,
-) -> Result<(), Refused> {
-    cron::validate(&request.cron_schedule).map_err(Refused::invalid)?;
+) -> Result<(), RequestError> {
+    cron::validate(&request.cron_schedule).map_err(RequestError::invalid)?;
     workflow_id(&request.workflow_id)?;
     if request.signal_name.is_empty() {
-        return Err(Refused::invalid("signal not set"));
+        return Err(RequestError::invalid("signal not set"));
     }
     counted("signal name exceeds maximum allowed length", &request.signal_name)?;
     let kind = request.workflow_type.as_ref().map_or("", |kind| &kind.name);
     if kind.is_empty() {
-        return Err(Refused::invalid("workflow type not set"));
+        return Err(RequestError::invalid("workflow type not set"));
     }
     counted("workflow type name exceeds maximum allowed length", kind)?;
     task_queue_user_defined(request.task_queue.as_mut(), "", "")?;
@@ -103,7 +103,7 @@ pub fn signal_with_start(
     start_delay(&request.cron_schedule, request.workflow_start_delay.as_mut())?;
     id_policies_together(request.workflow_id_reuse_policy, request.workflow_id_conflict_policy)?;
     if request.workflow_id_conflict_policy == Conflict::Fail as i32 {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "Invalid WorkflowIDConflictPolicy: WORKFLOW_ID_CONFLICT_POLICY_FAIL is not supported for this operation.",
         ));
     }
@@ -140,15 +140,15 @@ pub fn id_policies(reuse: &mut i32, conflict: &mut i32, default: Conflict) {
 }
 
 #[expect(deprecated, reason = "clients may still send the old reuse policy")]
-fn id_policies_together(reuse: i32, conflict: i32) -> Result<(), Refused> {
+fn id_policies_together(reuse: i32, conflict: i32) -> Result<(), RequestError> {
     if conflict != Conflict::Unspecified as i32 && reuse == Reuse::TerminateIfRunning as i32 {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "Invalid WorkflowIDReusePolicy: WORKFLOW_ID_REUSE_POLICY_TERMINATE_IF_RUNNING cannot be used together \
              with a WorkflowIDConflictPolicy",
         ));
     }
     if conflict == Conflict::TerminateExisting as i32 && reuse == Reuse::RejectDuplicate as i32 {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "Invalid WorkflowIDReusePolicy: WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE cannot be used together with \
              WorkflowIdConflictPolicy WORKFLOW_ID_CONFLICT_POLICY_TERMINATE_EXISTING",
         ));
@@ -156,23 +156,23 @@ fn id_policies_together(reuse: i32, conflict: i32) -> Result<(), Refused> {
     Ok(())
 }
 
-fn workflow_id(id: &str) -> Result<(), Refused> {
+fn workflow_id(id: &str) -> Result<(), RequestError> {
     if id.is_empty() {
-        return Err(Refused::invalid("WorkflowId is not set on request."));
+        return Err(RequestError::invalid("WorkflowId is not set on request."));
     }
     counted("WorkflowId exceeds maximum allowed length", id)
 }
 
-fn counted(text: &str, id: &str) -> Result<(), Refused> {
+fn counted(text: &str, id: &str) -> Result<(), RequestError> {
     if id.len() > ID_LENGTH_MAX {
-        return Err(Refused::invalid(format!("{text} ({}/{ID_LENGTH_MAX})", id.len())));
+        return Err(RequestError::invalid(format!("{text} ({}/{ID_LENGTH_MAX})", id.len())));
     }
     Ok(())
 }
 
-fn start_delay(cron_schedule: &str, delay: Option<&mut Duration>) -> Result<(), Refused> {
+fn start_delay(cron_schedule: &str, delay: Option<&mut Duration>) -> Result<(), RequestError> {
     if !cron_schedule.is_empty() && delay.is_some() {
-        return Err(Refused::invalid("CronSchedule and WorkflowStartDelay may not be used together."));
+        return Err(RequestError::invalid("CronSchedule and WorkflowStartDelay may not be used together."));
     }
     timeout("WorkflowStartDelaySeconds", delay)
 }
@@ -181,15 +181,15 @@ fn timeouts(
     execution: Option<&mut Duration>,
     run: Option<&mut Duration>,
     task: Option<&mut Duration>,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     timeout("WorkflowExecutionTimeoutSeconds", execution)?;
     timeout("WorkflowRunTimeoutSeconds", run)?;
     timeout("WorkflowTaskTimeoutSeconds", task)
 }
 
-fn timeout(what: &str, timeout: Option<&mut Duration>) -> Result<(), Refused> {
+fn timeout(what: &str, timeout: Option<&mut Duration>) -> Result<(), RequestError> {
     duration(timeout)
-        .map_err(|why: Invalid| Refused::invalid(format!("An invalid {what} is set on request. cause: {why}")))
+        .map_err(|why: Invalid| RequestError::invalid(format!("An invalid {what} is set on request. cause: {why}")))
 }
 
 /// Writes the run and task timeouts that will hold; what is already right is left as it came, absent included.
@@ -204,13 +204,13 @@ fn timeouts_in_effect(execution: Option<&Duration>, run: &mut Option<Duration>, 
     }
 }
 
-fn search_attributes(attributes: Option<&SearchAttributes>, rules: &Rules<'_>) -> Result<(), Refused> {
-    attributes.map_or(Ok(()), |attributes| rules.check(attributes)).map_err(Refused::from)
+fn search_attributes(attributes: Option<&SearchAttributes>, rules: &Rules<'_>) -> Result<(), RequestError> {
+    attributes.map_or(Ok(()), |attributes| rules.check(attributes)).map_err(RequestError::from)
 }
 
-fn time_skipping(config: Option<&TimeSkippingConfig>) -> Result<(), Refused> {
+fn time_skipping(config: Option<&TimeSkippingConfig>) -> Result<(), RequestError> {
     match config {
         None => Ok(()),
-        Some(_) => Err(Refused::unimplemented("The Time-Skipping feature is not enabled for namespace.")),
+        Some(_) => Err(RequestError::unimplemented("The Time-Skipping feature is not enabled for namespace.")),
     }
 }

@@ -34,7 +34,7 @@ fn sizes() -> Sizes {
     Limits::default().into()
 }
 
-fn start(request: &mut StartWorkflowExecutionRequest) -> Result<(), Refused> {
+fn start(request: &mut StartWorkflowExecutionRequest) -> Result<(), RequestError> {
     let custom = BTreeMap::new();
     let rules = Rules { namespace: "default", custom: &custom };
     start::start_workflow(request, &rules, sizes(), &|| "new-id".to_owned())

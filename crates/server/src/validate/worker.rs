@@ -13,7 +13,7 @@ use segno_proto::workflowservice::{
 };
 
 use super::{
-    Refused, identity,
+    RequestError, identity,
     size::{self, Sizes},
 };
 
@@ -23,17 +23,17 @@ const DEPLOYMENT_FIELD_LENGTH_MAX: usize = (ID_LENGTH_MAX - 39) / 2;
 
 /// PollWorkflowTaskQueue.
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
-pub fn poll_workflow_task(request: &mut PollWorkflowTaskQueueRequest) -> Result<(), Refused> {
+pub fn poll_workflow_task(request: &mut PollWorkflowTaskQueueRequest) -> Result<(), RequestError> {
     identity(&request.identity)?;
     let build =
         request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
     versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())?;
-    task_queue(request.task_queue.as_mut(), "").map_err(Refused::from)
+    task_queue(request.task_queue.as_mut(), "").map_err(RequestError::from)
 }
 
 /// PollActivityTaskQueue.
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
-pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<(), Refused> {
+pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<(), RequestError> {
     task_queue(request.task_queue.as_mut(), "")?;
     identity(&request.identity)?;
     let build =
@@ -42,14 +42,14 @@ pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<
 }
 
 /// PollNexusTaskQueue.
-pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), Refused> {
+pub fn poll_nexus_task(request: &mut PollNexusTaskQueueRequest) -> Result<(), RequestError> {
     task_queue(request.task_queue.as_mut(), "")?;
     identity(&request.identity)
 }
 
 /// RespondWorkflowTaskCompleted; the commands are checked by the engine, one by one.
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
-pub fn workflow_task_completed(request: &mut RespondWorkflowTaskCompletedRequest) -> Result<(), Refused> {
+pub fn workflow_task_completed(request: &mut RespondWorkflowTaskCompletedRequest) -> Result<(), RequestError> {
     identity(&request.identity)?;
     let build = request.worker_version_stamp.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
     let sticky = request.sticky_attributes.as_ref().and_then(|sticky| sticky.worker_task_queue.as_ref());
@@ -59,14 +59,14 @@ pub fn workflow_task_completed(request: &mut RespondWorkflowTaskCompletedRequest
 /// Refuses a versioning behavior from a worker that is not versioned. Temporal looks at this only once it has found
 /// the workflow task, so this is apart from [`workflow_task_completed`].
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
-pub fn versioning_behavior(request: &RespondWorkflowTaskCompletedRequest) -> Result<(), Refused> {
+pub fn versioning_behavior(request: &RespondWorkflowTaskCompletedRequest) -> Result<(), RequestError> {
     let versioned = WorkerVersioningMode::Versioned as i32;
     let options = request.deployment_options.as_ref();
     if request.versioning_behavior != VersioningBehavior::Unspecified as i32
         && request.deployment.is_none()
         && options.is_none_or(|options| options.worker_versioning_mode != versioned)
     {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "versioning behavior cannot be specified without deployment options being set with versioned mode",
         ));
     }
@@ -74,14 +74,14 @@ pub fn versioning_behavior(request: &RespondWorkflowTaskCompletedRequest) -> Res
 }
 
 /// RespondWorkflowTaskFailed. A failure that is too large is replaced by one that says so.
-pub fn workflow_task_failed(request: &mut RespondWorkflowTaskFailedRequest, sizes: Sizes) -> Result<(), Refused> {
+pub fn workflow_task_failed(request: &mut RespondWorkflowTaskFailedRequest, sizes: Sizes) -> Result<(), RequestError> {
     identity(&request.identity)?;
     sizes.replace(&mut request.failure);
     Ok(())
 }
 
 /// RespondQueryTaskCompleted. A result that is too large becomes a failed query.
-pub fn query_task_completed(request: &mut RespondQueryTaskCompletedRequest, sizes: Sizes) -> Result<(), Refused> {
+pub fn query_task_completed(request: &mut RespondQueryTaskCompletedRequest, sizes: Sizes) -> Result<(), RequestError> {
     if sizes.is_too_large(request.query_result.as_ref()) {
         *request = RespondQueryTaskCompletedRequest {
             task_token: std::mem::take(&mut request.task_token),
@@ -94,7 +94,7 @@ pub fn query_task_completed(request: &mut RespondQueryTaskCompletedRequest, size
 }
 
 /// ShutdownWorker. Nothing is refused: a worker that leaves is let go.
-pub fn shutdown(_request: &mut ShutdownWorkerRequest) -> Result<(), Refused> {
+pub fn shutdown(_request: &mut ShutdownWorkerRequest) -> Result<(), RequestError> {
     Ok(())
 }
 
@@ -103,45 +103,47 @@ fn versioning(
     build: Option<(&str, bool)>,
     options: Option<&WorkerDeploymentOptions>,
     queue: Option<&TaskQueue>,
-) -> Result<(), Refused> {
+) -> Result<(), RequestError> {
     let (build_id, use_versioning) = build.unwrap_or(("", false));
     let nameless = queue.is_some_and(|q| q.kind == TaskQueueKind::Sticky as i32 && q.normal_name.is_empty());
     if nameless && (use_versioning || options.is_some()) {
-        return Err(Refused::invalid(
+        return Err(RequestError::invalid(
             "NormalName must be set on sticky queue when UseVersioning is true or DeploymentOptions are set.",
         ));
     }
     if use_versioning && build_id.is_empty() {
-        return Err(Refused::invalid("WorkerVersionStamp must be present if UseVersioning is true."));
+        return Err(RequestError::invalid("WorkerVersionStamp must be present if UseVersioning is true."));
     }
     if build_id.len() > BUILD_ID_LENGTH_MAX {
-        return Err(Refused::invalid("Build ID exceeds configured limit.workerBuildIdSize, use a shorter build ID."));
+        return Err(RequestError::invalid(
+            "Build ID exceeds configured limit.workerBuildIdSize, use a shorter build ID.",
+        ));
     }
     options.map_or(Ok(()), deployment)
 }
 
-fn deployment(options: &WorkerDeploymentOptions) -> Result<(), Refused> {
+fn deployment(options: &WorkerDeploymentOptions) -> Result<(), RequestError> {
     // Names are optional for a worker that is not versioned.
     if options.worker_versioning_mode != WorkerVersioningMode::Versioned as i32 {
         return Ok(());
     }
     let (name, build_id) = (&options.deployment_name, &options.build_id);
     if name.is_empty() || build_id.is_empty() {
-        return Err(Refused::invalid("Deployment name and build id must be set together."));
+        return Err(RequestError::invalid("Deployment name and build id must be set together."));
     }
     deployment_field("WorkerDeploymentName", name, &['.', ':'])?;
     deployment_field("BuildID", build_id, &[])
 }
 
-fn deployment_field(what: &str, field: &str, forbidden: &[char]) -> Result<(), Refused> {
+fn deployment_field(what: &str, field: &str, forbidden: &[char]) -> Result<(), RequestError> {
     if field.len() > DEPLOYMENT_FIELD_LENGTH_MAX {
-        return Err(Refused::invalid(format!("size of {what} larger than the maximum allowed")));
+        return Err(RequestError::invalid(format!("size of {what} larger than the maximum allowed")));
     }
     if let Some(found) = forbidden.iter().find(|c| field.contains(**c)) {
-        return Err(Refused::invalid(format!("worker deployment name cannot contain '{found}'")));
+        return Err(RequestError::invalid(format!("worker deployment name cannot contain '{found}'")));
     }
     if field.starts_with("__") {
-        return Err(Refused::invalid(format!("{what} cannot start with '__'")));
+        return Err(RequestError::invalid(format!("{what} cannot start with '__'")));
     }
     Ok(())
 }

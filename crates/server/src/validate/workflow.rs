@@ -8,16 +8,16 @@ use segno_proto::workflowservice::{
     TerminateWorkflowExecutionRequest,
 };
 
-use super::{Refused, at_most, execution, links, size::Sizes};
+use super::{RequestError, at_most, execution, links, size::Sizes};
 
 /// How many events a page of history holds, at most and unless the request asks for fewer.
 pub const HISTORY_PAGE_MAX: i32 = 256;
 
 /// SignalWorkflowExecution.
-pub fn signal(request: &mut SignalWorkflowExecutionRequest, sizes: Sizes) -> Result<(), Refused> {
+pub fn signal(request: &mut SignalWorkflowExecutionRequest, sizes: Sizes) -> Result<(), RequestError> {
     execution(request.workflow_execution.as_ref())?;
     if request.signal_name.is_empty() {
-        return Err(Refused::invalid("SignalName is not set on request."));
+        return Err(RequestError::invalid("SignalName is not set on request."));
     }
     at_most(&request.signal_name, "SignalName length exceeds limit.")?;
     at_most(&request.request_id, "RequestId length exceeds limit.")?;
@@ -26,11 +26,11 @@ pub fn signal(request: &mut SignalWorkflowExecutionRequest, sizes: Sizes) -> Res
 }
 
 /// QueryWorkflow.
-pub fn query(request: &mut QueryWorkflowRequest, sizes: Sizes) -> Result<(), Refused> {
+pub fn query(request: &mut QueryWorkflowRequest, sizes: Sizes) -> Result<(), RequestError> {
     execution(request.execution.as_ref())?;
-    let Some(query) = &request.query else { return Err(Refused::invalid("WorkflowQuery is not set on request.")) };
+    let Some(query) = &request.query else { return Err(RequestError::invalid("WorkflowQuery is not set on request.")) };
     if query.query_type.is_empty() {
-        return Err(Refused::invalid("QueryType is not set on request."));
+        return Err(RequestError::invalid("QueryType is not set on request."));
     }
     if request.query_reject_condition == QueryRejectCondition::Unspecified as i32 {
         request.query_reject_condition = QueryRejectCondition::None as i32;
@@ -39,13 +39,13 @@ pub fn query(request: &mut QueryWorkflowRequest, sizes: Sizes) -> Result<(), Ref
 }
 
 /// RequestCancelWorkflowExecution.
-pub fn request_cancel(request: &mut RequestCancelWorkflowExecutionRequest) -> Result<(), Refused> {
+pub fn request_cancel(request: &mut RequestCancelWorkflowExecutionRequest) -> Result<(), RequestError> {
     execution(request.workflow_execution.as_ref())?;
     links::check(&request.links)
 }
 
 /// TerminateWorkflowExecution. Reason and identity get defaults that tell a user's doing from the server's.
-pub fn terminate(request: &mut TerminateWorkflowExecutionRequest) -> Result<(), Refused> {
+pub fn terminate(request: &mut TerminateWorkflowExecutionRequest) -> Result<(), RequestError> {
     execution(request.workflow_execution.as_ref())?;
     links::check(&request.links)?;
     if request.reason.is_empty() {
@@ -58,26 +58,26 @@ pub fn terminate(request: &mut TerminateWorkflowExecutionRequest) -> Result<(), 
 }
 
 /// DeleteWorkflowExecution.
-pub fn delete(request: &mut DeleteWorkflowExecutionRequest) -> Result<(), Refused> {
+pub fn delete(request: &mut DeleteWorkflowExecutionRequest) -> Result<(), RequestError> {
     execution(request.workflow_execution.as_ref())
 }
 
 /// ResetWorkflowExecution.
-pub fn reset(request: &ResetWorkflowExecutionRequest) -> Result<(), Refused> {
+pub fn reset(request: &ResetWorkflowExecutionRequest) -> Result<(), RequestError> {
     if request.request_id.is_empty() {
-        return Err(Refused::invalid("RequestId is not set on request."));
+        return Err(RequestError::invalid("RequestId is not set on request."));
     }
     at_most(&request.request_id, "RequestId length exceeds limit.")?;
     execution(request.workflow_execution.as_ref())
 }
 
 /// DescribeWorkflowExecution.
-pub fn describe(request: &mut DescribeWorkflowExecutionRequest) -> Result<(), Refused> {
+pub fn describe(request: &mut DescribeWorkflowExecutionRequest) -> Result<(), RequestError> {
     execution(request.execution.as_ref())
 }
 
 /// GetWorkflowExecutionHistory.
-pub fn history(request: &mut GetWorkflowExecutionHistoryRequest) -> Result<(), Refused> {
+pub fn history(request: &mut GetWorkflowExecutionHistoryRequest) -> Result<(), RequestError> {
     execution(request.execution.as_ref())?;
     request.maximum_page_size = page_size(request.maximum_page_size);
     if request.history_event_filter_type == HistoryEventFilterType::Unspecified as i32 {
@@ -87,14 +87,14 @@ pub fn history(request: &mut GetWorkflowExecutionHistoryRequest) -> Result<(), R
 }
 
 /// GetWorkflowExecutionHistoryReverse.
-pub fn history_reverse(request: &mut GetWorkflowExecutionHistoryReverseRequest) -> Result<(), Refused> {
+pub fn history_reverse(request: &mut GetWorkflowExecutionHistoryReverseRequest) -> Result<(), RequestError> {
     execution(request.execution.as_ref())?;
     request.maximum_page_size = page_size(request.maximum_page_size);
     Ok(())
 }
 
 /// ResetStickyTaskQueue.
-pub fn reset_sticky(request: &mut ResetStickyTaskQueueRequest) -> Result<(), Refused> {
+pub fn reset_sticky(request: &mut ResetStickyTaskQueueRequest) -> Result<(), RequestError> {
     execution(request.execution.as_ref())
 }
 
