@@ -75,11 +75,11 @@ def test_60_000_pings(address: str):
         info(wire.call("GetSystemInfo", INFO))
 
 
-def test_windows_change_while_5_000_polls_are_open(address: str, name: str):
+def test_windows_change_while_4_000_polls_are_open(address: str, name: str):
     """A frame may say the window 2,730 times. Only the last one counts, and only it may cost something."""
     changes = [struct.pack(">HI", INITIAL_WINDOW, 70_000 + turn % 2) for turn in range(FRAME // 6)]
     with Wire(address, timeout=30) as wire:
-        polls = asked(wire, "PollWorkflowTaskQueue", enveloped(poll_request(name)), 5000)
+        polls = asked(wire, "PollWorkflowTaskQueue", enveloped(poll_request(name)), 4000)
         caught_up(wire, b"all open", 20)
         before = wire.count_acks()
         wire.raw(frame(SETTINGS, payload=b"".join(changes)) * 100)

@@ -6,6 +6,7 @@
 mod args;
 mod client;
 mod commands;
+mod connections;
 mod exit;
 mod liveness;
 mod logs;

@@ -11,6 +11,7 @@ use segno_runtime::NodeOptions;
 use segno_server::ServerOptions;
 
 use crate::{
+    connections::Connections,
     liveness::Liveness,
     logs,
     running::{Data, Plan},
@@ -48,6 +49,8 @@ pub struct Serve {
     #[arg(long, env = "SEGNO_LOG_LEVEL", default_value = "info")]
     log_level: String,
     #[command(flatten)]
+    connections: Connections,
+    #[command(flatten)]
     liveness: Liveness,
 }
 
@@ -62,8 +65,11 @@ impl Serve {
                 "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory",
             )?),
         };
-        let listen =
-            ServerOptions { grpc: SocketAddr::new(self.ip, self.port), http: SocketAddr::new(self.ip, self.http_port) };
+        let listen = ServerOptions {
+            grpc: SocketAddr::new(self.ip, self.port),
+            http: SocketAddr::new(self.ip, self.http_port),
+            limits: self.connections.limits(),
+        };
         let node = NodeOptions {
             cache_bytes_max: self.cache_mib * 1024 * 1024,
             leases: self.liveness.settings(),

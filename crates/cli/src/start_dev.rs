@@ -17,6 +17,7 @@ use segno_store_sqlite::DATABASE_FILE;
 
 use crate::{
     args,
+    connections::Connections,
     liveness::Liveness,
     logs,
     running::{Data, Plan},
@@ -69,6 +70,8 @@ pub struct StartDev {
     /// What is logged.
     #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
     log_level: LogLevel,
+    #[command(flatten)]
+    connections: Connections,
     #[command(flatten)]
     liveness: Liveness,
     #[command(flatten)]
@@ -195,7 +198,11 @@ impl StartDev {
             }
         }
         Ok(Plan {
-            listen: ServerOptions { grpc: SocketAddr::new(ip, self.port), http: SocketAddr::new(ip, http_port) },
+            listen: ServerOptions {
+                grpc: SocketAddr::new(ip, self.port),
+                http: SocketAddr::new(ip, http_port),
+                limits: self.connections.limits(),
+            },
             data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
             discard_damaged_log: false,
             node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },

@@ -1,4 +1,4 @@
-//! Why a stream or a connection ends before its time.
+//! Stream errors and connection errors (RFC 9113, section 5.4).
 
 use std::fmt;
 
@@ -7,63 +7,65 @@ use crate::hpack::HpackError;
 /// Error codes of RFC 9113, section 7.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Code {
-    /// Nothing is wrong.
-    No = 0x0,
-    /// The peer did what the protocol does not allow.
+pub enum ErrorCode {
+    /// NO_ERROR.
+    NoError = 0x0,
+    /// PROTOCOL_ERROR.
     Protocol = 0x1,
-    /// This side failed.
+    /// INTERNAL_ERROR.
     Internal = 0x2,
-    /// More was sent than a window allowed.
+    /// FLOW_CONTROL_ERROR: more was sent than a flow-control window allowed.
     FlowControl = 0x3,
-    /// A frame for a stream that is over.
+    /// STREAM_CLOSED: a frame for a closed stream.
     StreamClosed = 0x5,
-    /// A frame of the wrong size.
+    /// FRAME_SIZE_ERROR.
     FrameSize = 0x6,
-    /// Not begun: it can be tried again elsewhere.
+    /// REFUSED_STREAM: not processed, so the request can be sent again.
     RefusedStream = 0x7,
-    /// Not wanted any more.
+    /// CANCEL.
     Cancel = 0x8,
-    /// Headers that cannot be read; what follows could not be either.
+    /// COMPRESSION_ERROR: the HPACK state of the connection is lost.
     Compression = 0x9,
-    /// Too much of something.
+    /// ENHANCE_YOUR_CALM: the peer causes too much load.
     EnhanceYourCalm = 0xb,
 }
 
-/// What a peer did that ends its connection.
+/// Why a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Violation {
-    /// What the peer is told.
-    pub code: Code,
-    /// What the log says.
-    pub what: &'static str,
+pub struct ConnectionError {
+    /// The error code in GOAWAY.
+    pub code: ErrorCode,
+    /// The reason, for the log.
+    pub reason: &'static str,
 }
 
-impl Violation {
-    pub(crate) const fn new(code: Code, what: &'static str) -> Self {
-        Self { code, what }
+impl ConnectionError {
+    pub(crate) const fn new(code: ErrorCode, reason: &'static str) -> Self {
+        Self { code, reason }
     }
 
-    pub(crate) const fn protocol(what: &'static str) -> Self {
-        Self::new(Code::Protocol, what)
+    pub(crate) const fn protocol(reason: &'static str) -> Self {
+        Self::new(ErrorCode::Protocol, reason)
     }
 
-    pub(crate) const fn size(what: &'static str) -> Self {
-        Self::new(Code::FrameSize, what)
+    pub(crate) const fn frame_size(reason: &'static str) -> Self {
+        Self::new(ErrorCode::FrameSize, reason)
     }
 }
 
-impl From<HpackError> for Violation {
+impl From<HpackError> for ConnectionError {
     fn from(error: HpackError) -> Self {
         match error {
-            HpackError::ListTooLarge => Self::new(Code::EnhanceYourCalm, "headers are too long"),
-            _ => Self::new(Code::Compression, "headers cannot be read"),
+            HpackError::ListTooLarge => Self::new(ErrorCode::EnhanceYourCalm, "a header list is much too large"),
+            _ => Self::new(ErrorCode::Compression, "a header block cannot be decoded"),
         }
     }
 }
 
-impl fmt::Display for Violation {
+impl fmt::Display for ConnectionError {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} ({:?})", self.what, self.code)
+        write!(formatter, "{} ({:?})", self.reason, self.code)
     }
 }
+
+impl std::error::Error for ConnectionError {}

@@ -1,21 +1,33 @@
-//! HTTP/2 as a gRPC server needs it, and nothing else (RFC 9113, RFC 7541).
+//! The server side of HTTP/2 as gRPC needs it (RFC 9113, RFC 7541).
 //!
-//! A [`Connection`] is a machine without sockets, tasks or clock: bytes that arrived go in by
-//! [`Connection::receive`], which hands requests to a [`Requests`]; answers go in by [`Connection::answer`] or, piece by
-//! piece, by [`Connection::head`], [`Connection::data`] and [`Connection::end`]; bytes to be written come out by
-//! [`Connection::take_output`].
+//! A [`Connection`] is a protocol state machine without sockets, tasks or clock. Bytes that were read go in by
+//! [`Connection::receive`], which hands requests to a [`Handler`]. Responses go in by [`Connection::respond`] or, in
+//! parts, by [`Connection::send_headers`], [`Connection::send_data`] and [`Connection::send_end`]. Bytes to be written
+//! come out by [`Connection::take_output`].
 //!
-//! What holds: whatever a peer sends, memory stays bounded (frames, headers, queued answers to its questions), and a
-//! violation ends this connection and no other. Nothing is sent beyond the peer's windows.
+//! What holds, whatever a peer sends:
+//!
+//! - Memory is bounded: incomplete requests, requests being handled and responses that wait for a flow-control window
+//!   count against one budget per connection and one for all connections ([`SharedBudget`]).
+//! - Work is bounded: resets and control frames fill leaky buckets, and a full one ends the connection with
+//!   ENHANCE_YOUR_CALM. No frame costs more than its own size, a logarithm aside.
+//! - A connection error ends this connection and no other. Nothing is sent beyond the peer's flow-control windows.
 
+mod budget;
 mod connection;
 mod errors;
 mod frame;
+mod goaway;
+mod header_block;
 pub mod hpack;
+mod leaky_bucket;
 mod receive;
+mod receive_control;
 mod request;
 mod send;
 
-pub use connection::{Connection, Requests, Settings};
-pub use errors::{Code, Violation};
-pub use send::{Answer, Block};
+pub use budget::SharedBudget;
+pub use connection::{Connection, Handler, Refusals, Settings};
+pub use errors::{ConnectionError, ErrorCode};
+pub use header_block::HeaderBlock;
+pub use send::Response;

@@ -1,340 +1,302 @@
-//! What a peer says: frame by frame.
+//! Frames that arrive: the connection preface, requests, and which frame is handled where.
 
-use std::{collections::VecDeque, ops::RangeInclusive};
+use std::{collections::VecDeque, time::Duration};
 
 use crate::{
-    connection::{Connection, Gathering, Requests, Stream},
-    errors::{Code, Violation},
-    frame::{self, ACK, END_HEADERS, END_STREAM, FRAME_BYTES_MAX, HEAD_BYTES, Head, PADDED, WITH_PRIORITY},
+    connection::{Connection, Handler, PartialBlock, STREAM_BYTES, Stream},
+    errors::{ConnectionError, ErrorCode},
+    frame::{
+        self, ACK, END_HEADERS, END_STREAM, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, FrameHeader, HAS_PRIORITY, PADDED,
+        STREAM_ID_MAX,
+    },
+    goaway::Shutdown,
+    hpack::HeaderList,
     request::Check,
 };
 
-/// How a client begins.
-const GREETING: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const WINDOW_MAX: i64 = 0x7fff_ffff;
-const WINDOW_TOO_LARGE: Violation = Violation::new(Code::FlowControl, "a window is too large");
-const FRAME_BYTES_ALLOWED: RangeInclusive<u32> = FRAME_BYTES_MAX as u32..=0x00ff_ffff;
-/// Frames over which the headers of one request may be spread.
+/// The beginning of the connection preface (RFC 9113, section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Frames over which a header block may be spread.
 const CONTINUATIONS_MAX: u32 = 64;
-/// A smaller table than this has to be acknowledged by who writes headers.
-const TABLE_BYTES_DEFAULT: u32 = 4_096;
+/// A header block in several frames may be larger than a header list by this factor. The list is then refused for its
+/// stream alone; a larger block ends the connection, because it would have to be decoded to keep the dynamic table.
+const BLOCK_TO_LIST_MAX: usize = 2;
 
-impl<R: Requests> Connection<R> {
-    /// Takes what arrived; gives how much of it was understood. The rest, the beginning of a frame, has to come again
-    /// with what follows it.
-    pub fn receive(&mut self, requests: &mut R, bytes: &[u8]) -> Result<usize, Violation> {
+impl<H: Handler> Connection<H> {
+    /// Takes bytes that were read; gives how many were processed. The rest, the beginning of a frame, has to be passed
+    /// again together with what follows it.
+    ///
+    /// `now` is the time since the connection was accepted.
+    pub fn receive(&mut self, handler: &mut H, bytes: &[u8], now: Duration) -> Result<usize, ConnectionError> {
+        self.now_ms = now.as_millis() as u64;
         let mut used = 0;
-        if !self.greeted {
-            let length = bytes.len().min(GREETING.len());
-            if bytes[..length] != GREETING[..length] {
-                return Err(Violation::protocol("this is not HTTP/2"));
+        if !self.preface_received {
+            let length = bytes.len().min(PREFACE.len());
+            if bytes[..length] != PREFACE[..length] {
+                return Err(ConnectionError::protocol("no HTTP/2 connection preface"));
             }
-            if length < GREETING.len() {
+            if length < PREFACE.len() {
                 return Ok(0);
             }
-            self.greeted = true;
+            self.preface_received = true;
             used = length;
         }
-        while let Some(head) = bytes[used..].first_chunk::<HEAD_BYTES>() {
-            let head = Head::read(head);
-            if head.length > FRAME_BYTES_MAX {
-                return Err(Violation::size("a frame is too large"));
+        while let Some(header) = bytes[used..].first_chunk::<FRAME_HEADER_BYTES>() {
+            let header = FrameHeader::read(header);
+            if header.length > FRAME_BYTES_MAX {
+                return Err(ConnectionError::frame_size("a frame is larger than SETTINGS_MAX_FRAME_SIZE"));
             }
-            let begin = used + HEAD_BYTES;
-            let Some(payload) = bytes.get(begin..begin + head.length) else { break };
-            self.frame(requests, head, payload)?;
-            used = begin + head.length;
+            let begin = used + FRAME_HEADER_BYTES;
+            let Some(payload) = bytes.get(begin..begin + header.length) else { break };
+            self.receive_frame(handler, header, payload)?;
+            used = begin + header.length;
         }
         Ok(used)
     }
 
-    fn frame(&mut self, requests: &mut R, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        if !self.introduced && (head.kind != frame::SETTINGS || head.has(ACK)) {
-            return Err(Violation::protocol("the first frame is not settings"));
+    fn receive_frame(&mut self, handler: &mut H, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
+        if !self.settings_received && (header.kind != frame::SETTINGS || header.has(ACK)) {
+            return Err(ConnectionError::protocol("the first frame is not SETTINGS"));
         }
-        if self.gathering.is_some() && head.kind != frame::CONTINUATION {
-            return Err(Violation::protocol("headers were interrupted"));
+        if self.partial_block.is_some() && header.kind != frame::CONTINUATION {
+            return Err(ConnectionError::protocol("a header block is interrupted"));
         }
-        let of_connection = matches!(head.kind, frame::SETTINGS | frame::PING | frame::GOAWAY);
-        if (head.stream == 0) != of_connection && head.kind <= frame::CONTINUATION && head.kind != frame::WINDOW_UPDATE
+        let of_connection = matches!(header.kind, frame::SETTINGS | frame::PING | frame::GOAWAY);
+        if (header.stream == 0) != of_connection
+            && header.kind <= frame::CONTINUATION
+            && header.kind != frame::WINDOW_UPDATE
         {
-            return Err(Violation::protocol("a frame on the wrong stream"));
+            return Err(ConnectionError::protocol("a frame on the wrong stream"));
         }
-        match head.kind {
-            frame::DATA => self.receive_data(requests, head, payload),
-            frame::HEADERS => self.receive_headers(requests, head, payload),
-            frame::PRIORITY => receive_priority(head, payload),
-            frame::RST_STREAM => self.receive_reset(head, payload),
-            frame::SETTINGS => self.receive_settings(head, payload),
-            frame::PUSH_PROMISE => Err(Violation::protocol("clients promise nothing")),
-            frame::PING => self.receive_ping(head, payload),
-            frame::GOAWAY if payload.len() < 8 => Err(Violation::size("a short goodbye")),
-            frame::WINDOW_UPDATE => self.receive_window_update(head, payload),
-            frame::CONTINUATION => self.receive_continuation(requests, head, payload),
-            // A goodbye changes nothing: what was begun is answered. What is unknown is ignored.
-            _ => Ok(()),
+        match header.kind {
+            frame::DATA => self.receive_data(handler, header, payload),
+            frame::HEADERS => self.receive_headers(handler, header, payload),
+            frame::CONTINUATION => self.receive_continuation(handler, header, payload),
+            frame::PUSH_PROMISE => Err(ConnectionError::protocol("a client sent PUSH_PROMISE")),
+            _ => self.receive_control(header, payload),
         }
     }
 
-    fn receive_data(&mut self, requests: &mut R, head: Head, payload: &[u8]) -> Result<(), Violation> {
+    fn receive_data(&mut self, handler: &mut H, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
         let length = payload.len() as i64;
-        let data = unpadded(head, payload)?;
+        let data = unpadded(header, payload)?;
+        let ended = header.has(END_STREAM);
+        if data.is_empty() && !ended {
+            self.count_control_frames(1)?;
+        }
         self.receive_window -= length;
         if self.receive_window < 0 {
-            return Err(Violation::new(Code::FlowControl, "more data than the connection's window"));
+            return Err(ConnectionError::new(ErrorCode::FlowControl, "DATA exceeds the connection's receive window"));
         }
         let window = i64::from(self.settings.connection_window);
         if self.receive_window <= window / 2 {
             frame::window_update(&mut self.out, 0, (window - self.receive_window) as u32);
             self.receive_window = window;
         }
-        self.must_have_begun(head.stream)?;
-        let Some(open) = self.streams.get_mut(&head.stream) else {
-            if !self.ended.contains(&head.stream) {
-                self.say_reset(head.stream, Code::StreamClosed);
+        self.require_not_idle(header.stream)?;
+        let is_over_budget = self.is_over_budget(data.len());
+        let Some(open) = self.streams.get_mut(&header.stream) else {
+            if self.reset_streams.contains(&header.stream) {
+                return Ok(());
             }
-            return Ok(());
+            return self.stream_error(header.stream, ErrorCode::StreamClosed);
         };
-        if !open.receiving {
-            self.reset(head.stream, Code::StreamClosed);
-            return Ok(());
+        if !open.is_receiving {
+            return self.stream_error(header.stream, ErrorCode::StreamClosed);
         }
         open.receive_window -= length;
         if open.receive_window < 0 {
-            self.reset(head.stream, Code::FlowControl);
-            return Ok(());
+            return self.stream_error(header.stream, ErrorCode::FlowControl);
         }
-        let ended = head.has(END_STREAM);
-        open.receiving = !ended;
-        if let Some(announced) = open.announced {
-            open.announced = announced.checked_sub(data.len() as u64);
-            if open.announced.is_none_or(|rest| ended && rest > 0) {
-                self.reset(head.stream, Code::Protocol);
-                return Ok(());
+        if let Some(left) = open.content_left {
+            open.content_left = left.checked_sub(data.len() as u64);
+            if open.content_left.is_none_or(|left| ended && left > 0) {
+                return self.stream_error(header.stream, ErrorCode::Protocol);
             }
+        }
+        open.is_receiving = !ended;
+        if is_over_budget && !data.is_empty() {
+            self.refuse(header.stream);
+            return self.count_reset();
         }
         let window = i64::from(self.settings.stream_window);
         if !ended && open.receive_window <= window / 2 {
-            frame::window_update(&mut self.out, head.stream, (window - open.receive_window) as u32);
+            frame::window_update(&mut self.out, header.stream, (window - open.receive_window) as u32);
             open.receive_window = window;
         }
-        if let Err(code) = requests.data(head.stream, &mut open.request, data, ended) {
-            self.reset(head.stream, code);
+        let outcome = handler.data(header.stream, &mut open.request, data, ended);
+        let held = handler.held_bytes(&open.request);
+        let before = std::mem::replace(&mut open.request_bytes, held);
+        self.held_changed(before, held);
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(code) => self.stream_error(header.stream, code),
         }
-        Ok(())
     }
 
-    fn receive_headers(&mut self, requests: &mut R, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        let mut block = unpadded(head, payload)?;
-        if head.has(WITH_PRIORITY) {
+    fn receive_headers(&mut self, handler: &mut H, header: FrameHeader, payload: &[u8]) -> Result<(), ConnectionError> {
+        let mut block = unpadded(header, payload)?;
+        if header.has(HAS_PRIORITY) {
             let Some((priority, rest)) = block.split_first_chunk::<5>() else {
-                return Err(Violation::size("headers without their priority"));
+                return Err(ConnectionError::frame_size("HEADERS is too short for its priority fields"));
             };
-            not_on_itself(head.stream, priority)?;
+            require_no_self_dependency(header.stream, priority)?;
             block = rest;
         }
-        let ended = head.has(END_STREAM);
-        if head.has(END_HEADERS) {
-            return self.receive_block(requests, head.stream, ended, block);
+        let ended = header.has(END_STREAM);
+        if header.has(END_HEADERS) {
+            return self.receive_block(handler, header.stream, ended, block);
         }
-        self.gathering = Some(Gathering { stream: head.stream, ended, block: block.to_vec(), frames: 1 });
+        self.partial_block = Some(PartialBlock { stream: header.stream, ended, block: block.to_vec(), frames: 1 });
         Ok(())
     }
 
-    fn receive_continuation(&mut self, requests: &mut R, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        let gathering = self.gathering.as_mut().filter(|gathering| gathering.stream == head.stream);
-        let Some(gathering) = gathering else { return Err(Violation::protocol("headers go on that did not begin")) };
-        gathering.block.extend_from_slice(payload);
-        gathering.frames += 1;
-        if gathering.block.len() > self.settings.headers_max as usize || gathering.frames > CONTINUATIONS_MAX {
-            return Err(Violation::new(Code::EnhanceYourCalm, "headers without end"));
-        }
-        if head.has(END_HEADERS)
-            && let Some(Gathering { stream, ended, block, .. }) = self.gathering.take()
-        {
-            return self.receive_block(requests, stream, ended, &block);
-        }
-        Ok(())
-    }
-
-    fn receive_block(&mut self, requests: &mut R, stream: u32, ended: bool, block: &[u8]) -> Result<(), Violation> {
-        if stream <= self.last_stream || stream.is_multiple_of(2) {
-            return self.receive_late_block(requests, stream, ended, block);
-        }
-        self.last_stream = stream;
-        let mut request = R::Request::default();
-        let mut check = Check::default();
-        self.decoder.decode(block, self.settings.headers_max as usize, &mut |name, value| {
-            check.field(name, value);
-            requests.field(&mut request, name, value);
-        })?;
-        let announced = check.content_length;
-        if !check.is_well_formed() || (ended && announced.is_some_and(|length| length > 0)) {
-            self.say_reset(stream, Code::Protocol);
-            return Ok(());
-        }
-        if self.leaving.is_some() || self.streams.len() >= self.settings.streams_max as usize {
-            self.say_reset(stream, Code::RefusedStream);
-            return Ok(());
-        }
-        requests.begin(stream, &mut request, ended);
-        let open = Stream {
-            request,
-            receiving: !ended,
-            announced,
-            receive_window: i64::from(self.settings.stream_window),
-            send_window: self.peer_window,
-            waiting: VecDeque::new(),
-            is_ready: false,
-        };
-        self.streams.insert(stream, open);
-        Ok(())
-    }
-
-    /// Headers of a stream that has begun: trailers, which gRPC clients do not send, or a mistake.
-    fn receive_late_block(
+    fn receive_continuation(
         &mut self,
-        requests: &mut R,
+        handler: &mut H,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<(), ConnectionError> {
+        let partial = self.partial_block.as_mut().filter(|partial| partial.stream == header.stream);
+        let Some(partial) = partial else { return Err(ConnectionError::protocol("CONTINUATION without HEADERS")) };
+        partial.block.extend_from_slice(payload);
+        partial.frames += 1;
+        let bytes_max = BLOCK_TO_LIST_MAX * self.settings.header_list_bytes_max as usize;
+        if partial.block.len() > bytes_max || partial.frames > CONTINUATIONS_MAX {
+            return Err(ConnectionError::new(ErrorCode::EnhanceYourCalm, "a header block is too large"));
+        }
+        if header.has(END_HEADERS)
+            && let Some(PartialBlock { stream, ended, block, .. }) = self.partial_block.take()
+        {
+            return self.receive_block(handler, stream, ended, &block);
+        }
+        Ok(())
+    }
+
+    /// A complete header block. It is decoded whatever becomes of its stream: later blocks refer to the dynamic table
+    /// that it changes.
+    fn receive_block(
+        &mut self,
+        handler: &mut H,
         stream: u32,
         ended: bool,
         block: &[u8],
-    ) -> Result<(), Violation> {
-        self.must_have_begun(stream)?;
-        // Later headers refer to these, whatever becomes of them.
-        self.decoder.decode(block, self.settings.headers_max as usize, &mut |_, _| {})?;
+    ) -> Result<(), ConnectionError> {
+        if stream <= self.last_stream || stream.is_multiple_of(2) {
+            return self.receive_trailers(handler, stream, ended, block);
+        }
+        self.last_stream = stream;
+        let mut request = H::Request::default();
+        let mut check = Check::default();
+        let list = self.decoder.decode(block, self.settings.header_list_bytes_max as usize, &mut |name, value| {
+            check.field(name, value);
+            handler.field(&mut request, name, value);
+        })?;
+        if list == HeaderList::TooLarge {
+            return self.refuse_new(stream, ended, |refusals| &refusals.header_list_too_large);
+        }
+        let content_length = check.content_length;
+        if !check.is_well_formed() || (ended && content_length.is_some_and(|length| length > 0)) {
+            return self.stream_error(stream, ErrorCode::Protocol);
+        }
+        let is_shut_down = matches!(self.shutdown, Shutdown::LastStream(_));
+        if is_shut_down || self.streams.len() >= self.settings.streams_max as usize {
+            return self.stream_error(stream, ErrorCode::RefusedStream);
+        }
+        let request_bytes = handler.held_bytes(&request);
+        if self.is_over_budget(STREAM_BYTES + request_bytes) {
+            return self.refuse_new(stream, ended, |refusals| &refusals.over_budget);
+        }
+        handler.headers_complete(stream, &mut request, ended);
+        let open = Stream {
+            request_bytes: handler.held_bytes(&request),
+            request,
+            is_receiving: !ended,
+            headers_sent: false,
+            content_left: content_length,
+            receive_window: i64::from(self.settings.stream_window),
+            send_delta: 0,
+            pending: VecDeque::new(),
+            pending_bytes: 0,
+            is_ready: false,
+        };
+        self.insert(stream, open);
+        Ok(())
+    }
+
+    /// Answers a request that no handler sees.
+    fn refuse_new(
+        &mut self,
+        stream: u32,
+        ended: bool,
+        which: fn(&crate::Refusals) -> &crate::HeaderBlock,
+    ) -> Result<(), ConnectionError> {
+        self.write_headers(stream, which(self.refusals), END_STREAM);
+        if !ended {
+            self.send_reset(stream, ErrorCode::NoError);
+        }
+        self.count_reset()
+    }
+
+    /// The header block of a stream that is not idle: trailers, which gRPC clients do not send, or a mistake.
+    fn receive_trailers(
+        &mut self,
+        handler: &mut H,
+        stream: u32,
+        ended: bool,
+        block: &[u8],
+    ) -> Result<(), ConnectionError> {
+        self.require_not_idle(stream)?;
+        // Trailers are not used, so their size does not matter.
+        let _ = self.decoder.decode(block, self.settings.header_list_bytes_max as usize, &mut |_, _| {})?;
         let Some(open) = self.streams.get_mut(&stream) else {
-            if self.ended.contains(&stream) {
+            if self.reset_streams.contains(&stream) {
                 return Ok(());
             }
-            return Err(Violation::new(Code::StreamClosed, "headers of a stream that is over"));
+            return Err(ConnectionError::new(ErrorCode::StreamClosed, "HEADERS on a closed stream"));
         };
-        if !open.receiving {
-            self.reset(stream, Code::StreamClosed);
-        } else if !ended {
-            self.reset(stream, Code::Protocol);
-        } else {
-            open.receiving = false;
-            if let Err(code) = requests.data(stream, &mut open.request, &[], true) {
-                self.reset(stream, code);
-            }
+        if !open.is_receiving {
+            return self.stream_error(stream, ErrorCode::StreamClosed);
         }
-        Ok(())
+        if !ended {
+            return self.stream_error(stream, ErrorCode::Protocol);
+        }
+        open.is_receiving = false;
+        let outcome = handler.data(stream, &mut open.request, &[], true);
+        let held = handler.held_bytes(&open.request);
+        let before = std::mem::replace(&mut open.request_bytes, held);
+        self.held_changed(before, held);
+        match outcome {
+            Ok(()) => Ok(()),
+            Err(code) => self.stream_error(stream, code),
+        }
     }
 
-    fn receive_reset(&mut self, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        if payload.len() != 4 {
-            return Err(Violation::size("a reset of the wrong size"));
-        }
-        self.must_have_begun(head.stream)?;
-        self.give_up_call(head.stream)
-    }
-
-    fn receive_settings(&mut self, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        if head.has(ACK) {
-            return if payload.is_empty() { Ok(()) } else { Err(Violation::size("settings acknowledged with more")) };
-        }
-        if !payload.len().is_multiple_of(6) {
-            return Err(Violation::size("settings of the wrong size"));
-        }
-        self.introduced = true;
-        let mut window = self.peer_window;
-        for setting in payload.chunks_exact(6) {
-            let value = u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
-            match u16::from_be_bytes([setting[0], setting[1]]) {
-                frame::SETTING_TABLE_BYTES => self.disown_table |= value < TABLE_BYTES_DEFAULT,
-                frame::SETTING_PUSH if value > 1 => return Err(Violation::protocol("a setting is out of range")),
-                frame::SETTING_WINDOW if i64::from(value) > WINDOW_MAX => return Err(WINDOW_TOO_LARGE),
-                frame::SETTING_WINDOW => window = i64::from(value),
-                frame::SETTING_FRAME_BYTES if !FRAME_BYTES_ALLOWED.contains(&value) => {
-                    return Err(Violation::protocol("a setting is out of range"));
-                }
-                _ => {}
-            }
-        }
-        frame::head(&mut self.out, 0, frame::SETTINGS, ACK, 0);
-        self.change_windows(window)
-    }
-
-    /// Streams that exist get the difference, and may be left with less than nothing.
-    fn change_windows(&mut self, window: i64) -> Result<(), Violation> {
-        let more = window - self.peer_window;
-        if more == 0 {
-            return Ok(());
-        }
-        self.peer_window = window;
-        for (stream, open) in &mut self.streams {
-            open.send_window += more;
-            if open.send_window > WINDOW_MAX {
-                return Err(WINDOW_TOO_LARGE);
-            }
-            if !open.waiting.is_empty() && !std::mem::replace(&mut open.is_ready, true) {
-                self.ready.push_back(*stream);
-            }
-        }
-        Ok(())
-    }
-
-    fn receive_ping(&mut self, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        let content = payload.try_into().map_err(|_| Violation::size("a ping of the wrong size"))?;
-        if !head.has(ACK) {
-            frame::ping(&mut self.out, ACK, content);
-        }
-        Ok(())
-    }
-
-    fn receive_window_update(&mut self, head: Head, payload: &[u8]) -> Result<(), Violation> {
-        let more = payload.try_into().map_err(|_| Violation::size("a window update of the wrong size"))?;
-        let more = i64::from(u32::from_be_bytes(more) & 0x7fff_ffff);
-        if head.stream == 0 {
-            self.send_window += more;
-            if more == 0 {
-                return Err(Violation::protocol("a window does not grow"));
-            }
-            if self.send_window > WINDOW_MAX {
-                return Err(WINDOW_TOO_LARGE);
-            }
-            return Ok(());
-        }
-        self.must_have_begun(head.stream)?;
-        let Some(open) = self.streams.get_mut(&head.stream) else { return Ok(()) };
-        open.send_window += more;
-        if more == 0 || open.send_window > WINDOW_MAX {
-            let code = if more == 0 { Code::Protocol } else { Code::FlowControl };
-            self.reset(head.stream, code);
-        } else if !open.waiting.is_empty() && !std::mem::replace(&mut open.is_ready, true) {
-            self.ready.push_back(head.stream);
-        }
-        Ok(())
-    }
-
-    fn must_have_begun(&self, stream: u32) -> Result<(), Violation> {
+    /// Refuses frames on streams in the state "idle".
+    pub(crate) fn require_not_idle(&self, stream: u32) -> Result<(), ConnectionError> {
         if stream > self.last_stream || stream.is_multiple_of(2) {
-            return Err(Violation::protocol("a frame for a stream that did not begin"));
+            return Err(ConnectionError::protocol("a frame on an idle stream"));
         }
         Ok(())
     }
 }
 
-/// What is in a frame, without the padding around it.
-fn unpadded(head: Head, payload: &[u8]) -> Result<&[u8], Violation> {
-    if !head.has(PADDED) {
+/// The payload of a frame without its padding.
+fn unpadded(header: FrameHeader, payload: &[u8]) -> Result<&[u8], ConnectionError> {
+    if !header.has(PADDED) {
         return Ok(payload);
     }
-    let padded = payload
+    let unpadded = payload
         .split_first()
         .and_then(|(padding, rest)| rest.len().checked_sub(usize::from(*padding)).map(|length| &rest[..length]));
-    padded.ok_or(Violation::protocol("more padding than frame"))
+    unpadded.ok_or(ConnectionError::protocol("padding exceeds the frame"))
 }
 
-fn receive_priority(head: Head, payload: &[u8]) -> Result<(), Violation> {
-    let priority = payload.try_into().map_err(|_| Violation::size("a priority of the wrong size"))?;
-    not_on_itself(head.stream, priority)
-}
-
-fn not_on_itself(stream: u32, priority: &[u8; 5]) -> Result<(), Violation> {
+/// Checks the deprecated priority fields, which mean nothing here.
+pub(crate) fn require_no_self_dependency(stream: u32, priority: &[u8; 5]) -> Result<(), ConnectionError> {
     let [a, b, c, d, _] = *priority;
-    if u32::from_be_bytes([a, b, c, d]) & 0x7fff_ffff == stream {
-        return Err(Violation::protocol("a stream depends on itself"));
+    if u32::from_be_bytes([a, b, c, d]) & STREAM_ID_MAX == stream {
+        return Err(ConnectionError::protocol("a stream depends on itself"));
     }
     Ok(())
 }

@@ -1,22 +1,22 @@
-//! What the headers of a request must be like (RFC 9113, section 8).
+//! Which header lists are malformed (RFC 9113, sections 8.2 and 8.3).
 
-/// Looks at the headers of one request, one after the other.
+/// Checks the fields of one request, one after the other.
 #[derive(Debug, Default)]
 pub(crate) struct Check {
     method: bool,
     scheme: bool,
     path: bool,
     authority: bool,
-    /// A header that is no pseudo-header came; no pseudo-header may follow.
+    /// A regular field came; no pseudo-header may follow.
     regular: bool,
     malformed: bool,
-    /// How much data the request says it has.
+    /// The value of content-length.
     pub(crate) content_length: Option<u64>,
 }
 
 impl Check {
     pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
-        // Every byte is looked at: that is quicker than stopping at the first.
+        // Without an early exit the loop is vectorised.
         self.malformed |= value.iter().fold(false, |odd, byte| odd | matches!(byte, 0 | b'\r' | b'\n'));
         if name.first() == Some(&b':') {
             let seen = match name {
@@ -45,7 +45,7 @@ impl Check {
     }
 }
 
-/// Headers of HTTP/1 that mean nothing here.
+/// Connection-specific fields, which are malformed in HTTP/2.
 fn is_forbidden(name: &[u8], value: &[u8]) -> bool {
     match name {
         b"te" => value != b"trailers",

@@ -1,178 +1,163 @@
-//! Answers: whole or in pieces, within the windows the peer gave.
+//! Responses: whole or in parts, within the peer's flow-control windows.
 
 use bytes::Bytes;
 
 use crate::{
-    connection::{Connection, Requests},
-    errors::Code,
+    connection::{CONTROL_FRAMES_PER_DATA, Connection, Handler},
+    errors::ErrorCode,
     frame::{self, END_HEADERS, END_STREAM, FRAME_BYTES_MAX},
+    header_block::HeaderBlock,
 };
 
-/// What may wait of an answer in pieces before its next piece ends it: the peer does not take it.
-const WAITING_BYTES_MAX: usize = 1 << 20;
-/// Says that this side keeps no table of headers.
-const NO_TABLE: u8 = 0x20;
+/// How much of a response in parts may wait for a window when the next part comes. More ends the stream: the peer does
+/// not read it.
+const PENDING_BYTES_MAX: usize = 1 << 20;
+/// A response of at most this size for which the windows have room is sent whatever the budget says.
+const SMALL_BYTES: usize = 4 * 1024;
+/// HPACK: dynamic table size update to zero.
+const TABLE_SIZE_UPDATE: u8 = 0x20;
 
-/// Headers as the wire has them, without reference to any table of the connection, so that they can be made once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Block(Vec<u8>);
-
-impl Block {
-    /// `:status: 200`.
-    pub fn ok() -> Self {
-        Self(vec![0x88])
-    }
-
-    /// `:status` with three digits.
-    pub fn status(status: u16) -> Self {
-        // A literal with the name of entry 8 of the fixed table.
-        let mut block = Self(vec![0x08]);
-        block.text(status.to_string().as_bytes());
-        block
-    }
-
-    /// The same with one header more.
-    #[must_use]
-    pub fn with(mut self, name: &[u8], value: &[u8]) -> Self {
-        self.push(name, value);
-        self
-    }
-
-    /// Adds a header.
-    pub fn push(&mut self, name: &[u8], value: &[u8]) {
-        self.0.push(0);
-        self.text(name);
-        self.text(value);
-    }
-
-    /// A text that is not compressed: its length with a prefix of seven bits, then itself.
-    fn text(&mut self, text: &[u8]) {
-        let mut rest = text.len();
-        if rest < 127 {
-            self.0.push(rest as u8);
-        } else {
-            self.0.push(127);
-            rest -= 127;
-            while rest >= 128 {
-                self.0.push((rest % 128) as u8 | 128);
-                rest /= 128;
-            }
-            self.0.push(rest as u8);
-        }
-        self.0.extend_from_slice(text);
-    }
-}
-
-/// A whole answer.
-pub struct Answer<'a> {
-    /// What comes first.
-    pub head: &'a Block,
-    /// The message, with its length in front as gRPC wants it.
+/// A whole response with one message.
+pub struct Response<'a> {
+    /// The header section.
+    pub headers: &'a HeaderBlock,
+    /// The message, with gRPC's five bytes in front.
     pub data: Vec<u8>,
-    /// What comes last.
-    pub trailers: &'a Block,
+    /// The trailer section.
+    pub trailers: &'a HeaderBlock,
 }
 
-/// What waits for a window. Frames are as large as any peer must accept: larger ones would only make others wait.
-pub(crate) enum Piece<T> {
-    Data(Bytes),
-    End(Option<Block>, T),
+/// A part of a response that waits for a send window.
+pub(crate) enum Pending<T> {
+    /// What is left of the data, and the size of the whole, which stays in memory until the last byte is sent.
+    Data(Bytes, usize),
+    End(Option<HeaderBlock>, T),
 }
 
-impl<R: Requests> Connection<R> {
-    /// Answers a request. Nothing happens if its stream is over.
-    pub fn answer(&mut self, stream: u32, answer: Answer<'_>, receipt: R::Receipt) {
-        let Answer { head, data, trailers } = answer;
+impl<H: Handler> Connection<H> {
+    /// Sends a whole response. Nothing happens if its stream is closed. If the budget has no room for it, the stream is
+    /// refused and the receipt dropped.
+    pub fn respond(&mut self, stream: u32, response: Response<'_>, receipt: H::Receipt) {
+        let Response { headers, data, trailers } = response;
         let Some(open) = self.streams.get(&stream) else { return };
         let length = data.len();
-        let fits = length <= FRAME_BYTES_MAX && length as i64 <= open.send_window.min(self.send_window);
-        if !fits || !open.waiting.is_empty() {
-            self.head(stream, head);
-            self.data(stream, data.into());
-            return self.end(stream, Some(trailers), receipt);
+        let window = self.send_window.min(open.send_delta + self.peer_initial_window);
+        let fits = length <= FRAME_BYTES_MAX && length as i64 <= window && open.pending.is_empty();
+        if !(fits && length <= SMALL_BYTES) && self.is_over_budget(0) {
+            return self.refuse(stream);
         }
-        self.head(stream, head);
-        self.send_window -= length as i64;
-        frame::head(&mut self.out, length, frame::DATA, 0, stream);
-        self.out.extend_from_slice(&data);
-        self.last(stream, Some(trailers), receipt);
+        self.send_headers(stream, headers);
+        if fits {
+            self.send_window -= length as i64;
+            frame::header(&mut self.out, length, frame::DATA, 0, stream);
+            self.out.extend_from_slice(&data);
+            return self.close(stream, Some(trailers), Some(receipt));
+        }
+        self.queue_data(stream, data.into());
+        self.send_end(stream, Some(trailers), receipt);
     }
 
-    /// Begins an answer.
-    pub fn head(&mut self, stream: u32, head: &Block) {
-        if self.streams.contains_key(&stream) {
-            self.headers(stream, head, 0);
+    /// Sends the header section of a response in parts.
+    pub fn send_headers(&mut self, stream: u32, headers: &HeaderBlock) {
+        if let Some(open) = self.streams.get_mut(&stream) {
+            open.headers_sent = true;
+            self.write_headers(stream, headers, 0);
         }
     }
 
-    /// Goes on with an answer.
-    pub fn data(&mut self, stream: u32, data: Bytes) {
+    /// Sends a part of a response. The stream is reset if the peer does not read it and too much waits.
+    pub fn send_data(&mut self, stream: u32, data: Bytes) {
         let Some(open) = self.streams.get(&stream) else { return };
-        let waiting = open.waiting.iter().map(|piece| if let Piece::Data(data) = piece { data.len() } else { 0 });
-        if waiting.sum::<usize>() > WAITING_BYTES_MAX {
-            self.reset(stream, Code::EnhanceYourCalm);
-        } else if !data.is_empty() {
-            self.wait(stream, Piece::Data(data));
+        if open.pending_bytes > PENDING_BYTES_MAX || self.is_over_budget(0) {
+            self.reset(stream, ErrorCode::EnhanceYourCalm);
+        } else {
+            self.queue_data(stream, data);
         }
     }
 
-    /// Ends an answer.
-    pub fn end(&mut self, stream: u32, trailers: Option<&Block>, receipt: R::Receipt) {
+    /// Ends a response.
+    pub fn send_end(&mut self, stream: u32, trailers: Option<&HeaderBlock>, receipt: H::Receipt) {
+        let Some(open) = self.streams.get_mut(&stream) else { return };
+        if open.pending.is_empty() {
+            self.close(stream, trailers, Some(receipt));
+        } else {
+            open.pending.push_back(Pending::End(trailers.cloned(), receipt));
+        }
+    }
+
+    /// Sends a response that consists of one header block.
+    pub fn send_trailers_only(&mut self, stream: u32, trailers: &HeaderBlock, receipt: H::Receipt) {
+        self.send_end(stream, Some(trailers), receipt);
+    }
+
+    /// Answers an open stream with the refusal for an exhausted budget, or resets it if its response has begun.
+    pub(crate) fn refuse(&mut self, stream: u32) {
         match self.streams.get(&stream) {
             None => {}
-            Some(open) if open.waiting.is_empty() => self.last(stream, trailers, receipt),
-            Some(_) => self.wait(stream, Piece::End(trailers.cloned(), receipt)),
+            Some(open) if open.headers_sent => self.reset(stream, ErrorCode::EnhanceYourCalm),
+            Some(_) => self.close(stream, Some(&self.refusals.over_budget), None),
         }
     }
 
-    /// An answer that is only headers.
-    pub fn refuse(&mut self, stream: u32, headers: &Block, receipt: R::Receipt) {
-        self.end(stream, Some(headers), receipt);
-    }
-
-    fn wait(&mut self, stream: u32, piece: Piece<R::Receipt>) {
+    fn queue_data(&mut self, stream: u32, data: Bytes) {
+        if data.is_empty() {
+            return;
+        }
         let Some(open) = self.streams.get_mut(&stream) else { return };
-        open.waiting.push_back(piece);
+        let length = data.len();
+        open.pending_bytes += length;
+        open.pending.push_back(Pending::Data(data, length));
         if !std::mem::replace(&mut open.is_ready, true) {
             self.ready.push_back(stream);
         }
-        // Of streams that are over.
+        self.held_changed(0, length);
+        // Entries of streams that are closed.
         if self.ready.len() > 2 * self.streams.len() + 64 {
             self.ready.retain(|stream| self.streams.contains_key(stream));
         }
     }
 
-    /// Sends a frame of a stream that is ready; false when nothing can be sent.
-    pub(crate) fn send_ready(&mut self) -> bool {
+    /// Sends a DATA frame of a stream that is ready; false when nothing can be sent.
+    ///
+    /// Each call moves at most one stream from `blocked` to `ready`. So work is proportional to the frames sent, however
+    /// often the peer changes SETTINGS_INITIAL_WINDOW_SIZE.
+    pub(crate) fn send_pending(&mut self) -> bool {
         if self.send_window <= 0 {
             return false;
         }
+        self.unblock_one();
         let Some(stream) = self.ready.pop_front() else { return false };
         let Some(open) = self.streams.get_mut(&stream) else { return true };
         open.is_ready = false;
-        if let Some(Piece::Data(data)) = open.waiting.front_mut() {
-            let window = open.send_window.min(self.send_window).max(0) as usize;
+        if let Some(Pending::Data(data, whole)) = open.pending.front_mut() {
+            let window = self.send_window.min(open.send_delta + self.peer_initial_window).max(0) as usize;
             let length = data.len().min(window).min(FRAME_BYTES_MAX);
             if length == 0 {
-                // Ready again when the stream's window opens.
+                let entry = (open.send_delta, stream);
+                self.block(entry);
                 return true;
             }
-            open.send_window -= length as i64;
+            open.send_delta -= length as i64;
             self.send_window -= length as i64;
-            frame::head(&mut self.out, length, frame::DATA, 0, stream);
+            frame::header(&mut self.out, length, frame::DATA, 0, stream);
             self.out.extend_from_slice(&data.split_to(length));
             if data.is_empty() {
-                open.waiting.pop_front();
+                let whole = *whole;
+                open.pending_bytes -= whole;
+                open.pending.pop_front();
+                self.held_changed(whole, 0);
             }
+            self.allow_control_frames(CONTROL_FRAMES_PER_DATA);
         }
-        match open.waiting.front() {
-            Some(Piece::Data(_)) => {
+        let Some(open) = self.streams.get_mut(&stream) else { return true };
+        match open.pending.front() {
+            Some(Pending::Data(..)) => {
                 open.is_ready = true;
                 self.ready.push_back(stream);
             }
-            Some(Piece::End(..)) => {
-                if let Some(Piece::End(trailers, receipt)) = open.waiting.pop_front() {
-                    self.last(stream, trailers.as_ref(), receipt);
+            Some(Pending::End(..)) => {
+                if let Some(Pending::End(trailers, receipt)) = open.pending.pop_front() {
+                    self.close(stream, trailers.as_ref(), Some(receipt));
                 }
             }
             None => {}
@@ -180,36 +165,65 @@ impl<R: Requests> Connection<R> {
         true
     }
 
-    /// The end of an answer; the stream is over.
-    fn last(&mut self, stream: u32, trailers: Option<&Block>, receipt: R::Receipt) {
-        match trailers {
-            Some(trailers) => self.headers(stream, trailers, END_STREAM),
-            None => frame::head(&mut self.out, 0, frame::DATA, END_STREAM, stream),
+    /// Notes that a stream has pending data and no send window.
+    pub(crate) fn block(&mut self, entry: (i64, u32)) {
+        self.blocked.push(entry);
+        if self.blocked.len() > 2 * self.streams.len() + 64 {
+            let streams = &self.streams;
+            self.blocked.retain(|(delta, stream)| streams.get(stream).is_some_and(|open| open.send_delta == *delta));
         }
-        let over = self.streams.remove(&stream);
-        if over.is_some_and(|open| open.receiving) {
-            // The rest of the request is not wanted.
-            self.say_reset(stream, Code::No);
-        }
-        self.answered();
-        self.receipts.push_back((self.said + self.out.len() as u64, receipt));
     }
 
-    fn headers(&mut self, stream: u32, block: &Block, flags: u8) {
-        let prefix: &[u8] = if std::mem::take(&mut self.disown_table) { &[NO_TABLE] } else { &[] };
-        let length = prefix.len() + block.0.len();
+    /// Moves the blocked stream with the largest window to `ready`, if it has one now.
+    fn unblock_one(&mut self) {
+        while let Some((delta, stream)) = self.blocked.peek().copied() {
+            let open = self.streams.get_mut(&stream);
+            let open = open.filter(|open| open.send_delta == delta && !open.is_ready && !open.pending.is_empty());
+            match open {
+                Some(_) if delta + self.peer_initial_window <= 0 => return,
+                Some(open) => {
+                    open.is_ready = true;
+                    self.ready.push_back(stream);
+                    self.blocked.pop();
+                    return;
+                }
+                None => _ = self.blocked.pop(),
+            }
+        }
+    }
+
+    /// Sends the end of a response and closes its stream.
+    fn close(&mut self, stream: u32, trailers: Option<&HeaderBlock>, receipt: Option<H::Receipt>) {
+        match trailers {
+            Some(trailers) => self.write_headers(stream, trailers, END_STREAM),
+            None => frame::header(&mut self.out, 0, frame::DATA, END_STREAM, stream),
+        }
+        if self.remove(stream).is_some_and(|open| open.is_receiving) {
+            // The rest of the request is not needed (RFC 9113, section 8.1).
+            self.send_reset(stream, ErrorCode::NoError);
+        }
+        if let Some(receipt) = receipt {
+            self.count_response();
+            self.receipts.push_back((self.taken + self.out.len() as u64, receipt));
+        }
+    }
+
+    pub(crate) fn write_headers(&mut self, stream: u32, block: &HeaderBlock, flags: u8) {
+        let prefix: &[u8] = if std::mem::take(&mut self.table_size_update_due) { &[TABLE_SIZE_UPDATE] } else { &[] };
+        let block = block.bytes();
+        let length = prefix.len() + block.len();
         if length <= FRAME_BYTES_MAX {
-            frame::head(&mut self.out, length, frame::HEADERS, flags | END_HEADERS, stream);
+            frame::header(&mut self.out, length, frame::HEADERS, flags | END_HEADERS, stream);
             self.out.extend_from_slice(prefix);
-            self.out.extend_from_slice(&block.0);
+            self.out.extend_from_slice(block);
             return;
         }
-        let block = [prefix, &block.0].concat();
+        let block = [prefix, block].concat();
         let last = block.len().div_ceil(FRAME_BYTES_MAX) - 1;
         for (number, part) in block.chunks(FRAME_BYTES_MAX).enumerate() {
             let kind = if number == 0 { frame::HEADERS } else { frame::CONTINUATION };
             let flags = if number == 0 { flags } else { 0 } | if number == last { END_HEADERS } else { 0 };
-            frame::head(&mut self.out, part.len(), kind, flags, stream);
+            frame::header(&mut self.out, part.len(), kind, flags, stream);
             self.out.extend_from_slice(part);
         }
     }

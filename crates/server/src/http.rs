@@ -1,34 +1,41 @@
 //! The small HTTP side: `/healthz` and Prometheus' `/metrics`.
 
-use std::{convert::Infallible, fmt::Write, sync::Arc};
+use std::{convert::Infallible, fmt::Write, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_runtime::Node;
 use tokio::net::TcpListener;
 
-/// Serves until the listener is dropped.
+use crate::connections::accept::{Accepted, Evicting};
+
+/// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
+/// probes out.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a client may take for the header section of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection is closed after this long, whatever it does: one whose client does not read, for example.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Serves until it is dropped.
 pub async fn serve(listener: TcpListener, node: Arc<Node>) {
+    let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "an HTTP connection was not accepted");
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-                continue;
-            }
-        };
+        let stream = accepted.next(&listener).await;
         let node = node.clone();
-        tokio::spawn(async move {
+        accepted.spawn(|_| async move {
             let service = service_fn(move |request| {
                 let answer = answer(&node, &request);
                 async move { Ok::<_, Infallible>(answer) }
             });
-            // A client that breaks off is its own business.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+            let mut builder = http1::Builder::new();
+            builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+            // A client that breaks off, or is cut off, needs no answer.
+            let serving = builder.serve_connection(TokioIo::new(stream), service);
+            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serving).await;
         });
     }
 }

@@ -19,5 +19,6 @@ mod status;
 mod unbuilt;
 pub mod validate;
 
+pub use connections::ConnectionLimits;
 pub use serve::{ServeError, Server, ServerOptions};
 pub use unbuilt::BUILT;

@@ -1,5 +1,4 @@
-//! Who calls: clients' connections, numbered, so that the node hears when one is gone, and what a call says of its
-//! caller.
+//! Clients' connections, numbered, so that the node is told when one is closed, and what a call says of its caller.
 
 use std::{
     sync::{

@@ -12,7 +12,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
 
 use crate::{
-    connections::{self, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
+    connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
     grpc::{Operator, WorkerLeases, Workflows},
     http,
@@ -21,14 +21,18 @@ use crate::{
 /// Time for calls under way when the server stops.
 const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(20);
+/// Time for connections to close after the last call: a graceful shutdown takes a round trip.
+const CLOSE: Duration = Duration::from_millis(200);
 
-/// Where to listen.
+/// Where to listen, and to how many.
 #[derive(Clone, Copy, Debug)]
 pub struct ServerOptions {
     /// gRPC.
     pub grpc: SocketAddr,
     /// HTTP.
     pub http: SocketAddr,
+    /// Limits of gRPC connections.
+    pub limits: ConnectionLimits,
 }
 
 /// Why a server did not start, or stopped.
@@ -57,6 +61,7 @@ pub enum ServeError {
 pub struct Server {
     grpc: TcpListener,
     http: TcpListener,
+    limits: ConnectionLimits,
 }
 
 impl Server {
@@ -67,7 +72,7 @@ impl Server {
         };
         let grpc = bind(options.grpc, "gRPC", "--port").await?;
         let http = bind(options.http, "HTTP", "--http-port").await?;
-        Ok(Self { grpc, http })
+        Ok(Self { grpc, http, limits: options.limits })
     }
 
     /// The addresses in use: gRPC and HTTP.
@@ -118,15 +123,15 @@ impl Server {
             .add_service(reflection().build_v1alpha()?)
             .prepare();
         let services = Services { direct, workflows, compressing, others, under_way, node };
-        let serving = connections::serve(self.grpc, services, drained.clone());
+        let serving = connections::serve(self.grpc, services, self.limits, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
             let until = tokio::time::Instant::now() + DRAIN;
             while calls.count() > 0 && tokio::time::Instant::now() < until {
                 tokio::time::sleep(DRAIN_STEP).await;
             }
-            // Answers that just left still have to reach the wire.
-            tokio::time::sleep(DRAIN_STEP).await;
+            // The last responses still have to be written, and connections to be closed.
+            tokio::time::sleep(CLOSE).await;
         };
         // Everything that runs ends with this call: connections, the small HTTP side, and the wait for the signal.
         web.spawn(graceful);

@@ -1,11 +1,12 @@
-//! HPACK (RFC 7541): how HTTP/2 packs the fields of headers. Here is the side that reads.
+//! HPACK (RFC 7541), header compression for HTTP/2: the decoder.
 //!
-//! Both sides of a connection keep the same table of recent fields, and a block says "the one with this number" for
-//! what repeats. So each block must be decoded, in order, even if nobody wants its fields any more; and after an error
-//! the tables differ, which is the end of the connection.
+//! Both sides of a connection keep the same dynamic table of recent fields, and a header block refers to entries by
+//! index. So each block must be decoded, in order, even if its fields are not needed; and after an error the tables
+//! differ, which is a connection error.
 //!
-//! What holds: no input panics; fields are given as slices of the block, of the table or of a buffer that is kept, so
-//! that nothing is allocated once these have grown to what a connection needs.
+//! What holds: no input panics; fields are given as slices of the block, of the table or of a reused buffer, so that
+//! nothing is allocated once these have grown to what a connection needs. Decoding stops when a list is twice as large
+//! as allowed: a block of a few bytes cannot stand for megabytes.
 
 mod huffman;
 mod table;
@@ -16,47 +17,60 @@ use std::fmt;
 
 use table::{FIELD_OVERHEAD_BYTES, Table};
 
-/// No number in a block is larger. It is far more than any length or index can be, and far from overflowing.
+/// No integer in a block is larger. It is far more than any length or index can be, and far from overflowing.
 const INTEGER_MAX: u64 = 1 << 28;
+/// Larger buffers are not kept between blocks.
+const KEPT_BYTES: usize = 4 * 1024;
 
-/// Why a block of headers could not be read. Always the end of the connection (COMPRESSION_ERROR).
+/// Why a header block could not be decoded. Always a connection error, because the dynamic tables differ from
+/// now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HpackError {
     /// The block ends within a field.
     Truncated,
-    /// A number is larger than anything can be.
+    /// An integer is larger than any length or index can be.
     Integer,
-    /// Huffman code with an end in it, or with wrong padding.
+    /// Huffman code with EOS in it, or with wrong padding.
     Huffman,
     /// No field has this index.
     Index,
-    /// The size of the table is to be more than allowed, or to change after the first field.
+    /// A dynamic table size update to more than allowed, or after the first field.
     TableSize,
-    /// The fields are more than the receiver takes.
+    /// The list is more than twice as large as allowed (ENHANCE_YOUR_CALM).
     ListTooLarge,
+}
+
+/// Whether all fields of a block were given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum HeaderList {
+    /// All of them.
+    Complete,
+    /// The list is larger than allowed. Fields from the first that exceeds the limit on were decoded for the dynamic
+    /// table, but not given.
+    TooLarge,
 }
 
 impl fmt::Display for HpackError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Truncated => "headers end within a field",
-            Self::Integer => "a number in headers is too large",
-            Self::Huffman => "Huffman code in headers is malformed",
-            Self::Index => "headers refer to a field that is not there",
-            Self::TableSize => "headers change the size of the table to more than allowed, or too late",
-            Self::ListTooLarge => "headers are too large",
+            Self::Truncated => "a header block ends within a field",
+            Self::Integer => "an integer in a header block is too large",
+            Self::Huffman => "Huffman code in a header block is malformed",
+            Self::Index => "a header block has an index that no field has",
+            Self::TableSize => "a dynamic table size update is larger than allowed, or comes after a field",
+            Self::ListTooLarge => "a header list is much too large",
         })
     }
 }
 
 impl std::error::Error for HpackError {}
 
-/// Reads the blocks of one connection.
+/// Decodes the header blocks of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     table: Table,
-    /// The last name and the last value that could not be given as they were. They become no larger than the largest block makes
-    /// them, which whoever collects blocks limits.
+    /// The last name and the last value that were Huffman coded, or copied from the table.
     name: Vec<u8>,
     value: Vec<u8>,
 }
@@ -70,18 +84,19 @@ impl Decoder {
         Self { table: Table::new(table_bytes_max), name: Vec::new(), value: Vec::new() }
     }
 
-    /// Gives every field in order to `field(name, value)`.
+    /// Gives the fields in order to `field(name, value)`.
     ///
-    /// The sum of name, value and 32 over the fields may not exceed `list_bytes_max`. The field that exceeds it is not
-    /// given and ends the decoding; the table has every field before it. After an error nothing more can be decoded.
+    /// The sum of name, value and 32 over the fields may not exceed `list_bytes_max`. From the field that exceeds it on
+    /// none is given, but the dynamic table has all of them. At twice the limit decoding ends with an error. After an
+    /// error nothing more can be decoded.
     pub fn decode(
         &mut self,
         block: &[u8],
         list_bytes_max: usize,
         field: &mut impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), HpackError> {
+    ) -> Result<HeaderList, HpackError> {
         let mut rest = block;
-        let mut list_bytes_left = list_bytes_max;
+        let mut list = ListSize { bytes: 0, bytes_max: list_bytes_max };
         while let Some(&first) = rest.first()
             && is_table_size(first)
         {
@@ -94,15 +109,21 @@ impl Decoder {
             if first & 0b1000_0000 != 0 {
                 let index = integer(&mut rest, 7)?;
                 let (name, value) = self.table.get(index).ok_or(HpackError::Index)?;
-                count(&mut list_bytes_left, name, value)?;
-                field(name, value);
+                if list.add(name, value)? {
+                    field(name, value);
+                }
             } else if is_table_size(first) {
                 return Err(HpackError::TableSize);
             } else {
-                self.literal(first, &mut rest, &mut list_bytes_left, field)?;
+                self.literal(first, &mut rest, &mut list, field)?;
             }
         }
-        Ok(())
+        for buffer in [&mut self.name, &mut self.value] {
+            if buffer.capacity() > KEPT_BYTES {
+                *buffer = Vec::new();
+            }
+        }
+        Ok(if list.fits() { HeaderList::Complete } else { HeaderList::TooLarge })
     }
 
     /// A field whose value is in the block, and perhaps its name.
@@ -110,23 +131,24 @@ impl Decoder {
         &mut self,
         first: u8,
         rest: &mut &[u8],
-        list_bytes_left: &mut usize,
+        list: &mut ListSize,
         field: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<(), HpackError> {
-        // Whether it is "without indexing" or "never indexed" is the same to whoever does not forward it.
+        // "Without indexing" and "never indexed" differ only for intermediaries.
         let inserted = first & 0b0100_0000 != 0;
         let index = integer(rest, if inserted { 6 } else { 4 })?;
         let name = if index == 0 {
-            text(rest, &mut self.name)?
+            string(rest, &mut self.name)?
         } else {
             // A copy, because inserting the field may evict the one that has the name.
             self.name.clear();
             self.name.extend_from_slice(self.table.get(index).ok_or(HpackError::Index)?.0);
             &self.name
         };
-        let value = text(rest, &mut self.value)?;
-        count(list_bytes_left, name, value)?;
-        field(name, value);
+        let value = string(rest, &mut self.value)?;
+        if list.add(name, value)? {
+            field(name, value);
+        }
         if inserted {
             self.table.insert(name, value);
         }
@@ -134,21 +156,32 @@ impl Decoder {
     }
 }
 
-/// Whether this is the first byte of an update of the table's size.
+/// Whether this is the first byte of a dynamic table size update.
 #[inline]
 fn is_table_size(first: u8) -> bool {
     first >> 5 == 0b001
 }
 
-/// Takes the size of a field off what is left for the list.
-#[inline]
-fn count(list_bytes_left: &mut usize, name: &[u8], value: &[u8]) -> Result<(), HpackError> {
-    let bytes = name.len() + value.len() + FIELD_OVERHEAD_BYTES;
-    *list_bytes_left = list_bytes_left.checked_sub(bytes).ok_or(HpackError::ListTooLarge)?;
-    Ok(())
+/// The size of a header list so far.
+struct ListSize {
+    bytes: usize,
+    bytes_max: usize,
 }
 
-/// A number that begins with the last `prefix_bits` of the first byte (section 5.1).
+impl ListSize {
+    /// Adds a field; true if the list is not larger than allowed.
+    #[inline]
+    fn add(&mut self, name: &[u8], value: &[u8]) -> Result<bool, HpackError> {
+        self.bytes += name.len() + value.len() + FIELD_OVERHEAD_BYTES;
+        if self.bytes > 2 * self.bytes_max { Err(HpackError::ListTooLarge) } else { Ok(self.fits()) }
+    }
+
+    fn fits(&self) -> bool {
+        self.bytes <= self.bytes_max
+    }
+}
+
+/// An integer whose prefix is the last `prefix_bits` of the first byte (section 5.1).
 #[inline]
 fn integer(rest: &mut &[u8], prefix_bits: u32) -> Result<usize, HpackError> {
     let (first, after) = rest.split_first().ok_or(HpackError::Truncated)?;
@@ -158,7 +191,7 @@ fn integer(rest: &mut &[u8], prefix_bits: u32) -> Result<usize, HpackError> {
     if prefix < prefix_max { Ok(usize::from(prefix)) } else { long_integer(rest, u64::from(prefix)) }
 }
 
-/// The rest of a number that does not fit its first byte: 7 bits per byte, the lowest first.
+/// The rest of an integer that does not fit its prefix: 7 bits per byte, least significant first.
 fn long_integer(rest: &mut &[u8], prefix: u64) -> Result<usize, HpackError> {
     let mut number = prefix;
     for shift in [0, 7, 14, 21, 28] {
@@ -172,18 +205,18 @@ fn long_integer(rest: &mut &[u8], prefix: u64) -> Result<usize, HpackError> {
     Err(HpackError::Integer)
 }
 
-/// A name or a value (section 5.2): as it is in the block, or in `decoded` if it was Huffman coded.
+/// A string literal (section 5.2): a slice of the block, or of `decoded` if it was Huffman coded.
 #[inline]
-fn text<'a, 'block: 'a>(rest: &mut &'block [u8], decoded: &'a mut Vec<u8>) -> Result<&'a [u8], HpackError> {
+fn string<'a, 'block: 'a>(rest: &mut &'block [u8], decoded: &'a mut Vec<u8>) -> Result<&'a [u8], HpackError> {
     let first = rest.first().ok_or(HpackError::Truncated)?;
     let is_coded = first & 0x80 != 0;
     let length = integer(rest, 7)?;
-    let (text, after) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
+    let (string, after) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
     *rest = after;
     if !is_coded {
-        return Ok(text);
+        return Ok(string);
     }
     decoded.clear();
-    huffman::decode(text, decoded)?;
+    huffman::decode(string, decoded)?;
     Ok(decoded)
 }

@@ -1,17 +1,18 @@
-//! Fields that a block may name by number (RFC 7541, sections 2.3 and 4): the static table, then the dynamic one.
+//! The static and the dynamic table (RFC 7541, sections 2.3 and 4), which share one index space.
 //!
-//! Names and values of the dynamic table lie one after another in one buffer, in the order they came. A field that is
-//! evicted only moves the beginning of what counts; once more than the table's size lies before it, the rest is moved
-//! to the front. So a table that is in use allocates nothing, and each byte is moved about once.
+//! Names and values of the dynamic table lie one after another in one buffer, in the order of insertion. Evicting an
+//! entry only moves the start of the live part; once the dead part is larger than the table's size, the live part is
+//! moved to the front. So a table that is in use allocates nothing, and each byte is moved about once.
 //!
-//! What holds: the sizes of the fields never sum up to more than the table's size, which is never more than it may be.
+//! What holds: the sizes of the entries never sum up to more than the table's current size, which is never more than
+//! its maximum.
 
 use std::collections::VecDeque;
 
-/// What a field counts for beyond its name and value.
+/// What an entry counts for beyond its name and value (section 4.1).
 pub(super) const FIELD_OVERHEAD_BYTES: usize = 32;
 
-/// What HTTP/2 says a table's size is until an update of it.
+/// The size of the table until an update: the default of SETTINGS_HEADER_TABLE_SIZE.
 const INITIAL_BYTES: usize = 4096;
 
 /// The fields of the static table; the first one has index 1.
@@ -84,13 +85,13 @@ pub(super) static STATIC: [(&str, &str); 61] = [
 pub(super) struct Table {
     /// Newest first.
     fields: VecDeque<Place>,
-    /// Names and values, oldest first, after what is left of those evicted.
+    /// Names and values, oldest first, after those of evicted entries.
     buffer: Vec<u8>,
     /// The sizes of the fields, summed up.
     bytes: usize,
-    /// No more than this fits.
+    /// The current size, as of the last dynamic table size update.
     bytes_limit: usize,
-    /// The limit is never more than this.
+    /// What the size may be changed to.
     bytes_max: usize,
 }
 
@@ -125,7 +126,7 @@ impl Table {
         Some((&self.buffer[place.name_start..place.value_start], &self.buffer[place.value_start..place.end]))
     }
 
-    /// Makes a field the newest one. One that is larger than the table leaves it empty; that is no error.
+    /// Inserts an entry. One that is larger than the table empties it, which is no error (section 4.4).
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8]) {
         let name_start = self.buffer.len();
         let value_start = name_start + name.len();
@@ -142,7 +143,7 @@ impl Table {
         self.compact();
     }
 
-    /// Changes how much fits; `false` if that is more than may be.
+    /// Applies a dynamic table size update; `false` if it is larger than allowed.
     #[must_use]
     pub(super) fn resize(&mut self, bytes_limit: usize) -> bool {
         if bytes_limit > self.bytes_max {
@@ -162,7 +163,7 @@ impl Table {
         }
     }
 
-    /// Moves what counts to the front, once that is worth it.
+    /// Moves the live part to the front, once the dead part is large.
     fn compact(&mut self) {
         let unused = self.fields.back().map_or(self.buffer.len(), |oldest| oldest.name_start);
         if unused <= self.bytes_limit {

@@ -1,9 +1,12 @@
-//! The general way: requests and answers of any service as tonic has them, streams included.
+//! The general path: calls of any service through tonic, streaming calls included.
 
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
 };
 
@@ -11,21 +14,67 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
-use segno_http2::Block;
+use segno_http2::HeaderBlock;
 use tokio::{sync::mpsc, task::AbortHandle};
 use tonic::{Status, body::Body};
 use tower::Service;
 
-use super::{Services, WORKFLOW_SERVICE, incoming::Incoming, line::Turn, packing::ENCODING};
+use super::{Services, WORKFLOW_SERVICE, compression::ENCODING, incoming::IncomingRequest, shared::Responder};
 use crate::{
     delivery::{OneCall, Receipt},
     unbuilt,
 };
 
-/// The body of a request, piece by piece.
-struct Arriving(mpsc::Receiver<Bytes>);
+/// Parts of a request body that its handler has not read; more end the call.
+const PARTS_MAX: usize = 1_024;
+/// What a part takes in the queue besides its bytes.
+const PART_BYTES: usize = 64;
 
-impl http_body::Body for Arriving {
+/// The sending side of a request body that its handler reads while it arrives.
+pub(super) struct BodySender {
+    parts: mpsc::Sender<Bytes>,
+    queued: Arc<AtomicUsize>,
+}
+
+/// The body as tonic reads it.
+struct BodyReceiver {
+    parts: mpsc::Receiver<Bytes>,
+    queued: Arc<AtomicUsize>,
+}
+
+impl BodySender {
+    /// Adds a part; false if too many wait.
+    pub(super) fn send(&self, data: Bytes) -> bool {
+        if data.is_empty() {
+            return true;
+        }
+        let bytes = data.len() + PART_BYTES;
+        self.queued.fetch_add(bytes, Ordering::Relaxed);
+        match self.parts.try_send(data) {
+            Ok(()) => true,
+            // A handler that has dropped the body is not interested in the rest.
+            Err(error) => {
+                self.queued.fetch_sub(bytes, Ordering::Relaxed);
+                matches!(error, mpsc::error::TrySendError::Closed(_))
+            }
+        }
+    }
+
+    /// Bytes that wait for the handler.
+    pub(super) fn held_bytes(&self) -> usize {
+        self.queued.load(Ordering::Relaxed)
+    }
+}
+
+/// A body, and where its parts go.
+pub(super) fn body() -> (BodySender, Body) {
+    let (sender, receiver) = mpsc::channel(PARTS_MAX);
+    let queued = Arc::new(AtomicUsize::new(0));
+    let body = BodyReceiver { parts: receiver, queued: queued.clone() };
+    (BodySender { parts: sender, queued }, Body::new(body))
+}
+
+impl http_body::Body for BodyReceiver {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -33,36 +82,41 @@ impl http_body::Body for Arriving {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(context).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+        self.parts.poll_recv(context).map(|part| {
+            part.map(|part| {
+                self.queued.fetch_sub(part.len() + PART_BYTES, Ordering::Relaxed);
+                Ok(Frame::data(part))
+            })
+        })
     }
 }
 
-/// Answers a request, in a task of its own.
-pub(super) fn answer(
+/// Handles a call in a task of its own.
+pub(super) fn handle(
     services: Arc<Services>,
-    mut turn: Turn,
-    request: &mut Incoming,
-    arriving: mpsc::Receiver<Bytes>,
+    mut responder: Responder,
+    request: &mut IncomingRequest,
+    body: Body,
     call: OneCall,
 ) -> AbortHandle {
-    let request = request.take(Body::new(Arriving(arriving)));
+    let request = request.take(body);
     let task = tokio::spawn(async move {
-        turn.begin();
+        responder.start();
         let response = match request {
-            Some(request) => unbuilt::as_temporal_says(respond(&services, request).await),
+            Some(request) => unbuilt::as_temporal_says(call_service(&services, request).await),
             None => Status::unimplemented("malformed method name").into_http(),
         };
-        deliver(turn, response, call).await;
+        respond(responder, response, call).await;
     });
     task.abort_handle()
 }
 
-async fn respond(services: &Services, request: Request<Body>) -> Response<Body> {
+async fn call_service(services: &Services, request: Request<Body>) -> Response<Body> {
     let path = request.uri().path();
     if let Some(refusal) = unbuilt::refusal(path) {
         return refusal;
     }
-    let answered = if !is_for_workflows(path) {
+    let answered = if !is_workflow_service(path) {
         services.others.clone().call(request).await
     } else if request.headers().get(ENCODING).is_some_and(|encoding| encoding == "gzip") {
         services.compressing.clone().call(request).await
@@ -73,40 +127,41 @@ async fn respond(services: &Services, request: Request<Body>) -> Response<Body> 
     response
 }
 
-async fn deliver(turn: Turn, response: Response<Body>, call: OneCall) {
+async fn respond(responder: Responder, response: Response<Body>, call: OneCall) {
     let (mut parts, mut body) = response.into_parts();
     let receipt = Receipt::of(&mut parts.extensions, call);
-    let head = block(Block::status(parts.status.as_u16()), &parts.headers);
+    let headers = header_block(HeaderBlock::status(parts.status.as_u16()), &parts.headers);
     if body.is_end_stream() {
-        return turn.finish(|connection, stream| connection.refuse(stream, &head, receipt));
+        return responder.finish(|connection, stream| connection.send_trailers_only(stream, &headers, receipt));
     }
-    turn.say(|connection, stream| connection.head(stream, &head));
+    responder.send(|connection, stream| connection.send_headers(stream, &headers));
     while let Some(frame) = body.frame().await {
-        // Without an answer's end the stream is reset.
+        // A response without an end: the stream is reset when the responder is dropped.
         let Ok(frame) = frame else { return };
         match frame.into_data() {
-            Ok(data) => turn.say(|connection, stream| connection.data(stream, data)),
+            Ok(data) => responder.send(|connection, stream| connection.send_data(stream, data)),
             Err(frame) => {
-                let trailers = frame.into_trailers().map(|trailers| block(Block::default(), &trailers));
-                return turn.finish(|connection, stream| connection.end(stream, trailers.as_ref().ok(), receipt));
+                let trailers = frame.into_trailers().map(|trailers| header_block(HeaderBlock::default(), &trailers));
+                return responder
+                    .finish(|connection, stream| connection.send_end(stream, trailers.as_ref().ok(), receipt));
             }
         }
     }
-    turn.finish(|connection, stream| connection.end(stream, None, receipt));
+    responder.finish(|connection, stream| connection.send_end(stream, None, receipt));
 }
 
-/// Headers, after those that are there.
-pub(super) fn block(mut block: Block, headers: &HeaderMap) -> Block {
+/// Adds fields to a header block.
+pub(super) fn header_block(mut block: HeaderBlock, headers: &HeaderMap) -> HeaderBlock {
     headers.iter().for_each(|(name, value)| block.push(name.as_str().as_bytes(), value.as_bytes()));
     block
 }
 
-/// Whether a path names a call of one message, which is worth waiting for.
-pub(super) fn wants_one_message(path: &str) -> bool {
-    is_for_workflows(path) && path.rsplit('/').next().is_some_and(unbuilt::is_built)
+/// Whether a path names a unary call, whose message is complete before it is handled.
+pub(super) fn is_unary(path: &str) -> bool {
+    is_workflow_service(path) && path.rsplit('/').next().is_some_and(unbuilt::is_built)
 }
 
-fn is_for_workflows(path: &str) -> bool {
+fn is_workflow_service(path: &str) -> bool {
     path.strip_prefix('/')
         .and_then(|rest| rest.strip_prefix(WORKFLOW_SERVICE))
         .is_some_and(|call| call.starts_with('/'))
@@ -117,10 +172,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_told_apart() {
-        assert!(is_for_workflows("/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"));
-        assert!(!is_for_workflows("/temporal.api.workflowservice.v1.WorkflowServiceTwo/GetSystemInfo"));
-        assert!(!is_for_workflows("/temporal.api.operatorservice.v1.OperatorService/ListClusters"));
-        assert!(!is_for_workflows("/"));
+    fn services_are_told_apart() {
+        assert!(is_workflow_service("/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo"));
+        assert!(!is_workflow_service("/temporal.api.workflowservice.v1.WorkflowServiceTwo/GetSystemInfo"));
+        assert!(!is_workflow_service("/temporal.api.operatorservice.v1.OperatorService/ListClusters"));
+        assert!(!is_workflow_service("/"));
+    }
+
+    #[tokio::test]
+    async fn a_body_that_is_read_holds_nothing() {
+        let (sender, mut body) = body();
+        assert!(sender.send(Bytes::from_static(b"abc")) && sender.send(Bytes::new()));
+        assert_eq!(sender.held_bytes(), 3 + PART_BYTES);
+        let frame = body.frame().await.expect("a frame").expect("no error");
+        assert_eq!(frame.into_data().expect("data"), "abc");
+        assert_eq!(sender.held_bytes(), 0);
+        assert!((0..PARTS_MAX).all(|_| sender.send(Bytes::from_static(b"x"))));
+        assert!(!sender.send(Bytes::from_static(b"x")), "too many wait");
+        assert_eq!(sender.held_bytes(), PARTS_MAX * (1 + PART_BYTES));
+        drop(body);
+        assert!(sender.send(Bytes::from_static(b"x")));
     }
 }

@@ -1,19 +1,20 @@
-//! Requests as they arrive: which way each takes, and its message until that is complete.
+//! Requests as they arrive: which path each takes, and its message until that is complete.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Uri, Version};
-use segno_http2::{Code, Requests};
+use segno_http2::{ErrorCode, Handler, HeaderBlock, Refusals};
 use segno_runtime::ConnectionId;
-use tokio::{sync::mpsc, task::AbortHandle};
-use tonic::body::Body;
+use tokio::task::AbortHandle;
+use tonic::{Status, body::Body};
 
 use super::{
-    MESSAGE_BYTES_MAX, Services, general,
-    line::{Line, Turn},
+    MESSAGE_BYTES_MAX, Services,
+    compression::{Compression, ENCODING, decompressed_length},
+    general::{self, BodySender},
     methods::{self, Call, Method},
-    packing::{ENCODING, Packing},
+    shared::{Responder, SharedConnection},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -22,56 +23,69 @@ use crate::{
 
 /// In front of each message: whether it is compressed, and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
-/// Most messages have room in this.
-const ROOM_BYTES: usize = 4 * 1024;
-/// Pieces of a request that its handler has not read; more end the call.
-const PIECES_MAX: usize = 1_024;
+/// Room that is reserved for a message whose length is announced; most messages fit.
+const RESERVED_BYTES: usize = 4 * 1024;
+/// What a field of the header list takes besides its name and value.
+const FIELD_BYTES: usize = 128;
 
-/// Who answers the requests of one connection.
-pub(crate) struct Calls {
+/// What the connection answers for itself. SDKs retry RESOURCE_EXHAUSTED after a pause.
+pub(super) static REFUSALS: LazyLock<Refusals> = LazyLock::new(|| {
+    let refusal = |text: &str| {
+        let (parts, ()) = Status::resource_exhausted(text).into_http().into_parts();
+        general::header_block(HeaderBlock::ok(), &parts.headers)
+    };
+    Refusals {
+        header_list_too_large: refusal("the request's metadata is larger than 65536 bytes"),
+        over_budget: refusal("the connection holds too many bytes of requests and responses that are under way"),
+    }
+});
+
+/// Hands the requests of one connection to their handlers.
+pub(crate) struct Dispatcher {
     services: Arc<Services>,
-    line: Arc<Line>,
-    connection: ConnectionId,
+    connection: Arc<SharedConnection>,
+    id: ConnectionId,
 }
 
-/// A request that arrives. Dropping it gives up its call.
+/// A request that arrives or is handled. Dropping it cancels its call.
 #[derive(Default)]
-pub(crate) struct Incoming {
+pub(crate) struct IncomingRequest {
     caller: Caller,
-    packing: Packing,
-    /// Counts the call until somebody answers it.
+    compression: Compression,
+    /// Counts the call until its handler does.
     under_way: Option<OneCall>,
-    /// The method, if it has a way of its own.
+    /// The method, if it is one with a direct path.
     method: Option<&'static Method>,
-    /// What the general way needs to know.
-    pub(super) path: String,
-    pub(super) verb: Verb,
-    pub(super) headers: HeaderMap,
+    /// What the general path needs besides.
+    path: String,
+    verb: Verb,
+    headers: HeaderMap,
+    header_bytes: usize,
     stage: Stage,
 }
 
 enum Stage {
-    /// Waits for its message, of which this is here.
-    Gathering(Vec<u8>),
-    /// Its handler reads it as it comes.
-    Streaming(mpsc::Sender<Bytes>, GivenUp),
-    /// Its handler has all of it.
-    Answering(#[expect(dead_code, reason = "ends the call when dropped")] GivenUp),
+    /// The message is not complete; this much of it is here.
+    Receiving(Vec<u8>),
+    /// A handler reads the body while it arrives.
+    Streaming(BodySender, AbortOnDrop),
+    /// A handler has the whole body, of this size.
+    Handling(#[expect(dead_code, reason = "cancels the call when dropped")] AbortOnDrop, usize),
 }
 
 impl Default for Stage {
     fn default() -> Self {
-        Self::Gathering(Vec::new())
+        Self::Receiving(Vec::new())
     }
 }
 
-impl Incoming {
-    /// Whether its message can be read here.
-    fn is_understood(&self, compressed: bool) -> bool {
-        self.headers.is_empty() && (!compressed || self.packing.gzip)
+impl IncomingRequest {
+    /// Whether its message can be decoded on the direct path.
+    fn is_direct(&self, is_compressed: bool) -> bool {
+        self.headers.is_empty() && (!is_compressed || self.compression.gzip)
     }
 
-    /// The request as tonic has it, unless its path is none.
+    /// The request as tonic has it, unless its path is malformed.
     pub(super) fn take(&mut self, body: Body) -> Option<Request<Body>> {
         let mut request = Request::new(body);
         *request.uri_mut() = self.path.parse::<Uri>().ok()?;
@@ -83,141 +97,172 @@ impl Incoming {
     }
 }
 
-/// Ends a call's task when dropped; a task that is done does not mind.
-pub(super) struct GivenUp(pub(super) AbortHandle);
+/// Aborts a task when dropped; nothing happens to a task that is done.
+pub(super) struct AbortOnDrop(pub(super) AbortHandle);
 
-impl Drop for GivenUp {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-impl Calls {
-    pub(super) fn new(services: Arc<Services>, line: Arc<Line>, connection: ConnectionId) -> Self {
-        Self { services, line, connection }
+impl Dispatcher {
+    pub(super) fn new(services: Arc<Services>, connection: Arc<SharedConnection>, id: ConnectionId) -> Self {
+        Self { services, connection, id }
     }
 
-    fn under_way(&self, request: &mut Incoming) -> OneCall {
+    fn under_way(&self, request: &mut IncomingRequest) -> OneCall {
         request.under_way.take().unwrap_or_else(|| self.services.under_way.one_more())
     }
 
     /// Hands a call whose message is complete to its method.
-    fn call(&self, stream: u32, request: &mut Incoming, method: &Method, message: Bytes, compressed: bool) {
-        let turn = Turn::new(self.line.clone(), stream);
-        let one = self.under_way(request);
-        let call = Call { caller: request.caller, message, compressed, packing: request.packing, under_way: one };
-        let task = (method.answer)(self.services.direct.clone(), turn, call);
-        request.stage = Stage::Answering(GivenUp(task));
+    fn call_directly(
+        &self,
+        stream: u32,
+        request: &mut IncomingRequest,
+        method: &Method,
+        body: Vec<u8>,
+        is_compressed: bool,
+    ) {
+        let held = held_while_handled(&body);
+        let responder = Responder::new(self.connection.clone(), stream);
+        let under_way = self.under_way(request);
+        let message = Bytes::from(body).slice(PREFIX_BYTES..);
+        let (caller, compression) = (request.caller, request.compression);
+        let call = Call { caller, message, is_compressed, compression, under_way };
+        let task = (method.handle)(self.services.direct.clone(), responder, call);
+        request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
 
-    /// Lets a call take the general way, with what is there of its body.
-    fn take_general_way(&self, stream: u32, request: &mut Incoming, body: Vec<u8>, ended: bool) {
-        let (pieces, arriving) = mpsc::channel(PIECES_MAX);
-        if !body.is_empty() {
-            // There is room.
-            let _ = pieces.try_send(body.into());
-        }
+    /// Hands a call to tonic, with what is there of its body.
+    fn call_generally(&self, stream: u32, request: &mut IncomingRequest, body: Vec<u8>, ended: bool) {
+        let held = held_while_handled(&body);
+        let (sender, receiver) = general::body();
+        // There is room for a first part.
+        sender.send(body.into());
         if let Some(method) = request.method.take() {
             request.path = method.path.to_owned();
-            request.packing.put(&mut request.headers);
+            request.compression.put(&mut request.headers);
         }
-        let turn = Turn::new(self.line.clone(), stream);
-        let one = self.under_way(request);
-        let task = GivenUp(general::answer(self.services.clone(), turn, request, arriving, one));
-        request.stage = if ended { Stage::Answering(task) } else { Stage::Streaming(pieces, task) };
+        let responder = Responder::new(self.connection.clone(), stream);
+        let under_way = self.under_way(request);
+        let task = general::handle(self.services.clone(), responder, request, receiver, under_way);
+        let task = AbortOnDrop(task);
+        request.stage = if ended { Stage::Handling(task, held) } else { Stage::Streaming(sender, task) };
     }
 
-    /// Goes on with what is there of a call's message.
-    fn gather(&self, stream: u32, request: &mut Incoming, mut body: Vec<u8>, ended: bool) {
+    /// Dispatches a call if its message is complete, or cannot become what the direct path takes.
+    fn dispatch(&self, stream: u32, request: &mut IncomingRequest, mut body: Vec<u8>, ended: bool) {
         let prefix = Prefix::of(&body);
         let expected = prefix.map(|prefix| PREFIX_BYTES + prefix.length);
         let is_too_long = expected.is_some_and(|expected| body.len().max(expected) > PREFIX_BYTES + MESSAGE_BYTES_MAX);
         match (prefix, request.method) {
-            _ if is_too_long => self.take_general_way(stream, request, body, ended),
-            (Some(Prefix { compressed, .. }), Some(method))
-                if ended && expected == Some(body.len()) && request.is_understood(compressed) =>
+            _ if is_too_long => self.call_generally(stream, request, body, ended),
+            (Some(Prefix { is_compressed, .. }), Some(method))
+                if ended && expected == Some(body.len()) && request.is_direct(is_compressed) =>
             {
-                // Parts of it may be kept, and with them its buffer.
+                // Parts of the message may be kept for long, and with them this buffer.
                 body.shrink_to_fit();
-                self.call(stream, request, method, Bytes::from(body).slice(PREFIX_BYTES..), compressed);
+                self.call_directly(stream, request, method, body, is_compressed);
             }
-            // Compressed in an unknown way, or not what a call is like: tonic knows what to say.
-            _ if ended => self.take_general_way(stream, request, body, true),
+            // An unknown compression, or not one whole message: tonic has the right status for it.
+            _ if ended => self.call_generally(stream, request, body, true),
             _ => {
-                // What is only announced gets little room.
-                body.reserve_exact(expected.unwrap_or_default().min(ROOM_BYTES).saturating_sub(body.len()));
-                request.stage = Stage::Gathering(body);
+                body.reserve_exact(expected.unwrap_or_default().min(RESERVED_BYTES).saturating_sub(body.len()));
+                request.stage = Stage::Receiving(body);
             }
         }
     }
 }
 
-/// What is in front of a message.
+/// What comes before a message.
 #[derive(Clone, Copy)]
 struct Prefix {
-    compressed: bool,
+    is_compressed: bool,
     length: usize,
 }
 
 impl Prefix {
     fn of(body: &[u8]) -> Option<Self> {
         let [compressed, length @ ..] = body.first_chunk::<PREFIX_BYTES>()?;
-        Some(Self { compressed: *compressed != 0, length: u32::from_be_bytes(*length) as usize })
+        Some(Self { is_compressed: *compressed != 0, length: u32::from_be_bytes(*length) as usize })
     }
 }
 
-impl Requests for Calls {
-    type Request = Incoming;
+/// What a call with this body holds while it is handled: a compressed message is there twice, and the second time it may
+/// be a thousand times as large.
+fn held_while_handled(body: &[u8]) -> usize {
+    let is_compressed = body.first().is_some_and(|compressed| *compressed != 0);
+    let decompressed = if is_compressed { decompressed_length(body).min(MESSAGE_BYTES_MAX) } else { 0 };
+    body.len() + decompressed
+}
+
+impl Handler for Dispatcher {
+    type Request = IncomingRequest;
     type Receipt = Receipt;
 
-    fn field(&mut self, request: &mut Incoming, name: &[u8], value: &[u8]) {
+    fn field(&mut self, request: &mut IncomingRequest, name: &[u8], value: &[u8]) {
         match name {
             b":path" => match methods::find(value) {
                 Some(method) => request.method = Some(method),
-                None => request.path = String::from_utf8_lossy(value).into_owned(),
+                None => {
+                    request.path = String::from_utf8_lossy(value).into_owned();
+                    request.header_bytes += request.path.len();
+                }
             },
             b":method" if value != b"POST" => request.verb = Verb::from_bytes(value).unwrap_or_default(),
             b":method" => request.verb = Verb::POST,
             _ if name.first() == Some(&b':') => {}
             _ => {
                 request.caller.field(name, value);
-                // Of a call with a way of its own, only what may take it off that way.
-                let is_odd = !request.packing.field(name, value) && name == ENCODING.as_bytes();
-                if request.method.is_none() || is_odd {
+                // For the direct path only a field that excludes a call from it has to be kept.
+                let is_unknown_encoding = !request.compression.field(name, value) && name == ENCODING.as_bytes();
+                if request.method.is_none() || is_unknown_encoding {
+                    let bytes = name.len() + value.len() + FIELD_BYTES;
                     let name = HeaderName::from_bytes(name);
                     if let (Ok(name), Ok(value)) = (name, HeaderValue::from_bytes(value)) {
                         request.headers.append(name, value);
+                        request.header_bytes += bytes;
                     }
                 }
             }
         }
     }
 
-    fn begin(&mut self, stream: u32, request: &mut Incoming, ended: bool) {
-        request.caller.connection = Some(self.connection);
+    fn headers_complete(&mut self, stream: u32, request: &mut IncomingRequest, ended: bool) {
+        request.caller.connection = Some(self.id);
         request.under_way = Some(self.services.under_way.one_more());
         let is_direct = request.method.is_some() && request.verb == Verb::POST;
-        // Calls of other services may be streams, which are answered before they end.
-        if ended || !(is_direct || general::wants_one_message(&request.path)) {
-            self.take_general_way(stream, request, Vec::new(), ended);
+        // Calls of other services may be streaming: they are handled before their body is complete.
+        if ended || !(is_direct || general::is_unary(&request.path)) {
+            self.call_generally(stream, request, Vec::new(), ended);
         }
     }
 
-    fn data(&mut self, stream: u32, request: &mut Incoming, data: &[u8], ended: bool) -> Result<(), Code> {
+    fn data(&mut self, stream: u32, request: &mut IncomingRequest, data: &[u8], ended: bool) -> Result<(), ErrorCode> {
         match std::mem::take(&mut request.stage) {
-            Stage::Gathering(mut body) => {
+            Stage::Receiving(mut body) => {
                 body.extend_from_slice(data);
-                self.gather(stream, request, body, ended);
+                self.dispatch(stream, request, body, ended);
             }
-            Stage::Streaming(pieces, task) => {
-                let full = |error| matches!(error, mpsc::error::TrySendError::Full(_));
-                if !data.is_empty() && pieces.try_send(Bytes::copy_from_slice(data)).is_err_and(full) {
-                    return Err(Code::EnhanceYourCalm);
+            Stage::Streaming(sender, task) => {
+                if !sender.send(Bytes::copy_from_slice(data)) {
+                    return Err(ErrorCode::EnhanceYourCalm);
                 }
-                request.stage = if ended { Stage::Answering(task) } else { Stage::Streaming(pieces, task) };
+                let held = sender.held_bytes();
+                request.stage = if ended { Stage::Handling(task, held) } else { Stage::Streaming(sender, task) };
             }
-            answering => request.stage = answering,
+            handling => request.stage = handling,
         }
         Ok(())
+    }
+
+    fn held_bytes(&self, request: &IncomingRequest) -> usize {
+        let body = match &request.stage {
+            Stage::Receiving(body) => body.capacity(),
+            Stage::Streaming(sender, _) => sender.held_bytes(),
+            Stage::Handling(_, bytes) => *bytes,
+        };
+        request.header_bytes + body
     }
 }

@@ -1,6 +1,6 @@
-//! Calls that come in numbers, each with a way of its own: message in, method, message out, nothing between.
+//! The direct path: frequent unary calls go from their bytes to their method and back, without tonic in between.
 //!
-//! The general way ([`super::general`]) would answer them as well, at about twice the cost.
+//! The general path ([`super::general`]) would handle them as well, at about twice the cost.
 
 use std::{
     collections::HashMap,
@@ -9,16 +9,16 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message;
-use segno_http2::{Answer, Block};
+use segno_http2::{HeaderBlock, Response as Http2Response};
 use segno_proto::workflowservice::workflow_service_server::WorkflowService;
 use tokio::task::AbortHandle;
 use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use super::{
+    compression::{Compression, ENCODING, compress, decompress},
     general,
     incoming::PREFIX_BYTES,
-    line::Turn,
-    packing::{ENCODING, Packing, packed, unpacked},
+    shared::Responder,
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -26,19 +26,19 @@ use crate::{
     peers::Caller,
 };
 
-/// A method with a way of its own.
+/// A method with a direct path.
 pub(super) struct Method {
     pub(super) path: &'static str,
-    /// Answers a call, in a task of its own.
-    pub(super) answer: fn(Arc<Workflows>, Turn, Call) -> AbortHandle,
+    /// Handles a call in a task of its own.
+    pub(super) handle: fn(Arc<Workflows>, Responder, Call) -> AbortHandle,
 }
 
 /// A call of such a method.
 pub(super) struct Call {
     pub(super) caller: Caller,
     pub(super) message: Bytes,
-    pub(super) compressed: bool,
-    pub(super) packing: Packing,
+    pub(super) is_compressed: bool,
+    pub(super) compression: Compression,
     pub(super) under_way: OneCall,
 }
 
@@ -46,14 +46,14 @@ macro_rules! methods {
     ($($name:literal $method:ident,)*) => {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
-            answer: |service, mut turn, mut call| {
+            handle: |service, mut responder, mut call| {
                 let task = tokio::spawn(async move {
-                    turn.begin();
+                    responder.start();
                     let outcome = match request(&mut call) {
                         Ok(request) => service.$method(request).await,
                         Err(status) => Err(status),
                     };
-                    reply(turn, outcome, call.packing, call.under_way);
+                    respond(responder, outcome, call.compression, call.under_way);
                 });
                 task.abort_handle()
             },
@@ -89,9 +89,9 @@ static METHODS: &[Method] = &methods! {
 static BY_PATH: LazyLock<HashMap<&'static [u8], &'static Method>> =
     LazyLock::new(|| METHODS.iter().map(|method| (method.path.as_bytes(), method)).collect());
 
-static HEAD: LazyLock<Block> = LazyLock::new(|| Block::ok().with(b"content-type", b"application/grpc"));
-static PACKED_HEAD: LazyLock<Block> = LazyLock::new(|| HEAD.clone().with(ENCODING.as_bytes(), b"gzip"));
-static TRAILERS: LazyLock<Block> = LazyLock::new(|| Block::default().with(b"grpc-status", b"0"));
+static HEADERS: LazyLock<HeaderBlock> = LazyLock::new(|| HeaderBlock::ok().with(b"content-type", b"application/grpc"));
+static COMPRESSED_HEADERS: LazyLock<HeaderBlock> = LazyLock::new(|| HEADERS.clone().with(ENCODING.as_bytes(), b"gzip"));
+static TRAILERS: LazyLock<HeaderBlock> = LazyLock::new(|| HeaderBlock::default().with(b"grpc-status", b"0"));
 
 /// The method that a path names.
 pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
@@ -100,38 +100,41 @@ pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
 
 fn request<T: Message + Default>(call: &mut Call) -> Result<Request<T>, Status> {
     let message = std::mem::take(&mut call.message);
-    let message = if call.compressed { unpacked(&message)? } else { message };
+    let message = if call.is_compressed { decompress(&message)? } else { message };
     let message = T::decode(message).map_err(|error| Status::internal(error.to_string()))?;
     let mut extensions = Extensions::default();
     extensions.insert(call.caller);
     Ok(Request::from_parts(MetadataMap::new(), extensions, message))
 }
 
-fn reply<T: Message>(turn: Turn, outcome: Result<Response<T>, Status>, packing: Packing, call: OneCall) {
+fn respond<T: Message>(
+    responder: Responder,
+    outcome: Result<Response<T>, Status>,
+    compression: Compression,
+    call: OneCall,
+) {
     match outcome {
         Ok(response) => {
             let (_, message, mut extensions) = response.into_parts();
             let receipt = Receipt::of(&mut extensions, call);
             let length = message.encoded_len();
-            let head = if packing.is_agreed() { &PACKED_HEAD } else { &HEAD };
-            if packing.compresses(length)
-                && let Ok(data) = packed(&message, length)
-            {
-                let answer = Answer { head, data, trailers: &TRAILERS };
-                return turn.finish(|connection, stream| connection.answer(stream, answer, receipt));
-            }
-            let mut data = Vec::with_capacity(PREFIX_BYTES + length);
-            data.push(0);
-            data.extend_from_slice(&(length as u32).to_be_bytes());
-            message.encode_raw(&mut data);
-            let answer = Answer { head, data, trailers: &TRAILERS };
-            turn.finish(|connection, stream| connection.answer(stream, answer, receipt));
+            let headers = if compression.is_agreed() { &COMPRESSED_HEADERS } else { &HEADERS };
+            let compressed = if compression.applies_to(length) { compress(&message, length).ok() } else { None };
+            let data = compressed.unwrap_or_else(|| {
+                let mut data = Vec::with_capacity(PREFIX_BYTES + length);
+                data.push(0);
+                data.extend_from_slice(&(length as u32).to_be_bytes());
+                message.encode_raw(&mut data);
+                data
+            });
+            let response = Http2Response { headers, data, trailers: &TRAILERS };
+            responder.finish(|connection, stream| connection.respond(stream, response, receipt));
         }
         Err(status) => {
             let (mut parts, ()) = status.into_http().into_parts();
-            let headers = general::block(Block::ok(), &parts.headers);
+            let headers = general::header_block(HeaderBlock::ok(), &parts.headers);
             let receipt = Receipt::of(&mut parts.extensions, call);
-            turn.finish(|connection, stream| connection.refuse(stream, &headers, receipt));
+            responder.finish(|connection, stream| connection.send_trailers_only(stream, &headers, receipt));
         }
     }
 }
@@ -142,7 +145,7 @@ mod tests {
     use crate::unbuilt;
 
     #[test]
-    fn only_built_calls_have_a_way_of_their_own() {
+    fn only_built_calls_have_a_direct_path() {
         for method in METHODS {
             let name = method.path.rsplit('/').next().expect("a name");
             assert!(unbuilt::BUILT.contains(&name), "{name}");

@@ -1,33 +1,34 @@
 //! Connections: accepts them, speaks HTTP/2 on each, and hands every request to its service.
 //!
-//! A task for each connection reads and writes ([`socket`]); HTTP/2 itself is the machine in `segno-http2`, which that
-//! task shares with the tasks that answer calls ([`line`]). The calls that come in numbers go straight to their method
-//! ([`methods`]), all others the general way through tonic ([`general`]); which is which is decided in [`incoming`].
-//! Why it is not hyper any more: docs/decisions/014.
+//! [`accept`] limits their number. A task for each connection reads and writes ([`socket`]); HTTP/2 itself is the state
+//! machine in `segno-http2`, which that task shares with the tasks that handle calls ([`shared`]). Frequent unary calls
+//! take a direct path to their method ([`methods`]), all others the general path through tonic ([`general`]); which one
+//! is decided in [`incoming`]. Why it is not hyper: docs/decisions/014.
 
+pub(crate) mod accept;
+mod compression;
 mod general;
 mod incoming;
-mod line;
 mod methods;
-mod packing;
+mod shared;
 mod socket;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use segno_http2::Settings;
+use segno_http2::{Connection, Settings, SharedBudget};
 use segno_proto::workflowservice::workflow_service_server::WorkflowServiceServer;
 use segno_runtime::Node;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
-    task::JoinSet,
     time::Instant,
 };
 use tonic::service::Routes;
 
 use self::{
-    incoming::{Calls, GivenUp},
-    line::Line,
+    accept::{Accepted, Evictable, Evicting},
+    incoming::{AbortOnDrop, Dispatcher, REFUSALS},
+    shared::SharedConnection,
     socket::Socket,
 };
 use crate::{delivery::UnderWay, grpc::Workflows, peers::Peer};
@@ -36,109 +37,157 @@ use crate::{delivery::UnderWay, grpc::Workflows, peers::Peer};
 pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
 /// Largest request; Temporal's limit as well.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-const SETTINGS: Settings = Settings {
-    connection_window: 1 << 22,
-    stream_window: 1 << 20,
-    // A worker may wait for very many tasks at once.
-    streams_max: 1 << 16,
-    headers_max: 64 * 1024,
-};
-/// A peer that is silent this long is asked whether it is still there. A process that stands still does not answer.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
-/// A peer that does not answer that is gone. Long enough that a machine under load is not taken for a dead one.
-const PING_PATIENCE: Duration = Duration::from_secs(20);
-/// Out of file descriptors, most likely: some may be free again soon.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const CONNECTION_WINDOW: u32 = 1 << 22;
+const STREAM_WINDOW: u32 = 1 << 20;
+const HEADER_LIST_BYTES_MAX: u32 = 64 * 1024;
+/// How long a peer may take for the connection preface.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer that is silent this long is sent a PING. A process that stands still does not acknowledge it.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// A peer that does not acknowledge it is gone. Long enough that a machine under load is not taken for a dead one.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a shutdown waits for the peer to acknowledge the first GOAWAY.
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What answers requests.
+/// How much clients may ask of a server at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimits {
+    /// gRPC connections. Fewer if the process may not have so many files open.
+    pub connections_max: usize,
+    /// Calls on one connection (SETTINGS_MAX_CONCURRENT_STREAMS).
+    pub streams_max: u32,
+    /// Bytes of requests and responses under way on one connection.
+    pub connection_bytes_max: usize,
+    /// The same on all connections together.
+    pub total_bytes_max: usize,
+}
+
+impl Default for ConnectionLimits {
+    fn default() -> Self {
+        Self { connections_max: 16_384, streams_max: 4_096, connection_bytes_max: 64 << 20, total_bytes_max: 512 << 20 }
+    }
+}
+
+impl ConnectionLimits {
+    fn settings(self) -> Settings {
+        Settings {
+            connection_window: CONNECTION_WINDOW,
+            stream_window: STREAM_WINDOW,
+            streams_max: self.streams_max,
+            header_list_bytes_max: HEADER_LIST_BYTES_MAX,
+            held_bytes_max: self.connection_bytes_max,
+        }
+    }
+}
+
+/// What handles requests.
 #[derive(Clone)]
 pub(crate) struct Services {
-    /// The service nearly all calls are for.
+    /// The service of the direct path.
     pub(crate) direct: Arc<Workflows>,
-    /// The same, for calls that take the general way.
+    /// The same for the general path.
     pub(crate) workflows: WorkflowServiceServer<Workflows>,
-    /// The same, with compressed answers: for who sends compressed requests.
+    /// The same with compressed responses, for callers that send compressed requests.
     pub(crate) compressing: WorkflowServiceServer<Workflows>,
     /// All others.
     pub(crate) others: Routes,
-    /// Calls under way.
+    /// Counts the calls under way.
     pub(crate) under_way: UnderWay,
-    /// Whom to tell when a connection is gone.
+    /// Is told when a connection is gone.
     pub(crate) node: Arc<Node>,
 }
 
-/// Serves until `stopped` says so, then until every connection is closed.
-pub(crate) async fn serve(listener: TcpListener, services: Services, mut stopped: watch::Receiver<bool>) {
+/// Serves until `stopped` is true, then until every connection is closed.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    services: Services,
+    limits: ConnectionLimits,
+    mut stopped: watch::Receiver<bool>,
+) {
     let services = Arc::new(services);
-    let mut connections = JoinSet::new();
-    let told = stopped.clone();
-    let mut stop = pin!(said(&mut stopped));
+    let budget = Arc::new(SharedBudget::new(limits.total_bytes_max));
+    let mut accepted = Accepted::new("gRPC", limits.connections_max, Evicting::Handshakes);
+    let until_stopped = stopped.clone();
+    let mut stop = pin!(wait_for_stop(&mut stopped));
     loop {
-        let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
-            Some(_) = connections.join_next() => continue,
+        let stream = tokio::select! {
+            stream = accepted.next(&listener) => stream,
             () = &mut stop => break,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                connections.spawn(speak(stream, services.clone(), told.clone()));
-            }
-            Err(error) => {
-                tracing::warn!(%error, "a gRPC connection was not accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        let connection = Connection::new(limits.settings(), &REFUSALS, budget.clone());
+        let serving = (services.clone(), until_stopped.clone());
+        accepted.spawn(|evictable| serve_connection(stream, connection, serving, evictable));
     }
     drop(listener);
-    while connections.join_next().await.is_some() {}
+    accepted.closed().await;
 }
 
-/// Waits for the word to stop; nobody left to say it counts as said.
-async fn said(stopped: &mut watch::Receiver<bool>) {
+/// Waits until the server stops. If nobody is left to say so, it does.
+async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// One connection, to its end.
-async fn speak(stream: TcpStream, services: Arc<Services>, stopped: watch::Receiver<bool>) {
-    // Answers are small and awaited; if the system refuses, they only come later.
+/// Serves one connection until it is closed.
+async fn serve_connection(
+    stream: TcpStream,
+    connection: Connection<Dispatcher>,
+    (services, stopped): (Arc<Services>, watch::Receiver<bool>),
+    evictable: Evictable,
+) {
+    // Responses are small and awaited; if the system refuses, they only arrive later.
     let _ = stream.set_nodelay(true);
-    // Tells the node at the end, however that comes.
+    // Tells the node when dropped.
     let peer = Peer::new(services.node.clone());
-    let line = Arc::new(Line::new(SETTINGS));
-    let mut watch = tokio::spawn(watch_over(line.clone(), stopped));
-    // Ends with this call.
-    let _watch = GivenUp(watch.abort_handle());
-    let calls = Calls::new(services, line.clone(), peer.id());
+    let connection = Arc::new(SharedConnection::new(connection));
+    let mut supervisor = tokio::spawn(supervise(connection.clone(), stopped));
+    let _supervisor = AbortOnDrop(supervisor.abort_handle());
+    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id());
     tokio::select! {
         biased;
-        ended = Socket::new(stream, line, calls) => if let Err(error) = ended {
-            tracing::debug!(%error, "a connection broke off");
+        ended = Socket::new(stream, connection, dispatcher, evictable) => if let Err(error) = ended {
+            tracing::debug!(%error, "a connection broke");
         },
-        _ = &mut watch => tracing::debug!("a peer does not answer and is given up"),
+        given_up = &mut supervisor => if let Ok(reason) = given_up {
+            tracing::debug!("a connection is closed: {reason}");
+        },
     }
 }
 
-/// Asks a silent peer whether it is there, and says goodbye when the server stops. Done when the peer does not answer.
-async fn watch_over(line: Arc<Line>, mut stopped: watch::Receiver<bool>) {
-    let mut stop = pin!(said(&mut stopped));
-    // When it was asked, and not heard since.
-    let mut asked = None;
+/// Enforces the time limits of a connection: handshake, keepalive, shutdown. Done, with the reason, when the connection
+/// is to be closed.
+async fn supervise(connection: Arc<SharedConnection>, mut stopped: watch::Receiver<bool>) -> &'static str {
+    let mut stop = pin!(wait_for_stop(&mut stopped));
+    let accepted_at = Instant::now();
+    // When an unacknowledged PING was sent.
+    let mut pinged_at = None;
     loop {
-        let until = asked.map_or(line.heard() + SILENCE_MAX, |asked| asked + PING_PATIENCE);
+        let is_established = connection.is_established();
+        let until = match pinged_at {
+            _ if !is_established => accepted_at + HANDSHAKE_TIMEOUT,
+            Some(pinged_at) => pinged_at + KEEPALIVE_TIMEOUT,
+            None => connection.last_active() + KEEPALIVE_INTERVAL,
+        };
         tokio::select! {
-            () = &mut stop => {
-                line.say(|connection| connection.leave());
-                return std::future::pending().await;
-            }
+            () = &mut stop => break,
             () = tokio::time::sleep_until(until) => {}
         }
-        match asked {
-            Some(asked) if line.heard() <= asked => return,
-            None if line.heard().elapsed() >= SILENCE_MAX => {
-                asked = Some(Instant::now());
-                line.say(|connection| connection.ping());
+        if !is_established {
+            if !connection.is_established() {
+                return "no connection preface";
             }
-            _ => asked = None,
+            continue;
+        }
+        match pinged_at {
+            Some(pinged_at) if connection.last_active() <= pinged_at => return "a PING was not acknowledged",
+            None if connection.last_active().elapsed() >= KEEPALIVE_INTERVAL => {
+                pinged_at = Some(Instant::now());
+                connection.send(|connection| connection.ping());
+            }
+            _ => pinged_at = None,
         }
     }
+    connection.send(|connection| connection.shut_down());
+    tokio::time::sleep(GOAWAY_TIMEOUT).await;
+    connection.send(|connection| connection.finish_shut_down());
+    std::future::pending().await
 }

@@ -1,7 +1,7 @@
 //! Reading and writing one connection.
 //!
-//! What arrives is read into a buffer of the thread, so that a silent connection has none. What is to be written is
-//! left for one turn of the scheduler: calls that finish in the same moment share a write.
+//! Bytes are read into a buffer of the thread, so that an idle connection has none. Output waits until the scheduler has
+//! run the other tasks that are ready: calls that finish at the same time share a write.
 
 use std::{
     cell::RefCell,
@@ -18,16 +18,18 @@ use tokio::{
     time::Instant,
 };
 
-use super::{incoming::Calls, line::Line};
+use super::{accept::Evictable, incoming::Dispatcher, shared::SharedConnection};
 use crate::delivery::Receipt;
 
 /// More than the largest frame.
 const READ_BYTES: usize = 64 * 1024;
 /// Larger buffers are not kept while there is nothing to write.
 const KEPT_BYTES: usize = 16 * 1024;
+/// After so many reads other tasks get a turn.
+const READS_MAX: usize = 16;
 
 thread_local! {
-    static ARRIVED: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
+    static READ_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());
 }
 
 /// Why reading stopped.
@@ -36,35 +38,60 @@ enum Reading {
     Paused,
 }
 
-/// See the module. Done when the connection is over.
+/// See the module. Done when the connection is closed.
 pub(super) struct Socket {
     stream: TcpStream,
-    line: Arc<Line>,
-    calls: Calls,
+    connection: Arc<SharedConnection>,
+    dispatcher: Dispatcher,
+    accepted_at: Instant,
+    /// Told when the handshake is complete, once.
+    evictable: Option<Evictable>,
     /// The beginning of a frame whose end has not arrived.
     partial: Vec<u8>,
     output: Vec<u8>,
     /// How much of `output` is written.
     written: usize,
-    /// What there is to write has waited for its turn.
-    waited: bool,
-    /// The peer did not take more when it was last written to.
-    blocked: bool,
-    /// The peer broke the protocol: nothing is read any more, and the last words are written.
-    broken: bool,
+    /// Other tasks have run since there was output.
+    has_yielded: bool,
+    /// The socket did not take more when it was last written to.
+    is_blocked: bool,
+    /// After a connection error nothing is read any more; what is left to write is written.
+    has_failed: bool,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream, line: Arc<Line>, calls: Calls) -> Self {
-        let (partial, output) = (Vec::new(), Vec::new());
-        Self { stream, line, calls, partial, output, written: 0, waited: false, blocked: false, broken: false }
+    pub(super) fn new(
+        stream: TcpStream,
+        connection: Arc<SharedConnection>,
+        dispatcher: Dispatcher,
+        evictable: Evictable,
+    ) -> Self {
+        Self {
+            stream,
+            connection,
+            dispatcher,
+            accepted_at: Instant::now(),
+            evictable: Some(evictable),
+            partial: Vec::new(),
+            output: Vec::new(),
+            written: 0,
+            has_yielded: false,
+            is_blocked: false,
+            has_failed: false,
+        }
     }
 
-    /// Reads what there is. Ready when nothing more will come; paused, with nobody to wake this task for it, as long as
-    /// the peer does not take what it is told.
+    /// Reads what there is. Ready when the peer has closed its side, or when reading is paused because the peer does
+    /// not read; nothing wakes this task for reading then.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Reading>> {
+        let mut reads = 0;
         while !self.is_paused() {
-            let ended = ARRIVED.with_borrow_mut(|arrived| self.poll_read_into(arrived, context));
+            if reads == READS_MAX {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            reads += 1;
+            let ended = READ_BUFFER.with_borrow_mut(|buffer| self.poll_read_into(buffer, context));
             if ready!(ended)? {
                 return Poll::Ready(Ok(Reading::Ended));
             }
@@ -73,43 +100,50 @@ impl Socket {
     }
 
     fn is_paused(&self) -> bool {
-        self.broken || self.line.lock().connection.as_ref().is_some_and(|connection| connection.is_congested())
+        let is_congested = || self.connection.lock().connection.as_ref().is_some_and(|it| it.is_congested());
+        self.has_failed || is_congested()
     }
 
     /// Reads once; true at the end.
-    fn poll_read_into(&mut self, arrived: &mut [u8], context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+    fn poll_read_into(&mut self, buffer: &mut [u8], context: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let before = self.partial.len();
-        let mut buffer = ReadBuf::new(arrived);
+        let mut buffer = ReadBuf::new(buffer);
         buffer.put_slice(&self.partial);
         ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer))?;
         let bytes = buffer.filled();
         if bytes.len() == before {
             return Poll::Ready(Ok(true));
         }
-        let mut state = self.line.lock();
-        state.heard = Instant::now();
+        let mut state = self.connection.lock();
+        let now = Instant::now();
+        state.last_active = now;
         let Some(connection) = &mut state.connection else { return Poll::Ready(Ok(true)) };
-        match connection.receive(&mut self.calls, bytes) {
+        match connection.receive(&mut self.dispatcher, bytes, now - self.accepted_at) {
             Ok(used) => {
                 self.partial.clear();
                 self.partial.extend_from_slice(&bytes[used..]);
             }
-            Err(violation) => {
-                tracing::debug!(%violation, "a peer does not keep to HTTP/2");
-                connection.give_up(violation);
-                self.broken = true;
+            Err(error) => {
+                tracing::debug!(%error, "a connection error");
+                connection.abort(error);
+                self.has_failed = true;
             }
+        }
+        if connection.is_established()
+            && let Some(evictable) = self.evictable.take()
+        {
+            evictable.established();
         }
         Poll::Ready(Ok(false))
     }
 
-    /// Writes what there is; ready when the connection has said its last word.
+    /// Writes what there is; ready when the connection is to be closed.
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             while self.written < self.output.len() {
                 let rest = &self.output[self.written..];
                 let Poll::Ready(bytes) = Pin::new(&mut self.stream).poll_write(context, rest) else {
-                    self.blocked = true;
+                    self.is_blocked = true;
                     return Poll::Pending;
                 };
                 let bytes = bytes?;
@@ -119,10 +153,10 @@ impl Socket {
                 self.written += bytes;
             }
             let mut delivered: Vec<Receipt> = Vec::new();
-            let mut state = self.line.lock();
-            if std::mem::take(&mut self.blocked) {
-                // It took something, late as it is.
-                state.heard = Instant::now();
+            let mut state = self.connection.lock();
+            if std::mem::take(&mut self.is_blocked) {
+                // The peer reads, even if it sends nothing.
+                state.last_active = Instant::now();
             }
             let Some(connection) = &mut state.connection else { return Poll::Ready(Ok(())) };
             if self.written > 0 {
@@ -131,11 +165,11 @@ impl Socket {
                 self.written = 0;
             }
             let has_output = connection.has_output();
-            let is_over = !has_output && (self.broken || connection.is_done());
-            if has_output && self.waited {
+            let is_over = !has_output && (self.has_failed || connection.is_shut_down());
+            if has_output && self.has_yielded {
                 connection.take_output(&mut self.output);
             } else if !has_output {
-                connection.rest();
+                connection.shrink();
                 state.writer = Some(context.waker().clone());
             }
             drop(state);
@@ -144,15 +178,15 @@ impl Socket {
                 return Poll::Ready(Ok(()));
             }
             if !has_output {
-                self.waited = false;
+                self.has_yielded = false;
                 if self.output.capacity() > KEPT_BYTES {
                     self.output = Vec::new();
                 }
                 return Poll::Pending;
             }
-            if !self.waited {
-                self.waited = true;
-                // To the end of the queue: who finishes until then is written with the rest.
+            if !self.has_yielded {
+                self.has_yielded = true;
+                // To the end of the run queue: responses that are ready until then go into the same write.
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -165,7 +199,7 @@ impl Future for Socket {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            let is_paused = match self.poll_read(context)? {
+            let was_paused = match self.poll_read(context)? {
                 Poll::Ready(Reading::Ended) => return Poll::Ready(Ok(())),
                 Poll::Ready(Reading::Paused) => true,
                 Poll::Pending => false,
@@ -173,8 +207,8 @@ impl Future for Socket {
             if let Poll::Ready(ended) = self.poll_write(context) {
                 return Poll::Ready(ended);
             }
-            // What was written may have been what reading paused for.
-            if !is_paused || self.is_paused() {
+            // Reading may have paused for what was written now.
+            if !was_paused || self.is_paused() {
                 return Poll::Pending;
             }
         }
@@ -183,6 +217,6 @@ impl Future for Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        self.line.close();
+        self.connection.close();
     }
 }

@@ -103,12 +103,30 @@ fn a_name_of_a_field_that_makes_room_for_its_successor() {
 fn a_list_that_is_too_large() {
     // 42, 34 and 42 bytes.
     let block = hex("82 40 01 61 01 62 82");
-    for (list_bytes_max, given, outcome) in
-        [(118, 3, Ok(())), (117, 2, Err(HpackError::ListTooLarge)), (75, 1, Err(HpackError::ListTooLarge))]
-    {
+    use super::super::HeaderList::{Complete, TooLarge};
+    for (list_bytes_max, given, outcome, table) in [
+        (118, 3, Ok(Complete), 34),
+        (117, 2, Ok(TooLarge), 34),
+        (75, 1, Ok(TooLarge), 34),
+        (59, 1, Ok(TooLarge), 34),
+        (58, 1, Err(HpackError::ListTooLarge), 34),
+        (30, 0, Err(HpackError::ListTooLarge), 0),
+    ] {
         let (mut decoder, mut fields) = (Decoder::new(4096), 0);
         assert_eq!(decoder.decode(&block, list_bytes_max, &mut |_, _| fields += 1), outcome);
-        assert_eq!(fields, given);
-        assert_eq!(decoder.table.bytes(), if given > 1 { 34 } else { 0 });
+        assert_eq!(fields, given, "{list_bytes_max}");
+        assert_eq!(decoder.table.bytes(), table, "{list_bytes_max}");
     }
+}
+
+#[test]
+fn references_of_a_byte_do_not_become_megabytes() {
+    let mut decoder = Decoder::new(4096);
+    let mut entry = hex("40 01 61");
+    encoder::text(&mut entry, &[b'b'; 4000], false);
+    decode(&mut decoder, &entry).unwrap();
+    let mut given = 0;
+    let outcome = decoder.decode(&[0xbe; 16_000], 64 * 1024, &mut |name, value| given += name.len() + value.len());
+    assert_eq!(outcome, Err(HpackError::ListTooLarge));
+    assert!(given <= 64 * 1024, "{given}");
 }

@@ -5,7 +5,7 @@ mod malformed;
 mod random;
 mod rfc;
 
-use super::{Decoder, HpackError};
+use super::{Decoder, HeaderList, HpackError};
 
 /// More than any list here.
 const LIST_BYTES_MAX: usize = 1 << 20;
@@ -15,7 +15,9 @@ type Field = (Vec<u8>, Vec<u8>);
 /// All fields of a block.
 fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Vec<Field>, HpackError> {
     let mut fields = Vec::new();
-    decoder.decode(block, LIST_BYTES_MAX, &mut |name, value| fields.push((name.to_vec(), value.to_vec())))?;
+    let list =
+        decoder.decode(block, LIST_BYTES_MAX, &mut |name, value| fields.push((name.to_vec(), value.to_vec())))?;
+    assert_eq!(list, HeaderList::Complete);
     Ok(fields)
 }
 
