@@ -9,6 +9,7 @@ mod check_docs;
 mod check_source;
 mod test;
 mod test_commands;
+mod test_h2spec;
 mod test_steps;
 mod workspace;
 

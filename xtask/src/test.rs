@@ -16,6 +16,7 @@ use anyhow::{Result, bail};
 
 use crate::{
     test_commands::Commands,
+    test_h2spec,
     test_steps::{self, Outcome},
 };
 
@@ -55,6 +56,13 @@ const STEPS: &[Step] = &[
         needs: &["build", "venv"],
         full_only: false,
         run: test_steps::transcripts,
+    },
+    Step {
+        name: "h2spec",
+        what: "conformance of HTTP/2, where Go is installed",
+        needs: &["build"],
+        full_only: false,
+        run: test_h2spec::h2spec,
     },
     Step {
         name: "python",

@@ -103,14 +103,20 @@ pub fn venv(commands: &mut Commands) -> Result<Outcome> {
 }
 
 /// A server in memory on free loopback ports; gone when dropped.
-struct Server {
+pub(crate) struct Server {
     child: Child,
     port: u16,
 }
 
 impl Server {
-    fn start() -> Result<Self> {
-        let log = workspace::target().join("transcripts-server.log");
+    /// Its port for gRPC.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Starts one; its output goes to this file below the target directory.
+    pub(crate) fn start(log: &str) -> Result<Self> {
+        let log = workspace::target().join(log);
         let output = File::create(&log)?;
         // Both are held until both are known, so that they differ.
         let free = [TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?];
@@ -145,7 +151,7 @@ impl Drop for Server {
 
 /// Every recorded transcript, and the proof that a difference would be seen.
 pub fn transcripts(commands: &mut Commands) -> Result<Outcome> {
-    let server = Server::start()?;
+    let server = Server::start("transcripts-server.log")?;
     let address = format!("127.0.0.1:{}", server.port);
     let checking = |more: &[&str]| {
         let mut checking = command(venv_python(), &["-m", "transcripts", "check", "--address", &address]);
