@@ -9,7 +9,7 @@ use tonic::Code;
 
 use crate::{
     client::ClientError,
-    running::{Removed, TooFewFiles},
+    running::{Failed, Removed, TooFewFiles},
 };
 
 /// It did not work, or the workflow did not complete.
@@ -22,7 +22,7 @@ const DATA: u8 = 65;
 const NOT_THERE: u8 = 66;
 /// A port is taken; a server is not there, or cannot do what was asked.
 const UNAVAILABLE: u8 = 69;
-/// The other side has a defect.
+/// This program or the other side has a defect.
 const SOFTWARE: u8 = 70;
 /// The operating system refuses something basic.
 const SYSTEM: u8 = 71;
@@ -56,6 +56,8 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
         of_server(error)
     } else if let Some(error) = error.downcast_ref() {
         of_client(error)
+    } else if error.is::<Failed>() {
+        SOFTWARE
     } else if let Some(CallError::DataLoss(_)) = error.downcast_ref() {
         DATA
     } else if error.is::<TooFewFiles>() {

@@ -36,6 +36,11 @@ pub enum Data {
     Directory(PathBuf),
 }
 
+/// Something without which a server cannot work has ended. Started again it goes on from what is stored.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: the server stops. Nothing that was acknowledged is lost; start it again, and please report this")]
+pub struct Failed(String);
+
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -89,9 +94,11 @@ impl Plan {
         };
         println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
         tracing::info!(%grpc, %http, data = place, "ready");
+        let watched = node.clone();
         tokio::select! {
             served = server.run(node, stopped) => served?,
             lost = removed(&kept) => return Err(lost.into()),
+            why = watched.failed() => return Err(Failed(why).into()),
         }
         Ok(kept)
     }

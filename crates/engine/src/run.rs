@@ -128,7 +128,7 @@ fn unreachable_decode_error() -> DecodeError {
 }
 
 /// How much of a transition storage has to see before anyone is answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Durability {
     /// Nothing changed.
     Unchanged,
@@ -199,7 +199,7 @@ pub struct Transition {
 pub struct Context {
     /// Now.
     pub now: Nanos,
-    /// Key for a run this call may create.
+    /// Key for a run this call may create; 0 for calls that create none.
     pub new_run_key: u64,
     /// Random bits for that run's id.
     pub new_run_seed: u64,

@@ -59,10 +59,14 @@ pub fn start(run: &Run, context: Context, call: TaskStart) -> Result<Applied<Vec
     Ok(draft.finish(messages))
 }
 
-/// The worker never got the task.
+/// The worker never got the task. If its start is history already, the task ends as timed out, before its time.
 pub fn give_back(run: &Run, context: Context, started_time: Nanos) -> Result<Applied<()>, Rejection> {
     let mut draft = Draft::new(run, context);
-    workflow_task::give_back(&mut draft, started_time)?;
+    let task = run.state.task.as_ref().filter(|task| task.started_event_id != 0 && task.started_time == started_time);
+    match task.filter(|task| run.is_running() && !workflow_task::can_be_given_back(run, task)) {
+        Some(_) => workflow_task::time_out(&mut draft),
+        None => workflow_task::give_back(&mut draft, started_time)?,
+    }
     Ok(draft.finish(()))
 }
 

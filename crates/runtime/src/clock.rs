@@ -1,15 +1,22 @@
 //! Where time comes from. Injected, so that tests and simulations can move it.
 
 use std::{
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use segno_proto::Nanos;
 
+/// The longest sleep until a moment of the wall clock. Somebody may set that clock forward meanwhile, and a sleep is
+/// measured by the monotonic clock, which does not notice.
+pub const SLEEP_MAX: Duration = Duration::from_secs(1);
+
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// Nanoseconds since the epoch.
+    /// Nanoseconds since the epoch. Never goes backwards.
     fn now(&self) -> Nanos;
 
     /// Nanoseconds since some moment. Unlike [`Clock::now`] it never jumps, whatever somebody does to the clock.
@@ -19,17 +26,71 @@ pub trait Clock: Send + Sync + 'static {
     }
 }
 
-/// The machine's clock.
+/// The machine's clock. If somebody sets it back, time goes on from where it was, at the pace of the monotonic clock,
+/// until the wall clock has caught up: a timer of two seconds takes two seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
     fn now(&self) -> Nanos {
-        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as Nanos)
+        static STEADY: SteadyTime = SteadyTime::new();
+        // The wall clock is read first: a pause between the two readings makes the difference too small, never too
+        // large, and the largest difference counts.
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as Nanos);
+        STEADY.at(wall, self.monotonic())
+    }
+}
+
+/// Wall time that never goes backwards: the monotonic clock plus the largest difference to the wall clock seen so far.
+#[derive(Debug)]
+struct SteadyTime {
+    offset: AtomicI64,
+}
+
+impl SteadyTime {
+    const fn new() -> Self {
+        Self { offset: AtomicI64::new(i64::MIN) }
+    }
+
+    /// The time when the two clocks show this.
+    fn at(&self, wall: Nanos, monotonic: Nanos) -> Nanos {
+        let offset = wall - monotonic;
+        monotonic + self.offset.fetch_max(offset, Ordering::Relaxed).max(offset)
     }
 }
 
 /// The time until a moment, never negative.
 pub fn until(now: Nanos, moment: Nanos) -> Duration {
     Duration::from_nanos(moment.saturating_sub(now).max(0) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn a_wall_clock_set_back_does_not_stop_time() {
+        let time = SteadyTime::new();
+        assert_eq!(time.at(1000 * SECOND, 5 * SECOND), 1000 * SECOND);
+        // An hour back, and two seconds later.
+        assert_eq!(time.at(1000 * SECOND - 3600 * SECOND, 5 * SECOND), 1000 * SECOND);
+        assert_eq!(time.at(1002 * SECOND - 3600 * SECOND, 7 * SECOND), 1002 * SECOND);
+    }
+
+    #[test]
+    fn a_wall_clock_set_forward_is_followed_at_once() {
+        let time = SteadyTime::new();
+        assert_eq!(time.at(1000 * SECOND, 5 * SECOND), 1000 * SECOND);
+        assert_eq!(time.at(4601 * SECOND, 6 * SECOND), 4601 * SECOND);
+    }
+
+    #[test]
+    fn a_wall_clock_that_was_set_back_and_caught_up_counts_again() {
+        let time = SteadyTime::new();
+        time.at(1000 * SECOND, 0);
+        assert_eq!(time.at(995 * SECOND, 5 * SECOND), 1005 * SECOND);
+        assert_eq!(time.at(1100 * SECOND, 10 * SECOND), 1100 * SECOND);
+    }
 }

@@ -16,9 +16,10 @@ use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
 use crate::{
+    delivery::Delivery,
     metrics::{add, count},
     node::Node,
-    polls::{PRIORITY_DEFAULT, Poll, PollResult},
+    polls::{PRIORITY_DEFAULT, Poll},
     queues::{QueueKey, QueueKind, TaskOffer},
     slots::lock,
     tokens::{ActivityToken, Token},
@@ -116,7 +117,7 @@ impl Node {
         };
         let now = self.clock.now();
         let command = WorkerCommandTask { id: self.ids.uuid(), stop: token.seal(&found.token_key), given: now };
-        let queue = QueueKey { namespace, kind: QueueKind::Nexus, name: stop.control_queue };
+        let queue = QueueKey { namespace, kind: QueueKind::WorkerCommand, name: stop.control_queue };
         if let Some(unclaimed) = self.queues.offer_command(&queue, command, now) {
             // Its worker may not have polled there yet.
             add(&self.metrics.commands_dropped, self.unclaimed.keep(queue, unclaimed, now) as u64);
@@ -133,7 +134,7 @@ impl Node {
     }
 
     /// Waits for a command. On other queues of this kind nothing ever comes.
-    pub async fn poll_command(self: &Arc<Self>, poll: &Poll) -> Option<WorkerCommandTask> {
+    pub async fn poll_command(self: &Arc<Self>, poll: &Poll) -> Option<(WorkerCommandTask, Delivery)> {
         let mut poll = poll.clone();
         if poll.queue.name.starts_with(CONTROL_QUEUES) {
             poll.deadline = poll.deadline.min(Instant::now() + COMMAND_WAIT_MAX);
@@ -142,16 +143,15 @@ impl Node {
             self.queues.offer(poll.queue.clone(), TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, self.now());
         }
         loop {
-            match self.wait_for_task(&poll).await {
-                PollResult::Empty => return None,
-                PollResult::Task(TaskOffer::Command(command))
-                    if self.clock.now() - command.given <= COMMAND_AGE_MAX =>
-                {
-                    count(&self.metrics.commands_sent);
-                    return Some(*command);
-                }
-                PollResult::Task(_) => count(&self.metrics.commands_dropped),
+            let (task, delivery) = self.wait_for_task(&poll).await?;
+            if let TaskOffer::Command(command) = task
+                && self.clock.now() - command.given <= COMMAND_AGE_MAX
+            {
+                count(&self.metrics.commands_sent);
+                return Some((*command, delivery));
             }
+            delivery.delivered();
+            count(&self.metrics.commands_dropped);
         }
     }
 }
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     fn queue(name: &str) -> QueueKey {
-        QueueKey { namespace: NamespaceKey(1), kind: QueueKind::Nexus, name: name.to_owned() }
+        QueueKey { namespace: NamespaceKey(1), kind: QueueKind::WorkerCommand, name: name.to_owned() }
     }
 
     fn command(number: usize, given: Nanos) -> WorkerCommandTask {

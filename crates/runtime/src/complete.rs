@@ -1,14 +1,18 @@
 //! A worker's answer to a workflow task, with the queries that rode along.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
+
+use segno_proto::enums::CommandType;
 
 use crate::{
+    combine::Call,
+    delivery::{Delivery, Held},
     error::CallError,
     namespaces::Namespace,
     node::Node,
     queries::QueryAnswer,
-    slots::WorkflowKey,
-    tasks::{StartedActivity, StartedTask},
+    slots::{Current, SlotState, WorkflowKey},
+    tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
     transact::RunSelector,
 };
 use segno_engine::{
@@ -26,6 +30,8 @@ pub struct CompletedTask {
     pub new_task: Option<StartedTask>,
     /// Activities to run itself.
     pub activities: Vec<StartedActivity>,
+    /// Gives the next task and the activities back unless they are delivered.
+    pub delivery: Option<Delivery>,
 }
 
 impl Node {
@@ -38,7 +44,10 @@ impl Node {
         call: CompleteTask,
         answers: BTreeMap<String, QueryAnswer>,
     ) -> Result<CompletedTask, CallError> {
-        let node = self.clone();
+        self.refuse_overload()?;
+        let (node, holder) = (self.clone(), self.clone());
+        // Only a command that closes the run can create another.
+        let creates = call.commands.iter().any(|command| closes(command.command_type()));
         let apply = move |run: &Run, context| {
             let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
             let surroundings = Surroundings {
@@ -47,31 +56,57 @@ impl Node {
             };
             complete_task::complete(run, context, call, &surroundings)
         };
-        let result = self
-            .transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, move |state, completed: &Completed| {
-                if completed.failure.is_none() && !completed.heartbeat_timed_out {
-                    state.queries.resolve(answers);
-                }
-                let pending = state.current.as_ref().is_some_and(|current| current.run.state.task.is_some());
-                if !pending {
-                    state.queries.unblock();
-                }
-                let queries = if completed.new_task.is_some() { state.queries.outgoing() } else { BTreeMap::new() };
-                (state.current.clone(), queries)
-            })
-            .await?;
-        let (completed, (current, queries)) = result;
+        let after = move |state: &mut SlotState, completed: &Completed| {
+            if completed.failure.is_none() && !completed.heartbeat_timed_out {
+                state.queries.resolve(answers);
+            }
+            let pending = state.current.as_ref().is_some_and(|current| current.run.state.task.is_some());
+            if !pending {
+                state.queries.unblock();
+            }
+            let queries = if completed.new_task.is_some() { state.queries.outgoing() } else { BTreeMap::new() };
+            let current = state.current.clone();
+            // Held from the commit on: if the caller is gone by now, what it was to get is given back.
+            let delivery = current.as_ref().and_then(|current| hand_out(&holder, current, completed));
+            (current, queries, delivery)
+        };
+        let call = Call {
+            selector: RunSelector::run(run_id),
+            delivered: Vec::new(),
+            creates,
+            decide: apply,
+            after,
+            types: PhantomData,
+        };
+        let (completed, (current, queries, delivery)) = self.call(key, call).await?;
         let mut reply = CompletedTask { completed, ..Default::default() };
-        let Some(current) = current else { return Ok(reply) };
+        let (Some(current), Some(delivery)) = (current, delivery) else { return Ok(reply) };
         for activity in reply.completed.eager_activities.clone() {
             let scheduled = self.scheduled_attributes(&current, activity.scheduled_event_id).await?;
-            reply.activities.push(StartedActivity { run: current.run.clone(), activity, scheduled });
+            let (run, delivery) = (current.run.clone(), delivery.clone());
+            reply.activities.push(StartedActivity { run, activity, scheduled, delivery });
         }
         if reply.completed.new_task.is_some() {
-            let started = self.started_task(current, queries, true).await?;
+            let started = self.started_task(current, queries, true, delivery.clone()).await?;
             let messages = std::mem::take(&mut reply.completed.new_messages);
             reply.new_task = Some(StartedTask { messages, ..started });
         }
+        reply.delivery = Some(delivery);
         Ok(reply)
     }
+}
+
+/// Whether a command ends the run, so that another may follow it (continue-as-new, retry, cron).
+fn closes(command: CommandType) -> bool {
+    use CommandType::{CompleteWorkflowExecution, ContinueAsNewWorkflowExecution, FailWorkflowExecution};
+    matches!(command, CompleteWorkflowExecution | FailWorkflowExecution | ContinueAsNewWorkflowExecution)
+}
+
+/// Holds what the answer to a completed task carries, if anything.
+fn hand_out(node: &Arc<Node>, current: &Current, completed: &Completed) -> Option<Delivery> {
+    let task = completed.new_task.as_ref().map(|_| HeldTask::of(&current.run));
+    let activities: Vec<_> =
+        completed.eager_activities.iter().map(|activity| HeldActivity::of(&current.run, activity)).collect();
+    let anything = task.is_some() || !activities.is_empty();
+    anything.then(|| Delivery::new(node, Held::Reply(task, activities)))
 }

@@ -1,13 +1,14 @@
-//! Deleting a run: at once if it is closed; a running one is terminated first.
+//! Deleting a run: at once if it is closed; a running one is terminated first. A damaged one cannot be terminated: what
+//! is left of it is removed.
 
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::{
-    Run,
+    Run, run_key_of,
     terminate::{self, Terminate},
     workflow_task::SERVER_IDENTITY,
 };
-use segno_store::{Commit, CurrentWrite, OutboxKey, RunKey};
+use segno_store::{Commit, CurrentReset, CurrentWrite, NamespaceKey, OutboxKey, ReadError, RunKey, Store};
 
 use crate::{error::CallError, finish::finish, node::Node, slots::WorkflowKey, transact::RunSelector};
 
@@ -18,7 +19,10 @@ impl Node {
     /// Deletes a run with its history. Once this returns the run is closed; it is gone as soon as what it told others
     /// has arrived, which for a closed run is at once.
     pub async fn delete_run(self: &Arc<Self>, key: &WorkflowKey, run_id: &str) -> Result<(), CallError> {
-        let run = self.snapshot(key, run_id).await?.run.clone();
+        let run = match self.snapshot(key, run_id).await {
+            Ok(current) => current.run.clone(),
+            Err(error) => return self.delete_damaged(key, run_id, error).await,
+        };
         if run.is_running() {
             let request = Terminate {
                 reason: "Delete workflow execution".to_owned(),
@@ -26,7 +30,7 @@ impl Node {
                 ..Default::default()
             };
             let call = move |run: &Run, context| terminate::terminate(run, context, request);
-            self.transact(key, &RunSelector::run(run.info.run_id.clone()), call).await?;
+            self.apply(key, &RunSelector::run(run.info.run_id.clone()), call).await?;
         }
         let run_key = RunKey(run.info.run_key);
         if self.has_messages(run_key).await? {
@@ -44,6 +48,44 @@ impl Node {
         let (node, key) = (self.clone(), key.clone());
         // Once removed, a run must be forgotten as well, whether or not the caller is still there.
         finish(async move { node.remove(&key, run_key).await }).await
+    }
+
+    /// Deletes what is left of a run that could not be read. `error` says why, and is given back if there is none.
+    async fn delete_damaged(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run_id: &str,
+        error: CallError,
+    ) -> Result<(), CallError> {
+        use CallError::{DataLoss, RunNotFound, WorkflowNotFound};
+        if !matches!(error, DataLoss(_) | RunNotFound { .. } | WorkflowNotFound { .. }) {
+            return Err(error);
+        }
+        let (node, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
+        finish(async move {
+            let slot = node.slots.get(&key);
+            let mut state = slot.state.clone().lock_owned().await;
+            let (namespace, workflow_id) = (key.namespace, key.workflow_id.clone());
+            let found = node.read(move |store| find_damaged(store, namespace, &workflow_id, &run_id)).await?;
+            let Some(Damaged { run, leads_to }) = found else { return Err(error) };
+            let mut commit = Commit { delete_runs: vec![run], ..Default::default() };
+            if let Some(current) = leads_to {
+                let workflow_id = key.workflow_id.to_string();
+                commit.current_reset.push(CurrentReset { namespace, workflow_id, current });
+            }
+            node.committer.commit(commit).await?;
+            tracing::warn!(run = run.0, workflow = %key.workflow_id, "a damaged run was deleted");
+            node.timers.set(run, None);
+            node.damaged.forget(run);
+            state.loaded = false;
+            if let Some(current) = state.current.take() {
+                node.slots.forget_run(current.key());
+            }
+            node.settle(&mut state);
+            slot.progress.send_modify(|progress| progress.closed = true);
+            Ok(())
+        })
+        .await
     }
 
     async fn has_messages(&self, run: RunKey) -> Result<bool, CallError> {
@@ -72,4 +114,44 @@ impl Node {
         }
         Ok(result?)
     }
+}
+
+/// A run that cannot be read, and what its workflow id leads to when it is gone (`None` if that stays).
+struct Damaged {
+    run: RunKey,
+    leads_to: Option<Option<RunKey>>,
+}
+
+/// Runs of one workflow id that are looked at.
+const RUNS_MAX: usize = 10_000;
+
+/// Finds the damaged run that is meant: by its id, else the current one, else the newest.
+fn find_damaged(
+    store: &dyn Store,
+    namespace: NamespaceKey,
+    workflow_id: &str,
+    run_id: &str,
+) -> Result<Option<Damaged>, ReadError> {
+    let runs = store.runs_of_workflow(namespace, workflow_id, RUNS_MAX)?;
+    let current = store.current(namespace, workflow_id);
+    let wanted = match run_key_of(run_id) {
+        Some(key) => Some(RunKey(key)),
+        None if !run_id.is_empty() => None,
+        None => current.clone().ok().flatten().or_else(|| runs.iter().copied().max()),
+    };
+    let Some(run) = wanted.filter(|run| runs.contains(run)) else { return Ok(None) };
+    match store.load(run) {
+        // A closed run that no pointer leads to is an older one: nothing is wrong with it.
+        Ok(Some(record)) if !record.open && Run::decode(record.state.clone()).is_ok() => return Ok(None),
+        Ok(_) | Err(ReadError::Damaged(_)) => {}
+        Err(error) => return Err(error),
+    }
+    let leads_to = match current {
+        Ok(Some(current)) if current != run => None,
+        Ok(Some(_)) => Some(None),
+        // The pointer is lost: it leads to the newest of the others.
+        Ok(None) | Err(ReadError::Damaged(_)) => Some(runs.iter().copied().filter(|other| *other != run).max()),
+        Err(error) => return Err(error),
+    };
+    Ok(Some(Damaged { run, leads_to }))
 }

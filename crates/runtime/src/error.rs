@@ -40,6 +40,12 @@ pub enum CallError {
     /// There is no room left to store anything.
     #[error("{0}")]
     StorageFull(String),
+    /// Too many calls wait for this workflow.
+    #[error("Workflow is busy.")]
+    Busy,
+    /// Too much waits for the disk.
+    #[error("the server is overloaded: too much waits for the disk; try again later")]
+    Overloaded,
     /// What is stored cannot be read.
     #[error("{0}")]
     DataLoss(String),

@@ -14,38 +14,22 @@ use tokio::runtime::Handle;
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Runs `work` to its end, whether or not the caller stays.
-pub(crate) fn finish<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Finish<T, fn(T)> {
-    finish_or(work, drop)
-}
-
-/// Like [`finish`]; what the work gives goes to `unclaimed` if the caller left.
-pub(crate) fn finish_or<T, U>(work: impl Future<Output = T> + Send + 'static, unclaimed: U) -> Finish<T, U>
-where
-    T: Send + 'static,
-    U: FnOnce(T) + Send + 'static,
-{
-    Finish { pending: Some((Box::pin(work), unclaimed)) }
+/// Runs `work` to its end, whether or not the caller stays. What it gives is dropped if nobody waits for it.
+pub(crate) fn finish<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> Finish<T> {
+    Finish { pending: Some(Box::pin(work)) }
 }
 
 /// See [`finish`].
-pub(crate) struct Finish<T, U>
-where
-    T: Send + 'static,
-    U: FnOnce(T) + Send + 'static,
-{
+pub(crate) struct Finish<T: Send + 'static> {
     /// `None` once the work is done.
-    pending: Option<(Work<T>, U)>,
+    pending: Option<Work<T>>,
 }
 
-// The work is pinned in its box; nothing else here minds being moved.
-impl<T: Send + 'static, U: FnOnce(T) + Send + 'static> Unpin for Finish<T, U> {}
-
-impl<T: Send + 'static, U: FnOnce(T) + Send + 'static> Future for Finish<T, U> {
+impl<T: Send + 'static> Future for Finish<T> {
     type Output = T;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<T> {
-        let Some((work, _)) = &mut self.pending else { return Poll::Pending };
+        let Some(work) = &mut self.pending else { return Poll::Pending };
         let done = work.as_mut().poll(context);
         if done.is_ready() {
             self.pending = None;
@@ -54,15 +38,15 @@ impl<T: Send + 'static, U: FnOnce(T) + Send + 'static> Future for Finish<T, U> {
     }
 }
 
-impl<T: Send + 'static, U: FnOnce(T) + Send + 'static> Drop for Finish<T, U> {
+impl<T: Send + 'static> Drop for Finish<T> {
     fn drop(&mut self) {
-        let Some((work, unclaimed)) = self.pending.take() else { return };
+        let Some(work) = self.pending.take() else { return };
         // Work that panicked cannot go on, and a runtime that ended has nobody to go on with.
         if std::thread::panicking() {
             return;
         }
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { unclaimed(work.await) });
+            runtime.spawn(async move { drop(work.await) });
         }
     }
 }
@@ -84,10 +68,9 @@ mod tests {
     async fn goes_on_when_the_caller_leaves() {
         let (go, wait) = oneshot::channel::<()>();
         let (tell, told) = oneshot::channel();
-        let unclaimed = move |result| {
-            let _ = tell.send(result);
-        };
-        let work = finish_or(async move { wait.await.map_or(0, |()| 7) }, unclaimed);
+        let work = finish(async move {
+            let _ = tell.send(wait.await.map_or(0, |()| 7));
+        });
         assert!(tokio::time::timeout(Duration::from_millis(1), work).await.is_err(), "it waits");
         go.send(()).expect("the work still waits");
         assert_eq!(told.await, Ok(7));

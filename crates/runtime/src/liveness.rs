@@ -267,7 +267,7 @@ impl Node {
                     let only = move |current: &Run, context| {
                         if current.info.run_key == run.0 { call(current, context) } else { Err(Rejection::Closed) }
                     };
-                    self.transact(&key, &RunSelector::default(), only).await
+                    self.apply(&key, &RunSelector::default(), only).await
                 }
                 Err(error) => Err(error),
             };

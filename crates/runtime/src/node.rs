@@ -11,30 +11,35 @@ use std::{
 
 use segno_engine::{Context, lease::LeaseSettings, limits::Limits, update::UpdateLimits};
 use segno_store::{NamespaceKey, RunKey, Store};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::sync::{Notify, Semaphore};
 
 use crate::{
-    clock::{Clock, until},
+    clock::{Clock, SLEEP_MAX, until},
     commands::UnclaimedCommands,
     committer::Committer,
+    damaged::DamagedRuns,
     error::CallError,
     ids::Ids,
     list_limits::ListLimits,
     liveness,
     metrics::{Metrics, count},
     namespaces::{Namespaces, retention},
-    outbox,
+    outbox::{self, Outbox},
     polls::Queues,
     queries::DirectQueries,
-    slots::{Slots, lock},
+    queues::BACKLOG_MAX,
+    refill,
+    run_keys::RunKeys,
+    slots::Slots,
+    supervise::Vitals,
     timers::Timers,
     workers::{Leases, Workers},
 };
 
-/// Run keys set aside with one write.
-const RUN_KEYS_BLOCK: u64 = 1000;
 /// Wake-ups carried out at the same time.
 const WAKES_MAX: usize = 64;
+/// When a wake-up that panicked is repeated.
+const WAKE_AGAIN: i64 = 60 * 1_000_000_000;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +52,8 @@ pub struct NodeOptions {
     pub leases: LeaseSettings,
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
+    /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
+    pub queue_tasks_max: usize,
 }
 
 impl Default for NodeOptions {
@@ -56,6 +63,7 @@ impl Default for NodeOptions {
             limits: Limits::default(),
             leases: LeaseSettings::default(),
             polls_end_on_shutdown: true,
+            queue_tasks_max: BACKLOG_MAX,
         }
     }
 }
@@ -74,7 +82,9 @@ pub struct Node {
     pub(crate) limits: Limits,
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
-    pub(crate) outgoing: mpsc::UnboundedSender<segno_store::OutboxRow>,
+    pub(crate) outbox: Outbox,
+    pub(crate) damaged: DamagedRuns,
+    pub(crate) vitals: Arc<Vitals>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
     /// All namespaces.
@@ -89,7 +99,7 @@ pub struct Node {
     pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
     /// Told when closed runs may be due earlier than before.
     pub(crate) retention_changed: Notify,
-    run_keys: Mutex<(u64, u64)>,
+    pub(crate) run_keys: RunKeys,
     stopping: AtomicBool,
     /// Told once when the node stops.
     pub(crate) stop: Notify,
@@ -109,11 +119,11 @@ impl Node {
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
-        let (committer, _thread) = Committer::start(store.clone(), metrics.clone())
+        let vitals = Arc::new(Vitals::default());
+        let committer = Committer::start(store.clone(), metrics.clone(), vitals.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
         let ids = Ids::new();
         let namespaces = Namespaces::load(&*store, &ids)?;
-        let (outgoing, messages) = mpsc::unbounded_channel();
         let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
         let node = Arc::new(Self {
             store,
@@ -121,13 +131,15 @@ impl Node {
             clock,
             list_limits: ListLimits::default(),
             slots: Slots::new(options.cache_bytes_max),
-            queues: Queues::default(),
+            queues: Queues::new(options.queue_tasks_max),
             timers: Timers::default(),
             ids,
             direct_queries: DirectQueries::default(),
             limits: options.limits,
             polls_end_on_shutdown: options.polls_end_on_shutdown,
-            outgoing,
+            outbox: Outbox::default(),
+            damaged: DamagedRuns::default(),
+            vitals,
             metrics,
             namespaces,
             workers: Workers::default(),
@@ -135,17 +147,18 @@ impl Node {
             unclaimed: UnclaimedCommands::default(),
             dismissed: Mutex::default(),
             retention_changed: Notify::new(),
-            run_keys: Mutex::new((0, 0)),
+            run_keys: RunKeys::default(),
             stopping: AtomicBool::new(false),
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         });
         node.list_older_runs().await?;
         node.recover().await?;
-        tokio::spawn(outbox::deliver(Arc::downgrade(&node), messages));
-        tokio::spawn(run_timers(node.clone()));
-        tokio::spawn(liveness::watch(node.clone()));
-        tokio::spawn(retention::apply(node.clone()));
+        node.supervise("the delivery of messages", outbox::run(node.clone()));
+        node.supervise("the timer loop", run_timers(node.clone()));
+        node.supervise("the watch over workers", liveness::watch(node.clone()));
+        node.supervise("the deletion of expired runs", retention::apply(node.clone()));
+        node.supervise("the refill of queues", refill::run(node.clone()));
         node.resume_deletions();
         Ok(node)
     }
@@ -163,26 +176,22 @@ impl Node {
         }
     }
 
-    /// Time, ids and limits for one call in a namespace.
-    pub(crate) fn context(&self, namespace: NamespaceKey) -> Result<Context, CallError> {
+    /// Time, ids and limits for a call in a namespace that creates no run.
+    pub(crate) fn context(&self, namespace: NamespaceKey) -> Context {
         let updates =
             self.namespaces.by_key(namespace).map_or_else(UpdateLimits::default, |known| known.settings.updates);
-        Ok(Context {
+        Context {
             now: self.now(),
-            new_run_key: self.new_run_key()?.0,
+            new_run_key: 0,
             new_run_seed: self.ids.bits(),
             limits: Limits { updates_suggest: updates.suggest(), ..self.limits },
-        })
+        }
     }
 
-    fn new_run_key(&self) -> Result<RunKey, CallError> {
-        let mut keys = lock(&self.run_keys);
-        if keys.0 == keys.1 {
-            let first = self.store.reserve_run_keys(RUN_KEYS_BLOCK)?.0;
-            *keys = (first, first + RUN_KEYS_BLOCK);
-        }
-        keys.0 += 1;
-        Ok(RunKey(keys.0 - 1))
+    /// Like [`Node::context`], with a key for a new run if the call may create one.
+    pub(crate) async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
+        let new_run_key = if creates { self.run_keys.take(&self.store).await?.0 } else { 0 };
+        Ok(Context { new_run_key, ..self.context(namespace) })
     }
 
     /// What keeps the data, in a word.
@@ -204,6 +213,8 @@ impl Node {
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
         self.leases.earlier.notify_one();
+        self.outbox.look();
+        self.queues.refills.look();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
@@ -228,13 +239,15 @@ impl Node {
         Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
     }
 
-    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers.
-    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 4] {
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
+    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
             ("queued_tasks", "Tasks waiting for a worker.", self.queues.backlog() as u64),
             ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
             ("live_workers", "Workers with a lease.", self.leases.len() as u64),
+            ("waiting_messages", "Messages between runs that have not arrived.", self.outbox.len() as u64),
+            ("damaged_runs", "Runs that cannot be read and were set aside.", self.damaged.len() as u64),
         ]
     }
 }
@@ -243,22 +256,44 @@ impl Node {
 async fn run_timers(node: Arc<Node>) {
     let permits = Arc::new(Semaphore::new(WAKES_MAX));
     while !node.is_stopping() {
+        let earlier = node.timers.earlier.notified();
         let (due, next) = node.timers.due(node.clock.now());
         for run in due {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            let node = node.clone();
+            let waking = Waking { node: node.clone(), run, done: false };
             tokio::spawn(async move {
-                count(&node.metrics.wakes);
-                node.wake(run).await;
+                count(&waking.node.metrics.wakes);
+                waking.carry_out().await;
                 drop(permit);
             });
         }
-        let earlier = node.timers.earlier.notified();
         match next {
             Some(at) => {
-                let _ = tokio::time::timeout(until(node.clock.now(), at), earlier).await;
+                let _ = tokio::time::timeout(until(node.clock.now(), at).min(SLEEP_MAX), earlier).await;
             }
             None => earlier.await,
+        }
+    }
+}
+
+/// A wake-up under way. One that panics is repeated: others go on, and it is not forgotten.
+struct Waking {
+    node: Arc<Node>,
+    run: RunKey,
+    done: bool,
+}
+
+impl Waking {
+    async fn carry_out(mut self) {
+        self.node.wake(self.run).await;
+        self.done = true;
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        if !self.done {
+            self.node.timers.set(self.run, Some(self.node.clock.now() + WAKE_AGAIN));
         }
     }
 }

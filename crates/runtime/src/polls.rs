@@ -1,4 +1,4 @@
-//! The shell around task queues: workers wait here, tasks arrive here.
+//! The shell around task queues: workers wait here, tasks arrive here. [`crate::refill`] finds what full queues forgot.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,15 +11,17 @@ use std::{
 
 use segno_engine::{Run, activity::is_waiting, priority};
 use segno_proto::Nanos;
-use segno_store::{NamespaceKey, OpenRun, RunKey};
+use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     commands::WorkerCommandTask,
+    delivery::{Delivery, Held},
     metrics::count,
     node::Node,
     queue_stats::QueueStats,
-    queues::{BACKLOG_MAX, Offered, Queue, QueueKey, QueueKind, TaskOffer},
+    queues::{Offered, Queue, QueueKey, QueueKind, Queued, TaskOffer},
+    refill::Refills,
     slots::lock,
     workers::{CONTROL_QUEUES, Caller, PollGuard},
 };
@@ -49,30 +51,24 @@ pub struct Poll {
     pub deadline: Instant,
 }
 
-/// How a poll ended.
-#[derive(Debug)]
-pub enum PollResult {
-    /// With a task.
-    Task(TaskOffer),
-    /// Without: time is up, or the worker said goodbye.
-    Empty,
-}
-
 /// All queues of a node.
-#[derive(Default)]
 pub struct Queues {
+    /// See [`Queue::new`].
+    backlog_max: usize,
     queues: Mutex<HashMap<QueueKey, Queue>>,
     next_waiting: AtomicU64,
+    /// Queues that forgot tasks and have room for them again.
+    pub(crate) refills: Refills,
 }
 
-/// Ends a wait however it ends, and gives back a task that arrived too late to be taken.
+/// Ends a wait however it ends, and returns a task that arrived too late to be taken.
 struct Wait<'a> {
     queues: &'a Queues,
     key: &'a QueueKey,
     id: u64,
     /// When it began.
     since: Nanos,
-    task: oneshot::Receiver<TaskOffer>,
+    task: oneshot::Receiver<Queued>,
 }
 
 impl Drop for Wait<'_> {
@@ -81,28 +77,38 @@ impl Drop for Wait<'_> {
         let mut queues = lock(&self.queues.queues);
         let Some(queue) = queues.get_mut(self.key) else { return };
         queue.forget(self.id);
-        if let Ok(task) = self.task.try_recv() {
-            queue.take_back(task, PRIORITY_DEFAULT, self.since);
+        if let Ok(queued) = self.task.try_recv() {
+            queue.take_back(queued, self.since);
         }
     }
 }
 
 impl Queues {
-    /// Waits for a task.
-    pub async fn poll(&self, poll: &Poll, now: Nanos) -> PollResult {
+    /// No queues yet.
+    pub fn new(backlog_max: usize) -> Self {
+        Self { backlog_max, queues: Mutex::default(), next_waiting: AtomicU64::new(0), refills: Refills::default() }
+    }
+
+    /// Whether a queue takes no more tasks that storage knows.
+    pub(crate) fn is_full(&self, key: &QueueKey) -> bool {
+        lock(&self.queues).get(key).is_some_and(Queue::is_full)
+    }
+
+    /// Waits for a task; `None` if time is up or the worker said goodbye.
+    async fn poll(&self, poll: &Poll, now: Nanos) -> Option<Queued> {
         let mut wait = {
             let mut queues = lock(&self.queues);
             if queues.len() > QUEUES_SWEEP && !queues.contains_key(&poll.queue) {
                 // Sticky queues of workers that are long gone.
                 queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
             }
-            let queue = queues.entry(poll.queue.clone()).or_default();
-            queue.last_poll = now;
-            queue.abandoned = false;
-            queue.pollers.retain(|_, at| now - *at < POLLER_MEMORY);
-            queue.pollers.insert(poll.identity.clone(), now);
-            if let Some(task) = queue.take(now) {
-                return PollResult::Task(task);
+            let queue = queues.entry(poll.queue.clone()).or_insert_with(|| Queue::new(self.backlog_max));
+            queue.polled(&poll.identity, now);
+            if queue.wants_refill() {
+                self.refills.want(&poll.queue);
+            }
+            if let Some(queued) = queue.take(now) {
+                return Some(queued);
             }
             let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
             let (hand_over, task) = oneshot::channel();
@@ -110,8 +116,8 @@ impl Queues {
             Wait { queues: self, key: &poll.queue, id, since: now, task }
         };
         match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
-            Ok(Ok(task)) => PollResult::Task(task),
-            Ok(Err(_)) | Err(_) => PollResult::Empty,
+            Ok(Ok(queued)) => Some(queued),
+            Ok(Err(_)) | Err(_) => None,
         }
     }
 
@@ -129,12 +135,14 @@ impl Queues {
 
     /// Offers a task.
     pub fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
-        lock(&self.queues).entry(key).or_default().offer(task, priority, now)
+        let mut queues = lock(&self.queues);
+        queues.entry(key).or_insert_with(|| Queue::new(self.backlog_max)).offer(task, priority, now)
     }
 
-    /// Gives a task back to the front of its queue.
-    pub fn take_back(&self, key: &QueueKey, task: TaskOffer, now: Nanos) {
-        lock(&self.queues).entry(key.clone()).or_default().take_back(task, PRIORITY_DEFAULT, now);
+    /// Returns a task to the front of its queue.
+    pub(crate) fn take_back(&self, key: &QueueKey, queued: Queued, now: Nanos) {
+        let mut queues = lock(&self.queues);
+        queues.entry(key.clone()).or_insert_with(|| Queue::new(self.backlog_max)).take_back(queued, now);
     }
 
     /// Whether a worker is there for a sticky queue.
@@ -185,9 +193,9 @@ impl Queues {
     }
 
     /// Workers that asked lately: identity and when.
-    pub fn pollers(&self, key: &QueueKey) -> Vec<(String, Nanos)> {
-        let queues = lock(&self.queues);
-        queues.get(key).map(|queue| queue.pollers.clone().into_iter().collect()).unwrap_or_default()
+    pub fn pollers(&self, key: &QueueKey, now: Nanos) -> Vec<(String, Nanos)> {
+        let mut queues = lock(&self.queues);
+        queues.get_mut(key).map(|queue| queue.pollers(now - POLLER_MEMORY)).unwrap_or_default()
     }
 
     /// An identity did not ask lately after all.
@@ -195,7 +203,7 @@ impl Queues {
         let mut queues = lock(&self.queues);
         for kind in kinds {
             if let Some(queue) = queues.get_mut(&QueueKey { namespace, kind: *kind, name: name.to_owned() }) {
-                queue.pollers.remove(identity);
+                queue.forget_poller(identity);
             }
         }
     }
@@ -205,19 +213,22 @@ impl Queues {
         lock(&self.queues).get(key).map(|queue| queue.stats(now)).unwrap_or_default()
     }
 
-    /// Whether a queue forgot tasks and has room for them again; asking clears the mark.
-    fn wants_refill(&self, key: &QueueKey) -> bool {
-        let mut queues = lock(&self.queues);
-        let Some(queue) = queues.get_mut(key) else { return false };
-        if queue.overflowed && queue.len() < BACKLOG_MAX / 4 {
+    /// A queue is about to get back what it forgot.
+    pub(crate) fn begin_refill(&self, key: &QueueKey) {
+        if let Some(queue) = lock(&self.queues).get_mut(key) {
             queue.overflowed = false;
-            return true;
         }
-        false
     }
 
-    fn knows(&self, key: &QueueKey) -> std::collections::HashSet<(RunKey, i64)> {
-        lock(&self.queues).get(key).map(Queue::known_runs).unwrap_or_default()
+    /// Storage knows tasks of a queue that memory does not.
+    pub(crate) fn mark_overflowed(&self, key: &QueueKey) {
+        let mut queues = lock(&self.queues);
+        queues.entry(key.clone()).or_insert_with(|| Queue::new(self.backlog_max)).overflowed = true;
+    }
+
+    /// See [`Queue::known_tasks`].
+    pub(crate) fn known_tasks(&self, key: &QueueKey) -> std::collections::HashSet<(RunKey, i64)> {
+        lock(&self.queues).get(key).map(Queue::known_tasks).unwrap_or_default()
     }
 }
 
@@ -226,22 +237,19 @@ fn priority_or_default(key: i32) -> i32 {
 }
 
 impl Node {
-    /// Waits for a task, unless the worker said goodbye or the node stops.
-    pub(crate) async fn wait_for_task(&self, poll: &Poll) -> PollResult {
+    /// Waits for a task, unless the worker said goodbye or the node stops. Whoever drops the delivery returns the task.
+    pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
-            return PollResult::Empty;
+            return None;
         }
         let guard = self.poll_begins(poll);
-        let result = self.queues.poll(poll, self.clock.now()).await;
+        let queued = self.queues.poll(poll, self.clock.now()).await;
         if let Some(guard) = guard {
             guard.answered();
         }
-        if self.queues.wants_refill(&poll.queue)
-            && let Err(error) = self.refill(&poll.queue).await
-        {
-            tracing::warn!(queue = poll.queue.name, %error, "a queue could not be refilled");
-        }
-        result
+        let queued = queued?;
+        let task = queued.task.clone();
+        Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))
     }
 
     fn is_dismissed(&self, worker: &str) -> bool {
@@ -296,7 +304,7 @@ impl Node {
     /// A poll is a sign of life. On a queue for commands it stands for all workers of its process.
     fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.clock.monotonic());
-        if poll.queue.kind == QueueKind::Nexus && poll.queue.name.starts_with(CONTROL_QUEUES) {
+        if poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES) {
             return self.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);
         }
         self.leases.poll_begins(poll, now)
@@ -329,7 +337,8 @@ impl Node {
         if task.sticky && !self.queues.is_served(&key, self.clock.now()) {
             key.name.clone_from(&run.info.task_queue);
         }
-        let offer = TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp };
+        let offer =
+            TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp, speculative: run.is_speculating() };
         self.note(self.queues.offer(
             key,
             offer,
@@ -368,51 +377,6 @@ impl Node {
         }
     }
 
-    /// Finds the tasks a queue had to forget.
-    async fn refill(&self, key: &QueueKey) -> Result<(), crate::CallError> {
-        let known = self.queues.knows(key);
-        let mut after = None;
-        loop {
-            let page = self.read(move |store| store.open_runs(after, 1000)).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = Some(last.key);
-            // A retry whose back-off ended since its last commit is not marked as waiting, but its wake-up is due.
-            let now = self.clock.now();
-            let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
-            for open in page.into_iter().filter(waits) {
-                let Some(record) = self.read(move |store| store.load(open.key)).await? else { continue };
-                let Ok(run) = Run::decode(record.state) else { continue };
-                if run.info.namespace_key != key.namespace.0 {
-                    continue;
-                }
-                match key.kind {
-                    QueueKind::Workflow => {
-                        let here = run
-                            .state
-                            .task
-                            .as_ref()
-                            .is_some_and(|t| t.queue == key.name || run.info.task_queue == key.name);
-                        if here && !known.contains(&(open.key, 0)) {
-                            self.offer_workflow_task(&run);
-                        }
-                    }
-                    QueueKind::Nexus => {}
-                    QueueKind::Activity => {
-                        for (id, activity) in &run.state.activities {
-                            let waits = is_waiting(activity, self.clock.now());
-                            if waits && activity.queue == key.name && !known.contains(&(open.key, *id)) {
-                                self.offer_activity(&run, *id);
-                            }
-                        }
-                    }
-                }
-            }
-            if self.queues.backlog_of(key) >= BACKLOG_MAX {
-                return Ok(());
-            }
-        }
-    }
-
     /// Tasks waiting in a queue.
     pub fn backlog_of(&self, key: &QueueKey) -> usize {
         self.queues.backlog_of(key)
@@ -425,6 +389,6 @@ impl Node {
 
     /// Workers that asked a queue lately.
     pub fn pollers(&self, key: &QueueKey) -> Vec<(String, Nanos)> {
-        self.queues.pollers(key)
+        self.queues.pollers(key, self.clock.now())
     }
 }

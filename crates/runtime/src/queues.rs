@@ -4,7 +4,7 @@
 //! be derived from its run, so a queue over its limit forgets the rest, notes that it did, and is refilled from storage
 //! once it runs low.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
@@ -16,11 +16,14 @@ use crate::{
     queue_stats::{Measured, QueueStats},
 };
 
-/// Most tasks a queue keeps in memory.
+/// Most tasks a queue keeps in memory, unless a node is told otherwise.
 pub const BACKLOG_MAX: usize = 50_000;
 
 /// Queries come before everything else.
 pub const QUERY_PRIORITY: i32 = 0;
+
+/// Pollers a queue remembers; the one that was silent longest is forgotten first.
+pub const POLLERS_MAX: usize = 1000;
 
 /// Workflow tasks and activities are queued apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,8 +32,8 @@ pub enum QueueKind {
     Workflow,
     /// Activities.
     Activity,
-    /// Nexus tasks. There are no endpoints, so these are commands for workers alone.
-    Nexus,
+    /// Commands for workers, which SDKs poll for as Nexus tasks. There are no Nexus endpoints.
+    WorkerCommand,
 }
 
 /// A queue's name.
@@ -53,6 +56,8 @@ pub enum TaskOffer {
         run: RunKey,
         /// Recognises the very task.
         stamp: u32,
+        /// Whether it exists in memory alone.
+        speculative: bool,
     },
     /// A pending activity.
     Activity {
@@ -69,32 +74,49 @@ pub enum TaskOffer {
     Command(Box<WorkerCommandTask>),
 }
 
-/// A worker that waits.
-struct Waiting {
-    id: u64,
-    worker: String,
-    hand_over: oneshot::Sender<TaskOffer>,
+impl TaskOffer {
+    /// Whether storage knows the task, so that a queue may forget it and find it again.
+    fn is_stored(&self) -> bool {
+        match self {
+            Self::Workflow { speculative, .. } => !speculative,
+            Self::Activity { .. } => true,
+            Self::Query(_) | Self::Command(_) => false,
+        }
+    }
 }
 
-/// A task and since when it waits.
-struct Kept {
-    task: TaskOffer,
-    since: Nanos,
+/// A task with its place in a queue.
+#[derive(Clone, Debug)]
+pub struct Queued {
+    /// The task.
+    pub task: TaskOffer,
+    /// Lower first.
+    pub priority: i32,
+    /// Since when it waits.
+    pub since: Nanos,
+}
+
+/// A worker that waits.
+struct Waiting {
+    worker: String,
+    hand_over: oneshot::Sender<Queued>,
 }
 
 /// One queue.
-#[derive(Default)]
 pub struct Queue {
+    /// Most tasks in the backlog that storage knows as well.
+    backlog_max: usize,
     /// By priority (lower first), then by age.
-    backlog: BTreeMap<i32, VecDeque<Kept>>,
+    backlog: BTreeMap<i32, VecDeque<Queued>>,
     backlog_len: usize,
-    waiting: VecDeque<Waiting>,
+    /// By their numbers, which grow: the longest waiting first.
+    waiting: BTreeMap<u64, Waiting>,
     /// Tasks were not kept: storage knows them.
     pub overflowed: bool,
     /// When a worker last asked.
     pub last_poll: Nanos,
     /// Workers that asked lately, by identity, and when.
-    pub pollers: BTreeMap<String, Nanos>,
+    pollers: HashMap<String, Nanos>,
     /// A worker said that it will not come back to this (sticky) queue.
     pub abandoned: bool,
     /// What came and went, by priority.
@@ -113,79 +135,147 @@ pub enum Offered {
 }
 
 impl Queue {
+    /// An empty queue.
+    pub fn new(backlog_max: usize) -> Self {
+        Self {
+            backlog_max,
+            backlog: BTreeMap::new(),
+            backlog_len: 0,
+            waiting: BTreeMap::new(),
+            overflowed: false,
+            last_poll: 0,
+            pollers: HashMap::new(),
+            abandoned: false,
+            measured: Measured::default(),
+        }
+    }
+
+    /// Whether it forgot tasks and has room for many of them again.
+    pub fn wants_refill(&self) -> bool {
+        self.overflowed && self.backlog_len < self.backlog_max / 4
+    }
+
+    /// Whether it takes no more tasks that storage knows.
+    pub fn is_full(&self) -> bool {
+        self.backlog_len >= self.backlog_max
+    }
+
     /// Offers a task to the longest waiting worker, or keeps it.
     pub fn offer(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
         self.measured.added(priority, now);
-        self.hand_over_or_keep(task, priority, now, false)
+        self.hand_over_or_keep(Queued { task, priority, since: now }, now, false)
     }
 
-    /// Takes back a task that a worker did not get: it is next.
-    pub fn take_back(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
-        self.measured.given_back(priority, now);
-        self.hand_over_or_keep(task, priority, now, true)
+    /// Takes back a task that a worker did not get: it is next among those of its priority.
+    pub fn take_back(&mut self, queued: Queued, now: Nanos) -> Offered {
+        self.measured.given_back(queued.priority, now);
+        self.hand_over_or_keep(queued, now, true)
     }
 
-    fn hand_over_or_keep(&mut self, mut task: TaskOffer, priority: i32, now: Nanos, first: bool) -> Offered {
-        while let Some(waiting) = self.waiting.pop_front() {
-            match waiting.hand_over.send(task) {
+    fn hand_over_or_keep(&mut self, mut queued: Queued, now: Nanos, first: bool) -> Offered {
+        while let Some((_, waiting)) = self.waiting.pop_first() {
+            let priority = queued.priority;
+            match waiting.hand_over.send(queued) {
                 Ok(()) => {
                     self.measured.dispatched(priority, now);
                     return Offered::HandedOver;
                 }
                 // That worker gave up in the same moment; the next one may have it.
-                Err(returned) => task = returned,
+                Err(returned) => queued = returned,
             }
         }
-        self.keep(Kept { task, since: now }, priority, first)
+        self.keep(queued, first)
     }
 
-    fn keep(&mut self, kept: Kept, priority: i32, first: bool) -> Offered {
-        let derivable = !matches!(kept.task, TaskOffer::Query(_) | TaskOffer::Command(_));
-        if derivable && self.backlog_len >= BACKLOG_MAX {
+    fn keep(&mut self, queued: Queued, first: bool) -> Offered {
+        if queued.task.is_stored() && self.is_full() && !self.make_room(queued.priority) {
             self.overflowed = true;
             return Offered::Overflowed;
         }
-        let tasks = self.backlog.entry(priority).or_default();
+        let tasks = self.backlog.entry(queued.priority).or_default();
         if first {
-            tasks.push_front(kept);
+            tasks.push_front(queued);
         } else {
-            tasks.push_back(kept);
+            tasks.push_back(queued);
         }
         self.backlog_len += 1;
         Offered::Kept
     }
 
+    /// Forgets the last task that is less urgent, if storage knows it.
+    fn make_room(&mut self, priority: i32) -> bool {
+        let Some(mut last) = self.backlog.last_entry() else { return false };
+        if *last.key() <= priority || !last.get().back().is_some_and(|queued| queued.task.is_stored()) {
+            return false;
+        }
+        last.get_mut().pop_back();
+        if last.get().is_empty() {
+            last.remove();
+        }
+        self.backlog_len -= 1;
+        self.overflowed = true;
+        true
+    }
+
     /// The next task, if one waits.
-    pub fn take(&mut self, now: Nanos) -> Option<TaskOffer> {
+    pub fn take(&mut self, now: Nanos) -> Option<Queued> {
         let mut entry = self.backlog.first_entry()?;
-        let priority = *entry.key();
-        let kept = entry.get_mut().pop_front();
+        let queued = entry.get_mut().pop_front();
         if entry.get().is_empty() {
             entry.remove();
         }
-        self.backlog_len -= usize::from(kept.is_some());
-        self.measured.dispatched(priority, now);
-        kept.map(|kept| kept.task)
+        let queued = queued?;
+        self.backlog_len -= 1;
+        self.measured.dispatched(queued.priority, now);
+        Some(queued)
     }
 
-    /// Lets a worker wait.
-    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<TaskOffer>) {
-        self.waiting.push_back(Waiting { id, worker, hand_over });
+    /// Lets a worker wait. Numbers grow from one worker to the next.
+    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<Queued>) {
+        self.waiting.insert(id, Waiting { worker, hand_over });
     }
 
     /// A worker gave up waiting.
     pub fn forget(&mut self, id: u64) {
-        self.waiting.retain(|waiting| waiting.id != id);
+        self.waiting.remove(&id);
     }
 
     /// Sends away all waiting workers of a process: their polls end empty at once.
     pub fn dismiss(&mut self, worker: &str) {
-        self.waiting.retain(|waiting| waiting.worker != worker);
+        self.waiting.retain(|_, waiting| waiting.worker != worker);
     }
 
     /// Sends everybody away.
     pub fn dismiss_all(&mut self) {
         self.waiting.clear();
+    }
+
+    /// A worker asked.
+    pub fn polled(&mut self, identity: &str, now: Nanos) {
+        self.last_poll = now;
+        self.abandoned = false;
+        if let Some(at) = self.pollers.get_mut(identity) {
+            *at = now;
+            return;
+        }
+        if self.pollers.len() >= POLLERS_MAX {
+            let oldest = self.pollers.iter().min_by_key(|(_, at)| **at).map(|(identity, _)| identity.clone());
+            oldest.map(|identity| self.pollers.remove(&identity));
+        }
+        self.pollers.insert(identity.to_owned(), now);
+    }
+
+    /// An identity will not ask again.
+    pub fn forget_poller(&mut self, identity: &str) {
+        self.pollers.remove(identity);
+    }
+
+    /// Workers that asked since a moment, by identity, and when.
+    pub fn pollers(&mut self, since: Nanos) -> Vec<(String, Nanos)> {
+        self.pollers.retain(|_, at| *at > since);
+        let mut pollers: Vec<_> = self.pollers.iter().map(|(identity, at)| (identity.clone(), *at)).collect();
+        pollers.sort_unstable();
+        pollers
     }
 
     /// Whether somebody who takes commands is there, and not too many wait already.
@@ -197,7 +287,7 @@ impl Queue {
     /// Takes everything that waits, for another queue.
     pub fn drain(&mut self) -> Vec<TaskOffer> {
         self.backlog_len = 0;
-        std::mem::take(&mut self.backlog).into_values().flatten().map(|kept| kept.task).collect()
+        std::mem::take(&mut self.backlog).into_values().flatten().map(|queued| queued.task).collect()
     }
 
     /// How many tasks wait, how long the oldest has, and how many come and go, by priority. Queries have a priority of
@@ -207,7 +297,7 @@ impl Queue {
         for (priority, tasks) in &self.backlog {
             let stats = stats.entry(*priority).or_default();
             stats.backlog = tasks.len();
-            stats.oldest = tasks.front().map_or(0, |kept| (now - kept.since).max(0));
+            stats.oldest = tasks.front().map_or(0, |queued| (now - queued.since).max(0));
         }
         stats.remove(&QUERY_PRIORITY);
         stats
@@ -228,11 +318,11 @@ impl Queue {
         self.waiting.len()
     }
 
-    /// Runs whose workflow task waits here (for refilling without doubles).
-    pub fn known_runs(&self) -> HashSet<(RunKey, i64)> {
+    /// Tasks that wait here, for refilling without doubles: the run, and the scheduled event of an activity or 0.
+    pub fn known_tasks(&self) -> HashSet<(RunKey, i64)> {
         let tasks = self.backlog.values().flatten();
         tasks
-            .filter_map(|kept| match &kept.task {
+            .filter_map(|queued| match &queued.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
                 TaskOffer::Activity { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
                 TaskOffer::Query(_) | TaskOffer::Command(_) => None,
@@ -246,11 +336,11 @@ mod tests {
     use super::*;
 
     fn task(run: u64) -> TaskOffer {
-        TaskOffer::Workflow { run: RunKey(run), stamp: 1 }
+        TaskOffer::Workflow { run: RunKey(run), stamp: 1, speculative: false }
     }
 
-    fn run_of(task: Option<TaskOffer>) -> Option<u64> {
-        match task {
+    fn run_of(queued: Option<Queued>) -> Option<u64> {
+        match queued.map(|queued| queued.task) {
             Some(TaskOffer::Workflow { run, .. }) => Some(run.0),
             _ => None,
         }
@@ -258,7 +348,7 @@ mod tests {
 
     #[test]
     fn a_waiting_worker_gets_the_task_directly() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(BACKLOG_MAX);
         let (sender, mut receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
         assert_eq!(queue.offer(task(7), 3, 0), Offered::HandedOver);
@@ -268,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_is_gone_swallows_nothing() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(BACKLOG_MAX);
         let (sender, receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
         drop(receiver);
@@ -278,7 +368,7 @@ mod tests {
 
     #[test]
     fn lower_priority_keys_come_first_and_ties_by_age() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(BACKLOG_MAX);
         for (run, priority) in [(1, 3), (2, 3), (3, 1), (4, 5)] {
             queue.offer(task(run), priority, 0);
         }
@@ -288,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_notes_that_storage_knows_more() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(BACKLOG_MAX);
         for run in 0..BACKLOG_MAX as u64 {
             assert_eq!(queue.offer(task(run), 3, 0), Offered::Kept);
         }
@@ -298,8 +388,72 @@ mod tests {
     }
 
     #[test]
+    fn a_full_queue_forgets_the_least_urgent_first() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        for run in 0..BACKLOG_MAX as u64 {
+            queue.offer(task(run), 4, 0);
+        }
+        assert_eq!(queue.offer(task(1_000_000), 2, 0), Offered::Kept);
+        assert!(queue.overflowed, "another one was forgotten for it");
+        assert_eq!(queue.len(), BACKLOG_MAX);
+        assert_eq!(run_of(queue.take(0)), Some(1_000_000));
+    }
+
+    #[test]
+    fn a_full_queue_keeps_what_storage_does_not_know() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        for run in 0..BACKLOG_MAX as u64 {
+            queue.offer(task(run), 3, 0);
+        }
+        let speculative = TaskOffer::Workflow { run: RunKey(7), stamp: 1, speculative: true };
+        assert_eq!(queue.offer(speculative, 3, 0), Offered::Kept);
+    }
+
+    #[test]
+    fn a_task_that_is_taken_back_keeps_its_priority_and_its_age() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        for (run, priority) in [(1, 1), (2, 3), (3, 5), (4, 5)] {
+            queue.offer(task(run), priority, 10);
+        }
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(20)).take(3).collect();
+        for queued in taken.into_iter().rev() {
+            queue.take_back(queued, 30);
+        }
+        assert_eq!(queue.stats(40)[&5].oldest, 30);
+        let order: Vec<_> = std::iter::from_fn(|| run_of(queue.take(40))).collect();
+        assert_eq!(order, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn pollers_are_few_and_the_newest_are_known() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        for at in 0..10 * POLLERS_MAX as Nanos {
+            queue.polled(&format!("worker {at}"), at);
+        }
+        let pollers = queue.pollers(-1);
+        assert_eq!(pollers.len(), POLLERS_MAX);
+        assert!(pollers.iter().all(|(_, at)| *at >= 9 * POLLERS_MAX as Nanos));
+    }
+
+    #[test]
+    fn giving_up_waiting_costs_the_same_however_many_wait() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        let mut kept = Vec::new();
+        for id in 0..200_000 {
+            let (sender, receiver) = oneshot::channel();
+            queue.wait(id, String::new(), sender);
+            kept.push(receiver);
+        }
+        // Scanning all that wait each time would take minutes.
+        for id in (0..200_000).rev() {
+            queue.forget(id);
+        }
+        assert_eq!(queue.waiting(), 0);
+    }
+
+    #[test]
     fn a_queue_knows_how_much_waits_and_since_when() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new(BACKLOG_MAX);
         let second = 1_000_000_000;
         for (run, priority, at) in [(1, 3, 10), (2, 3, 20), (3, 1, 30)] {
             queue.offer(task(run), priority, at * second);
@@ -315,8 +469,8 @@ mod tests {
 
     #[test]
     fn dismissed_workers_end_their_polls() {
-        let mut queue = Queue::default();
-        let (sender, mut receiver) = oneshot::channel::<TaskOffer>();
+        let mut queue = Queue::new(BACKLOG_MAX);
+        let (sender, mut receiver) = oneshot::channel::<Queued>();
         queue.wait(1, "gone".into(), sender);
         queue.dismiss("gone");
         assert!(receiver.try_recv().is_err());

@@ -38,17 +38,7 @@ impl Node {
                 }
             }
         }
-        let mut after = None;
-        let mut messages = 0_usize;
-        loop {
-            let page = self.read(move |store| store.outbox(after, PAGE)).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.key);
-            messages += page.len();
-            for row in page {
-                let _ = self.outgoing.send(row);
-            }
-        }
+        let messages = self.send_stored().await?;
         if open_runs > 0 || messages > 0 {
             tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }
@@ -66,7 +56,7 @@ impl Node {
             while !self.is_stopping() {
                 let keys = page.to_vec();
                 match self.read(move |store| load_all(store, &keys)).await {
-                    Ok(loaded) => {
+                    Ok((loaded, _)) => {
                         for run in &loaded {
                             self.restore_holds(run).await;
                         }
@@ -90,7 +80,10 @@ impl Node {
             while !self.is_stopping() {
                 let keys = page.to_vec();
                 match self.read(move |store| load_all(store, &keys)).await {
-                    Ok(loaded) => {
+                    Ok((loaded, damaged)) => {
+                        for (run, why) in damaged {
+                            self.set_aside(run, &why);
+                        }
                         loaded.iter().for_each(|run| self.offer_all(run));
                         break;
                     }
@@ -104,15 +97,17 @@ impl Node {
     }
 }
 
-fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<Vec<Run>, ReadError> {
+/// Open runs by their keys, and those that are damaged with the reason: one of them does not keep the others from going
+/// on.
+pub(crate) fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, Vec<(RunKey, String)>), ReadError> {
     let mut runs = Vec::with_capacity(keys.len());
+    let mut damaged = Vec::new();
     for key in keys {
         let record = match store.load(*key) {
             Ok(Some(record)) => record,
             Ok(None) => continue,
-            // One damaged run does not keep the others from going on.
             Err(error @ ReadError::Damaged(_)) => {
-                tracing::error!(run = key.0, %error, "a stored run is damaged and is left alone");
+                damaged.push((*key, error.to_string()));
                 continue;
             }
             Err(error) => return Err(error),
@@ -120,8 +115,8 @@ fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<Vec<Run>, ReadError> {
         match Run::decode(record.state) {
             Ok(run) if run.is_running() => runs.push(run),
             Ok(_) => {}
-            Err(error) => tracing::error!(run = key.0, %error, "a stored run cannot be read"),
+            Err(error) => damaged.push((*key, error.to_string())),
         }
     }
-    Ok(runs)
+    Ok((runs, damaged))
 }

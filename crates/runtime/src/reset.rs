@@ -55,7 +55,7 @@ impl Node {
         {
             return Ok(current.run.info.run_id.clone());
         }
-        let context = self.context(locked.slot.key.namespace)?;
+        let context = self.context_for(locked.slot.key.namespace, true).await?;
         let mut past = self.all_events(&base).await?;
         let mut later = cut(&mut past, call.finish_event_id)?;
         let mut next = base.run.state.successor_run_id.clone();

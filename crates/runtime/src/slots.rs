@@ -1,13 +1,15 @@
 //! The run cache: one slot per workflow id, holding its current run and the lock that makes writers take turns.
 //!
-//! Bounded by bytes: when it is over its limit, slots nobody uses are dropped, except those that know more than storage
-//! (a started workflow task whose start is in the tail) or that someone waits on.
+//! Bounded by bytes. Over the limit, each change examines a few slots in the order of the CLOCK algorithm, an
+//! approximation of *least recently used* at constant cost: a slot that was used since it was last examined stays. A slot
+//! that knows more than storage (a started workflow task whose start is in the tail) is *pinned*: it gives up only what
+//! can be read again. A slot that somebody waits on gives up its run and stays as the place to wait at.
 
 use std::{
     collections::{HashMap, VecDeque},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -16,13 +18,15 @@ use segno_proto::events::HistoryEvent;
 use segno_store::{HistoryBatch, NamespaceKey, RunKey};
 use tokio::sync::watch;
 
-use crate::queries::QueryRegistry;
+use crate::{combine::WaitingCalls, queries::QueryRegistry};
 
 /// History kept in memory per run, so that the next worker's turn needs no read.
 const RECENT_BYTES_MAX: usize = 32 * 1024;
 /// A slot's own weight besides its run.
 const SLOT_BYTES: usize = 1024;
 const SHARDS: usize = 16;
+/// Slots examined for eviction by one change: what a change costs does not depend on how many slots are pinned.
+const EXAMINED_MAX: usize = 32;
 
 /// A workflow id within its namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -78,6 +82,12 @@ impl Current {
         }
     }
 
+    /// Gives up what can be read from storage again.
+    fn shed(&mut self) {
+        self.recent = VecDeque::new();
+        self.activity_events = HashMap::new();
+    }
+
     fn bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(|batch| batch.events.len() + 64).sum();
         // Decoded state takes about twice its encoded size.
@@ -123,18 +133,38 @@ pub struct Slot {
     pub state: Arc<tokio::sync::Mutex<SlotState>>,
     /// Tells long polls about progress.
     pub progress: watch::Sender<Progress>,
+    /// Calls that wait for the lock.
+    pub(crate) calls: WaitingCalls,
+    /// Whether it was used since it was last examined for eviction.
+    used: AtomicBool,
 }
 
 impl Slot {
     fn new(key: WorkflowKey) -> Self {
         let (progress, _) = watch::channel(Progress::default());
-        Self { key, state: Arc::default(), progress }
+        Self { key, state: Arc::default(), progress, calls: WaitingCalls::default(), used: AtomicBool::new(true) }
     }
+}
+
+/// A part of all slots.
+#[derive(Default)]
+struct Shard {
+    slots: HashMap<WorkflowKey, Arc<Slot>>,
+    /// Every slot once, the one that is examined next in front.
+    ring: VecDeque<WorkflowKey>,
+}
+
+/// What became of a slot that was examined.
+enum Examined {
+    Kept,
+    Evicted,
 }
 
 /// All slots in memory.
 pub struct Slots {
-    shards: Vec<Mutex<HashMap<WorkflowKey, Arc<Slot>>>>,
+    shards: Vec<Mutex<Shard>>,
+    /// The shard that is examined next.
+    hand: AtomicUsize,
     by_run: Mutex<HashMap<RunKey, WorkflowKey>>,
     bytes: AtomicUsize,
     bytes_max: usize,
@@ -144,10 +174,11 @@ impl Slots {
     /// An empty cache that tries to stay below `bytes_max`.
     pub fn new(bytes_max: usize) -> Self {
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        Self { shards, by_run: Mutex::default(), bytes: AtomicUsize::new(0), bytes_max }
+        let (hand, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { shards, hand, by_run: Mutex::default(), bytes, bytes_max }
     }
 
-    fn shard(&self, key: &WorkflowKey) -> &Mutex<HashMap<WorkflowKey, Arc<Slot>>> {
+    fn shard(&self, key: &WorkflowKey) -> &Mutex<Shard> {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -157,11 +188,13 @@ impl Slots {
     /// The slot of a workflow id, made if need be.
     pub fn get(&self, key: &WorkflowKey) -> Arc<Slot> {
         let mut shard = lock(self.shard(key));
-        if let Some(slot) = shard.get(key) {
+        if let Some(slot) = shard.slots.get(key) {
+            slot.used.store(true, Ordering::Relaxed);
             return slot.clone();
         }
         let slot = Arc::new(Slot::new(key.clone()));
-        shard.insert(key.clone(), slot.clone());
+        shard.slots.insert(key.clone(), slot.clone());
+        shard.ring.push_back(key.clone());
         slot
     }
 
@@ -180,42 +213,74 @@ impl Slots {
         lock(&self.by_run).get(&run).cloned()
     }
 
-    /// Accounts for what a slot weighs now; drops others if the cache is too heavy. Returns how many were dropped.
-    pub fn settle(&self, state: &mut SlotState) -> usize {
-        let bytes = state.current.as_ref().map_or(SLOT_BYTES, |current| current.bytes());
-        let before = std::mem::replace(&mut state.bytes, bytes);
-        let total = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        self.bytes.fetch_sub(before, Ordering::Relaxed);
-        if total.saturating_sub(before) > self.bytes_max { self.evict() } else { 0 }
+    /// A current run as memory has it, unless it is being changed.
+    pub fn run_in_memory(&self, run: RunKey) -> Option<Arc<Run>> {
+        let key = self.workflow_of(run)?;
+        let slot = lock(self.shard(&key)).slots.get(&key).cloned()?;
+        let state = slot.state.try_lock().ok()?;
+        state.current.as_ref().filter(|current| current.key() == run).map(|current| current.run.clone())
     }
 
-    /// Drops idle slots until the cache is a tenth below its limit, or nothing is left to drop.
+    /// Accounts for what a slot weighs now; drops others if the cache is too heavy. Returns how many were dropped.
+    pub fn settle(&self, state: &mut SlotState) -> usize {
+        self.account(state);
+        if self.bytes.load(Ordering::Relaxed) > self.bytes_max { self.evict() } else { 0 }
+    }
+
+    fn account(&self, state: &mut SlotState) {
+        let bytes = state.current.as_ref().map_or(SLOT_BYTES, |current| current.bytes());
+        let before = std::mem::replace(&mut state.bytes, bytes);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.bytes.fetch_sub(before, Ordering::Relaxed);
+    }
+
+    /// Examines some slots, until the cache is below its limit. Returns how many runs were dropped.
     fn evict(&self) -> usize {
-        let target = self.bytes_max / 10 * 9;
         let mut dropped = 0;
-        for shard in &self.shards {
-            let Ok(mut shard) = shard.try_lock() else { continue };
-            shard.retain(|_, slot| {
-                if self.bytes.load(Ordering::Relaxed) <= target || Arc::strong_count(slot) > 1 {
-                    return true;
-                }
-                let Ok(state) = slot.state.try_lock() else { return true };
-                let unstored = state.current.as_ref().is_some_and(|current| current.run.has_unstored());
-                if unstored || !state.queries.is_empty() || slot.progress.receiver_count() > 0 {
-                    return true;
-                }
-                self.bytes.fetch_sub(state.bytes, Ordering::Relaxed);
-                if let Some(current) = &state.current {
-                    self.forget_run(current.key());
-                }
-                dropped += 1;
-                false
-            });
-            if self.bytes.load(Ordering::Relaxed) <= target {
+        for _ in 0..EXAMINED_MAX {
+            if self.bytes.load(Ordering::Relaxed) <= self.bytes_max {
                 break;
+            }
+            let hand = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            let Ok(mut shard) = self.shards[hand].try_lock() else { continue };
+            let Some(key) = shard.ring.pop_front() else { continue };
+            let Some(slot) = shard.slots.get(&key) else { continue };
+            match self.examine(slot, &mut dropped) {
+                Examined::Kept => shard.ring.push_back(key),
+                Examined::Evicted => {
+                    shard.slots.remove(&key);
+                }
             }
         }
         dropped
+    }
+
+    /// Drops what a slot can do without.
+    fn examine(&self, slot: &Arc<Slot>, dropped: &mut usize) -> Examined {
+        if slot.used.swap(false, Ordering::Relaxed) {
+            return Examined::Kept;
+        }
+        let Ok(mut state) = slot.state.try_lock() else { return Examined::Kept };
+        let unstored = state.current.as_ref().is_some_and(|current| current.run.has_unstored());
+        if unstored || !state.queries.is_empty() {
+            if let Some(current) = &mut state.current {
+                Arc::make_mut(current).shed();
+            }
+            self.account(&mut state);
+            return Examined::Kept;
+        }
+        if let Some(current) = state.current.take() {
+            self.forget_run(current.key());
+            *dropped += 1;
+        }
+        state.loaded = false;
+        // The caller holds the shard, so nobody can come to use the slot; whoever uses or waits on it already keeps it.
+        if Arc::strong_count(slot) > 1 || slot.progress.receiver_count() > 0 {
+            self.account(&mut state);
+            return Examined::Kept;
+        }
+        self.bytes.fetch_sub(state.bytes, Ordering::Relaxed);
+        Examined::Evicted
     }
 
     /// Bytes held, by estimate.
@@ -227,4 +292,55 @@ impl Slots {
 /// Locks a mutex whose holders never panic half-way.
 pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(id: usize) -> WorkflowKey {
+        WorkflowKey::new(NamespaceKey(1), &format!("w{id}"))
+    }
+
+    fn touch(slots: &Slots, id: usize) {
+        let slot = slots.get(&key(id));
+        let mut state = slot.state.clone().try_lock_owned().expect("nobody has it");
+        slots.settle(&mut state);
+    }
+
+    fn contains(slots: &Slots, id: usize) -> bool {
+        let key = key(id);
+        lock(slots.shard(&key)).slots.contains_key(&key)
+    }
+
+    #[test]
+    fn the_cache_stays_at_its_limit_and_keeps_what_is_used() {
+        let slots = Slots::new(1000 * SLOT_BYTES);
+        for id in 0..20_000 {
+            touch(&slots, id);
+            touch(&slots, 0);
+        }
+        assert!(slots.bytes() <= 1001 * SLOT_BYTES, "{}", slots.bytes());
+        assert!(contains(&slots, 0), "it was used all the time");
+        assert!(!contains(&slots, 1), "it was not used for long");
+    }
+
+    #[test]
+    fn slots_that_somebody_waits_on_stay_and_the_others_go() {
+        let slots = Slots::new(100 * SLOT_BYTES);
+        let waiting: Vec<_> = (0..1000).map(|id| slots.get(&key(id)).progress.subscribe()).collect();
+        for id in 0..3000 {
+            touch(&slots, id);
+        }
+        for _ in 0..3000 {
+            touch(&slots, 1_000_000);
+        }
+        assert!((0..1000).all(|id| contains(&slots, id)), "they are waited on");
+        assert!((1000..3000).all(|id| !contains(&slots, id)), "there is no room for them");
+        drop(waiting);
+        for _ in 0..3000 {
+            touch(&slots, 1_000_000);
+        }
+        assert!(slots.bytes() <= 101 * SLOT_BYTES, "{}", slots.bytes());
+    }
 }

@@ -20,8 +20,15 @@ use segno_proto::{
 use segno_store::{NamespaceKey, OutboxKey};
 
 use crate::{
-    error::CallError, finish::finish, metrics::count, node::Node, slots::WorkflowKey, tasks::StartedTask,
-    transact::Locked, update_with_start::WithStartError,
+    delivery::{Delivery, Held},
+    error::CallError,
+    finish::finish,
+    metrics::count,
+    node::Node,
+    slots::{Current, WorkflowKey},
+    tasks::{HeldTask, StartedTask},
+    transact::Locked,
+    update_with_start::WithStartError,
 };
 
 /// What became of a start.
@@ -53,9 +60,14 @@ pub struct SignalWithStart {
 impl Node {
     /// Starts a workflow, or answers with the one that is there, as the policies say.
     pub async fn start_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
+        self.refuse_overload()?;
+        self.start_child_workflow(start).await
+    }
+
+    /// Starts what a run asked for; that it asked is stored already.
+    pub(crate) async fn start_child_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
         let node = self.clone();
-        let work = async move { node.start_under_lock(start, Vec::new()).await };
-        finish(work).await
+        finish(async move { node.start_under_lock(start, Vec::new()).await }).await
     }
 
     pub(crate) async fn start_under_lock(
@@ -96,7 +108,7 @@ impl Node {
         let run = current.run.clone();
         let mut attached = false;
         if !same_request && let Some(options) = &start.request.on_conflict_options {
-            let applied = attach(&run, self.context(locked.slot.key.namespace)?, options, &start);
+            let applied = attach(&run, self.context(locked.slot.key.namespace), options, &start);
             attached = applied.transition.durability == Durability::Durable;
             self.commit(locked, applied, Vec::new()).await?;
         }
@@ -111,12 +123,18 @@ impl Node {
         Ok(StartOutcome { status: run.status(), run, started: created_it, eager_task, attached, finished: false })
     }
 
-    async fn eager_again(&self, locked: &Locked) -> Result<Option<StartedTask>, CallError> {
+    async fn eager_again(self: &Arc<Self>, locked: &Locked) -> Result<Option<StartedTask>, CallError> {
         let Some(current) = locked.state.current.clone() else { return Ok(None) };
         let first = current.run.state.task.as_ref();
         let untouched = first.is_some_and(|task| task.started_event_id == 3 && task.attempt == 1)
             && current.run.state.next_event_id == 4;
-        if untouched { self.started_task(current, BTreeMap::new(), false).await.map(Some) } else { Ok(None) }
+        if untouched { self.first_task(current).await.map(Some) } else { Ok(None) }
+    }
+
+    /// The first task of a run, for its starter.
+    async fn first_task(self: &Arc<Self>, current: Arc<Current>) -> Result<StartedTask, CallError> {
+        let delivery = Delivery::new(self, Held::Task(HeldTask::of(&current.run)));
+        self.started_task(current, BTreeMap::new(), false, delivery).await
     }
 
     /// Creates a run, ending the one in its way if there is one, with a signal if there is one.
@@ -128,7 +146,7 @@ impl Node {
         update: Option<Admit>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
-        let context = self.context(locked.slot.key.namespace)?;
+        let context = self.context_for(locked.slot.key.namespace, true).await?;
         let delayed = start.request.workflow_start_delay.is_some_and(|delay| delay.seconds > 0 || delay.nanos > 0);
         let eager = start.request.request_eager_execution && !delayed && start.request.cron_schedule.is_empty();
         start.request.request_eager_execution = eager;
@@ -153,7 +171,7 @@ impl Node {
         };
         let run = current.run.clone();
         let eager_task = match eager {
-            true => Some(self.started_task(current, BTreeMap::new(), false).await?),
+            true => Some(self.first_task(current).await?),
             false => None,
         };
         Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false, finished: false })
@@ -196,7 +214,7 @@ impl Node {
         let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
         let stamp = run.state.task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart { stamp, request_id, identity, eager: true, ..Default::default() };
-        let started = task_calls::start(&run, self.context(locked.slot.key.namespace)?, call)?;
+        let started = task_calls::start(&run, self.context(locked.slot.key.namespace), call)?;
         self.commit(locked, started, Vec::new()).await.map(|_| ())
     }
 
@@ -219,6 +237,7 @@ impl Node {
 
     /// Signals the workflow, starting it first if it does not run.
     pub async fn signal_with_start(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {
+        self.refuse_overload()?;
         let node = self.clone();
         let work = async move { node.signal_with_start_under_lock(call).await };
         finish(work).await
@@ -232,7 +251,7 @@ impl Node {
         if let Some(run) = current {
             let terminate = start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::TerminateExisting;
             if run.is_running() && !terminate {
-                let applied = signal::signal(&run, self.context(locked.slot.key.namespace)?, signal)?;
+                let applied = signal::signal(&run, self.context(locked.slot.key.namespace), signal)?;
                 self.commit(&mut locked, applied, Vec::new()).await?;
                 return Ok(StartOutcome {
                     status: run.status(),

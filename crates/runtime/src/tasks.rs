@@ -1,4 +1,6 @@
 //! Handing tasks to workers: from the queue to the run and back to the poll.
+//!
+//! From the queue on, a task is held by a [`Delivery`]: whoever leaves half-way neither loses it nor leaves it started.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,12 +21,13 @@ use segno_proto::{
 use segno_store::RunKey;
 
 use crate::{
+    delivery::{Delivery, Held},
     error::CallError,
-    finish::finish_or,
+    finish::finish,
     history::HistoryView,
     metrics::count,
     node::Node,
-    polls::{Poll, PollResult},
+    polls::Poll,
     queries::QueryTask,
     queues::{QUERY_PRIORITY, TaskOffer},
     slots::{Current, WorkflowKey},
@@ -48,21 +51,24 @@ pub struct StartedTask {
     pub messages: Vec<Message>,
     /// A question instead of a task.
     pub query: Option<QueryTask>,
-}
-
-impl StartedTask {
-    /// What it takes to give it back.
-    pub fn held(&self) -> HeldTask {
-        HeldTask { run: self.run.clone(), started_time: self.task.started_time, query: self.query.clone() }
-    }
+    /// Gives it back unless it is delivered.
+    pub delivery: Delivery,
 }
 
 /// A workflow task, or a question, that is on its way to a worker.
 #[derive(Clone, Debug)]
-pub struct HeldTask {
+pub(crate) struct HeldTask {
     run: Arc<Run>,
     started_time: Nanos,
     query: Option<QueryTask>,
+}
+
+impl HeldTask {
+    /// The started workflow task of a run.
+    pub(crate) fn of(run: &Arc<Run>) -> Self {
+        let started_time = run.state.task.as_ref().map_or(0, |task| task.started_time);
+        Self { run: run.clone(), started_time, query: None }
+    }
 }
 
 /// An activity that a worker may have.
@@ -74,25 +80,20 @@ pub struct StartedActivity {
     pub activity: Activity,
     /// What it was scheduled with.
     pub scheduled: ActivityTaskScheduledEventAttributes,
-}
-
-impl StartedActivity {
-    /// What it takes to give it back.
-    pub fn held(&self) -> HeldActivity {
-        HeldActivity::of(&self.run, &self.activity)
-    }
+    /// Gives it back unless it is delivered.
+    pub delivery: Delivery,
 }
 
 /// An activity that is on its way to a worker.
 #[derive(Clone, Debug)]
-pub struct HeldActivity {
+pub(crate) struct HeldActivity {
     run: Arc<Run>,
     scheduled_event_id: i64,
     started_time: Nanos,
 }
 
 impl HeldActivity {
-    fn of(run: &Arc<Run>, activity: &Activity) -> Self {
+    pub(crate) fn of(run: &Arc<Run>, activity: &Activity) -> Self {
         let (scheduled_event_id, started_time) = (activity.scheduled_event_id, activity.started_time);
         Self { run: run.clone(), scheduled_event_id, started_time }
     }
@@ -106,25 +107,22 @@ impl Node {
         worker_version: Option<WorkerVersionStamp>,
     ) -> Result<Option<StartedTask>, CallError> {
         loop {
-            let offer = match self.wait_for_task(poll).await {
-                PollResult::Task(offer) => offer,
-                PollResult::Empty => return Ok(None),
-            };
+            let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             let (node, asked, version) = (self.clone(), poll.clone(), worker_version.clone());
-            let started = self.hand_over(
-                poll,
-                offer.clone(),
-                async move {
-                    match offer {
-                        TaskOffer::Workflow { run, stamp } => {
-                            node.start_workflow_task(run, stamp, &asked, version).await
-                        }
-                        TaskOffer::Query(query) => node.start_query(*query).await,
-                        TaskOffer::Activity { .. } | TaskOffer::Command(_) => Ok(None),
+            let started = finish(async move {
+                match offer {
+                    TaskOffer::Workflow { run, stamp, .. } => {
+                        let started = node.start_workflow_task(run, stamp, &asked, version, &delivery).await;
+                        node.unless_over(run, started, &delivery).await
                     }
-                },
-                |node, started| async move { node.give_back_workflow_task(&started.held()).await },
-            );
+                    TaskOffer::Query(query) => {
+                        let run = query.run;
+                        let started = node.start_query(*query, &delivery).await;
+                        node.unless_over(run, started, &delivery).await
+                    }
+                    TaskOffer::Activity { .. } | TaskOffer::Command(_) => Ok(None),
+                }
+            });
             // Answered, replaced or gone meanwhile: wait for another one.
             if let Some(started) = started.await? {
                 return Ok(Some(started));
@@ -132,34 +130,25 @@ impl Node {
         }
     }
 
-    /// Starts an offered task. A worker that leaves half-way neither swallows it nor leaves it started, and one that
-    /// cannot be started for now goes back to its queue.
-    async fn hand_over<T, B>(
+    /// A task that does not exist any more, or whose run is damaged, is not returned to its queue: the next one is tried.
+    async fn unless_over<T>(
         self: &Arc<Self>,
-        poll: &Poll,
-        offer: TaskOffer,
-        start: impl Future<Output = Result<Option<T>, CallError>> + Send + 'static,
-        give_back: impl FnOnce(Arc<Self>, T) -> B + Send + 'static,
-    ) -> Result<Option<T>, CallError>
-    where
-        T: Send + 'static,
-        B: Future<Output = ()> + Send + 'static,
-    {
-        let (node, queue) = (self.clone(), poll.queue.clone());
-        let work = async move {
-            let result = start.await;
-            if result.is_err() {
-                node.queues.take_back(&queue, offer, node.clock.now());
+        run: RunKey,
+        started: Result<Option<T>, CallError>,
+        delivery: &Delivery,
+    ) -> Result<Option<T>, CallError> {
+        match started {
+            Ok(Some(started)) => Ok(Some(started)),
+            Ok(None) => {
+                delivery.delivered();
+                Ok(None)
             }
-            result
-        };
-        let node = self.clone();
-        let unclaimed = move |result| {
-            if let Ok(Some(undelivered)) = result {
-                tokio::spawn(give_back(node, undelivered));
+            Err(error) if self.is_task_over(run, &error).await => {
+                delivery.delivered();
+                Ok(None)
             }
-        };
-        finish_or(work, unclaimed).await
+            Err(error) => Err(error),
+        }
     }
 
     async fn start_workflow_task(
@@ -168,6 +157,7 @@ impl Node {
         stamp: u32,
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,
+        delivery: &Delivery,
     ) -> Result<Option<StartedTask>, CallError> {
         let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
         let call = TaskStart {
@@ -193,43 +183,35 @@ impl Node {
                 |state, _| (state.current.clone(), state.queries.outgoing()),
             )
             .await;
-        let (messages, (current, queries)) = match result {
-            Err(CallError::Rejected(_)) => return Ok(None),
-            other => other?,
-        };
+        let (messages, (current, queries)) = result?;
         // A speculative task that had nothing to carry any more is gone.
         let Some(current) = current.filter(|current| current.run.state.task_started()) else { return Ok(None) };
+        delivery.hold(Held::Task(HeldTask::of(&current.run)));
         count(&self.metrics.workflow_tasks_started);
         let sticky = current.run.state.sticky.is_some();
-        let run = current.run.clone();
-        match self.started_task(current, queries, sticky).await {
-            Ok(started) => Ok(Some(StartedTask { messages, ..started })),
-            Err(error) => {
-                // The worker cannot be told what happened so far: nobody has the task yet.
-                let started_time = run.state.task.as_ref().map_or(0, |task| task.started_time);
-                let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
-                let _ = self.transact(&key, &RunSelector::run(run.info.run_id.clone()), call).await;
-                Err(error)
-            }
-        }
+        // If the worker cannot be told what happened so far, dropping the delivery gives the task back.
+        let started = self.started_task(current, queries, sticky, delivery.clone()).await?;
+        Ok(Some(StartedTask { messages, ..started }))
     }
 
     /// Puts together what the worker of a started task needs to see.
-    pub async fn started_task(
+    pub(crate) async fn started_task(
         &self,
         current: Arc<Current>,
         queries: BTreeMap<String, WorkflowQuery>,
         partial: bool,
+        delivery: Delivery,
     ) -> Result<StartedTask, CallError> {
         let run = current.run.clone();
         let task = run.state.task.clone().unwrap_or_default();
         let previous_started_event_id = run.state.last_completed_started_id;
         let from = if partial { previous_started_event_id + 1 } else { 1 };
         let history = self.history_for_worker(&current, from).await?;
-        Ok(StartedTask { run, task, previous_started_event_id, history, queries, messages: Vec::new(), query: None })
+        let (messages, query) = (Vec::new(), None);
+        Ok(StartedTask { run, task, previous_started_event_id, history, queries, messages, query, delivery })
     }
 
-    async fn start_query(&self, query: QueryTask) -> Result<Option<StartedTask>, CallError> {
+    async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
         if !query.take() {
             return Ok(None);
         }
@@ -245,7 +227,9 @@ impl Node {
                 None => return Ok(None),
             },
         };
-        let mut started = self.started_task(current, BTreeMap::new(), query.sticky).await?;
+        let held = HeldTask { query: Some(query.clone()), ..HeldTask::of(&current.run) };
+        delivery.hold(Held::Task(held));
+        let mut started = self.started_task(current, BTreeMap::new(), query.sticky, delivery.clone()).await?;
         started.task = WorkflowTask { attempt: 1, ..Default::default() };
         started.query = Some(query);
         Ok(Some(started))
@@ -259,7 +243,7 @@ impl Node {
     }
 
     /// The worker's connection was gone before it got the task: somebody else may have it, at once.
-    pub async fn give_back_workflow_task(self: &Arc<Self>, held: &HeldTask) {
+    pub(crate) async fn give_back_workflow_task(self: &Arc<Self>, held: &HeldTask) {
         count(&self.metrics.tasks_given_back);
         if let Some(query) = &held.query {
             let again = self.direct_queries.again(query, false);
@@ -272,7 +256,7 @@ impl Node {
         let (run_id, started_time) = (info.run_id.clone(), held.started_time);
         let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
         // If it cannot be given back its own timeout will.
-        let _ = self.transact(&key, &RunSelector::run(run_id), call).await;
+        let _ = self.apply(&key, &RunSelector::run(run_id), call).await;
     }
 
     /// Waits for an activity.
@@ -282,10 +266,7 @@ impl Node {
         worker_version: Option<WorkerVersionStamp>,
     ) -> Result<Option<StartedActivity>, CallError> {
         loop {
-            let offer = match self.wait_for_task(poll).await {
-                PollResult::Task(offer) => offer,
-                PollResult::Empty => return Ok(None),
-            };
+            let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { continue };
             let node = self.clone();
             let taker = Taker {
@@ -296,12 +277,10 @@ impl Node {
                 control_queue: poll.caller.control_queue.clone(),
                 reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
             };
-            let started = self.hand_over(
-                poll,
-                offer,
-                async move { node.start_activity(run, scheduled_event_id, stamp, taker).await },
-                |node, started| async move { node.give_back_activity(&started.held()).await },
-            );
+            let started = finish(async move {
+                let started = node.start_activity(run, scheduled_event_id, stamp, taker, &delivery).await;
+                node.unless_over(run, started, &delivery).await
+            });
             if let Some(started) = started.await? {
                 return Ok(Some(started));
             }
@@ -314,6 +293,7 @@ impl Node {
         scheduled_event_id: i64,
         stamp: u32,
         taker: Taker,
+        delivery: &Delivery,
     ) -> Result<Option<StartedActivity>, CallError> {
         let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
         let start = move |current: &Run, context| {
@@ -324,19 +304,12 @@ impl Node {
         };
         let result =
             self.transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone()).await;
-        let (activity, current) = match result {
-            Err(CallError::Rejected(_)) => return Ok(None),
-            other => other?,
-        };
+        let (activity, current) = result?;
         let Some(current) = current else { return Ok(None) };
+        delivery.hold(Held::Activity(HeldActivity::of(&current.run, &activity)));
         count(&self.metrics.activity_tasks_started);
-        match self.scheduled_attributes(&current, scheduled_event_id).await {
-            Ok(scheduled) => Ok(Some(StartedActivity { run: current.run.clone(), activity, scheduled })),
-            Err(error) => {
-                self.give_back_activity(&HeldActivity::of(&current.run, &activity)).await;
-                Err(error)
-            }
-        }
+        let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
+        Ok(Some(StartedActivity { run: current.run.clone(), activity, scheduled, delivery: delivery.clone() }))
     }
 
     /// What an activity was scheduled with: from memory, else from history.
@@ -360,13 +333,13 @@ impl Node {
     }
 
     /// The worker's connection was gone before it got the activity.
-    pub async fn give_back_activity(self: &Arc<Self>, held: &HeldActivity) {
+    pub(crate) async fn give_back_activity(self: &Arc<Self>, held: &HeldActivity) {
         count(&self.metrics.tasks_given_back);
         let info = &held.run.info;
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
         let (id, started_time) = (held.scheduled_event_id, held.started_time);
         let call = move |run: &Run, context| activity::give_back(run, context, id, started_time);
-        let _ = self.transact(&key, &RunSelector::run(info.run_id.clone()), call).await;
+        let _ = self.apply(&key, &RunSelector::run(info.run_id.clone()), call).await;
     }
 
     /// History as the worker of a pending task must see it: stored events, the tail, and what is not written yet.

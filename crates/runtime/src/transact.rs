@@ -2,17 +2,16 @@
 //!
 //! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its consequences.
 
-use std::{sync::Arc, time::Duration};
+use std::{marker::PhantomData, sync::Arc, time::Duration};
 
 use prost::Message;
-use segno_engine::{
-    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, run_key_of, update::Updates, wake,
-};
+use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, update::Updates, wake};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, Store};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
+    combine::{Asked, Call},
     error::CallError,
     finish::finish,
     metrics::count,
@@ -62,116 +61,55 @@ pub(crate) struct Locked {
 }
 
 impl Node {
-    /// Takes the lock of a workflow id and makes sure that its current run is known.
-    pub(crate) async fn lock(&self, key: &WorkflowKey) -> Result<Locked, CallError> {
-        let slot = self.slots.get(key);
-        let mut state = slot.state.clone().lock_owned().await;
-        if !state.loaded {
-            state.current = self.load_current(key).await?;
-            state.loaded = true;
-            if let Some(current) = &state.current {
-                self.slots.note_run(current.key(), key);
-                slot.progress.send_replace(progress_of(&current.run));
-            }
-            self.settle(&mut state);
-        }
-        Ok(Locked { slot, state })
-    }
-
-    /// Accounts for a slot's weight.
-    pub(crate) fn settle(&self, state: &mut SlotState) {
-        let dropped = self.slots.settle(state);
-        self.metrics.runs_evicted.fetch_add(dropped as u64, std::sync::atomic::Ordering::Relaxed);
-    }
-
-    async fn load_current(&self, key: &WorkflowKey) -> Result<Option<Arc<Current>>, CallError> {
-        // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
-        // than handed to another thread.
-        let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
-        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
-        count(&self.metrics.runs_loaded);
-        let (version, stored_bytes) = (record.version, record.state.len());
-        let run = self.decode(record.state, record.key).await?;
-        Ok(Some(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) })))
-    }
-
-    /// Decodes a stored run, with its start event if that may be needed.
-    pub(crate) async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
-        let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
-        if run.is_running() && run.info.may_repeat() {
-            let batches = self.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
-            let mut events = Vec::new();
-            for batch in &batches {
-                History::decode_batch(&batch.events, &mut events)
-                    .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", key.0)))?;
-            }
-            run.start_event = events.into_iter().find(|event| event.event_id == 1).map(Arc::new);
-        }
-        Ok(run)
-    }
-
-    /// Finds the workflow a run belongs to.
-    pub(crate) async fn workflow_of(&self, run: RunKey) -> Result<Option<WorkflowKey>, CallError> {
-        if let Some(key) = self.slots.workflow_of(run) {
-            return Ok(Some(key));
-        }
-        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
-        let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", run.0)))?;
-        Ok(Some(WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id)))
-    }
-
-    /// A snapshot of a run, open or closed, current or older.
-    pub async fn snapshot(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
-        let locked = self.lock(key).await?;
-        if let Some(current) = &locked.state.current
-            && (run_id.is_empty() || current.run.info.run_id == run_id)
-        {
-            return Ok(current.clone());
-        }
-        drop(locked);
-        if run_id.is_empty() {
-            return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
-        }
-        self.older_run(key, run_id).await
-    }
-
-    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
-        let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
-        let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
-        let record = self.read(move |store| store.load(run_key)).await?.ok_or_else(missing)?;
-        let version = record.version;
-        let run = self.decode(record.state, run_key).await?;
-        let same = run.info.run_id == run_id
-            && run.info.workflow_id == *key.workflow_id
-            && run.info.namespace_key == key.namespace.0;
-        if !same {
-            return Err(missing());
-        }
-        Ok(Arc::new(Current::new(Arc::new(run), version)))
-    }
-
-    /// Applies a call to the current run of a workflow, if it is the one the caller means.
+    /// Applies a call to the current run of a workflow, if it is the one the caller means. Refused without a look while
+    /// too much waits for the disk.
     pub async fn transact<R, F>(
         self: &Arc<Self>,
         key: &WorkflowKey,
         selector: &RunSelector,
-        call: F,
+        decide: F,
     ) -> Result<R, CallError>
     where
         R: Send + 'static,
         F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
     {
-        self.transact_and(key, selector, Vec::new(), call, |_, _| ()).await.map(|(reply, ())| reply)
+        self.refuse_overload()?;
+        self.apply(key, selector, decide).await
     }
 
-    /// Like [`Node::transact`]; removes outbox rows with the same commit, and lets `after` look at the slot while it is
+    /// Refuses a call from outside while too much waits for the disk, or when the node has failed.
+    pub(crate) fn refuse_overload(&self) -> Result<(), CallError> {
+        if self.committer.is_overloaded() {
+            return Err(CallError::Overloaded);
+        }
+        match self.failure() {
+            Some(why) => Err(CallError::Unavailable(why.to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// Like [`Node::transact`], for what the node itself has to do.
+    pub(crate) async fn apply<R, F>(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+        decide: F,
+    ) -> Result<R, CallError>
+    where
+        R: Send + 'static,
+        F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
+    {
+        self.transact_and(key, selector, Vec::new(), decide, |_, _| ()).await.map(|(reply, ())| reply)
+    }
+
+    /// Like [`Node::apply`]; removes outbox rows with the same commit, and lets `after` look at the slot while it is
     /// still locked.
     pub(crate) async fn transact_and<R, A, F, G>(
         self: &Arc<Self>,
         key: &WorkflowKey,
         selector: &RunSelector,
         delivered: Vec<OutboxKey>,
-        call: F,
+        decide: F,
         after: G,
     ) -> Result<(R, A), CallError>
     where
@@ -180,44 +118,44 @@ impl Node {
         F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
         G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
     {
-        let (node, key, selector) = (self.clone(), key.clone(), selector.clone());
+        let selector = selector.clone();
+        self.call(key, Call { selector, delivered, creates: false, decide, after, types: PhantomData }).await
+    }
+
+    /// Makes a call on a run: by itself if nobody is in the way, together with others that wait otherwise.
+    pub(crate) async fn call<R, A, F, G>(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        call: Call<R, A, F, G>,
+    ) -> Result<(R, A), CallError>
+    where
+        R: Send + 'static,
+        A: Send + 'static,
+        F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
+        G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
+    {
+        let (node, key) = (self.clone(), key.clone());
         let work = async move {
-            let mut locked = node.lock(&key).await?;
-            let run = node.select(&locked, &key, &selector).await?;
-            let applied = call(&run, node.context(key.namespace)?)?;
+            let slot = node.slots.get(&key);
+            let Ok(state) = slot.state.clone().try_lock_owned() else {
+                let (answer, answered) = oneshot::channel();
+                return node.call_together(&key, &slot, Box::new(Asked::new(call, answer)), answered).await;
+            };
+            let mut locked = node.load_locked(slot, state, &key).await?;
+            let run = node.select(&locked, &key, &call.selector).await?;
+            let context = node.context_for(key.namespace, call.creates).await?;
+            let applied = (call.decide)(&run, context)?;
             let stored = locked.state.current.as_ref().map_or(0, |current| current.stored_bytes);
             if let Some(reason) = oversize::reason(&run, &applied.run, stored) {
-                let ended = oversize::end(&run, node.context(key.namespace)?, reason);
+                let ended = oversize::end(&run, context, reason);
                 node.commit(&mut locked, ended, Vec::new()).await?;
                 return Err(Rejection::InvalidArgument(reason.to_owned()).into());
             }
-            let reply = node.commit(&mut locked, applied, delivered).await?;
-            let after = after(&mut locked.state, &reply);
+            let reply = node.commit(&mut locked, applied, call.delivered).await?;
+            let after = (call.after)(&mut locked.state, &reply);
             Ok((reply, after))
         };
         finish(work).await
-    }
-
-    /// The run a selector means. Only the current run can be open, so an older one is refused as closed.
-    pub(crate) async fn select(
-        &self,
-        locked: &Locked,
-        key: &WorkflowKey,
-        selector: &RunSelector,
-    ) -> Result<Arc<Run>, CallError> {
-        let current = locked.state.current.as_ref();
-        if let Some(current) = current
-            && (selector.run_id.is_empty() || current.run.info.run_id == selector.run_id)
-        {
-            if !selector.first_run_id.is_empty() && current.run.info.first_run_id != selector.first_run_id {
-                return Err(Rejection::RunNotFound.into());
-            }
-            return Ok(current.run.clone());
-        }
-        if selector.run_id.is_empty() {
-            return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
-        }
-        Ok(self.older_run(key, &selector.run_id).await?.run.clone())
     }
 
     /// Makes a transition durable as far as it has to be, then carries out what follows from it.
@@ -321,9 +259,6 @@ impl Node {
                 let Applied { run: next, transition: beginning, .. } = *successor;
                 let mut write = run_write(&next, 0, &beginning.batches, now);
                 write.visibility = self.facts_changed(None, &next);
-                self.timers.set(RunKey(run.info.run_key), None);
-                count(&self.metrics.runs_closed);
-                count(&self.metrics.runs_started);
                 let written = Written::of(&write);
                 commit.runs.push(write);
                 add_outbox(&mut commit, &next, beginning.outbox);
@@ -356,13 +291,16 @@ impl Node {
         let Consequences { before, latest, version, written, events, effects, ended, messages, .. } = then;
         self.note_holds(before.as_deref(), &latest);
         if let Some(ended) = ended {
+            self.timers.set(RunKey(ended.run.info.run_key), None);
+            count(&self.metrics.runs_closed);
+            count(&self.metrics.runs_started);
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
         }
         self.settle_durable(locked, latest, version, &written, events);
         self.run_effects(locked, effects);
         for message in messages {
-            let _ = self.outgoing.send(message);
+            self.outbox.send(message);
         }
     }
 
@@ -421,7 +359,7 @@ impl Node {
         for sender in senders.into_iter().flatten() {
             let rows = self.read(move |store| messages_of(store, sender)).await?;
             for row in rows {
-                let _ = self.outgoing.send(row);
+                self.outbox.send(row);
             }
         }
         Ok(())
@@ -487,8 +425,8 @@ impl Node {
     pub(crate) async fn wake(self: &Arc<Self>, run: RunKey) {
         let result = self.try_wake(run).await;
         if let Err(error) = result {
-            if matches!(error, CallError::DataLoss(_)) {
-                tracing::error!(run = run.0, %error, "a run could not be woken; it stays as it is");
+            if let CallError::DataLoss(why) = &error {
+                self.set_aside(run, why);
                 return;
             }
             tracing::warn!(run = run.0, %error, "a wake-up failed and is tried again");
@@ -503,7 +441,7 @@ impl Node {
         if current.key() != run || !current.run.is_running() {
             return Ok(());
         }
-        let context = self.context(key.namespace)?;
+        let context = self.context_for(key.namespace, current.run.info.may_repeat()).await?;
         let applied = wake::wake(&current.run, context);
         if let Some(current) = &mut locked.state.current {
             Arc::make_mut(current).woken = context.now;

@@ -99,7 +99,7 @@ impl Node {
                 || known.is_some()
                 || start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::UseExisting;
             if run.is_running() && uses_existing {
-                let context = self.context(locked.slot.key.namespace).map_err(WithStartError::Update)?;
+                let context = self.context(locked.slot.key.namespace);
                 let applied =
                     admit::admit(&run, context, update).map_err(|refused| WithStartError::Update(refused.into()))?;
                 self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;

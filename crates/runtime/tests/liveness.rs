@@ -116,7 +116,9 @@ impl Scene {
 
     async fn take(&self, caller: Caller) -> StartedActivity {
         let poll = self.poll(QueueKind::Activity, caller);
-        self.node.poll_activity(&poll, None).await.expect("a poll works").expect("there is an activity")
+        let started = self.node.poll_activity(&poll, None).await.expect("a poll works").expect("there is an activity");
+        started.delivery.delivered();
+        started
     }
 
     /// A poll that goes on until the connection is gone.
@@ -267,7 +269,7 @@ async fn the_queue_for_commands_stands_for_all_workers_of_a_process() {
     let control = "temporal-sys/worker-commands/default/group".to_owned();
     let caller = Caller { control_queue: control.clone(), ..scene.caller("a", connection) };
     let (key, _) = scene.with_activity("w", caller).await;
-    let mut poll = scene.poll(QueueKind::Nexus, Caller { connection: Some(connection), ..Default::default() });
+    let mut poll = scene.poll(QueueKind::WorkerCommand, Caller { connection: Some(connection), ..Default::default() });
     poll.queue.name = control;
     poll.deadline = Instant::now() + Duration::from_secs(600);
     let polling = |poll: Poll| {
@@ -300,9 +302,10 @@ async fn a_command_waits_for_a_worker_that_has_not_polled_for_any_yet() {
     let (key, _) = scene.with_activity("w", caller.clone()).await;
     let end = |run: &_, context| terminate::terminate(run, context, Terminate::default());
     scene.node.transact(&key, &RunSelector::default(), end).await.expect("the workflow ends");
-    let mut poll = scene.poll(QueueKind::Nexus, caller);
+    let mut poll = scene.poll(QueueKind::WorkerCommand, caller);
     poll.queue.name = control;
-    assert!(scene.node.poll_command(&poll).await.is_some(), "its activity must stop");
+    let (_, delivery) = scene.node.poll_command(&poll).await.expect("its activity must stop");
+    delivery.delivered();
     assert_eq!((scene.count("commands_sent"), scene.count("commands_dropped")), (1, 0));
     poll.deadline = Instant::now() + Duration::from_millis(20);
     assert!(scene.node.poll_command(&poll).await.is_none(), "it comes once");
@@ -421,6 +424,7 @@ async fn a_workflow_task_moves_without_its_time_out() {
     let connection = scene.connect();
     let poll = scene.poll(QueueKind::Workflow, scene.caller("a", connection));
     let task = scene.node.poll_workflow_task(&poll, None).await.expect("a poll works").expect("there is a task");
+    task.delivery.delivered();
     let polling = scene.keep_polling(scene.caller("a", connection)).await;
     scene.cut(polling, connection).await;
     scene.pass(16).await;

@@ -9,7 +9,8 @@ use common::{Place, check, story, updates, worker};
 use segno_engine::update::admit::Admit;
 use segno_proto::{enums::EventType, events::HistoryEvent};
 use segno_runtime::{
-    CallError, CompletedTask, Node, QueueKind, RunSelector, StartedTask, UpdateReply, UpdateStage, WaitFor, WorkflowKey,
+    CallError, CompletedTask, Delivery, Node, QueueKind, RunSelector, StartedTask, UpdateReply, UpdateStage, WaitFor,
+    WorkflowKey,
 };
 use segno_store::{
     MemoryStore, ReadError, RunKey,
@@ -53,6 +54,7 @@ impl Scene {
         loop {
             let poll = worker::poll_of(&self.node, QueueKind::Workflow, queue);
             if let Some(task) = self.node.poll_workflow_task(&poll, None).await.expect("a poll works") {
+                task.delivery.delivered();
                 return task;
             }
         }
@@ -68,7 +70,10 @@ impl Scene {
         }
         let namespace = self.node.namespaces.get("default").expect("it is always there");
         let run_id = task.run.info.run_id.clone();
-        self.node.complete_workflow_task(namespace, &self.key, &run_id, call, Default::default()).await
+        let completed =
+            self.node.complete_workflow_task(namespace, &self.key, &run_id, call, Default::default()).await?;
+        completed.delivery.iter().for_each(Delivery::delivered);
+        Ok(completed)
     }
 
     /// A caller that waits for the outcome.

@@ -1,7 +1,8 @@
 //! Notices when an answer with a task in it never left: the task is given back at once.
 //!
-//! A handler puts a [`Delivery`] into the response's extensions; the connection keeps it in a [`Receipt`] until the
-//! answer is written to its end. A receipt dropped before that means that the connection or the call was gone.
+//! A handler puts the [`Delivery`] of what its answer carries into the response's extensions; the connection keeps it in
+//! a [`Receipt`] until the answer is written to its end. A receipt dropped before that means that the connection or the
+//! call was gone, and the delivery returns what it holds.
 
 use std::sync::{
     Arc,
@@ -9,17 +10,7 @@ use std::sync::{
 };
 
 use http::Extensions;
-
-/// What to do when an answer was not delivered.
-#[derive(Clone)]
-pub struct Delivery(Arc<dyn Fn() + Send + Sync>);
-
-impl Delivery {
-    /// Calls `undelivered` if the answer is lost.
-    pub fn new(undelivered: impl Fn() + Send + Sync + 'static) -> Self {
-        Self(Arc::new(undelivered))
-    }
-}
+use segno_runtime::Delivery;
 
 /// Counts calls under way, from their arrival until the last byte of their answer left.
 #[derive(Clone, Debug, Default)]
@@ -61,15 +52,9 @@ impl Receipt {
     }
 
     /// The answer is on its way.
-    pub(crate) fn delivered(mut self) {
-        self.delivery = None;
-    }
-}
-
-impl Drop for Receipt {
-    fn drop(&mut self) {
-        if let Some(Delivery(undelivered)) = self.delivery.take() {
-            undelivered();
+    pub(crate) fn delivered(self) {
+        if let Some(delivery) = &self.delivery {
+            delivery.delivered();
         }
     }
 }

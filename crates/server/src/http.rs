@@ -45,6 +45,10 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         (&Method::GET | &Method::HEAD, "/healthz") if node.is_stopping() => {
             (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".to_owned())
         }
+        (&Method::GET | &Method::HEAD, "/healthz") if node.failure().is_some() => {
+            let why = node.failure().unwrap_or_default();
+            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("failed: {why}\n"))
+        }
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, "text/plain; version=0.0.4", metrics(node)),
         (_, "/healthz" | "/metrics") => {

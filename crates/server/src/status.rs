@@ -90,6 +90,15 @@ fn storage_full(text: impl Into<String>) -> Status {
     detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
 }
 
+/// More comes than the system can write.
+fn overloaded(text: impl Into<String>) -> Status {
+    let detail = ResourceExhaustedFailure {
+        cause: ResourceExhaustedCause::SystemOverloaded as i32,
+        scope: ResourceExhaustedScope::System as i32,
+    };
+    detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
 /// The table.
 pub fn from_call(error: CallError) -> Status {
     let text = error.to_string();
@@ -102,7 +111,8 @@ pub fn from_call(error: CallError) -> Status {
         CallError::StorageFull(_) => storage_full(text),
         CallError::DataLoss(_) => Status::data_loss(text),
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
-        CallError::QueryBufferFull => busy(text),
+        CallError::QueryBufferFull | CallError::Busy => busy(text),
+        CallError::Overloaded => overloaded(text),
         CallError::TooManyLists(_) => limited(text),
         CallError::Aborted(_) => Status::aborted(text),
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),

@@ -1,9 +1,14 @@
 //! A store whose gate can be closed for reports: commits that take a message off the outbox are not done while it is.
-//! It can also be silent: commits are done, and nobody hears of it.
+//! It can also be silent: commits are done, and nobody hears of it. Commits can be held back or panic, and runs can be
+//! damaged.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
 
 use segno_store::{
@@ -18,6 +23,16 @@ pub struct Gate {
     pub memory: Arc<MemoryStore>,
     pub closed: AtomicBool,
     pub silent: AtomicBool,
+    /// Commits wait while it is set.
+    pub held: AtomicBool,
+    /// The next commit panics.
+    pub panics: AtomicBool,
+    /// Commits so far.
+    pub commits: AtomicUsize,
+    /// Runs whose stored state is damaged.
+    pub damaged: Mutex<HashSet<RunKey>>,
+    /// Workflow ids that lead nowhere.
+    pub lost: Mutex<HashSet<String>>,
 }
 
 impl Store for Gate {
@@ -36,14 +51,25 @@ impl Store for Gate {
             }
             done
         };
+        while self.held.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!self.panics.load(Ordering::SeqCst), "the store panics");
+        self.commits.fetch_add(group.len(), Ordering::SeqCst);
         group.iter().map(one).collect()
     }
 
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
+        if self.damaged.lock().expect("nobody panics here").contains(&key) {
+            return Err(ReadError::Damaged(format!("run {}", key.0)));
+        }
         self.memory.load(key)
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
+        if self.lost.lock().expect("nobody panics here").contains(workflow_id) {
+            return Ok(None);
+        }
         self.memory.current(namespace, workflow_id)
     }
 

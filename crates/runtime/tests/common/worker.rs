@@ -22,7 +22,7 @@ use segno_proto::{
     update::Outcome,
 };
 use segno_runtime::{
-    CallError, Node, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, WorkflowKey,
+    CallError, Delivery, Node, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, StartedTask, WorkflowKey,
 };
 use segno_store::NamespaceKey;
 use tokio::{
@@ -76,6 +76,7 @@ pub async fn workflow_worker(place: Place, seen: Seen, queue: &'static str) {
         };
         match node.poll_workflow_task(&poll_of(&node, QueueKind::Workflow, queue), None).await {
             Ok(Some(task)) => {
+                task.delivery.delivered();
                 let mut next = Some(task);
                 while let Some(task) = next {
                     next = answer(&place, &seen, task).await;
@@ -115,6 +116,7 @@ async fn answer(place: &Place, seen: &Seen, task: StartedTask) -> Option<Started
             Err(error) if worth_repeating(&error) => sleep(PAUSE).await,
             Ok(completed) => {
                 assert_eq!(completed.completed.failure, None, "{}: the answer is good", info.workflow_id);
+                completed.delivery.inspect(Delivery::delivered);
                 return completed.new_task;
             }
             Err(_) => return None,
@@ -142,7 +144,10 @@ pub async fn activity_worker(place: Place, ledger: Ledger) {
             continue;
         };
         match node.poll_activity(&poll(&node, QueueKind::Activity), None).await {
-            Ok(Some(started)) => run_activity(&place, started, &ledger).await,
+            Ok(Some(started)) => {
+                started.delivery.delivered();
+                run_activity(&place, started, &ledger).await;
+            }
             Ok(None) => sleep(Duration::from_millis(1)).await,
             Err(_) => sleep(PAUSE).await,
         }
@@ -297,6 +302,7 @@ pub async fn first_turn(node: &Arc<Node>, commands: Vec<Command>) {
             break task;
         }
     };
+    task.delivery.delivered();
     let info = task.run.info.clone();
     let call = complete_with(token_of(&task), commands);
     let namespace = node.namespaces.get("default").expect("it is always there");
@@ -311,6 +317,7 @@ pub async fn fail_activity(node: &Arc<Node>) {
             break started;
         }
     };
+    started.delivery.delivered();
     let info = started.run.info.clone();
     let reference = ActivityRef::Token {
         scheduled_event_id: started.activity.scheduled_event_id,

@@ -27,7 +27,7 @@ use segno_runtime::{
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed, refused, tokens::activity_of, workflow_tasks::version_of};
-use crate::{deadline, delivery::Delivery, peers, validate};
+use crate::{deadline, peers, validate};
 
 /// A started activity as the wire has it.
 pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
@@ -97,11 +97,7 @@ impl Workflows {
         let version = version_of(request.worker_version_capabilities);
         let started = self.node.poll_activity(&poll, version).await.map_err(failed)?;
         let Some(started) = started else { return Ok(Response::new(PollActivityTaskQueueResponse::default())) };
-        let (node, task) = (self.node.clone(), started.held());
-        let delivery = Delivery::new(move || {
-            let (node, task) = (node.clone(), task.clone());
-            tokio::spawn(async move { node.give_back_activity(&task).await });
-        });
+        let delivery = started.delivery.clone();
         let mut response = Response::new(response(&namespace, started));
         response.extensions_mut().insert(delivery);
         Ok(response)

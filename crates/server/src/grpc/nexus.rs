@@ -15,7 +15,7 @@ use segno_proto::{
     },
 };
 use segno_runtime::{Caller, Namespace, Poll, QueueKey, QueueKind, Token, WorkerCommandTask};
-use tonic::{Request, Status};
+use tonic::{Request, Response, Status};
 
 use super::{Workflows, refused};
 use crate::{deadline, peers, validate};
@@ -41,7 +41,7 @@ impl Workflows {
     pub(super) async fn poll_nexus_task(
         &self,
         request: Request<PollNexusTaskQueueRequest>,
-    ) -> Result<PollNexusTaskQueueResponse, Status> {
+    ) -> Result<Response<PollNexusTaskQueueResponse>, Status> {
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
@@ -52,7 +52,7 @@ impl Workflows {
         let poll = Poll {
             queue: QueueKey {
                 namespace: namespace.key,
-                kind: QueueKind::Nexus,
+                kind: QueueKind::WorkerCommand,
                 name: request.task_queue.unwrap_or_default().name,
             },
             identity: request.identity,
@@ -60,8 +60,12 @@ impl Workflows {
             sticky: false,
             deadline: until?,
         };
-        let command = self.node.poll_command(&poll).await;
-        Ok(command.map(|command| task_of(&namespace, command)).unwrap_or_default())
+        let Some((command, delivery)) = self.node.poll_command(&poll).await else {
+            return Ok(Response::new(PollNexusTaskQueueResponse::default()));
+        };
+        let mut response = Response::new(task_of(&namespace, command));
+        response.extensions_mut().insert(delivery);
+        Ok(response)
     }
 
     /// What a worker says to a command changes nothing: whether an activity stopped is seen by its own report.

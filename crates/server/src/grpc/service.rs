@@ -438,7 +438,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::PollNexusTaskQueueRequest>,
     ) -> Result<Response<api::PollNexusTaskQueueResponse>, Status> {
-        call!(request self request poll_nexus_task)
+        call!(direct self request poll_nexus_task)
     }
 
     async fn respond_nexus_task_completed(

@@ -12,7 +12,7 @@ use segno_runtime::SignalWithStart;
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed, links, refused, workflow_tasks};
-use crate::{delivery::Delivery, validate};
+use crate::validate;
 
 impl Workflows {
     pub(super) async fn start(
@@ -42,13 +42,7 @@ impl Workflows {
             true => links::to_request(run, &request_id, EventType::WorkflowExecutionOptionsUpdated),
             false => links::to_start(run),
         };
-        let delivery = outcome.eager_task.as_ref().map(|task| {
-            let (node, task) = (self.node.clone(), task.held());
-            Delivery::new(move || {
-                let (node, task) = (node.clone(), task.clone());
-                tokio::spawn(async move { node.give_back_workflow_task(&task).await });
-            })
-        });
+        let delivery = outcome.eager_task.as_ref().map(|task| task.delivery.clone());
         let mut response = Response::new(StartWorkflowExecutionResponse {
             run_id: run.info.run_id.clone(),
             first_execution_run_id: run.info.first_run_id.clone(),

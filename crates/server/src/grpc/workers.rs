@@ -106,7 +106,7 @@ fn queue_kind(kind: i32) -> Option<QueueKind> {
     match TaskQueueType::try_from(kind).ok()? {
         TaskQueueType::Workflow => Some(QueueKind::Workflow),
         TaskQueueType::Activity => Some(QueueKind::Activity),
-        TaskQueueType::Nexus => Some(QueueKind::Nexus),
+        TaskQueueType::Nexus => Some(QueueKind::WorkerCommand),
         TaskQueueType::Unspecified => None,
     }
 }

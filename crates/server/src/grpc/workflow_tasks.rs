@@ -19,8 +19,7 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    Caller, HeldActivity, HeldTask, Namespace, Poll, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector,
-    StartedActivity, StartedTask, TaskToken, Token,
+    Caller, Namespace, Poll, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken, Token,
 };
 use tonic::{Request, Response, Status};
 
@@ -29,9 +28,7 @@ use super::{
     tokens::{PageToken, task_of},
 };
 use crate::{
-    deadline,
-    delivery::Delivery,
-    peers, status,
+    deadline, peers, status,
     validate::{self, size::Sizes},
 };
 
@@ -109,19 +106,10 @@ impl Workflows {
         // Of a sticky queue none is told: Go's workers keep to that queue alone as long as the last answer they read
         // named a backlog, and answers are read in another order than they were made.
         let backlog = if poll.sticky { 0 } else { self.node.backlog_of(&poll.queue) };
-        let delivery = self.watch(started.held());
+        let delivery = started.delivery.clone();
         let mut response = Response::new(task_response(&namespace, started, backlog));
         response.extensions_mut().insert(delivery);
         Ok(response)
-    }
-
-    /// Gives a task back if the answer that carries it is lost.
-    fn watch(&self, task: HeldTask) -> Delivery {
-        let node = self.node.clone();
-        Delivery::new(move || {
-            let (node, task) = (node.clone(), task.clone());
-            tokio::spawn(async move { node.give_back_workflow_task(&task).await });
-        })
     }
 
     pub(super) async fn complete_workflow_task(
@@ -183,30 +171,15 @@ impl Workflows {
         if reply.completed.heartbeat_timed_out {
             return Err(status::not_found("workflow task heartbeat timeout"));
         }
-        let delivery = (!reply.activities.is_empty())
-            .then(|| self.watch_eager(reply.activities.iter().map(StartedActivity::held).collect()));
         let mut response = Response::new(RespondWorkflowTaskCompletedResponse {
             workflow_task: reply.new_task.map(|task| task_response(&namespace, task, 0)),
             activity_tasks: reply.activities.into_iter().map(|task| activities::response(&namespace, task)).collect(),
             reset_history_event_id: reply.completed.reset_history_event_id,
         });
-        if let Some(delivery) = delivery {
+        if let Some(delivery) = reply.delivery {
             response.extensions_mut().insert(delivery);
         }
         Ok(response)
-    }
-
-    /// Gives activities back that their worker was to run itself, if the answer that carries them is lost.
-    fn watch_eager(&self, activities: Vec<HeldActivity>) -> Delivery {
-        let node = self.node.clone();
-        Delivery::new(move || {
-            let (node, activities) = (node.clone(), activities.clone());
-            tokio::spawn(async move {
-                for activity in &activities {
-                    node.give_back_activity(activity).await;
-                }
-            });
-        })
     }
 
     pub(super) async fn fail_workflow_task(

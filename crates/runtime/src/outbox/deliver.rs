@@ -1,11 +1,7 @@
-//! Delivers messages between runs: at least once, recognised by the receiver, tried again until they arrive.
+//! What each kind of message between runs does when it arrives, and what its sender is told.
 
-use std::{
-    sync::{Arc, Weak},
-    time::Duration,
-};
+use std::sync::Arc;
 
-use prost::Message;
 use segno_engine::{
     Rejection, Run,
     cancel::{self, CancelRequest},
@@ -26,17 +22,9 @@ use segno_proto::{
     },
     workflowservice::StartWorkflowExecutionRequest,
 };
-use segno_store::{Commit, OutboxKey, OutboxRow};
-use tokio::sync::{Semaphore, mpsc};
+use segno_store::{Commit, OutboxKey};
 
-use crate::{
-    error::CallError, metrics::count, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector,
-};
-
-/// Messages delivered at the same time.
-const DELIVERIES_MAX: usize = 64;
-const RETRY_MIN: Duration = Duration::from_millis(5);
-const RETRY_MAX: Duration = Duration::from_secs(10);
+use crate::{error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector};
 
 /// Whether the sender of a message took note of what became of it.
 enum Heard {
@@ -46,57 +34,8 @@ enum Heard {
     No,
 }
 
-/// Delivers messages as they come, until the node is gone.
-pub async fn deliver(node: Weak<Node>, mut messages: mpsc::UnboundedReceiver<OutboxRow>) {
-    let permits = Arc::new(Semaphore::new(DELIVERIES_MAX));
-    while let Some(row) = messages.recv().await {
-        let Some(node) = node.upgrade() else { return };
-        let Ok(permit) = permits.clone().acquire_owned().await else { return };
-        tokio::spawn(async move {
-            deliver_one(&node, row).await;
-            drop(permit);
-        });
-    }
-}
-
-async fn deliver_one(node: &Arc<Node>, row: OutboxRow) {
-    let message = match OutboxMessage::decode(row.message.clone()) {
-        Ok(message) => message,
-        Err(error) => {
-            tracing::error!(sender = row.key.sender.0, %error, "a stored message cannot be read; it stays where it is");
-            return;
-        }
-    };
-    let mut pause = RETRY_MIN;
-    while !node.is_stopping() {
-        match node.deliver(&message, row.key).await {
-            Ok(()) => {
-                count(&node.metrics.messages_delivered);
-                return;
-            }
-            // Between runs order matters now and then: a child's end waits for the report of its start.
-            Err(error @ CallError::NotReady(_)) => {
-                tracing::debug!(sender = row.key.sender.0, %error, "a message waits for another");
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = node.stop.notified() => {}
-                }
-                pause = (pause * 2).min(RETRY_MAX);
-            }
-            Err(error) => {
-                tracing::warn!(sender = row.key.sender.0, %error, "a message was not delivered and is tried again");
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = node.stop.notified() => {}
-                }
-                pause = (pause * 2).min(RETRY_MAX);
-            }
-        }
-    }
-}
-
 impl Node {
-    async fn deliver(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
+    pub(super) async fn deliver(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
         match &message.content {
             Some(Content::StartChild(start)) => self.start_child(message, start, key).await,
             Some(Content::Signal(signal)) => self.signal_external(message, signal, key).await,
@@ -212,7 +151,7 @@ impl Node {
             root: Some(start.root.clone()),
             chain: None,
         };
-        let outcome = self.start_workflow(call).await;
+        let outcome = self.start_child_workflow(call).await;
         let start = start.clone();
         match outcome {
             Ok(outcome) => {
@@ -330,7 +269,7 @@ impl Node {
                 let (sender, child_only) = (message.sender.clone(), sent.child_only);
                 let selector = RunSelector::run(sent.target.run_id.clone());
                 let done = self
-                    .transact(&target, &selector, move |run, context| {
+                    .apply(&target, &selector, move |run, context| {
                         if child_only && !is_child_of(run, &sender) {
                             return Err(Rejection::RunNotFound);
                         }
@@ -381,7 +320,7 @@ impl Node {
                 let (sender, child_only) = (message.sender.clone(), sent.child_only);
                 let selector = RunSelector::run(sent.target.run_id.clone());
                 let done = self
-                    .transact(&target, &selector, move |run, context| {
+                    .apply(&target, &selector, move |run, context| {
                         if child_only && !is_child_of(run, &sender) {
                             return Err(Rejection::RunNotFound);
                         }

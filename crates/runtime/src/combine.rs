@@ -1,0 +1,310 @@
+//! Calls that wait for the same run share a commit.
+//!
+//! While a commit of a run is being written, further calls on that run line up at its slot. Whoever gets the lock next
+//! decides all of them, each on top of the one before, and makes the result durable with one commit: the state of the run
+//! is encoded and written once. Each call is answered after that commit, in order (decision 015).
+//!
+//! A commit holds durable transitions. One that changes memory alone may come before them (the next durable transition
+//! stores the tail) but not after them, because what is stored must not know of it; it opens the next group. So does
+//! whatever follows a transition that lets another run take the place of this one.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use segno_engine::{Applied, Context, Durability, Rejection, Run, Transition, oversize};
+use segno_store::OutboxKey;
+use tokio::sync::oneshot;
+
+use crate::{
+    error::CallError,
+    metrics::add,
+    node::Node,
+    slots::{Slot, SlotState, WorkflowKey, lock},
+    transact::{Locked, RunSelector},
+};
+
+/// Calls that may wait for one run. Those beyond are refused.
+pub(crate) const WAITING_MAX: usize = 1000;
+/// Most calls in one commit.
+const GROUP_MAX: usize = 256;
+/// A commit is closed when its events are this large.
+const GROUP_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What a request can add to the state of a run at most.
+const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// A call on a run.
+pub(crate) struct Call<R, A, F, G> {
+    pub selector: RunSelector,
+    /// Messages that arrive with this call.
+    pub delivered: Vec<OutboxKey>,
+    /// Whether it may create a run, which needs a key.
+    pub creates: bool,
+    pub decide: F,
+    /// Looks at the slot after the commit, while it is still locked.
+    pub after: G,
+    pub types: std::marker::PhantomData<fn() -> (R, A)>,
+}
+
+/// A call that waits, whatever its types are.
+pub(crate) trait WaitingCall: Send {
+    fn selector(&self) -> &RunSelector;
+    fn creates(&self) -> bool;
+    fn take_delivered(&mut self) -> Vec<OutboxKey>;
+    /// Asks the engine; keeps the reply. Called once.
+    fn decide(&mut self, run: &Run, context: Context) -> Result<(Run, Transition), Rejection>;
+    /// The decision is durable (or changed nothing).
+    fn succeed(self: Box<Self>, state: &mut SlotState);
+    fn fail(self: Box<Self>, error: CallError);
+}
+
+/// A call with the place where its answer is waited for.
+pub(crate) struct Asked<R, A, F, G> {
+    call: Call<R, A, Option<F>, G>,
+    reply: Option<R>,
+    answer: oneshot::Sender<Result<(R, A), CallError>>,
+}
+
+impl<R, A, F, G> Asked<R, A, F, G> {
+    pub fn new(call: Call<R, A, F, G>, answer: oneshot::Sender<Result<(R, A), CallError>>) -> Self {
+        let Call { selector, delivered, creates, decide, after, types } = call;
+        let call = Call { selector, delivered, creates, decide: Some(decide), after, types };
+        Self { call, reply: None, answer }
+    }
+}
+
+impl<R, A, F, G> WaitingCall for Asked<R, A, F, G>
+where
+    R: Send + 'static,
+    A: Send + 'static,
+    F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
+    G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
+{
+    fn selector(&self) -> &RunSelector {
+        &self.call.selector
+    }
+
+    fn creates(&self) -> bool {
+        self.call.creates
+    }
+
+    fn take_delivered(&mut self) -> Vec<OutboxKey> {
+        std::mem::take(&mut self.call.delivered)
+    }
+
+    fn decide(&mut self, run: &Run, context: Context) -> Result<(Run, Transition), Rejection> {
+        let Some(decide) = self.call.decide.take() else { return Err(Rejection::TaskObsolete) };
+        let Applied { run, transition, reply } = decide(run, context)?;
+        self.reply = Some(reply);
+        Ok((run, transition))
+    }
+
+    fn succeed(self: Box<Self>, state: &mut SlotState) {
+        if let Some(reply) = self.reply {
+            let after = (self.call.after)(state, &reply);
+            // A caller that is gone drops what it was to get, and with that gives it back.
+            let _ = self.answer.send(Ok((reply, after)));
+        }
+    }
+
+    fn fail(self: Box<Self>, error: CallError) {
+        let _ = self.answer.send(Err(error));
+    }
+}
+
+/// Calls that wait for the lock of a slot.
+#[derive(Default)]
+pub(crate) struct WaitingCalls(std::sync::Mutex<VecDeque<Box<dyn WaitingCall>>>);
+
+impl WaitingCalls {
+    /// Lets a call wait, unless too many do.
+    pub fn push(&self, call: Box<dyn WaitingCall>) -> Result<(), CallError> {
+        let mut calls = lock(&self.0);
+        if calls.len() >= WAITING_MAX {
+            return Err(CallError::Busy);
+        }
+        calls.push_back(call);
+        Ok(())
+    }
+
+    fn take(&self) -> VecDeque<Box<dyn WaitingCall>> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
+/// A call that was decided and belongs to the next group.
+struct Opening {
+    call: Box<dyn WaitingCall>,
+    run: Run,
+    transition: Transition,
+}
+
+impl Node {
+    /// Answers a call together with everything else that waits for the same run.
+    pub(crate) async fn call_together<R: Send + 'static, A: Send + 'static>(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        slot: &Arc<Slot>,
+        call: Box<dyn WaitingCall>,
+        answer: oneshot::Receiver<Result<(R, A), CallError>>,
+    ) -> Result<(R, A), CallError> {
+        slot.calls.push(call)?;
+        let gone = |_| CallError::ShuttingDown;
+        let mut answer = answer;
+        tokio::select! {
+            biased;
+            answered = &mut answer => return answered.map_err(gone)?,
+            locked = self.lock_slot(slot.clone(), key) => match locked {
+                Ok(mut locked) => self.answer_all(&mut locked, key).await,
+                Err(error) => slot.calls.take().into_iter().for_each(|call| call.fail(error.clone())),
+            },
+        }
+        answer.await.map_err(gone)?
+    }
+
+    /// Decides, commits and answers whatever waits.
+    async fn answer_all(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey) {
+        let mut calls = locked.slot.calls.take();
+        let mut opening: Option<Opening> = None;
+        while opening.is_some() || !calls.is_empty() {
+            opening = self.answer_group(locked, key, &mut calls, opening).await;
+        }
+    }
+
+    /// Decides as many calls as fit into one commit, commits and answers them. Gives back a call that was decided and
+    /// did not fit.
+    async fn answer_group(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        key: &WorkflowKey,
+        calls: &mut VecDeque<Box<dyn WaitingCall>>,
+        opening: Option<Opening>,
+    ) -> Option<Opening> {
+        let Some(current) = locked.state.current.clone() else {
+            self.answer_alone(locked, key, calls.pop_front()?).await;
+            return None;
+        };
+        let mut group: Vec<(Box<dyn WaitingCall>, Option<CallError>)> = Vec::new();
+        let mut delivered = Vec::new();
+        let mut stored_bytes = current.stored_bytes;
+        let mut decided: Option<(Run, Transition)> = None;
+        let mut next_opening = None;
+        if let Some(Opening { mut call, run, transition }) = opening {
+            delivered.append(&mut call.take_delivered());
+            decided = Some((run, transition));
+            group.push((call, None));
+        }
+        while group.len() < GROUP_MAX {
+            let closed = decided
+                .as_ref()
+                .is_some_and(|(_, transition)| transition.successor.is_some() || transition.bytes > GROUP_BYTES_MAX);
+            if closed {
+                break;
+            }
+            let run = decided.as_ref().map_or(&*current.run, |(run, _)| run);
+            let Some(call) = calls.front() else { break };
+            if !is_meant(run, call.selector()) {
+                if group.is_empty()
+                    && let Some(call) = calls.pop_front()
+                {
+                    self.answer_alone(locked, key, call).await;
+                    return None;
+                }
+                break;
+            }
+            let Some(mut call) = calls.pop_front() else { break };
+            let context = match self.context_for(key.namespace, call.creates()).await {
+                Ok(context) => context,
+                Err(error) => {
+                    call.fail(error);
+                    continue;
+                }
+            };
+            let (next, transition) = match call.decide(run, context) {
+                Ok(applied) => applied,
+                Err(rejection) => {
+                    // What it was refused for may not be durable yet.
+                    group.push((call, Some(rejection.into())));
+                    continue;
+                }
+            };
+            if let Some(reason) = oversize::reason(run, &next, stored_bytes) {
+                let ended = oversize::end(run, context, reason);
+                merge(&mut decided, ended.run, ended.transition);
+                group.push((call, Some(Rejection::InvalidArgument(reason.to_owned()).into())));
+                break;
+            }
+            stored_bytes += CALL_BYTES_MAX;
+            let durable = decided.as_ref().is_some_and(|(_, before)| before.durability == Durability::Durable);
+            if durable && transition.durability == Durability::Memory {
+                next_opening = Some(Opening { call, run: next, transition });
+                break;
+            }
+            delivered.append(&mut call.take_delivered());
+            merge(&mut decided, next, transition);
+            group.push((call, None));
+        }
+        let result = match decided {
+            Some((run, transition)) => {
+                if group.len() > 1 {
+                    add(&self.metrics.calls_combined, group.len() as u64 - 1);
+                }
+                self.commit(locked, Applied { run, transition, reply: () }, delivered).await
+            }
+            None => Ok(()),
+        };
+        for (call, refused) in group {
+            match (&result, refused) {
+                (Err(error), _) => call.fail(error.clone()),
+                (Ok(()), Some(refused)) => call.fail(refused),
+                (Ok(()), None) => call.succeed(&mut locked.state),
+            }
+        }
+        match (&result, next_opening) {
+            // It was decided on top of what was not stored.
+            (Err(error), Some(opening)) => {
+                opening.call.fail(error.clone());
+                None
+            }
+            (_, opening) => opening,
+        }
+    }
+
+    /// A call that is not about the current run, or finds none.
+    async fn answer_alone(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey, mut call: Box<dyn WaitingCall>) {
+        let decided = async {
+            let run = self.select(locked, key, call.selector()).await?;
+            let context = self.context_for(key.namespace, call.creates()).await?;
+            let (run, transition) = call.decide(&run, context)?;
+            let delivered = call.take_delivered();
+            self.commit(locked, Applied { run, transition, reply: () }, delivered).await
+        };
+        match decided.await {
+            Ok(()) => call.succeed(&mut locked.state),
+            Err(error) => call.fail(error),
+        }
+    }
+}
+
+/// Whether a selector means the current run and fits it.
+fn is_meant(run: &Run, selector: &RunSelector) -> bool {
+    (selector.run_id.is_empty() || run.info.run_id == selector.run_id)
+        && (selector.first_run_id.is_empty() || run.info.first_run_id == selector.first_run_id)
+}
+
+/// Adds a transition to those before it.
+fn merge(decided: &mut Option<(Run, Transition)>, run: Run, mut next: Transition) {
+    let Some((before, transition)) = decided else {
+        *decided = Some((run, next));
+        return;
+    };
+    *before = run;
+    transition.durability = transition.durability.max(next.durability);
+    transition.batches.append(&mut next.batches);
+    transition.bytes += next.bytes;
+    transition.outbox.append(&mut next.outbox);
+    transition.successor = next.successor;
+    for effect in next.effects {
+        if !transition.effects.contains(&effect) {
+            transition.effects.push(effect);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Runs that cannot be read: set aside, so that they keep nobody from working.
+//!
+//! A damaged run is logged once and counted; its tasks are not offered any more. It stays listed, and deleting it by its
+//! ids removes whatever is left of it (see [`crate::Node::delete_run`]).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use segno_engine::Run;
+use segno_store::RunKey;
+
+use crate::{error::CallError, node::Node, slots::lock};
+
+/// Runs that are remembered; those beyond are logged again each time they are met.
+const REMEMBERED_MAX: usize = 10_000;
+
+/// All runs that were found damaged since the start.
+#[derive(Default)]
+pub(crate) struct DamagedRuns {
+    runs: Mutex<BTreeMap<RunKey, String>>,
+}
+
+impl DamagedRuns {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        lock(&self.runs).len()
+    }
+
+    /// The run is gone.
+    pub fn forget(&self, run: RunKey) {
+        lock(&self.runs).remove(&run);
+    }
+
+    /// Whether this is news.
+    fn add(&self, run: RunKey, why: &str) -> bool {
+        let mut runs = lock(&self.runs);
+        if runs.contains_key(&run) {
+            return false;
+        }
+        if runs.len() < REMEMBERED_MAX {
+            runs.insert(run, why.to_owned());
+        }
+        true
+    }
+}
+
+impl Node {
+    /// Sets a run aside.
+    pub(crate) fn set_aside(&self, run: RunKey, why: &str) {
+        self.timers.set(run, None);
+        if self.damaged.add(run, why) {
+            tracing::error!(
+                run = run.0,
+                "a run is damaged and set aside: {why}. Its tasks are not offered; delete the run to be rid of it"
+            );
+        }
+    }
+
+    /// What an error says about the run whose task was to be started: `true` if the task does not exist any more, or
+    /// never can be started, so that the next one is to be tried.
+    pub(crate) async fn is_task_over(self: &Arc<Self>, run: RunKey, error: &CallError) -> bool {
+        match error {
+            CallError::Rejected(_) => true,
+            CallError::DataLoss(why) => {
+                self.set_aside(run, why);
+                true
+            }
+            CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => self.is_gone(run).await,
+            _ => false,
+        }
+    }
+
+    /// Whether a run that its workflow id does not lead to is deleted, or else damaged.
+    async fn is_gone(&self, run: RunKey) -> bool {
+        match self.read(move |store| store.load(run)).await {
+            Ok(None) => true,
+            Ok(Some(record)) => {
+                if Run::decode(record.state).is_ok_and(|run| run.is_running()) {
+                    self.set_aside(run, "it is open, but its workflow id does not lead to it");
+                }
+                true
+            }
+            Err(CallError::DataLoss(why)) => {
+                self.set_aside(run, &why);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}

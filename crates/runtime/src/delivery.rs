@@ -1,0 +1,96 @@
+//! What is on its way to a worker, and its return if the worker never gets it.
+//!
+//! Whatever leaves a queue or is started for a worker is held by a [`Delivery`] until the answer that carries it is
+//! written. A delivery that is dropped before that (the caller left, a read failed, the connection broke) returns what
+//! it holds: a task that was not started goes back to its queue with its priority, one that was started is given back.
+
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::runtime::Handle;
+
+use crate::{
+    node::Node,
+    queues::{QueueKey, Queued},
+    slots::lock,
+    tasks::{HeldActivity, HeldTask},
+};
+
+/// What a delivery returns when it fails.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// Nothing: it was delivered, or does not exist any more.
+    Nothing,
+    /// A task that was taken from its queue and not started yet.
+    Queued(QueueKey, Queued),
+    /// A started workflow task, or a query.
+    Task(HeldTask),
+    /// A started activity.
+    Activity(HeldActivity),
+    /// What the answer to a completed workflow task carries: the next one, and activities.
+    Reply(Option<HeldTask>, Vec<HeldActivity>),
+}
+
+/// Holds what is on its way to a worker. Clones share it; the last one that is dropped returns what was not delivered.
+#[derive(Clone)]
+pub struct Delivery(Arc<InTransit>);
+
+struct InTransit {
+    node: Weak<Node>,
+    held: Mutex<Held>,
+}
+
+impl Delivery {
+    pub(crate) fn new(node: &Arc<Node>, held: Held) -> Self {
+        Self(Arc::new(InTransit { node: Arc::downgrade(node), held: Mutex::new(held) }))
+    }
+
+    /// From now on it holds something else.
+    pub(crate) fn hold(&self, held: Held) {
+        *lock(&self.0.held) = held;
+    }
+
+    /// The worker has it, or will not miss it.
+    pub fn delivered(&self) {
+        self.hold(Held::Nothing);
+    }
+}
+
+impl std::fmt::Debug for Delivery {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Delivery").field(&*lock(&self.0.held)).finish()
+    }
+}
+
+impl Drop for InTransit {
+    fn drop(&mut self) {
+        let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), Held::Nothing);
+        if matches!(held, Held::Nothing) {
+            return;
+        }
+        // A node that is gone leaves everything to the next start.
+        let Some(node) = self.node.upgrade() else { return };
+        if let Held::Queued(queue, queued) = held {
+            node.queues.take_back(&queue, queued, node.clock.now());
+        } else if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { node.take_undelivered(held).await });
+        }
+    }
+}
+
+impl Node {
+    async fn take_undelivered(self: &Arc<Self>, held: Held) {
+        match held {
+            Held::Nothing | Held::Queued(..) => {}
+            Held::Task(task) => self.give_back_workflow_task(&task).await,
+            Held::Activity(activity) => self.give_back_activity(&activity).await,
+            Held::Reply(task, activities) => {
+                if let Some(task) = task {
+                    self.give_back_workflow_task(&task).await;
+                }
+                for activity in &activities {
+                    self.give_back_activity(activity).await;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Finding runs: the slot of a workflow id and its lock, the current run from memory or storage, older runs.
+
+use std::{sync::Arc, time::Duration};
+
+use segno_engine::{Rejection, Run, run_key_of};
+use segno_proto::History;
+use segno_store::RunKey;
+use tokio::sync::OwnedMutexGuard;
+
+use crate::{
+    error::CallError,
+    metrics::count,
+    node::Node,
+    slots::{Current, Slot, SlotState, WorkflowKey},
+    transact::{Locked, RunSelector, progress_of},
+};
+
+/// The longest wait for the lock of a workflow.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
+
+impl Node {
+    /// Takes the lock of a workflow id and makes sure that its current run is known.
+    pub(crate) async fn lock(&self, key: &WorkflowKey) -> Result<Locked, CallError> {
+        self.lock_slot(self.slots.get(key), key).await
+    }
+
+    /// Like [`Node::lock`] for a slot that was looked up already.
+    pub(crate) async fn lock_slot(&self, slot: Arc<Slot>, key: &WorkflowKey) -> Result<Locked, CallError> {
+        let state = match slot.state.clone().try_lock_owned() {
+            Ok(state) => state,
+            Err(_) => {
+                let free = tokio::time::timeout(LOCK_WAIT_MAX, slot.state.clone().lock_owned());
+                free.await.map_err(|_| CallError::Busy)?
+            }
+        };
+        self.load_locked(slot, state, key).await
+    }
+
+    /// Makes sure that the current run of a locked slot is known.
+    pub(crate) async fn load_locked(
+        &self,
+        slot: Arc<Slot>,
+        mut state: OwnedMutexGuard<SlotState>,
+        key: &WorkflowKey,
+    ) -> Result<Locked, CallError> {
+        if !state.loaded {
+            state.current = self.load_current(key).await?;
+            state.loaded = true;
+            if let Some(current) = &state.current {
+                self.slots.note_run(current.key(), key);
+                slot.progress.send_replace(progress_of(&current.run));
+            }
+            self.settle(&mut state);
+        }
+        Ok(Locked { slot, state })
+    }
+
+    /// Accounts for a slot's weight.
+    pub(crate) fn settle(&self, state: &mut SlotState) {
+        let dropped = self.slots.settle(state);
+        self.metrics.runs_evicted.fetch_add(dropped as u64, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    async fn load_current(&self, key: &WorkflowKey) -> Result<Option<Arc<Current>>, CallError> {
+        // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
+        // than handed to another thread.
+        let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
+        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
+        count(&self.metrics.runs_loaded);
+        let (version, stored_bytes) = (record.version, record.state.len());
+        let run = self.decode(record.state, record.key).await?;
+        Ok(Some(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) })))
+    }
+
+    /// Decodes a stored run, with its start event if that may be needed.
+    pub(crate) async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
+        let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
+        if run.is_running() && run.info.may_repeat() {
+            let batches = self.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
+            let mut events = Vec::new();
+            for batch in &batches {
+                History::decode_batch(&batch.events, &mut events)
+                    .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", key.0)))?;
+            }
+            run.start_event = events.into_iter().find(|event| event.event_id == 1).map(Arc::new);
+        }
+        Ok(run)
+    }
+
+    /// Finds the workflow a run belongs to.
+    pub(crate) async fn workflow_of(&self, run: RunKey) -> Result<Option<WorkflowKey>, CallError> {
+        if let Some(key) = self.slots.workflow_of(run) {
+            return Ok(Some(key));
+        }
+        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
+        let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", run.0)))?;
+        Ok(Some(WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id)))
+    }
+
+    /// A snapshot of a run, open or closed, current or older.
+    pub async fn snapshot(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
+        let locked = self.lock(key).await?;
+        if let Some(current) = &locked.state.current
+            && (run_id.is_empty() || current.run.info.run_id == run_id)
+        {
+            return Ok(current.clone());
+        }
+        drop(locked);
+        if run_id.is_empty() {
+            return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
+        }
+        self.older_run(key, run_id).await
+    }
+
+    pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
+        let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
+        let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
+        let record = self.read(move |store| store.load(run_key)).await?.ok_or_else(missing)?;
+        let version = record.version;
+        let run = self.decode(record.state, run_key).await?;
+        let same = run.info.run_id == run_id
+            && run.info.workflow_id == *key.workflow_id
+            && run.info.namespace_key == key.namespace.0;
+        if !same {
+            return Err(missing());
+        }
+        Ok(Arc::new(Current::new(Arc::new(run), version)))
+    }
+
+    /// The run a selector means. Only the current run can be open, so an older one is refused as closed.
+    pub(crate) async fn select(
+        &self,
+        locked: &Locked,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+    ) -> Result<Arc<Run>, CallError> {
+        let current = locked.state.current.as_ref();
+        if let Some(current) = current
+            && (selector.run_id.is_empty() || current.run.info.run_id == selector.run_id)
+        {
+            if !selector.first_run_id.is_empty() && current.run.info.first_run_id != selector.first_run_id {
+                return Err(Rejection::RunNotFound.into());
+            }
+            return Ok(current.run.clone());
+        }
+        if selector.run_id.is_empty() {
+            return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
+        }
+        Ok(self.older_run(key, &selector.run_id).await?.run.clone())
+    }
+}

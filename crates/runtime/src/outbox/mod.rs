@@ -1,0 +1,289 @@
+//! Messages between runs on their way: at least once, recognised by the receiver, tried again until they arrive.
+//!
+//! Every message is a row in storage until it has arrived, so memory may forget it and read it again. What waits here is
+//! bounded. A message that cannot be delivered yet waits for its next attempt and takes nothing from the others: only an
+//! attempt counts towards [`ATTEMPTS_MAX`]. [`deliver`] says what each kind of message does.
+
+mod deliver;
+
+use std::{
+    collections::{BTreeMap, HashSet, VecDeque},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use prost::Message;
+use segno_engine::outbox::OutboxMessage;
+use segno_store::{OutboxKey, OutboxRow};
+use tokio::{
+    sync::{Notify, Semaphore},
+    time::Instant,
+};
+
+use crate::{error::CallError, metrics::count, node::Node, slots::lock};
+
+/// Attempts of delivery at the same time.
+const ATTEMPTS_MAX: usize = 64;
+/// Messages kept in memory. Those beyond are read from storage when there is room again.
+const WAITING_MAX: usize = 50_000;
+/// Rows read at a time.
+const PAGE: usize = 4096;
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+
+/// A message that failed before.
+struct Delayed {
+    row: OutboxRow,
+    /// How long it waits after the next failure.
+    pause: Duration,
+}
+
+#[derive(Default)]
+struct Waiting {
+    ready: VecDeque<OutboxRow>,
+    /// By the moment of their next attempt; the number tells apart those of the same moment.
+    delayed: BTreeMap<(Instant, u64), Delayed>,
+    numbers: u64,
+    /// Everything in memory, attempts under way included: nothing is attempted twice at the same time.
+    known: HashSet<OutboxKey>,
+    /// Storage has messages that memory does not.
+    overflowed: bool,
+}
+
+/// All messages of a node that have not arrived.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+/// What the loop does next.
+enum Next {
+    Attempt(OutboxRow, Duration),
+    /// Storage has more, and there is room.
+    Read,
+    Wait(Option<Instant>),
+}
+
+impl Outbox {
+    /// Takes a message that is stored.
+    pub fn send(&self, row: OutboxRow) {
+        let mut waiting = lock(&self.waiting);
+        if waiting.known.len() >= WAITING_MAX {
+            waiting.overflowed = true;
+        } else if waiting.known.insert(row.key) {
+            waiting.ready.push_back(row);
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// Tells the loop to look again: the node stops, or an attempt ended.
+    pub fn look(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Messages in memory.
+    pub fn len(&self) -> usize {
+        lock(&self.waiting).known.len()
+    }
+
+    fn next(&self, now: Instant) -> Next {
+        let mut waiting = lock(&self.waiting);
+        if let Some(entry) = waiting.delayed.first_entry()
+            && entry.key().0 <= now
+        {
+            let Delayed { row, pause } = entry.remove();
+            return Next::Attempt(row, pause);
+        }
+        if let Some(row) = waiting.ready.pop_front() {
+            return Next::Attempt(row, PAUSE_MIN);
+        }
+        if waiting.overflowed && waiting.known.len() < WAITING_MAX / 2 {
+            return Next::Read;
+        }
+        Next::Wait(waiting.delayed.first_key_value().map(|((at, _), _)| *at))
+    }
+
+    /// An attempt failed.
+    fn delay(&self, row: OutboxRow, pause: Duration) {
+        let mut waiting = lock(&self.waiting);
+        waiting.numbers += 1;
+        let at = (Instant::now() + pause, waiting.numbers);
+        waiting.delayed.insert(at, Delayed { row, pause: (pause * 2).min(PAUSE_MAX) });
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// A message has arrived.
+    fn forget(&self, key: OutboxKey) {
+        let mut waiting = lock(&self.waiting);
+        waiting.known.remove(&key);
+        let room = waiting.overflowed && waiting.known.len() < WAITING_MAX / 2;
+        drop(waiting);
+        if room {
+            self.changed.notify_one();
+        }
+    }
+}
+
+/// Delivers messages until the node stops.
+pub(crate) async fn run(node: Arc<Node>) {
+    let permits = Arc::new(Semaphore::new(ATTEMPTS_MAX));
+    while !node.is_stopping() {
+        // Taken before the look, so that nothing that changes after it is missed.
+        let changed = node.outbox.changed.notified();
+        match node.outbox.next(Instant::now()) {
+            Next::Attempt(row, pause) => {
+                let Ok(permit) = permits.clone().acquire_owned().await else { return };
+                let attempt = Attempt { node: node.clone(), row: Some(row), pause };
+                tokio::spawn(async move {
+                    attempt.carry_out().await;
+                    drop(permit);
+                });
+            }
+            Next::Read => {
+                if let Err(error) = node.send_stored().await {
+                    tracing::warn!(%error, "messages could not be read; trying again");
+                    tokio::time::sleep(PAUSE_MAX / 10).await;
+                }
+            }
+            Next::Wait(None) => changed.await,
+            Next::Wait(Some(at)) => {
+                let _ = tokio::time::timeout_at(at, changed).await;
+            }
+        }
+    }
+}
+
+/// One attempt to deliver a message. However it ends, the message has arrived or waits for the next one.
+struct Attempt {
+    node: Arc<Node>,
+    /// `None` once it has arrived, or never will.
+    row: Option<OutboxRow>,
+    /// How long the message waits if this attempt fails.
+    pause: Duration,
+}
+
+impl Attempt {
+    async fn carry_out(mut self) {
+        let Some(row) = &self.row else { return };
+        let (key, sender) = (row.key, row.key.sender.0);
+        let Ok(message) = OutboxMessage::decode(row.message.clone()) else {
+            tracing::error!(sender, sequence = key.sequence, "a stored message cannot be read; it stays where it is");
+            self.row = None;
+            return;
+        };
+        let normal = std::mem::replace(&mut self.pause, PAUSE_MAX);
+        match self.node.deliver(&message, key).await {
+            Ok(()) => {
+                count(&self.node.metrics.messages_delivered);
+                self.node.outbox.forget(key);
+                self.row = None;
+            }
+            // Between runs order matters now and then: a child's end waits for the report of its start.
+            Err(error @ CallError::NotReady(_)) => {
+                tracing::debug!(sender, %error, "a message waits for another");
+                self.pause = normal;
+            }
+            Err(error @ CallError::DataLoss(_)) => {
+                tracing::error!(sender, %error, "a message cannot be delivered: its receiver is damaged; delete it");
+            }
+            Err(error) => {
+                tracing::warn!(sender, %error, "a message was not delivered and is tried again");
+                self.pause = normal;
+            }
+        }
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Some(row) = self.row.take() {
+            self.node.outbox.delay(row, self.pause);
+        }
+    }
+}
+
+impl Node {
+    /// Reads messages from storage that memory does not have, as far as there is room.
+    pub(crate) async fn send_stored(&self) -> Result<usize, CallError> {
+        lock(&self.outbox.waiting).overflowed = false;
+        let mut after = None;
+        let mut messages = 0_usize;
+        loop {
+            let page = self.read(move |store| store.outbox(after, PAGE)).await;
+            let page = page.inspect_err(|_| lock(&self.outbox.waiting).overflowed = true)?;
+            let Some(last) = page.last() else { return Ok(messages) };
+            after = Some(last.key);
+            messages += page.len();
+            for row in page {
+                self.outbox.send(row);
+            }
+            if self.outbox.len() >= WAITING_MAX {
+                lock(&self.outbox.waiting).overflowed = true;
+                return Ok(messages);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_store::RunKey;
+
+    use super::*;
+
+    fn row(sequence: u32) -> OutboxRow {
+        OutboxRow { key: OutboxKey { sender: RunKey(1), sequence }, message: Default::default() }
+    }
+
+    fn attempted(outbox: &Outbox, now: Instant) -> Option<u32> {
+        match outbox.next(now) {
+            Next::Attempt(row, _) => Some(row.key.sequence),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn a_delayed_message_lets_the_others_through() {
+        let outbox = Outbox::default();
+        for sequence in 0..100 {
+            outbox.delay(row(sequence), PAUSE_MAX);
+        }
+        outbox.send(row(1000));
+        let now = Instant::now();
+        assert_eq!(attempted(&outbox, now), Some(1000));
+        assert_eq!(attempted(&outbox, now), None);
+        assert_eq!(attempted(&outbox, now + PAUSE_MAX), Some(0));
+    }
+
+    #[test]
+    fn a_message_is_known_once_and_until_it_arrived() {
+        let outbox = Outbox::default();
+        outbox.send(row(1));
+        outbox.send(row(1));
+        let now = Instant::now();
+        assert_eq!(attempted(&outbox, now), Some(1));
+        outbox.send(row(1));
+        assert_eq!(attempted(&outbox, now), None, "its attempt is under way");
+        outbox.forget(row(1).key);
+        outbox.send(row(1));
+        assert_eq!(attempted(&outbox, now), Some(1));
+    }
+
+    #[test]
+    fn too_many_messages_are_left_to_storage() {
+        let outbox = Outbox::default();
+        for sequence in 0..WAITING_MAX as u32 + 10 {
+            outbox.send(row(sequence));
+        }
+        assert_eq!(outbox.len(), WAITING_MAX);
+        let now = Instant::now();
+        for _ in 0..WAITING_MAX {
+            let sequence = attempted(&outbox, now).expect("they are ready");
+            outbox.forget(row(sequence).key);
+        }
+        assert!(matches!(outbox.next(now), Next::Read));
+    }
+}
