@@ -18,8 +18,8 @@
 //!   it left in the file is written over from its first frame on, and what remains of it does not follow on what is
 //!   written there.
 //! - The shared memory file (`-shm`), which survives the process, says up to which frame transactions were synced. It
-//!   counts only if its own checksum is right and it is of this generation. If recovery would stop earlier,
-//!   acknowledged commits are lost ([`Damage::Shorter`]).
+//!   counts only if its own checksum is right and it is of this generation. If recovery would stop earlier, or the log is
+//!   gone before all of it was copied into the database, acknowledged commits are lost ([`Damage::Shorter`]).
 //! - A header that is not valid makes SQLite ignore the whole log. The header is written and synced when the log is begun
 //!   anew, and then everything in it is in the database already. So it does no harm if each page is in the database as
 //!   the log has it, and otherwise acknowledged commits are lost ([`Damage::Header`]).
@@ -36,8 +36,8 @@ const FRAME_HEADER_BYTES: usize = 24;
 /// The last bit says whether checksums are made of big-endian words.
 const MAGIC: u32 = 0x377f_0682;
 const VERSION: u32 = 3_007_000;
-/// The part of the shared memory file that is read: the first copy of its header.
-const INDEX_HEADER_BYTES: usize = 48;
+/// The part of the shared memory file that is read: two copies of its header, and how much was checkpointed.
+const INDEX_BYTES: usize = 100;
 
 /// What would be lost, and how it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,17 +53,21 @@ pub(crate) enum Damage {
 /// Looks at the log of a database; `None` if recovery loses nothing that was acknowledged.
 pub(crate) fn check(database: &Path) -> io::Result<Option<Damage>> {
     let with_suffix = |suffix| database.with_extension(format!("db-{suffix}"));
+    let index = Index::read(&with_suffix("shm"))?;
     let log = match File::open(with_suffix("wal")) {
-        Ok(log) => log,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Ok(log) => Some(log),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let length = log.metadata()?.len();
+    let length = log.as_ref().map_or(Ok(0), |log| log.metadata().map(|found| found.len()))?;
+    let Some(log) = log.filter(|_| length >= HEADER_BYTES as u64) else {
+        // Whoever removes or empties the log has copied everything into the database, or said in the index that the log
+        // begins anew.
+        let lost = index.filter(|index| index.committed > index.checkpointed);
+        return Ok(lost.map(|index| Damage::Shorter { readable: 0, committed: index.committed }));
+    };
     let mut log = BufReader::with_capacity(1 << 20, log);
     let mut header = [0; HEADER_BYTES];
-    if length < HEADER_BYTES as u64 {
-        return Ok(None);
-    }
     log.read_exact(&mut header)?;
     let Some(format) = Format::of(&header) else {
         return header_damage(database, &mut log, length);
@@ -72,7 +76,8 @@ pub(crate) fn check(database: &Path) -> io::Result<Option<Damage>> {
     if let Some((frame, last)) = scan.damaged {
         return Ok(Some(Damage::FramesFollow { frame, last }));
     }
-    let committed = committed_by_index(&with_suffix("shm"), &format)?;
+    // An index of another generation says nothing of this log.
+    let committed = index.filter(|index| index.salts == format.salts).map_or(0, |index| index.committed);
     let shorter = Damage::Shorter { readable: scan.committed, committed };
     Ok((committed > scan.committed).then_some(shorter))
 }
@@ -182,20 +187,34 @@ impl Scan {
     }
 }
 
-/// The last frame that was synced, as the shared memory file says; 0 if it says nothing of this log.
-fn committed_by_index(path: &Path, format: &Format) -> io::Result<u64> {
-    let mut header = [0; INDEX_HEADER_BYTES];
-    match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
-        Ok(()) => {}
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => return Ok(0),
-        Err(error) => return Err(error),
+/// What the shared memory file says.
+#[derive(Clone, Copy, Debug)]
+struct Index {
+    /// The last frame of the last transaction that was synced.
+    committed: u64,
+    /// Frames up to this one were copied into the database.
+    checkpointed: u64,
+    salts: [u8; 8],
+}
+
+impl Index {
+    /// `None` if there is no valid one.
+    fn read(path: &Path) -> io::Result<Option<Self>> {
+        let mut index = [0; INDEX_BYTES];
+        match File::open(path).and_then(|mut file| file.read_exact(&mut index)) {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        }
+        let native = |at: usize| u32::from_ne_bytes([index[at], index[at + 1], index[at + 2], index[at + 3]]);
+        // Numbers and checksum are in the order of this machine; salts are copied from the log as they are.
+        let sum = Sum::default().of(&index[..40], cfg!(target_endian = "big"));
+        let is_valid = native(0) == VERSION && index[12] != 0 && sum == Sum(native(40), native(44));
+        let (committed, checkpointed, salts) = (native(16).into(), native(96).into(), eight(&index, 32));
+        Ok(is_valid.then_some(Self { committed, checkpointed, salts }))
     }
-    let native = |at: usize| u32::from_ne_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-    // Numbers and checksum are in the order of this machine; salts are copied from the log as they are.
-    let sum = Sum::default().of(&header[..40], cfg!(target_endian = "big"));
-    let is_valid = native(0) == VERSION && header[12] != 0 && sum == Sum(native(40), native(44));
-    let is_same = eight(&header, 32) == format.salts;
-    Ok(if is_valid && is_same { native(16).into() } else { 0 })
 }
 
 /// What a log with a damaged header holds beyond the database.

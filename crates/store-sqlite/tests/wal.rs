@@ -114,6 +114,13 @@ fn a_log_that_was_cut_is_refused_if_the_index_tells() {
     left.log.truncate(ends[5]);
     assert!(left.is_refused());
     assert!(!left.without_index().is_refused(), "nothing is left that could tell");
+    // Emptied, or gone.
+    left.log.clear();
+    assert!(left.is_refused());
+    let (directory, refused) = left.open(Options::default());
+    assert!(refused.is_err());
+    fs::remove_file(file(&directory, "-wal")).unwrap();
+    assert!(matches!(SqliteStore::open(&directory.0, Options::default()), Err(OpenError::DamagedLog { .. })));
 }
 
 #[test]
