@@ -135,6 +135,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("nothing left undone", check_source::undone),
     ("pure engine", check_source::engine),
     ("requests in the server", check_source::requests),
+    ("names that were given up", check_source::names),
     ("no machine in the text", check_docs::machines),
     ("README length", check_docs::readme),
     ("lock file without hosts", check_docs::lock_files),

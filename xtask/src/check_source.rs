@@ -34,6 +34,14 @@ const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
 const REQUEST_EXCEPTIONS: &[&str] =
     &["crates/engine/src/chain.rs", "crates/engine/src/start.rs", "crates/runtime/src/outbox.rs"];
 
+/// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/architecture.md`.
+const REPLACED: &[(&str, &str)] = &[
+    ("Turn", "a worker has a workflow task; commands have a `CommandScope`"),
+    ("Refused", "`CommandError` in the engine, `RequestError` in the server"),
+    ("greeted", "`preface_received`"),
+    ("introduced", "`settings_received`"),
+];
+
 fn rust(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| file.is_rust())
 }
@@ -92,6 +100,19 @@ pub fn engine(tree: &Tree) -> Vec<Problem> {
                 if words(line).any(|(word, _)| word == *banned) {
                     problems.push(Problem::at(&file.path, number, format!("`{banned}` in the engine: {why}")));
                 }
+            }
+        }
+    }
+    problems
+}
+
+/// Names that were given up do not come back.
+pub fn names(tree: &Tree) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for file in rust(tree) {
+        for (number, line) in (1..).zip(code(&file.text).lines()) {
+            for (name, instead) in REPLACED.iter().filter(|(name, _)| words(line).any(|(word, _)| word == *name)) {
+                problems.push(Problem::at(&file.path, number, format!("`{name}` was given up: {instead}")));
             }
         }
     }
@@ -323,6 +344,17 @@ mod tests {
         }
         assert_eq!(lines(engine, "crates/engine/src/a.rs", "// No HashMap, no async.\nlet random = operand;"), NONE);
     }
+    #[test]
+    fn names_that_were_given_up_are_found() {
+        for (name, _) in REPLACED {
+            assert_eq!(lines(names, "a.rs", &format!("fn a() {{\n    let b = {name}::new();\n}}\n")), [2]);
+            assert_eq!(
+                lines(names, "a.rs", &format!("// {name}\nconst A: &str = \"{name}\";\nlet {name}s = 1;")),
+                NONE
+            );
+        }
+    }
+
     #[test]
     fn requests_outside_the_server_are_found() {
         let line = "use segno_proto::{\n    workflowservice::StartWorkflowExecutionRequest,\n};\n";

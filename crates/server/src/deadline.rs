@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::{Request, Status};
 
-use crate::peers::Caller;
+use crate::peers::CallMetadata;
 
 /// How long the server lets a long poll wait at most.
 const LONG_POLL_MAX: Duration = Duration::from_secs(60);
@@ -18,7 +18,7 @@ const CALL_DEFAULT: Duration = Duration::from_secs(30);
 
 /// Time left as the caller says.
 fn timeout<T>(request: &Request<T>) -> Option<Duration> {
-    Caller::of(request).timeout
+    CallMetadata::of(request).timeout
 }
 
 /// Until when a worker's poll waits: a second before the caller gives up, and a minute at most.
@@ -54,7 +54,7 @@ mod tests {
     fn request(seconds: Option<u64>) -> Request<()> {
         let mut request = Request::new(());
         let timeout = seconds.map(Duration::from_secs);
-        request.extensions_mut().insert(Caller { timeout, ..Default::default() });
+        request.extensions_mut().insert(CallMetadata { timeout, ..Default::default() });
         request
     }
 

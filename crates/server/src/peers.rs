@@ -43,7 +43,7 @@ impl Drop for Peer {
 
 /// What a request says of its caller, besides the message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Caller {
+pub(crate) struct CallMetadata {
     /// The connection that it came on.
     pub(crate) connection: Option<ConnectionId>,
     /// How long the caller waits (`grpc-timeout`).
@@ -52,7 +52,7 @@ pub(crate) struct Caller {
     pub(crate) is_tool: bool,
 }
 
-impl Caller {
+impl CallMetadata {
     /// Notes a header if it says something of the caller.
     pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
         match name {
@@ -70,7 +70,7 @@ impl Caller {
 
 /// The connection that a request came on.
 pub(crate) fn of<T>(request: &Request<T>) -> Option<ConnectionId> {
-    Caller::of(request).connection
+    CallMetadata::of(request).connection
 }
 
 fn timeout(value: &[u8]) -> Option<Duration> {
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn tools_are_known_by_name() {
-        let mut caller = Caller::default();
+        let mut caller = CallMetadata::default();
         caller.field(b"client-name", b"temporal-go");
         assert!(!caller.is_tool);
         caller.field(b"client-name", b"temporal-cli");

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     delivery::{OneCall, Receipt},
-    peers::Caller,
+    peers::CallMetadata,
 };
 
 /// In front of each message: whether it is compressed, and its length.
@@ -50,7 +50,7 @@ pub(crate) struct Dispatcher {
 /// A request that arrives or is handled. Dropping it cancels its call.
 #[derive(Default)]
 pub(crate) struct IncomingRequest {
-    caller: Caller,
+    caller: CallMetadata,
     compression: Compression,
     /// Counts the call until its handler does.
     under_way: Option<OneCall>,

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     delivery::{OneCall, Receipt},
     grpc::Workflows,
-    peers::Caller,
+    peers::CallMetadata,
 };
 
 /// A method with a direct path.
@@ -35,7 +35,7 @@ pub(super) struct Method {
 
 /// A call of such a method.
 pub(super) struct Call {
-    pub(super) caller: Caller,
+    pub(super) caller: CallMetadata,
     pub(super) message: Bytes,
     pub(super) is_compressed: bool,
     pub(super) compression: Compression,

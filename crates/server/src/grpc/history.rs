@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tonic::{Request, Status};
 
 use super::{Workflows, failed, key_of, refused, tokens::PageToken};
-use crate::{deadline, peers::Caller, validate};
+use crate::{deadline, peers::CallMetadata, validate};
 
 /// Most batches of one page.
 const PAGE_MAX: usize = 256;
@@ -43,7 +43,7 @@ impl Workflows {
         request: Request<GetWorkflowExecutionHistoryRequest>,
     ) -> Result<GetWorkflowExecutionHistoryResponse, Status> {
         // People's tools do not want to see events that are not history yet.
-        let with_unwritten = !Caller::of(&request).is_tool;
+        let with_unwritten = !CallMetadata::of(&request).is_tool;
         let news_until = deadline::long_read(&request, WAIT_MAX);
         let close_until = deadline::almost(&request);
         let mut request = request.into_inner();
