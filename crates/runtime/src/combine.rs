@@ -2,7 +2,7 @@
 //!
 //! While a commit of a run is being written, further calls on that run line up at its slot. Whoever gets the lock next
 //! decides all of them, each on top of the one before, and makes the result durable with one commit: the state of the run
-//! is encoded and written once. Each call is answered after that commit, in order (decision 015).
+//! is encoded and written once. Each call is answered after that commit, in order (decision 016).
 //!
 //! A commit holds durable transitions. One that changes memory alone may come before them (the next durable transition
 //! stores the tail) but not after them, because what is stored must not know of it; it opens the next group. So does
