@@ -12,7 +12,7 @@ use crate::{
     workspace::{self, command},
 };
 
-const MODULE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1";
+const MODULE: &str = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible";
 
 /// A unary call: one that is not complete stays open, so that the cases do not race with the response.
 const PATH: &str = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo";
