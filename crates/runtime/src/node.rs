@@ -15,7 +15,6 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::{Clock, SLEEP_MAX, until},
-    commands::UnclaimedCommands,
     committer::Committer,
     damaged::DamagedRuns,
     error::CallError,
@@ -33,6 +32,7 @@ use crate::{
     slots::Slots,
     supervise::Vitals,
     timers::Timers,
+    worker_commands::UnclaimedCommands,
     workers::{Leases, Workers},
 };
 

@@ -15,7 +15,6 @@ use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
-    commands::WorkerCommandTask,
     delivery::{Delivery, Held},
     metrics::count,
     node::Node,
@@ -23,6 +22,7 @@ use crate::{
     queues::{Offered, Queue, QueueKey, QueueKind, Queued, TaskOffer},
     refill::Refills,
     slots::lock,
+    worker_commands::WorkerCommandTask,
     workers::{CONTROL_QUEUES, Caller, PollGuard},
 };
 

@@ -11,9 +11,9 @@ use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
 use crate::{
-    commands::{COMMAND_AGE_MAX, COMMANDS_MAX, WorkerCommandTask},
     queries::QueryTask,
     queue_stats::{Measured, QueueStats},
+    worker_commands::{COMMAND_AGE_MAX, COMMANDS_MAX, WorkerCommandTask},
 };
 
 /// Most tasks a queue keeps in memory, unless a node is told otherwise.
