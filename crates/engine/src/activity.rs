@@ -24,6 +24,7 @@ use crate::{
     retry,
     run::{ActivityStop, Applied, Context, Effect, Run},
     state::Activity,
+    steps::OfActivity,
     workflow_task,
 };
 
@@ -60,11 +61,6 @@ pub fn state_of(activity: &Activity, now: Nanos) -> machine::State {
 /// Whether it may be handed to a worker now.
 pub fn is_waiting(activity: &Activity, now: Nanos) -> bool {
     activity.started_time == 0 && activity.pause.is_none() && activity.scheduled_time <= now
-}
-
-pub(crate) fn step(activity: &Activity, now: Nanos, on: machine::Event) {
-    let result = machine::next(state_of(activity, now), on);
-    debug_assert!(result.is_ok(), "{result:?}");
 }
 
 /// Who takes an activity.
@@ -109,34 +105,40 @@ pub fn start(
 /// Marks an activity as started, within a larger transition.
 pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option<Activity> {
     let now = draft.now();
-    let activity = draft.run.state.activities.get_mut(&scheduled_event_id)?;
-    step(activity, now, machine::Event::Start);
-    activity.started_time = now;
-    activity.started_identity.clone_from(&taker.identity);
-    activity.last_identity = taker.identity;
-    activity.request_id = taker.request_id;
-    activity.worker_version = taker.worker_version;
-    activity.worker = taker.worker;
-    activity.control_queue = taker.control_queue;
-    activity.worker_reports = taker.reports;
-    let activity = activity.clone().into_inner();
+    let mut taken = None;
+    draft.run.state.activities.get(&scheduled_event_id)?;
+    draft.step(OfActivity(scheduled_event_id), machine::Event::Start, |draft| {
+        let Some(activity) = draft.run.state.activities.get_mut(&scheduled_event_id) else { return };
+        activity.started_time = now;
+        activity.started_identity.clone_from(&taker.identity);
+        activity.last_identity = taker.identity;
+        activity.request_id = taker.request_id;
+        activity.worker_version = taker.worker_version;
+        activity.worker = taker.worker;
+        activity.control_queue = taker.control_queue;
+        activity.worker_reports = taker.reports;
+        taken = Some(activity.clone().into_inner());
+    });
     draft.touch();
-    Some(activity)
+    taken
 }
 
 /// A worker that was handed an activity never got it: it waits again, and nothing counts as an attempt.
 pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> Result<Applied<()>, Rejection> {
     let mut draft = Draft::new(run, context);
-    let Some(activity) = draft.run.state.activities.get_mut(&id) else { return Err(Rejection::ActivityNotFound) };
+    let Some(activity) = run.state.activities.get(&id) else { return Err(Rejection::ActivityNotFound) };
     if activity.started_time != started_time || started_time == 0 {
         return Err(Rejection::ActivityNotFound);
     }
-    step(activity, context.now, machine::Event::GiveBack);
-    activity.started_time = 0;
-    activity.started_identity.clear();
-    leave_worker(activity);
-    activity.stamp += 1;
-    let waits = is_waiting(activity, context.now);
+    let mut waits = false;
+    draft.step(OfActivity(id), machine::Event::GiveBack, |draft| {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        activity.started_time = 0;
+        activity.started_identity.clear();
+        leave_worker(activity);
+        activity.stamp += 1;
+        waits = is_waiting(activity, context.now);
+    });
     draft.touch();
     if waits {
         draft.effect(Effect::OfferActivity(id));
@@ -209,8 +211,8 @@ pub fn heartbeat(
     }
     let mut draft = Draft::new(run, context);
     let mut reply = HeartbeatReply::default();
-    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
-        step(activity, context.now, machine::Event::Heartbeat);
+    draft.step(OfActivity(id), machine::Event::Heartbeat, |draft| {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
         activity.last_heartbeat_time = context.now;
         activity.heartbeat_details = details;
         if activity.started_identity.is_empty() && !identity.is_empty() {
@@ -222,7 +224,7 @@ pub fn heartbeat(
             paused: activity.pause.is_some(),
             reset: activity.reset,
         };
-    }
+    });
     draft.touch();
     Ok(draft.finish(reply))
 }
@@ -360,7 +362,7 @@ pub(crate) fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> Ret
 /// Like [`retry_or_end`], after the given delay instead of the policy's.
 pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: Option<Nanos>) -> RetryState {
     let now = draft.now();
-    let Some(activity) = draft.run.state.activities.get_mut(&id) else { return RetryState::InternalServerError };
+    let Some(activity) = draft.run.state.activities.get(&id) else { return RetryState::InternalServerError };
     let Some(policy) = activity.retry_policy.clone() else { return RetryState::RetryPolicyNotSet };
     if activity.cancel_requested {
         return RetryState::CancelRequested;
@@ -375,11 +377,13 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
     }
     if activity.pause.is_some() {
         // The attempt counts and nothing else happens: neither is there a last attempt nor does time run out.
-        step(activity, now, machine::Event::Retry);
-        activity.attempt += 1;
-        clear_start(activity);
-        activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
-        activity.stamp += 1;
+        draft.step(OfActivity(id), machine::Event::Retry, |draft| {
+            let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+            activity.attempt += 1;
+            clear_start(activity);
+            activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
+            activity.stamp += 1;
+        });
         draft.touch();
         return RetryState::InProgress;
     }
@@ -387,14 +391,17 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
     match retry::next_backoff(now, activity.attempt, &policy, deadline, delay) {
         Err(state) => state,
         Ok(backoff) => {
-            step(activity, now, machine::Event::Retry);
-            activity.attempt += 1;
-            activity.scheduled_time = now.saturating_add(backoff);
-            clear_start(activity);
-            activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
-            activity.stamp += 1;
-            begin_anew(activity);
-            let due_now = activity.scheduled_time <= now;
+            let due_now = backoff <= 0;
+            let event = if due_now { machine::Event::RetryAtOnce } else { machine::Event::Retry };
+            draft.step(OfActivity(id), event, |draft| {
+                let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+                activity.attempt += 1;
+                activity.scheduled_time = now.saturating_add(backoff);
+                clear_start(activity);
+                activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
+                activity.stamp += 1;
+                begin_anew(activity);
+            });
             draft.touch();
             if due_now {
                 draft.effect(Effect::OfferActivity(id));
@@ -457,8 +464,11 @@ pub fn retry_deadline(activity: &Activity) -> Nanos {
 
 /// Writes the started event, if an attempt was running, and the event that ends the activity.
 pub(crate) fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attributes) {
-    let Some(activity) = draft.run.state.activities.remove(&id) else { return };
-    step(&activity, draft.now(), machine::Event::End);
+    let mut ended = None;
+    if draft.run.state.activities.contains_key(&id) {
+        draft.step(OfActivity(id), machine::Event::End, |draft| ended = draft.run.state.activities.remove(&id));
+    }
+    let Some(activity) = ended else { return };
     let mut started_event_id = 0;
     if activity.started_time != 0 {
         let mut started = event(

@@ -154,12 +154,11 @@ fn set(activity: &mut Activity, options: &ActivityOptions) {
 
 /// After a change: an activity that nobody has is offered anew, at the time its policy now says.
 fn settle(draft: &mut Draft, id: i64) {
-    let now = draft.now();
     if let Some(activity) = draft.run.state.activities.get_mut(&id) {
         activity.stamp += 1;
         if activity.started_time == 0 {
             let at = next_attempt(activity);
-            reschedule(activity, now, at);
+            reschedule(draft, id, at);
         }
     }
     offer_if_due(draft, id);

@@ -10,13 +10,14 @@ use segno_proto::{Nanos, common::Payload};
 
 use crate::{
     Shared,
-    activity::{begin_anew, is_waiting, step, stop_at_worker},
+    activity::{begin_anew, is_waiting, stop_at_worker},
     activity_options,
     draft::Draft,
     error::Rejection,
     machine::activity::Event,
     run::{Applied, Context, Effect, Run},
     state::{Activity, ActivityPause},
+    steps::OfActivity,
 };
 
 /// The search attribute by which runs with paused activities are found.
@@ -66,22 +67,24 @@ pub fn pause(run: &Run, context: Context, selection: &Selection, call: &Pause) -
     let ids = selection.of_open(run)?;
     let mut draft = Draft::new(run, context);
     for id in ids {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.run.state.activities.get(&id) else { continue };
         match &activity.pause {
             Some(before) if before.request_id == call.request_id => continue,
             Some(_) => return Err(Rejection::ActivityAlreadyPaused),
             None => {}
         }
-        step(activity, context.now, Event::Pause);
-        if activity.started_time == 0 {
-            // Offers made so far are void.
-            activity.stamp += 1;
-        }
-        activity.pause = Some(ActivityPause {
-            time: context.now,
-            identity: call.identity.clone(),
-            reason: call.reason.clone(),
-            request_id: call.request_id.clone(),
+        draft.step(OfActivity(id), Event::Pause, |draft| {
+            let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+            if activity.started_time == 0 {
+                // Offers made so far are void.
+                activity.stamp += 1;
+            }
+            activity.pause = Some(ActivityPause {
+                time: context.now,
+                identity: call.identity.clone(),
+                reason: call.reason.clone(),
+                request_id: call.request_id.clone(),
+            });
         });
         note_paused(&mut draft);
     }
@@ -104,11 +107,11 @@ pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause
     let ids = selection.of_open(run)?;
     let mut draft = Draft::new(run, context);
     for id in ids {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
-        if activity.pause.is_none() {
+        if draft.run.state.activities.get(&id).is_none_or(|activity| activity.pause.is_none()) {
             continue;
         }
-        end_pause(activity, context.now);
+        end_pause(&mut draft, id);
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
         if call.reset_attempts {
             activity.attempt = 1;
         }
@@ -116,7 +119,7 @@ pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause
             forget_heartbeat(activity);
         }
         if activity.started_time == 0 {
-            reschedule(activity, context.now, moment_within(context, id, call.jitter));
+            reschedule(&mut draft, id, moment_within(context, id, call.jitter));
         }
         note_paused(&mut draft);
         offer_if_due(&mut draft, id);
@@ -156,10 +159,11 @@ pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) ->
             activity_options::restore_all_but_priority(activity);
         }
         if activity.pause.is_some() && !call.keep_paused {
-            end_pause(activity, context.now);
+            end_pause(&mut draft, id);
         }
-        if activity.started_time == 0 && activity.pause.is_none() {
-            reschedule(activity, context.now, moment_within(context, id, call.jitter));
+        let known = draft.run.state.activities.get(&id);
+        if known.is_some_and(|activity| activity.started_time == 0 && activity.pause.is_none()) {
+            reschedule(&mut draft, id, moment_within(context, id, call.jitter));
         }
         note_paused(&mut draft);
         offer_if_due(&mut draft, id);
@@ -167,10 +171,15 @@ pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) ->
     Ok(draft.finish(()))
 }
 
-fn end_pause(activity: &mut Activity, now: Nanos) {
-    step(activity, now, Event::Unpause);
-    activity.pause = None;
-    activity.stamp += 1;
+fn end_pause(draft: &mut Draft, id: i64) {
+    let now = draft.now();
+    let later = |activity: &Activity| activity.started_time == 0 && activity.scheduled_time > now;
+    let later = draft.run.state.activities.get(&id).is_some_and(|activity| later(activity));
+    draft.step(OfActivity(id), if later { Event::UnpauseLater } else { Event::Unpause }, |draft| {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        activity.pause = None;
+        activity.stamp += 1;
+    });
 }
 
 fn forget_heartbeat(activity: &mut Activity) {
@@ -180,12 +189,16 @@ fn forget_heartbeat(activity: &mut Activity) {
 
 /// Sets the moment of the next attempt of an activity that nobody has. Offers made so far are void, and the failure of
 /// the attempt before is forgotten.
-pub(crate) fn reschedule(activity: &mut Activity, now: Nanos, at: Nanos) {
-    step(activity, now, Event::Reschedule);
-    activity.scheduled_time = at;
-    activity.last_failure = None;
-    activity.stamp += 1;
-    begin_anew(activity);
+pub(crate) fn reschedule(draft: &mut Draft, id: i64, at: Nanos) {
+    let Some(activity) = draft.run.state.activities.get(&id) else { return };
+    let later = activity.pause.is_none() && at > draft.now();
+    draft.step(OfActivity(id), if later { Event::PutOff } else { Event::Reschedule }, |draft| {
+        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        activity.scheduled_time = at;
+        activity.last_failure = None;
+        activity.stamp += 1;
+        begin_anew(activity);
+    });
 }
 
 /// Offers an activity that a call changed, unless somebody has it or its time is yet to come.

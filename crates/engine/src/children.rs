@@ -18,12 +18,19 @@ use crate::{
     outbox::StartChild,
     run::{Applied, Context, Run},
     state::Child,
+    steps::OfChild,
     workflow_task,
 };
 
-fn step(child: &Child, on: machine::Event) -> Result<(), Rejection> {
-    let state = if child.started_event_id == 0 { machine::State::Initiated } else { machine::State::Running };
-    machine::next(state, on).map(|_| ()).map_err(|_| Rejection::ChildNotFound)
+/// Where the machine of a child stands.
+pub(crate) fn state_of(child: &Child) -> machine::State {
+    if child.started_event_id == 0 { machine::State::Initiated } else { machine::State::Running }
+}
+
+/// What another run reports may come late or twice: a report that does not fit is refused.
+fn expect(run: &Run, id: i64, on: machine::Event) -> Result<(), Rejection> {
+    let child = run.state.children.get(&id).ok_or(Rejection::ChildNotFound)?;
+    machine::next(state_of(child), on).map(|_| ()).map_err(|_| Rejection::ChildNotFound)
 }
 
 /// The child runs.
@@ -36,10 +43,10 @@ pub fn started(
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
-    let mut draft = Draft::new(run, context);
     let id = message.initiated_event_id;
+    expect(run, id, machine::Event::Started)?;
+    let mut draft = Draft::new(run, context);
     let Some(child) = draft.run.state.children.get_mut(&id) else { return Err(Rejection::ChildNotFound) };
-    step(child, machine::Event::Started)?;
     child.run_id = child_run_id.to_owned();
     let attributes = ChildWorkflowExecutionStartedEventAttributes {
         namespace: child.namespace.clone(),
@@ -53,9 +60,11 @@ pub fn started(
         header: message.attributes.header.clone(),
     };
     let started = draft.add_external(Attributes::ChildWorkflowExecutionStartedEventAttributes(attributes));
-    if let Some(child) = draft.run.state.children.get_mut(&id) {
-        child.started_event_id = started;
-    }
+    draft.step(OfChild(id), machine::Event::Started, |draft| {
+        if let Some(child) = draft.run.state.children.get_mut(&id) {
+            child.started_event_id = started;
+        }
+    });
     workflow_task::schedule_if_none(&mut draft);
     Ok(draft.finish(()))
 }
@@ -70,11 +79,12 @@ pub fn start_failed(
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
-    let mut draft = Draft::new(run, context);
     let id = message.initiated_event_id;
-    let Some(child) = draft.run.state.children.get(&id) else { return Err(Rejection::ChildNotFound) };
-    step(child, machine::Event::StartFailed)?;
-    let Some(child) = draft.run.state.children.remove(&id) else { return Err(Rejection::ChildNotFound) };
+    expect(run, id, machine::Event::StartFailed)?;
+    let mut draft = Draft::new(run, context);
+    let mut gone = None;
+    draft.step(OfChild(id), machine::Event::StartFailed, |draft| gone = draft.run.state.children.remove(&id));
+    let Some(child) = gone else { return Err(Rejection::ChildNotFound) };
     draft.add_external(Attributes::StartChildWorkflowExecutionFailedEventAttributes(
         StartChildWorkflowExecutionFailedEventAttributes {
             namespace: child.namespace,
@@ -102,12 +112,13 @@ pub fn closed(
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
+    expect(run, initiated_event_id, machine::Event::Closed)?;
     let mut draft = Draft::new(run, context);
-    let Some(child) = draft.run.state.children.get(&initiated_event_id) else { return Err(Rejection::ChildNotFound) };
-    step(child, machine::Event::Closed)?;
-    let Some(child) = draft.run.state.children.remove(&initiated_event_id) else {
-        return Err(Rejection::ChildNotFound);
-    };
+    let mut gone = None;
+    draft.step(OfChild(initiated_event_id), machine::Event::Closed, |draft| {
+        gone = draft.run.state.children.remove(&initiated_event_id);
+    });
+    let Some(child) = gone else { return Err(Rejection::ChildNotFound) };
     let started_event_id = child.started_event_id;
     let namespace = child.namespace;
     let namespace_id = child.namespace_id;

@@ -11,6 +11,7 @@ use crate::{
     draft::{Draft, event},
     machine::run as machine,
     outbox::{ChildClosed, Content, ParentClosed},
+    steps::OfRun,
     update::abort,
     workflow_task,
 };
@@ -29,11 +30,10 @@ pub fn close(draft: &mut Draft, attributes: Attributes, links: Vec<Link>) {
         }
         _ => (Status::Terminated, machine::Event::Terminate),
     };
-    let before = if draft.run.is_running() { machine::State::Running } else { machine::State::Completed };
-    if machine::next(before, on).is_err() {
-        // A second closing command in one answer: the first one counts.
-        return;
-    }
+    draft.step(OfRun, on, |draft| end(draft, status, attributes, links));
+}
+
+fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attributes, links: Vec<Link>) {
     if draft.run.is_speculating() {
         // No worker has it, and none will.
         workflow_task::discard(draft);

@@ -17,6 +17,7 @@ use segno_proto::{
 use crate::{
     event_type::event_type,
     limits::{BUFFERED_BYTES_MAX, BUFFERED_EVENTS_MAX},
+    machine::IllegalStep,
     outbox::{Content, OutboxMessage},
     run::{Applied, Context, Durability, Effect, Run, Transition},
     workflow_task,
@@ -49,6 +50,8 @@ pub struct Draft {
     outbox: Vec<OutboxMessage>,
     effects: Vec<Effect>,
     successor: Option<Box<Applied<()>>>,
+    /// A step that no machine has: the transition must not happen.
+    illegal: Option<Box<IllegalStep>>,
 }
 
 impl Draft {
@@ -73,6 +76,7 @@ impl Draft {
             outbox: Vec::new(),
             effects: Vec::new(),
             successor: None,
+            illegal: None,
         }
     }
 
@@ -164,6 +168,11 @@ impl Draft {
     /// The whole transition may stay in memory: a crash simply undoes it.
     pub fn defer(&mut self) {
         self.deferred = true;
+    }
+
+    /// The transition must not happen: something in it is impossible.
+    pub(crate) fn refuse(&mut self, illegal: IllegalStep) {
+        self.illegal.get_or_insert_with(|| Box::new(illegal));
     }
 
     /// Adds a consequence.
@@ -275,8 +284,8 @@ impl Draft {
                 self.run.state.transitions += 1;
             }
         }
-        let (outbox, successor, effects) = (self.outbox, self.successor, self.effects);
-        let transition = Transition { durability, batches, bytes, outbox, successor, effects };
+        let (outbox, successor, effects, illegal) = (self.outbox, self.successor, self.effects, self.illegal);
+        let transition = Transition { durability, batches, bytes, outbox, successor, effects, illegal };
         Applied { run: self.run, transition, reply }
     }
 

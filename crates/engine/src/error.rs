@@ -2,6 +2,8 @@
 
 use segno_proto::enums::WorkflowTaskFailedCause;
 
+use crate::machine::IllegalStep;
+
 /// A call that was refused. The run is exactly as it was before.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Rejection {
@@ -71,6 +73,9 @@ pub enum Rejection {
     /// A message from another run does not concern this run any more.
     #[error("Pending child execution not found.")]
     ChildNotFound,
+    /// The engine tried something that cannot be: a defect, which is refused instead of stored.
+    #[error("defect: {0}")]
+    Defect(IllegalStep),
     /// A namespace named by a command does not exist.
     #[error("Namespace {0} is not found.")]
     NamespaceNotFound(String),

@@ -178,6 +178,8 @@ impl Lease {
         Self { silence_counts: true, ..Self::new(now) }
     }
 
+    /// The state is what the table says, and nothing else changes it. A worker that is inactive takes no step any more:
+    /// calls of one that does not know it yet are refused, which is no defect.
     fn step(&mut self, on: machine::Event) -> bool {
         match machine::next(self.state, on) {
             Ok(next) => {

@@ -41,6 +41,7 @@ mod shared;
 pub mod signal;
 pub mod start;
 pub mod state;
+mod steps;
 pub mod task_calls;
 pub mod terminate;
 pub mod update;

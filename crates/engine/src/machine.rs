@@ -1,8 +1,8 @@
 //! The state machines as tables: what may follow what.
 //!
-//! The modules around this one change state; these tables say which changes are legal. A pair that is not in a table is
-//! a defect of the engine, so it is caught by assertion in tests and by a typed error at run time. Where a worker says what
-//! happens next (children, updates) the error is its own.
+//! The modules around this one change state; these tables say which changes are legal, and `steps` binds the two. A pair
+//! that is not in a table is a defect of the engine, so it is caught by assertion in tests and by a typed error at run
+//! time. Where a worker or another run says what happens next (updates, children) the error is its own.
 
 /// A step that a machine does not know.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ machine! {
     /// differs is whether their events are stored.
     workflow_task {
         states { Absent, Scheduled, Started }
-        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack }
+        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack, Discard }
         steps {
             Absent + Schedule => Scheduled,
             Scheduled + Start => Started,
@@ -68,6 +68,8 @@ machine! {
             Started + Fail => Absent,
             Started + TimeOut => Absent,
             Started + GiveBack => Scheduled,
+            Scheduled + Discard => Absent,
+            Started + Discard => Absent,
         }
     }
 }
@@ -77,12 +79,13 @@ machine! {
     /// it still.
     activity {
         states { Waiting, Running, BackingOff, Paused, PauseRequested, Ended }
-        events { Start, Heartbeat, Retry, End, GiveBack, Pause, Unpause, Reschedule }
+        events { Start, Heartbeat, Retry, RetryAtOnce, End, GiveBack, Pause, Unpause, UnpauseLater, Reschedule, PutOff }
         steps {
             Waiting + Start => Running,
             Waiting + End => Ended,
             Running + Heartbeat => Running,
             Running + Retry => BackingOff,
+            Running + RetryAtOnce => Waiting,
             Running + End => Ended,
             Running + GiveBack => Waiting,
             BackingOff + Start => Running,
@@ -91,6 +94,7 @@ machine! {
             BackingOff + Pause => Paused,
             Running + Pause => PauseRequested,
             Paused + Unpause => Waiting,
+            Paused + UnpauseLater => BackingOff,
             PauseRequested + Unpause => Running,
             Paused + Start => PauseRequested,
             Paused + End => Ended,
@@ -99,7 +103,9 @@ machine! {
             PauseRequested + End => Ended,
             PauseRequested + GiveBack => Paused,
             Waiting + Reschedule => Waiting,
-            BackingOff + Reschedule => BackingOff,
+            Waiting + PutOff => BackingOff,
+            BackingOff + Reschedule => Waiting,
+            BackingOff + PutOff => BackingOff,
             Paused + Reschedule => Paused,
         }
     }

@@ -16,11 +16,13 @@ use crate::{
     close,
     draft::{Draft, event},
     error::Rejection,
+    machine,
     outbox::{CancelExternal, Content, SignalExternal, StartChild},
     rebuild::rebuild,
     run::{Applied, Context, Effect, Run},
     signal::{self, Signal},
     state::{RunInfo, WorkflowTask},
+    steps::{OfActivity, OfTask},
     update,
     workflow_task::{self, SERVER_IDENTITY, TaskStart},
 };
@@ -152,7 +154,9 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
         workflow_task::start(draft, start)?;
         draft.begin_batch();
     }
-    let task = draft.run.state.task.take().unwrap_or_default();
+    let mut failed = None;
+    draft.step(OfTask, machine::workflow_task::Event::Fail, |draft| failed = draft.run.state.task.take());
+    let task = failed.unwrap_or_default();
     let new_run_id = draft.run.info.run_id.clone();
     draft.add(Attributes::WorkflowTaskFailedEventAttributes(WorkflowTaskFailedEventAttributes {
         scheduled_event_id: task.scheduled_event_id,
@@ -189,7 +193,11 @@ fn fail_activities(draft: &mut Draft, reason: &str, past: &[HistoryEvent]) {
             draft.effect(Effect::OfferActivity(id));
             continue;
         }
-        let Some(activity) = draft.run.state.activities.remove(&id) else { continue };
+        let mut failed = None;
+        draft.step(OfActivity(id), machine::activity::Event::End, |draft| {
+            failed = draft.run.state.activities.remove(&id);
+        });
+        let Some(activity) = failed else { continue };
         let activity = activity.into_inner();
         draft.add(Attributes::ActivityTaskFailedEventAttributes(ActivityTaskFailedEventAttributes {
             failure: Some(reset_failure(reason, activity.heartbeat_details)),

@@ -11,7 +11,9 @@ use segno_proto::{Nanos, enums::WorkflowExecutionStatus, events::HistoryEvent};
 
 use crate::{
     activity::is_waiting,
+    error::Rejection,
     limits::Limits,
+    machine::IllegalStep,
     outbox::OutboxMessage,
     state::{RunInfo, RunState, TaskKind, UpdateRecord},
     update::{FinishedUpdates, Updates},
@@ -192,6 +194,18 @@ pub struct Transition {
     pub successor: Option<Box<Applied<()>>>,
     /// What to do afterwards.
     pub effects: Vec<Effect>,
+    /// A step in it that no machine has: a defect. Such a transition must be neither stored nor kept.
+    pub illegal: Option<Box<IllegalStep>>,
+}
+
+impl Transition {
+    /// Refuses what must not happen, in this run or in the one that follows.
+    pub fn check(&self) -> Result<(), Rejection> {
+        match &self.illegal {
+            Some(illegal) => Err(Rejection::Defect(IllegalStep::clone(illegal))),
+            None => self.successor.as_ref().map_or(Ok(()), |successor| successor.transition.check()),
+        }
+    }
 }
 
 /// What a call brings with it besides its content: the time, ids for whatever it may create, and settings.

@@ -21,10 +21,11 @@ use crate::{
     draft::{Draft, event},
     error::Rejection,
     limits::{self, Limits},
-    machine::{IllegalStep, workflow_task as machine},
+    machine::workflow_task as machine,
     problems::{self, Problem},
     run::{Effect, Run},
     state::{TaskKind, WorkflowTask},
+    steps::OfTask,
     update,
 };
 
@@ -40,13 +41,6 @@ pub fn state_of(run: &Run) -> machine::State {
     }
 }
 
-/// Checks a step against the table. An illegal one is a defect: it is refused, and loudly so in tests.
-fn step(run: &Run, event: machine::Event) -> Result<(), IllegalStep> {
-    let result = machine::next(state_of(run), event);
-    debug_assert!(result.is_ok(), "{result:?}");
-    result.map(|_| ())
-}
-
 /// Schedules a workflow task if none is pending and none is held back.
 pub fn schedule_if_none(draft: &mut Draft) {
     if draft.run.state.task.is_none() && draft.run.state.first_task_due == 0 && draft.run.is_running() {
@@ -56,9 +50,10 @@ pub fn schedule_if_none(draft: &mut Draft) {
 
 /// Schedules a workflow task and offers it. `heartbeat_of` carries on the original schedule time of a heartbeat chain.
 pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
-    if step(&draft.run, machine::Event::Schedule).is_err() {
-        return;
-    }
+    draft.step(OfTask, machine::Event::Schedule, |draft| place(draft, heartbeat_of));
+}
+
+fn place(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
     if !draft.run.state.buffered.is_empty() {
         // What waited becomes visible with this task; it is a new task, whatever happened to the last one.
         draft.flush_buffered();
@@ -101,9 +96,10 @@ pub fn schedule_speculative(draft: &mut Draft) {
     if !draft.run.state.buffered.is_empty() || draft.run.state.next_task_attempt > 1 {
         return schedule(draft, None);
     }
-    if step(&draft.run, machine::Event::Schedule).is_err() {
-        return;
-    }
+    draft.step(OfTask, machine::Event::Schedule, place_speculative);
+}
+
+fn place_speculative(draft: &mut Draft) {
     let now = draft.now();
     let state = &mut draft.run.state;
     state.task_stamp += 1;
@@ -131,7 +127,7 @@ pub fn schedule_speculative(draft: &mut Draft) {
 /// Forgets a speculative task as if it had never been.
 pub fn discard(draft: &mut Draft) {
     draft.forget_speculation();
-    draft.run.state.task = None;
+    draft.step(OfTask, machine::Event::Discard, |draft| draft.run.state.task = None);
     draft.withdraw(&Effect::OfferWorkflowTask);
     draft.touch_memory();
 }
@@ -230,12 +226,16 @@ pub struct TaskStart {
 
 /// Hands the pending task to a worker. The caller decides whether this stays in memory ([`Draft::defer`]).
 pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
-    let now = draft.now();
     let Some(task) = draft.run.state.task.clone() else { return Err(Rejection::TaskObsolete) };
     if !draft.run.is_running() || task.started_event_id != 0 || task.stamp != call.stamp {
         return Err(Rejection::TaskObsolete);
     }
-    step(&draft.run, machine::Event::Start).map_err(|_| Rejection::TaskObsolete)?;
+    draft.step(OfTask, machine::Event::Start, |draft| hand_over(draft, task, call));
+    Ok(())
+}
+
+fn hand_over(draft: &mut Draft, task: WorkflowTask, call: TaskStart) {
+    let now = draft.now();
     let mut task = task;
     if draft.run.state.sticky.is_some() && call.polled_queue == draft.run.info.task_queue {
         draft.run.state.sticky = None;
@@ -274,7 +274,6 @@ pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
         draft.add_event(started);
     }
     draft.run.state.task = Some(task);
-    Ok(())
 }
 
 fn suggest_continue_as_new(run: &Run, limits: Limits, task: &mut WorkflowTask) {
@@ -303,18 +302,19 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
         // The start is history already; only the clock can end this task.
         return Err(Rejection::TaskObsolete);
     }
-    step(&draft.run, machine::Event::GiveBack).map_err(|_| Rejection::TaskObsolete)?;
-    if started_in_tail {
-        draft.run.tail.pop();
-        draft.run.state.next_event_id -= 1;
-    }
-    draft.run.state.task_stamp += 1;
-    draft.run.state.task = Some(WorkflowTask {
-        started_event_id: 0,
-        started_time: 0,
-        stamp: draft.run.state.task_stamp,
-        worker: String::new(),
-        ..task
+    draft.step(OfTask, machine::Event::GiveBack, |draft| {
+        if started_in_tail {
+            draft.run.tail.pop();
+            draft.run.state.next_event_id -= 1;
+        }
+        draft.run.state.task_stamp += 1;
+        draft.run.state.task = Some(WorkflowTask {
+            started_event_id: 0,
+            started_time: 0,
+            stamp: draft.run.state.task_stamp,
+            worker: String::new(),
+            ..task
+        });
     });
     draft.touch();
     draft.defer();
@@ -355,8 +355,8 @@ pub fn materialise(draft: &mut Draft, identity: &str) {
 
 /// Takes the completed task off the run; the caller writes the completed event.
 pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
-    step(&draft.run, machine::Event::Complete).ok()?;
-    let task = draft.run.state.task.take();
+    let mut task = None;
+    draft.step(OfTask, machine::Event::Complete, |draft| task = draft.run.state.task.take());
     draft.run.state.next_task_attempt = 1;
     draft.run.state.failures_since_success = 0;
     problems::clear(&mut draft.run.state);
@@ -385,9 +385,10 @@ pub struct TaskFailed {
 
 /// Fails the started task. A first attempt leaves an event; later ones only count.
 pub fn fail(draft: &mut Draft, failed: TaskFailed) {
-    if step(&draft.run, machine::Event::Fail).is_err() {
-        return;
-    }
+    draft.step(OfTask, machine::Event::Fail, |draft| end_failed(draft, failed));
+}
+
+fn end_failed(draft: &mut Draft, failed: TaskFailed) {
     if draft.run.state.task.as_ref().is_some_and(|task| task.kind() == TaskKind::Speculative && !task.is_transient()) {
         materialise(draft, &failed.identity);
     }
@@ -441,9 +442,11 @@ fn count_failure(draft: &mut Draft, task: &WorkflowTask, problem: Problem) {
 
 /// Ends a task whose time is up and schedules the next one.
 pub fn time_out(draft: &mut Draft) {
-    if step(&draft.run, machine::Event::TimeOut).is_err() {
-        return;
-    }
+    draft.step(OfTask, machine::Event::TimeOut, end_timed_out);
+    schedule_if_none(draft);
+}
+
+fn end_timed_out(draft: &mut Draft) {
     if draft.run.state.task.as_ref().is_some_and(|task| task.kind() == TaskKind::Speculative && !task.is_transient()) {
         materialise(draft, "");
     }
@@ -462,7 +465,6 @@ pub fn time_out(draft: &mut Draft) {
     if timeout_type == TimeoutType::ScheduleToStart {
         draft.run.state.next_task_attempt = 1;
     }
-    schedule_if_none(draft);
 }
 
 /// When the pending task's time is up.

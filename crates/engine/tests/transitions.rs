@@ -4,8 +4,11 @@ mod common;
 
 use std::{collections::BTreeSet, fmt::Debug};
 
+use common::world::{EPOCH, World, start_request};
 use segno_engine::{
+    Rejection,
     machine::{self, IllegalStep, coverage},
+    terminate::{self, Terminate},
     update::abort::{self, Reason, Stage},
 };
 
@@ -95,4 +98,19 @@ fn every_arrow_is_taken_and_no_other_exists() {
     }));
     untaken.extend(check_aborts());
     assert!(untaken.is_empty(), "in a table, but no scenario gets there:\n{}", untaken.join("\n"));
+}
+
+/// In release there is no assertion: what no table has is refused, with its name, whichever run of a chain it is in.
+#[test]
+fn a_transition_with_an_illegal_step_is_refused() {
+    let (world, _) = World::begin(start_request(), EPOCH);
+    let applied = terminate::terminate(&world.run, world.context(), Terminate::default()).expect("it runs");
+    assert_eq!(applied.transition.check(), Ok(()));
+    let illegal = IllegalStep { machine: "run", state: "Completed".to_owned(), event: "Fail".to_owned() };
+    let mut defective = applied.clone();
+    defective.transition.illegal = Some(Box::new(illegal.clone()));
+    assert_eq!(defective.transition.check(), Err(Rejection::Defect(illegal.clone())));
+    let mut before = applied;
+    before.transition.successor = Some(Box::new(defective));
+    assert_eq!(before.transition.check(), Err(Rejection::Defect(illegal)));
 }

@@ -93,6 +93,10 @@ where
     fn decide(&mut self, run: &Run, context: Context) -> Result<(Run, Transition), Rejection> {
         let Some(decide) = self.call.decide.take() else { return Err(Rejection::TaskObsolete) };
         let Applied { run, transition, reply } = decide(run, context)?;
+        if let Err(defect) = transition.check() {
+            tracing::error!(run = run.info.run_id, %defect, "a transition was refused");
+            return Err(defect);
+        }
         self.reply = Some(reply);
         Ok((run, transition))
     }

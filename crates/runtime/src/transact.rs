@@ -169,13 +169,22 @@ impl Node {
         beside: impl Into<Beside>,
     ) -> impl Future<Output = Result<R, CallError>> {
         let Applied { run, transition, reply } = applied;
+        let defect = transition.check().err().map(Box::new);
         let Beside { delivered, marked } = beside.into();
-        let mut under_way = self.begin(locked, run, transition, delivered);
+        let mut under_way = match &defect {
+            None => self.begin(locked, run, transition, delivered),
+            Some(_) => None,
+        };
         if let (Some((commit, _)), Some(marked)) = (&mut under_way, marked) {
             commit.runs.push(*marked);
         }
         let under_way = under_way.map(|(commit, then)| (self.committer.commit(commit), then));
         async move {
+            if let Some(defect) = defect {
+                // Nothing of it is stored or kept.
+                tracing::error!(workflow = %locked.slot.key.workflow_id, %defect, "a transition was refused");
+                return Err((*defect).into());
+            }
             let Some((stored, then)) = under_way else { return Ok(reply) };
             let result = stored.await;
             let Some(then) = then else {

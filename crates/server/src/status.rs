@@ -165,6 +165,7 @@ fn from_rejection(rejection: Rejection) -> Status {
         Rejection::NotReady(_) => not_ready(text),
         Rejection::UpdateLimit(_) => limited(text),
         Rejection::UpdateTotal(_) => Status::failed_precondition(text),
+        Rejection::Defect(_) => Status::internal(text),
         Rejection::NamespaceNotFound(namespace) => namespace_not_found(&namespace),
         Rejection::AlreadyStarted { start_request_id, run_id, first_run_id, .. } => {
             let detail = WorkflowExecutionAlreadyStartedFailure {

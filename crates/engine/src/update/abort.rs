@@ -1,7 +1,7 @@
 //! Ending updates that can no longer be answered: who is told what, as a table.
 
-use super::{Ended, expect};
-use crate::{draft::Draft, machine::update::Event, run::Run};
+use super::Ended;
+use crate::{draft::Draft, machine::update::Event, run::Run, steps::OfUpdate};
 
 /// What a waiter hears of an update that will not be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -83,11 +83,15 @@ pub fn all(draft: &mut Draft, reason: Reason) {
         };
         match outcome(stage, reason) {
             Some(abort) => {
-                expect(update.state(), Event::Abort);
-                draft.run.updates.remove(&update.id);
-                draft.run.updates.end(update.id, Ended::Aborted(abort));
+                draft.step(OfUpdate(&update.id), Event::Abort, |draft| {
+                    draft.run.updates.remove(&update.id);
+                    draft.run.updates.end(update.id.clone(), Ended::Aborted(abort));
+                });
             }
-            None => draft.run.updates.unsend(&update.id),
+            None if update.sent => {
+                draft.step(OfUpdate(&update.id), Event::Unsend, |draft| draft.run.updates.unsend(&update.id));
+            }
+            None => {}
         }
     }
     if reason != Reason::WorkflowTaskFailed {

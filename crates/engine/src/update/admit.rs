@@ -5,12 +5,13 @@ use std::sync::Arc;
 use prost::Message;
 use segno_proto::{enums::UpdateAdmittedEventOrigin, update::Request};
 
-use super::{UpdateLimits, expect, in_flight, state_of, status, total, write_admission};
+use super::{UpdateLimits, in_flight, status, total, write_admission};
 use crate::{
     draft::Draft,
     error::Rejection,
     machine::update::Event,
     run::{Applied, Context, Run},
+    steps::OfUpdate,
     workflow_task,
 };
 
@@ -63,17 +64,20 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
         Some(status::Status::Aborted(_)) | None => {}
         Some(_) => return make_durable(draft, &id, call.durable),
     }
-    expect(state_of(&draft.run, &id), Event::Admit);
     let bytes = call.request.encoded_len();
     check_limits(draft, &call.limits, bytes)?;
     if call.durable {
         check_storable(&call.request, draft.context.limits.blob_bytes)?;
-        write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
-        draft.run.updates.admit(id, None, 0);
+        draft.step(OfUpdate(&id), Event::Admit, |draft| {
+            write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
+            draft.run.updates.admit(id.clone(), None, 0);
+        });
         schedule_now(draft);
         return Ok(());
     }
-    draft.run.updates.admit(id, Some(Arc::new(call.request)), bytes);
+    draft.step(OfUpdate(&id), Event::Admit, |draft| {
+        draft.run.updates.admit(id.clone(), Some(Arc::new(call.request)), bytes);
+    });
     draft.touch_memory();
     if draft.run.state.task.is_none() {
         workflow_task::schedule_speculative(draft);

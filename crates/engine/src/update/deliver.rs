@@ -3,8 +3,7 @@
 use prost::Message as _;
 use segno_proto::protocol::{Message, message::SequencingId};
 
-use super::expect;
-use crate::{draft::Draft, machine::update::Event};
+use crate::{draft::Draft, machine::update::Event, steps::OfUpdate};
 
 /// Names a message's body.
 const TYPE_PREFIX: &str = "type.googleapis.com/temporal.api.update.v1.";
@@ -20,18 +19,17 @@ pub fn deliver(draft: &mut Draft, again: bool) -> Vec<Message> {
     let Some(task) = &draft.run.state.task else { return Vec::new() };
     let after = task.started_event_id - 1;
     let mut messages = Vec::new();
-    for update in draft.run.updates.for_delivery() {
+    for update in draft.run.updates.waiting().to_vec() {
         if update.sent && !again {
             continue;
         }
-        expect(update.state(), Event::Send);
-        update.sent = true;
+        draft.step(OfUpdate(&update.id), Event::Send, |draft| draft.run.updates.send(&update.id));
         let Some(request) = &update.request else { continue };
         messages.push(Message {
             id: request_message_id(&update.id),
-            protocol_instance_id: update.id.clone(),
             sequencing_id: Some(SequencingId::EventId(after)),
             body: Some(prost_types::Any { type_url: format!("{TYPE_PREFIX}Request"), value: request.encode_to_vec() }),
+            protocol_instance_id: update.id,
         });
     }
     messages

@@ -20,7 +20,7 @@ use super::{
     Ended, UpdateLimits,
     admit::check_total,
     deliver::request_message_id,
-    expect, state_of,
+    state_of,
     status::{self, Status, unprocessed},
     take_buffered_admission,
 };
@@ -29,6 +29,7 @@ use crate::{
     draft::Draft,
     error::{Rejection, TaskFailure},
     machine::update::{self as machine, Event, State},
+    steps::OfUpdate,
 };
 
 const PROTOCOL: &str = "temporal.api.update.v1";
@@ -90,8 +91,7 @@ fn kind_of(message: &Message) -> Option<(&str, &str)> {
 pub fn reject_unprocessed(draft: &mut Draft) {
     let sent: Vec<_> = draft.run.updates.waiting().iter().filter(|update| update.sent).cloned().collect();
     for update in sent {
-        expect(update.state(), Event::Reject);
-        end_rejected(draft, &update.id, unprocessed());
+        draft.step(OfUpdate(&update.id), Event::Reject, |draft| end_rejected(draft, &update.id, unprocessed()));
     }
 }
 
@@ -175,9 +175,10 @@ fn find_or_resurrect(
     if !draft.run.is_running() {
         return Ok(());
     }
-    expect(state_of(&draft.run, id), Event::Admit);
     check_total(draft, limits).map_err(CommandError::Call)?;
-    draft.run.updates.admit(id.to_owned(), Some(Arc::new(request.clone())), request.encoded_len());
+    draft.step(OfUpdate(id), Event::Admit, |draft| {
+        draft.run.updates.admit(id.to_owned(), Some(Arc::new(request.clone())), request.encoded_len());
+    });
     Ok(())
 }
 
@@ -213,17 +214,19 @@ fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool
     if acceptance.accepted_request_message_id.is_empty() {
         return Err(unset("Acceptance", "accepted_request_message_id"));
     }
-    let waiting = draft.run.updates.remove(id).and_then(|waiting| waiting.request);
-    let request = waiting.as_deref().cloned().or_else(|| take_buffered_admission(draft, id));
-    let event_id = draft.add(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
-        WorkflowExecutionUpdateAcceptedEventAttributes {
-            protocol_instance_id: id.to_owned(),
-            accepted_request_message_id: request_message_id(id),
-            accepted_request_sequencing_event_id: acceptance.accepted_request_sequencing_event_id,
-            accepted_request: request,
-        },
-    ));
-    draft.run.state.updates.entry(id.to_owned()).or_default().accepted_event_id = event_id;
+    draft.step(OfUpdate(id), Event::Accept, |draft| {
+        let waiting = draft.run.updates.remove(id).and_then(|waiting| waiting.request);
+        let request = waiting.as_deref().cloned().or_else(|| take_buffered_admission(draft, id));
+        let event_id = draft.add(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(
+            WorkflowExecutionUpdateAcceptedEventAttributes {
+                protocol_instance_id: id.to_owned(),
+                accepted_request_message_id: request_message_id(id),
+                accepted_request_sequencing_event_id: acceptance.accepted_request_sequencing_event_id,
+                accepted_request: request,
+            },
+        ));
+        draft.run.state.updates.entry(id.to_owned()).or_default().accepted_event_id = event_id;
+    });
     Ok(())
 }
 
@@ -233,7 +236,8 @@ fn reject(draft: &mut Draft, id: &str, rejection: UpdateRejection, provisional: 
         return Ok(());
     }
     step(draft, id, Event::Reject, "Rejection", provisional)?;
-    end_rejected(draft, id, rejection.failure.unwrap_or_default());
+    let failure = rejection.failure.unwrap_or_default();
+    draft.step(OfUpdate(id), Event::Reject, |draft| end_rejected(draft, id, failure));
     Ok(())
 }
 
@@ -263,16 +267,18 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
         return Err(bad(format!("invalid *update.Response: meta.update_id != {id}")));
     }
     let Some(outcome) = response.outcome else { return Err(unset("Response", "outcome")) };
-    let event_id = draft.add(Attributes::WorkflowExecutionUpdateCompletedEventAttributes(
-        WorkflowExecutionUpdateCompletedEventAttributes {
-            meta: response.meta,
-            accepted_event_id,
-            outcome: Some(outcome.clone()),
-        },
-    ));
-    let mut record = draft.run.state.updates.remove(id).unwrap_or_default();
-    record.completed_event_id = event_id;
-    draft.run.finished.add(id.to_owned(), record);
-    draft.run.updates.end(id.to_owned(), Ended::Completed(Arc::new(outcome)));
+    draft.step(OfUpdate(id), Event::Complete, |draft| {
+        let event_id = draft.add(Attributes::WorkflowExecutionUpdateCompletedEventAttributes(
+            WorkflowExecutionUpdateCompletedEventAttributes {
+                meta: response.meta,
+                accepted_event_id,
+                outcome: Some(outcome.clone()),
+            },
+        ));
+        let mut record = draft.run.state.updates.remove(id).unwrap_or_default();
+        record.completed_event_id = event_id;
+        draft.run.finished.add(id.to_owned(), record);
+        draft.run.updates.end(id.to_owned(), Ended::Completed(Arc::new(outcome)));
+    });
     Ok(())
 }

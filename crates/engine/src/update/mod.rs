@@ -28,9 +28,10 @@ use segno_proto::{
 
 use crate::{
     draft::{BUFFERED_EVENT_ID, Draft},
-    machine::update::{self as machine, Event, State},
+    machine::update::{Event, State},
     run::Run,
     state::{RunState, UpdateRecord},
+    steps::OfUpdate,
 };
 use abort::Abort;
 pub use finished::FinishedUpdates;
@@ -163,15 +164,16 @@ impl Updates {
         self.waiting.push(Waiting { id, request, bytes, sent: false });
     }
 
-    /// Those that wait, to be sent.
-    fn for_delivery(&mut self) -> impl Iterator<Item = &mut Waiting> {
-        self.waiting.iter_mut()
+    /// A worker has it now.
+    fn send(&mut self, id: &str) {
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
+            update.sent = true;
+        }
     }
 
     /// A worker that had it is out of the picture.
     fn unsend(&mut self, id: &str) {
-        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id && update.sent) {
-            expect(update.state(), Event::Unsend);
+        if let Some(update) = self.waiting.iter_mut().find(|update| update.id == id) {
             update.sent = false;
         }
     }
@@ -212,7 +214,7 @@ impl Updates {
 }
 
 /// Where the machine of an update stands.
-fn state_of(run: &Run, id: &str) -> State {
+pub(crate) fn state_of(run: &Run, id: &str) -> State {
     match run.updates.ended(id) {
         Some(Ended::Completed(_)) => return State::Completed,
         Some(Ended::Rejected(_)) => return State::Rejected,
@@ -227,12 +229,6 @@ fn state_of(run: &Run, id: &str) -> State {
         (None, Some(_)) => State::Aborted,
         (None, None) => State::Unknown,
     }
-}
-
-/// A step that the engine takes by itself: an illegal one is a defect, and loud in tests.
-fn expect(state: State, event: Event) {
-    let result = machine::next(state, event);
-    debug_assert!(result.is_ok(), "{result:?}");
 }
 
 /// How many updates of a run are not completed.
@@ -258,9 +254,10 @@ pub fn write_admission(draft: &mut Draft, id: &str, request: Request, origin: Up
 
 /// Admits an update again that another run had, with an event of its own.
 pub fn readmit(draft: &mut Draft, id: String, request: Request, origin: UpdateAdmittedEventOrigin) {
-    expect(state_of(&draft.run, &id), Event::Admit);
-    write_admission(draft, &id, request, origin);
-    draft.run.updates.admit(id, None, 0);
+    draft.step(OfUpdate(&id), Event::Admit, |draft| {
+        write_admission(draft, &id, request, origin);
+        draft.run.updates.admit(id.clone(), None, 0);
+    });
 }
 
 /// Takes an admission back that waits to become history: a worker that was asked before a crash answers first, and

@@ -67,5 +67,6 @@ fn begin_beside(world: &mut World, made: Applied<()>) -> Transition {
         outbox: Vec::new(),
         successor: Some(Box::new(made)),
         effects: Vec::new(),
+        illegal: None,
     }
 }

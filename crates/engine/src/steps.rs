@@ -1,0 +1,172 @@
+//! Binds what transitions do to the tables of [`crate::machine`].
+//!
+//! Whatever moves a machine does so inside [`Draft::step`]. A step that the table does not have is a defect of the engine:
+//! nothing is changed, and the transition is refused as a whole (`Transition::illegal`). Builds with assertions stop
+//! there, and compare the state after each step with the one that the table names.
+
+use std::fmt::Debug;
+
+use crate::{
+    activity, children,
+    draft::Draft,
+    machine::{self, IllegalStep},
+    run::Run,
+    update, workflow_task,
+};
+
+/// A machine in a run.
+pub(crate) trait Machine {
+    /// Where it can be.
+    type State: Debug + PartialEq;
+    /// What can happen to it.
+    type Event;
+
+    /// Where it stands.
+    fn state(&self, draft: &Draft) -> Self::State;
+
+    /// What the table says.
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep>;
+}
+
+/// The workflow task.
+pub(crate) struct OfTask;
+
+impl Machine for OfTask {
+    type State = machine::workflow_task::State;
+    type Event = machine::workflow_task::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        workflow_task::state_of(&draft.run)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::workflow_task::next(state, event)
+    }
+}
+
+/// An activity, by its scheduled event.
+pub(crate) struct OfActivity(pub i64);
+
+impl Machine for OfActivity {
+    type State = machine::activity::State;
+    type Event = machine::activity::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        let found = draft.run.state.activities.get(&self.0);
+        found.map_or(Self::State::Ended, |found| activity::state_of(found, draft.now()))
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::activity::next(state, event)
+    }
+}
+
+/// A child, by its initiated event.
+pub(crate) struct OfChild(pub i64);
+
+impl Machine for OfChild {
+    type State = machine::child::State;
+    type Event = machine::child::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        draft.run.state.children.get(&self.0).map_or(Self::State::Gone, children::state_of)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::child::next(state, event)
+    }
+}
+
+/// The run itself.
+pub(crate) struct OfRun;
+
+impl Machine for OfRun {
+    type State = machine::run::State;
+    type Event = machine::run::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        state_of_run(&draft.run)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::run::next(state, event)
+    }
+}
+
+fn state_of_run(run: &Run) -> machine::run::State {
+    use machine::run::State;
+    use segno_proto::enums::WorkflowExecutionStatus as Status;
+    match run.status() {
+        Status::Completed => State::Completed,
+        Status::Failed => State::Failed,
+        Status::Canceled => State::Canceled,
+        Status::Terminated => State::Terminated,
+        Status::ContinuedAsNew => State::ContinuedAsNew,
+        Status::TimedOut => State::TimedOut,
+        _ => State::Running,
+    }
+}
+
+/// An update, by its id.
+pub(crate) struct OfUpdate<'a>(pub &'a str);
+
+impl Machine for OfUpdate<'_> {
+    type State = machine::update::State;
+    type Event = machine::update::Event;
+
+    fn state(&self, draft: &Draft) -> Self::State {
+        update::state_of(&draft.run, self.0)
+    }
+
+    fn next(state: Self::State, event: Self::Event) -> Result<Self::State, IllegalStep> {
+        machine::update::next(state, event)
+    }
+}
+
+impl Draft {
+    /// Moves a machine. Returns whether its table has the step; if not, nothing changes and the transition is refused.
+    pub(crate) fn step<M: Machine>(&mut self, of: M, event: M::Event, change: impl FnOnce(&mut Self)) -> bool {
+        let after = match M::next(of.state(self), event) {
+            Ok(after) => after,
+            Err(illegal) => {
+                debug_assert!(false, "{illegal}");
+                self.refuse(illegal);
+                return false;
+            }
+        };
+        change(self);
+        debug_assert_eq!(of.state(self), after, "a step leads where its table does not say");
+        true
+    }
+}
+
+#[cfg(all(test, debug_assertions))]
+mod tests {
+    use segno_proto::enums::WorkflowExecutionStatus;
+
+    use super::*;
+    use crate::{
+        limits::Limits,
+        machine::workflow_task::Event,
+        run::Context,
+        state::{RunInfo, RunState},
+    };
+
+    fn draft() -> Draft {
+        let state = RunState { status: WorkflowExecutionStatus::Running as i32, ..Default::default() };
+        let context = Context { now: 1, new_run_key: 1, new_run_seed: 1, limits: Limits::default() };
+        Draft::of(Run::new(RunInfo::default(), state), context)
+    }
+
+    #[test]
+    #[should_panic(expected = "a step leads where its table does not say")]
+    fn a_change_that_is_not_what_the_table_says_is_noticed() {
+        draft().step(OfTask, Event::Schedule, |_| {});
+    }
+
+    #[test]
+    #[should_panic(expected = "workflow_task: Start is not possible in state Absent")]
+    fn a_step_that_the_table_does_not_have_is_noticed() {
+        draft().step(OfTask, Event::Start, |_| {});
+    }
+}
