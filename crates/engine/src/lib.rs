@@ -39,6 +39,7 @@ pub mod run;
 pub mod search_attributes;
 mod shared;
 pub mod signal;
+pub mod signal_ids;
 pub mod start;
 pub mod state;
 mod steps;

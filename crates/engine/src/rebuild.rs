@@ -15,7 +15,7 @@ use segno_proto::{
 
 use crate::{
     builds::{self, Build},
-    limits::SIGNAL_REQUEST_IDS_MAX,
+    signal_ids,
     start::is_null,
     state::{Activity, Child, External, RunInfo, RunState, Timer, WorkflowTask},
 };
@@ -175,12 +175,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::WorkflowExecutionSignaledEventAttributes(a) => {
             state.signal_count += 1;
-            if !a.request_id.is_empty() {
-                if state.signal_request_ids.len() >= SIGNAL_REQUEST_IDS_MAX {
-                    state.signal_request_ids.remove(0);
-                }
-                state.signal_request_ids.push(a.request_id);
-            }
+            signal_ids::add(state, &a.request_id);
         }
         A::WorkflowExecutionCancelRequestedEventAttributes(_) => state.cancel_requested = true,
         A::UpsertWorkflowSearchAttributesEventAttributes(a) => {

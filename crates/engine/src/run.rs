@@ -15,6 +15,7 @@ use crate::{
     limits::Limits,
     machine::IllegalStep,
     outbox::OutboxMessage,
+    signal_ids,
     state::{RunInfo, RunState, TaskKind, UpdateRecord},
     update::{FinishedUpdates, Updates},
     uuid,
@@ -71,7 +72,9 @@ impl Run {
         let info_length = (stored.get_u32_le() as usize).min(stored.len());
         let encoded_info = stored.split_to(info_length);
         let info = RunInfo::decode(encoded_info.clone())?;
-        Ok(Self::of(info, encoded_info, RunState::decode(stored)?))
+        let mut state = RunState::decode(stored)?;
+        signal_ids::upgrade(&mut state);
+        Ok(Self::of(info, encoded_info, state))
     }
 
     fn of(info: RunInfo, encoded_info: Bytes, mut state: RunState) -> Self {

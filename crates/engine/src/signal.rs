@@ -8,9 +8,9 @@ use segno_proto::{
 use crate::{
     draft::{Draft, event},
     error::Rejection,
-    limits::{SIGNAL_REQUEST_IDS_MAX, SIGNALS_MAX},
+    limits::SIGNALS_MAX,
     run::{Applied, Context, Run},
-    workflow_task,
+    signal_ids, workflow_task,
 };
 
 /// A signal, checked.
@@ -34,12 +34,13 @@ pub struct Signal {
 
 /// Records a signal and wakes the workflow.
 pub fn signal(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, Rejection> {
+    let known = signal_ids::contains(&run.state, &call.request_id);
+    // Between workflows a signal that arrived counts as arrived, whatever its receiver did since, even closing.
+    if known && (run.is_running() || call.sender.is_some()) {
+        return Ok(Draft::new(run, context).finish(()));
+    }
     if !run.is_running() {
         return Err(Rejection::Closed);
-    }
-    let known = !call.request_id.is_empty() && run.state.signal_request_ids.contains(&call.request_id);
-    if known {
-        return Ok(Draft::new(run, context).finish(()));
     }
     if run.state.signal_count >= SIGNALS_MAX {
         return Err(Rejection::SignalLimit);
@@ -57,12 +58,7 @@ pub fn signal(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, 
 pub fn add(draft: &mut Draft, call: Signal) {
     let state = &mut draft.run.state;
     state.signal_count += 1;
-    if !call.request_id.is_empty() {
-        if state.signal_request_ids.len() >= SIGNAL_REQUEST_IDS_MAX {
-            state.signal_request_ids.remove(0);
-        }
-        state.signal_request_ids.push(call.request_id.clone());
-    }
+    signal_ids::add(state, &call.request_id);
     let mut signaled = event(
         draft.now(),
         Attributes::WorkflowExecutionSignaledEventAttributes(WorkflowExecutionSignaledEventAttributes {

@@ -3,6 +3,7 @@
 //! Both are protobuf messages written by hand, because they are stored as such: a tag, once used, is never reused for
 //! something else. Nothing here decides anything; the machines in the neighbouring modules do.
 
+use bytes::Bytes;
 use segno_proto::{
     Nanos,
     activity::ActivityOptions,
@@ -188,9 +189,9 @@ pub struct RunState {
     /// Signals under way to other workflows, by initiated event.
     #[prost(btree_map = "int64, message", tag = "13")]
     pub external_signals: BTreeMap<i64, External>,
-    /// Request ids of the newest signals, oldest first.
+    /// Request ids of signals in states of older versions; read, not written.
     #[prost(string, repeated, tag = "14")]
-    pub signal_request_ids: Vec<String>,
+    pub old_signal_request_ids: Vec<String>,
     /// Events that wait for the started workflow task to end; their ids are not final.
     #[prost(message, repeated, tag = "15")]
     pub buffered: Vec<HistoryEvent>,
@@ -258,6 +259,9 @@ pub struct RunState {
     /// Deployment of the worker that last completed a workflow task, if it said so.
     #[prost(string, tag = "35")]
     pub worker_deployment_name: String,
+    /// The newest signals by their request ids, see [`crate::signal_ids`].
+    #[prost(bytes = "bytes", tag = "37")]
+    pub signal_ids: Bytes,
 }
 
 impl RunState {

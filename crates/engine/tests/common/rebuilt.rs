@@ -30,7 +30,7 @@ pub fn check(world: &World) {
     assert_eq!(told.external_cancels, live.external_cancels);
     assert_eq!(told.last_completed_started_id, live.last_completed_started_id);
     assert_eq!(told.signal_count, live.signal_count);
-    assert_eq!(told.signal_request_ids, live.signal_request_ids);
+    assert_eq!(told.signal_ids, live.signal_ids);
     assert_eq!(told.cancel_requested, live.cancel_requested);
     assert_eq!(told.attached_request_ids, live.attached_request_ids);
     // A run that was reset has points of its own only, though its history begins with another's turns.

@@ -273,10 +273,6 @@ impl Node {
                         if child_only && !is_child_of(run, &sender) {
                             return Err(Rejection::RunNotFound);
                         }
-                        if run.state.signal_request_ids.contains(&call.request_id) {
-                            // It arrived before; what the target did since, even closing, does not matter.
-                            return Ok(segno_engine::draft::Draft::new(run, context).finish(()));
-                        }
                         signal::signal(run, context, call)
                     })
                     .await;

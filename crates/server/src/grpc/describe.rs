@@ -193,7 +193,7 @@ fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
 fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
     let info = &run.info;
     // The request of a signal-with-start points at its signal, under the type of the start.
-    let with_signal = run.state.signal_request_ids.contains(&info.create_request_id);
+    let with_signal = segno_engine::signal_ids::contains(&run.state, &info.create_request_id);
     let created = RequestIdInfo {
         event_type: EventType::WorkflowExecutionStarted as i32,
         event_id: if with_signal { 2 } else { 1 },
