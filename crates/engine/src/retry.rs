@@ -158,7 +158,9 @@ fn truncate_to(failure: &Failure, bytes_max: isize, depth: usize) -> Failure {
 
 /// As much of a text as there is room for.
 fn cut(text: &str, room: &mut isize) -> String {
-    let end = text.floor_char_boundary((*room).max(0) as usize);
+    let most = text.len().min((*room).max(0) as usize);
+    // The start of a text is always a boundary.
+    let end = (0..=most).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     *room -= end as isize;
     if end > 0 {
         *room -= 4;

@@ -97,9 +97,12 @@ impl Node {
     }
 }
 
+/// A run that cannot be read, and why.
+pub(crate) type Unreadable = (RunKey, String);
+
 /// Open runs by their keys, and those that are damaged with the reason: one of them does not keep the others from going
 /// on.
-pub(crate) fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, Vec<(RunKey, String)>), ReadError> {
+pub(crate) fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, Vec<Unreadable>), ReadError> {
     let mut runs = Vec::with_capacity(keys.len());
     let mut damaged = Vec::new();
     for key in keys {
