@@ -31,8 +31,7 @@ const REQUEST_FREE: &[&str] = &["crates/engine/src/", "crates/runtime/src/"];
 /// The modules of `segno-proto` that requests are in.
 const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
 /// Files that still name a request. Take out those that no longer do; never add one.
-const REQUEST_EXCEPTIONS: &[&str] =
-    &["crates/engine/src/chain.rs", "crates/engine/src/start.rs", "crates/runtime/src/outbox/deliver.rs"];
+const REQUEST_EXCEPTIONS: &[&str] = &[];
 
 /// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/architecture.md`.
 const REPLACED: &[(&str, &str)] = &[

@@ -10,7 +10,6 @@ use segno_proto::{
     failure::Failure,
     nanos_duration, nanos_timestamp,
     taskqueue::TaskQueue,
-    workflowservice::StartWorkflowExecutionRequest,
 };
 
 use crate::{
@@ -19,7 +18,7 @@ use crate::{
     limits::RUN_INTERVAL_MIN,
     retry,
     run::{Applied, Run},
-    start::{self, Chain, Start},
+    start::{self, Chain, Start, StartOptions},
 };
 
 /// How a failed or timed-out run goes on.
@@ -89,7 +88,7 @@ pub fn repeat(
     let before = start_attributes(run);
     let retrying = initiator == ContinueAsNewInitiator::Retry;
     let failed = failure.is_some();
-    let request = StartWorkflowExecutionRequest {
+    let options = StartOptions {
         namespace: run.info.namespace.clone(),
         workflow_id: run.info.workflow_id.clone(),
         request_id: draft.context.derived_uuid(),
@@ -120,7 +119,7 @@ pub fn repeat(
         },
         ..chain_of(draft, initiator, spaced(run, draft.now(), Some(backoff)))
     };
-    successor(draft, request, chain)
+    successor(draft, options, chain)
 }
 
 /// Creates the run a continue-as-new command asks for. The command was checked and completed.
@@ -131,7 +130,7 @@ pub fn continue_as_new(draft: &mut Draft, command: &ContinueAsNewWorkflowExecuti
         ContinueAsNewInitiator::Unspecified => ContinueAsNewInitiator::Workflow,
         initiator => initiator,
     };
-    let request = StartWorkflowExecutionRequest {
+    let options = StartOptions {
         namespace: run.info.namespace.clone(),
         workflow_id: run.info.workflow_id.clone(),
         request_id: draft.context.derived_uuid(),
@@ -158,7 +157,7 @@ pub fn continue_as_new(draft: &mut Draft, command: &ContinueAsNewWorkflowExecuti
         last_completion_result: command.last_completion_result.clone(),
         ..chain_of(draft, initiator, spaced(run, draft.now(), backoff))
     };
-    successor(draft, request, chain)
+    successor(draft, options, chain)
 }
 
 /// Points in this run can be reset to as long as the run is kept.
@@ -191,12 +190,12 @@ fn chain_of(draft: &Draft, initiator: ContinueAsNewInitiator, backoff: Option<Na
     }
 }
 
-fn successor(draft: &Draft, request: StartWorkflowExecutionRequest, chain: Chain) -> Applied<()> {
+fn successor(draft: &Draft, options: StartOptions, chain: Chain) -> Applied<()> {
     let info = &draft.run.info;
     let root = info.parent.as_ref().and(info.root.clone());
     start::start(
         Start {
-            request,
+            options,
             namespace_key: info.namespace_key,
             namespace_id: info.namespace_id.clone(),
             retention: info.retention,

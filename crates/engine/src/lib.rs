@@ -3,7 +3,7 @@
 //! Pure: state, call and time in, a [`run::Applied`] out. Nothing here does IO, reads a clock, draws a random number,
 //! makes an id or waits. The same inputs give the same bytes, which is what lets a run be rebuilt, replayed and tested.
 //!
-//! Where to begin: [`state`] says what a run consists of, [`draft`] how a transition comes about, [`signal`] is the
+//! Where to begin: [`state`] says what a run consists of, `draft` how a transition comes about, [`signal`] is the
 //! smallest call, [`commands`] has one file per command of a worker, [`machine`] the tables of what may follow what.
 
 // The protocol carries fields that its authors have replaced but that workers still send and read.
@@ -21,7 +21,7 @@ pub mod close;
 pub mod commands;
 pub mod complete_task;
 pub mod cron;
-pub mod draft;
+mod draft;
 pub mod error;
 mod event_type;
 pub mod external;
@@ -41,6 +41,7 @@ mod shared;
 pub mod signal;
 pub mod signal_ids;
 pub mod start;
+pub mod start_conflict;
 pub mod state;
 mod steps;
 pub mod task_calls;
@@ -52,6 +53,7 @@ pub mod wake;
 pub mod worker_lost;
 pub mod workflow_task;
 
+pub use draft::BUFFERED_EVENT_ID;
 pub use error::Rejection;
 pub use event_type::event_type;
 pub use run::{ActivityStop, Applied, Context, Durability, Effect, Run, Transition, run_id, run_key_of};

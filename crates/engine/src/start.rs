@@ -1,10 +1,14 @@
-//! The beginning of a run, and what to do when its workflow id is taken.
+//! The beginning of a run. [`crate::start_conflict`] says what happens when its workflow id is taken.
 
 use std::sync::Arc;
 
+use prost_types::Duration;
 use segno_proto::{
     Nanos,
-    common::{Link, Payloads, SearchAttributes, WorkflowExecution},
+    common::{
+        Callback, Header, Link, Memo, Payloads, Priority, RetryPolicy, SearchAttributes, WorkflowExecution,
+        WorkflowType,
+    },
     duration_nanos,
     enums::{
         ContinueAsNewInitiator, TaskQueueKind, WorkflowExecutionStatus, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
@@ -12,14 +16,14 @@ use segno_proto::{
     events::{WorkflowExecutionStartedEventAttributes, history_event::Attributes},
     failure::Failure,
     nanos_duration, nanos_timestamp,
-    workflow::{ResetPointInfo, ResetPoints},
-    workflowservice::StartWorkflowExecutionRequest,
+    sdk::UserMetadata,
+    taskqueue::TaskQueue,
+    workflow::{OnConflictOptions, ResetPointInfo, ResetPoints, VersioningOverride},
 };
 
 use crate::{
     cron,
     draft::{Draft, event},
-    error::Rejection,
     run::{Applied, Context, Run},
     signal::{self, Signal},
     state::{Parent, RunInfo, RunState},
@@ -27,11 +31,70 @@ use crate::{
     workflow_task,
 };
 
-/// A request to start a run, checked, with what the server adds to it.
+/// What a run is started with. Whoever starts it (a client, a parent, the run before it) says it in these terms.
+#[derive(Clone, Debug, Default)]
+pub struct StartOptions {
+    /// The namespace's name.
+    pub namespace: String,
+    /// The user's name for the workflow.
+    pub workflow_id: String,
+    /// Its type.
+    pub workflow_type: Option<WorkflowType>,
+    /// The queue of its workflow tasks.
+    pub task_queue: Option<TaskQueue>,
+    /// Its input.
+    pub input: Option<Payloads>,
+    /// Time allowed for the whole chain of runs.
+    pub workflow_execution_timeout: Option<Duration>,
+    /// Time allowed for the run.
+    pub workflow_run_timeout: Option<Duration>,
+    /// Time allowed for a workflow task.
+    pub workflow_task_timeout: Option<Duration>,
+    /// Who starts it.
+    pub identity: String,
+    /// Recognises a repeated start.
+    pub request_id: String,
+    /// What a closed run under the same workflow id means.
+    pub reuse_policy: WorkflowIdReusePolicy,
+    /// What an open run under the same workflow id means.
+    pub conflict_policy: WorkflowIdConflictPolicy,
+    /// What is attached to an open run that is used instead.
+    pub on_conflict: Option<OnConflictOptions>,
+    /// How a failed run is retried.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Cron schedule, or empty.
+    pub cron_schedule: String,
+    /// Memo.
+    pub memo: Option<Memo>,
+    /// Search attributes.
+    pub search_attributes: Option<SearchAttributes>,
+    /// Header.
+    pub header: Option<Header>,
+    /// Whether the starter wants the first workflow task with the answer.
+    pub eager: bool,
+    /// How the run failed that this one continues, as its starter tells.
+    pub continued_failure: Option<Failure>,
+    /// What the last completed run returned, as its starter tells.
+    pub last_completion_result: Option<Payloads>,
+    /// How long the first workflow task is held back.
+    pub start_delay: Option<Duration>,
+    /// Carried.
+    pub completion_callbacks: Vec<Callback>,
+    /// Summary and details.
+    pub user_metadata: Option<UserMetadata>,
+    /// Links of the first event.
+    pub links: Vec<Link>,
+    /// Carried.
+    pub versioning_override: Option<VersioningOverride>,
+    /// Priority of its tasks.
+    pub priority: Option<Priority>,
+}
+
+/// A start, checked, with what the server adds to it.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// What the caller asks for.
-    pub request: StartWorkflowExecutionRequest,
+    pub options: StartOptions,
     /// The namespace's number.
     pub namespace_key: u32,
     /// The namespace's id.
@@ -74,17 +137,17 @@ pub struct Chain {
 }
 
 /// Timeouts as the server keeps them: the run within the execution, the task within the run and two minutes.
-pub fn clamp_timeouts(request: &mut StartWorkflowExecutionRequest) {
-    let execution = duration_nanos(request.workflow_execution_timeout.as_ref());
-    let run = duration_nanos(request.workflow_run_timeout.as_ref());
+pub fn clamp_timeouts(options: &mut StartOptions) {
+    let execution = duration_nanos(options.workflow_execution_timeout.as_ref());
+    let run = duration_nanos(options.workflow_run_timeout.as_ref());
     let clamped = effective_run_timeout(run, execution);
     if clamped != run {
-        request.workflow_run_timeout = Some(nanos_duration(clamped));
+        options.workflow_run_timeout = Some(nanos_duration(clamped));
     }
-    let task = duration_nanos(request.workflow_task_timeout.as_ref());
+    let task = duration_nanos(options.workflow_task_timeout.as_ref());
     let clamped_task = effective_task_timeout(task, clamped);
     if clamped_task != task {
-        request.workflow_task_timeout = Some(nanos_duration(clamped_task));
+        options.workflow_task_timeout = Some(nanos_duration(clamped_task));
     }
 }
 
@@ -96,18 +159,16 @@ pub fn start(start: Start, context: Context) -> Applied<()> {
 /// Like [`start`] but leaves the transition open for calls that add to it (an eager task). A signal that comes with the
 /// start is there before the first workflow task.
 pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
-    let Start { mut request, namespace_key, namespace_id, retention, parent, root, chain } = start;
-    clamp_timeouts(&mut request);
+    let Start { mut options, namespace_key, namespace_id, retention, parent, root, chain } = start;
+    clamp_timeouts(&mut options);
     let now = context.now;
     let run_id = context.new_run_id();
     let backoff = match &chain {
         Some(chain) => chain.backoff,
-        None if duration_nanos(request.workflow_start_delay.as_ref()) > 0 => {
-            Some(duration_nanos(request.workflow_start_delay.as_ref()))
-        }
-        None => Some(cron::next_backoff(&request.cron_schedule, now, now).unwrap_or(0).max(0)),
+        None if duration_nanos(options.start_delay.as_ref()) > 0 => Some(duration_nanos(options.start_delay.as_ref())),
+        None => Some(cron::next_backoff(&options.cron_schedule, now, now).unwrap_or(0).max(0)),
     };
-    let execution_timeout = duration_nanos(request.workflow_execution_timeout.as_ref());
+    let execution_timeout = duration_nanos(options.workflow_execution_timeout.as_ref());
     let execution_deadline = match &chain {
         Some(chain) => chain.execution_deadline,
         None if execution_timeout > 0 => round_to_millis(now.saturating_add(execution_timeout)),
@@ -115,12 +176,12 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
     };
     let initiator = match &chain {
         Some(chain) => chain.initiator,
-        None if !request.cron_schedule.is_empty() => ContinueAsNewInitiator::CronSchedule,
+        None if !options.cron_schedule.is_empty() => ContinueAsNewInitiator::CronSchedule,
         None => ContinueAsNewInitiator::Unspecified,
     };
     let first_task_backoff = backoff.unwrap_or(0);
     let continued = chain.is_some();
-    let run_timeout = duration_nanos(request.workflow_run_timeout.as_ref());
+    let run_timeout = duration_nanos(options.workflow_run_timeout.as_ref());
     let run_deadline = match run_timeout {
         0 => 0,
         timeout => {
@@ -130,7 +191,7 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
     };
     let first_run_id = chain.as_ref().map_or_else(|| run_id.clone(), |chain| chain.first_run_id.clone());
     let reset_points = chain.as_ref().map(|chain| chain.reset_points.clone()).unwrap_or_default();
-    let queue = request.task_queue.as_mut();
+    let queue = options.task_queue.as_mut();
     if let Some(queue) = queue
         && queue.kind == TaskQueueKind::Unspecified as i32
     {
@@ -141,17 +202,17 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
             run_key: context.new_run_key,
             namespace_key,
             namespace_id,
-            namespace: request.namespace.clone(),
-            workflow_id: request.workflow_id.clone(),
+            namespace: options.namespace.clone(),
+            workflow_id: options.workflow_id.clone(),
             run_id: run_id.clone(),
             first_run_id: first_run_id.clone(),
-            workflow_type: request.workflow_type.as_ref().map(|t| t.name.clone()).unwrap_or_default(),
-            task_queue: request.task_queue.as_ref().map(|q| q.name.clone()).unwrap_or_default(),
+            workflow_type: options.workflow_type.as_ref().map(|t| t.name.clone()).unwrap_or_default(),
+            task_queue: options.task_queue.as_ref().map(|q| q.name.clone()).unwrap_or_default(),
             execution_timeout,
             run_timeout,
-            task_timeout: duration_nanos(request.workflow_task_timeout.as_ref()),
-            retry_policy: request.retry_policy.clone(),
-            cron_schedule: request.cron_schedule.clone(),
+            task_timeout: duration_nanos(options.workflow_task_timeout.as_ref()),
+            retry_policy: options.retry_policy.clone(),
+            cron_schedule: options.cron_schedule.clone(),
             attempt: chain.as_ref().map_or(1, |chain| chain.attempt),
             start_time: now,
             execution_deadline,
@@ -159,21 +220,21 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
             first_task_backoff,
             parent: parent.clone(),
             root: Some(root.clone().unwrap_or_else(|| WorkflowExecution {
-                workflow_id: request.workflow_id.clone(),
+                workflow_id: options.workflow_id.clone(),
                 run_id: run_id.clone(),
             })),
-            create_request_id: request.request_id.clone(),
-            user_metadata: request.user_metadata.clone(),
-            priority: request.priority.clone(),
-            versioning_override: request.versioning_override.clone(),
+            create_request_id: options.request_id.clone(),
+            user_metadata: options.user_metadata.clone(),
+            priority: options.priority.clone(),
+            versioning_override: options.versioning_override.clone(),
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
-            run_timeout_given: request.workflow_run_timeout.is_some(),
+            run_timeout_given: options.workflow_run_timeout.is_some(),
             retention,
-            links: chain.as_ref().map_or_else(|| request.links.clone(), |chain| chain.links.clone()),
+            links: chain.as_ref().map_or_else(|| options.links.clone(), |chain| chain.links.clone()),
         };
-    let memo = request.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
+    let memo = options.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
     let search_attributes =
-        request.search_attributes.take().map(without_nulls).filter(|attributes| !attributes.indexed_fields.is_empty());
+        options.search_attributes.take().map(without_nulls).filter(|attributes| !attributes.indexed_fields.is_empty());
     let state = RunState {
         status: WorkflowExecutionStatus::Running as i32,
         next_event_id: 1,
@@ -185,45 +246,45 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
     };
     let (continued_failure, last_completion_result) = match &chain {
         Some(chain) => (chain.failure.clone(), chain.last_completion_result.clone()),
-        None => (request.continued_failure.take(), request.last_completion_result.take()),
+        None => (options.continued_failure.take(), options.last_completion_result.take()),
     };
     let attributes = WorkflowExecutionStartedEventAttributes {
-        workflow_type: request.workflow_type,
+        workflow_type: options.workflow_type,
         parent_workflow_namespace: parent.as_ref().map(|p| p.namespace.clone()).unwrap_or_default(),
         parent_workflow_namespace_id: parent.as_ref().map(|p| p.namespace_id.clone()).unwrap_or_default(),
         parent_workflow_execution: parent.as_ref().map(|p| p.execution.clone()),
         parent_initiated_event_id: parent.as_ref().map_or(0, |p| p.initiated_event_id),
-        task_queue: request.task_queue,
-        input: request.input,
-        workflow_execution_timeout: request.workflow_execution_timeout,
-        workflow_run_timeout: request.workflow_run_timeout,
-        workflow_task_timeout: request.workflow_task_timeout,
+        task_queue: options.task_queue,
+        input: options.input,
+        workflow_execution_timeout: options.workflow_execution_timeout,
+        workflow_run_timeout: options.workflow_run_timeout,
+        workflow_task_timeout: options.workflow_task_timeout,
         continued_execution_run_id: chain.as_ref().map(|c| c.previous_run_id.clone()).unwrap_or_default(),
         initiator: initiator as i32,
         continued_failure,
         last_completion_result,
         original_execution_run_id: run_id,
-        identity: request.identity,
+        identity: options.identity,
         first_execution_run_id: first_run_id,
-        retry_policy: request.retry_policy,
+        retry_policy: options.retry_policy,
         attempt: info.attempt,
         workflow_execution_expiration_time: (execution_deadline > 0).then(|| nanos_timestamp(execution_deadline)),
-        cron_schedule: request.cron_schedule,
+        cron_schedule: options.cron_schedule,
         first_workflow_task_backoff: backoff.map(nanos_duration),
         memo,
         search_attributes,
         prev_auto_reset_points: continued.then_some(ResetPoints { points: reset_points }),
-        header: request.header,
-        workflow_id: request.workflow_id,
-        completion_callbacks: request.completion_callbacks,
+        header: options.header,
+        workflow_id: options.workflow_id,
+        completion_callbacks: options.completion_callbacks,
         root_workflow_execution: root,
-        versioning_override: request.versioning_override,
-        priority: request.priority,
-        eager_execution_accepted: request.request_eager_execution,
+        versioning_override: options.versioning_override,
+        priority: options.priority,
+        eager_execution_accepted: options.eager,
         ..Default::default()
     };
     let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(Box::new(attributes)));
-    first.user_metadata = request.user_metadata;
+    first.user_metadata = options.user_metadata;
     first.links = info.links.clone();
     let mut run = Run::new(info, state);
     if run.info.may_repeat() {
@@ -264,68 +325,4 @@ pub fn is_null(payload: &segno_proto::common::Payload) -> bool {
     let encoding = payload.metadata.get("encoding").map(|bytes| bytes.as_ref());
     encoding == Some(b"binary/null")
         || (payload.data.as_ref() == b"null" || payload.data.as_ref() == b"[]") && encoding == Some(b"json/plain")
-}
-
-/// What to do with a start when the workflow id has a run already.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Conflict {
-    /// The same request came before: answer as then.
-    SameRequest,
-    /// Go on and create a run.
-    Create,
-    /// Answer with the run that is there.
-    UseExisting,
-    /// End the run that is there, then create one.
-    TerminateExisting,
-}
-
-/// Decides between a start and the current run under its workflow id.
-pub fn resolve(
-    current: &Run,
-    request_id: &str,
-    reuse: WorkflowIdReusePolicy,
-    conflict: WorkflowIdConflictPolicy,
-) -> Result<Conflict, Rejection> {
-    if current.info.create_request_id == request_id || current.state.attached_request_ids.contains_key(request_id) {
-        return Ok(Conflict::SameRequest);
-    }
-    resolve_policies(current, reuse, conflict)
-}
-
-/// Like [`resolve`], whoever asked: a start that comes with a signal is not recognised by its request id, only its signal
-/// is, as in Temporal.
-pub fn resolve_policies(
-    current: &Run,
-    reuse: WorkflowIdReusePolicy,
-    conflict: WorkflowIdConflictPolicy,
-) -> Result<Conflict, Rejection> {
-    let refuse = |message: String| Rejection::AlreadyStarted {
-        message,
-        start_request_id: current.info.create_request_id.clone(),
-        run_id: current.info.run_id.clone(),
-        first_run_id: current.info.first_run_id.clone(),
-    };
-    let ids = format!("WorkflowId: {}, RunId: {}.", current.info.workflow_id, current.info.run_id);
-    if current.is_running() {
-        return match conflict {
-            WorkflowIdConflictPolicy::UseExisting => Ok(Conflict::UseExisting),
-            WorkflowIdConflictPolicy::TerminateExisting => Ok(Conflict::TerminateExisting),
-            _ => Err(refuse(format!("Workflow execution is already running. {ids}"))),
-        };
-    }
-    match reuse {
-        WorkflowIdReusePolicy::RejectDuplicate => Err(refuse(format!(
-            "Workflow execution already finished. {ids} Workflow Id reuse policy: reject duplicate workflow Id."
-        ))),
-        WorkflowIdReusePolicy::AllowDuplicateFailedOnly if !ended_badly(current.status()) => Err(refuse(format!(
-            "Workflow execution already finished successfully. {ids} Workflow Id reuse policy: allow duplicate \
-             workflow Id if last run failed."
-        ))),
-        _ => Ok(Conflict::Create),
-    }
-}
-
-fn ended_badly(status: WorkflowExecutionStatus) -> bool {
-    use WorkflowExecutionStatus::{Canceled, Failed, Terminated, TimedOut};
-    matches!(status, Failed | Canceled | Terminated | TimedOut)
 }

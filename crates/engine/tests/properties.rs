@@ -56,7 +56,7 @@ impl Life {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
         let mut call = start_request();
-        let request = &mut call.request;
+        let request = &mut call.options;
         if random.once_in(3) {
             request.workflow_run_timeout = Some(nanos_duration(300 * SECOND));
         }
@@ -75,7 +75,7 @@ impl Life {
         if random.once_in(5) {
             request.cron_schedule = "*/5 * * * *".to_owned();
         } else if random.once_in(5) {
-            request.workflow_start_delay = Some(nanos_duration(30 * SECOND));
+            request.start_delay = Some(nanos_duration(30 * SECOND));
         }
         let (world, _) = World::begin(call, EPOCH);
         Self { random, world, tokens: Vec::new(), starts: Vec::new(), names: 0, log: Vec::new() }

@@ -69,7 +69,7 @@ impl Life {
         let mut random = Random(seed);
         let mut call = start_request();
         if random.once_in(4) {
-            call.request.workflow_start_delay = Some(nanos_duration(30 * SECOND));
+            call.options.start_delay = Some(nanos_duration(30 * SECOND));
         }
         let (world, _) = World::begin(call, EPOCH);
         Self { random, world, tokens: Vec::new(), names: 0, log: Vec::new(), counts: BTreeMap::new() }

@@ -3,20 +3,15 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::{
-    Applied, Context, Durability, Rejection, Run, close,
-    draft::Draft,
+    Durability, Run,
     signal::{self, Signal},
-    start::{self, Conflict, Start},
+    start::Start,
+    start_conflict::{self, Conflict, SignalOrStart},
     task_calls,
-    update::admit::{self, Admit},
-    workflow_task::{SERVER_IDENTITY, TaskStart},
+    update::admit::Admit,
+    workflow_task::TaskStart,
 };
-use segno_proto::{
-    common::{Payload, Payloads},
-    enums::{WorkflowExecutionStatus, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
-    events::{WorkflowExecutionOptionsUpdatedEventAttributes, history_event::Attributes},
-    workflow::OnConflictOptions,
-};
+use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{NamespaceKey, OutboxKey};
 
 use crate::{
@@ -75,13 +70,9 @@ impl Node {
         start: Start,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
-        let request = &start.request;
-        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &request.workflow_id);
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await?;
-        let decision = match &locked.state.current {
-            None => Conflict::Create,
-            Some(current) => resolve(&current.run, &start)?,
-        };
+        let decision = start_conflict::resolve(current_run(&locked), &start.options)?;
         match decision {
             Conflict::SameRequest | Conflict::UseExisting => {
                 if !delivered.is_empty() {
@@ -103,20 +94,20 @@ impl Node {
         same_request: bool,
     ) -> Result<StartOutcome, CallError> {
         let Some(current) = locked.state.current.as_ref() else {
-            return Err(CallError::WorkflowNotFound { workflow_id: start.request.workflow_id });
+            return Err(CallError::WorkflowNotFound { workflow_id: start.options.workflow_id });
         };
         let run = current.run.clone();
         let mut attached = false;
-        if !same_request && let Some(options) = &start.request.on_conflict_options {
-            let applied = attach(&run, self.context(locked.slot.key.namespace), options, &start);
+        if !same_request {
+            let applied = start_conflict::attach(&run, self.context(locked.slot.key.namespace), &start.options);
             attached = applied.transition.durability == Durability::Durable;
             self.commit(locked, applied, Vec::new()).await?;
         }
         let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
-        let created_it = same_request && run.info.create_request_id == start.request.request_id;
-        let attached = attached || run.state.attached_request_ids.contains_key(&start.request.request_id);
+        let created_it = same_request && run.info.create_request_id == start.options.request_id;
+        let attached = attached || run.state.attached_request_ids.contains_key(&start.options.request_id);
         // Repeating a start that asked for its first task repeats the answer, as long as nothing happened since.
-        let eager_task = match created_it && start.request.request_eager_execution {
+        let eager_task = match created_it && start.options.eager {
             true => self.eager_again(locked).await?,
             false => None,
         };
@@ -125,10 +116,10 @@ impl Node {
 
     async fn eager_again(self: &Arc<Self>, locked: &Locked) -> Result<Option<StartedTask>, CallError> {
         let Some(current) = locked.state.current.clone() else { return Ok(None) };
-        let first = current.run.state.task.as_ref();
-        let untouched = first.is_some_and(|task| task.started_event_id == 3 && task.attempt == 1)
-            && current.run.state.next_event_id == 4;
-        if untouched { self.first_task(current).await.map(Some) } else { Ok(None) }
+        match start_conflict::has_untouched_first_task(&current.run) {
+            true => self.first_task(current).await.map(Some),
+            false => Ok(None),
+        }
     }
 
     /// The first task of a run, for its starter.
@@ -141,30 +132,18 @@ impl Node {
     async fn create(
         self: &Arc<Self>,
         locked: &mut Locked,
-        mut start: Start,
+        start: Start,
         signal: Option<Signal>,
         update: Option<Admit>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
         let context = self.context_for(locked.slot.key.namespace, true).await?;
-        let delayed = start.request.workflow_start_delay.is_some_and(|delay| delay.seconds > 0 || delay.nanos > 0);
-        let eager = start.request.request_eager_execution && !delayed && start.request.cron_schedule.is_empty();
-        start.request.request_eager_execution = eager;
-        let (identity, request_id) = (start.request.identity.clone(), start.request.request_id.clone());
-        let mut draft = start::begin(start, signal, context);
-        if let Some(update) = update {
-            admit::admit_into(&mut draft, update)?;
-        }
-        let created = draft.finish(());
-        let existing = locked.state.current.as_ref().filter(|current| current.run.is_running());
-        let applied = match existing {
-            None => created,
-            Some(current) => self.replace(&current.run, created)?,
-        };
-        self.commit(locked, applied, delivered).await?;
+        let applied = start_conflict::create(current_run(locked), start, signal, update, context)?;
+        let first_task = self.commit(locked, applied, delivered).await?;
         count(&self.metrics.runs_started);
-        if eager {
-            self.start_eagerly(locked, identity, request_id).await?;
+        let eager = first_task.is_some();
+        if let Some(call) = first_task {
+            self.start_eagerly(locked, call).await?;
         }
         let Some(current) = locked.state.current.clone() else {
             return Err(CallError::Unavailable("the run was stored but is not in memory".to_owned()));
@@ -184,10 +163,8 @@ impl Node {
         start: Start,
         update: Admit,
     ) -> Result<StartOutcome, WithStartError> {
-        let decision = match &locked.state.current {
-            None => Conflict::Create,
-            Some(current) => resolve(&current.run, &start).map_err(|refused| WithStartError::Start(refused.into()))?,
-        };
+        let decision = start_conflict::resolve(current_run(locked), &start.options)
+            .map_err(|refused| WithStartError::Start(refused.into()))?;
         match decision {
             Conflict::Create | Conflict::TerminateExisting => {
                 let created = self.create(locked, start, None, Some(update), Vec::new()).await;
@@ -205,34 +182,10 @@ impl Node {
 
     /// Hands the first task of a new run to its starter. Like every start it stays in memory, so that it can be given
     /// back if the starter never gets it.
-    async fn start_eagerly(
-        self: &Arc<Self>,
-        locked: &mut Locked,
-        identity: String,
-        request_id: String,
-    ) -> Result<(), CallError> {
+    async fn start_eagerly(self: &Arc<Self>, locked: &mut Locked, call: TaskStart) -> Result<(), CallError> {
         let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) else { return Ok(()) };
-        let stamp = run.state.task.as_ref().map_or(0, |task| task.stamp);
-        let call = TaskStart { stamp, request_id, identity, eager: true, ..Default::default() };
         let started = task_calls::start(&run, self.context(locked.slot.key.namespace), call)?;
         self.commit(locked, started, Vec::new()).await.map(|_| ())
-    }
-
-    /// Ends a run in favour of a new one, both in one transition.
-    fn replace(&self, existing: &Run, created: Applied<()>) -> Result<Applied<()>, CallError> {
-        let context =
-            Context { now: created.run.info.start_time, new_run_key: 0, new_run_seed: 0, limits: self.limits };
-        let mut draft = Draft::new(existing, context);
-        let details = format!("\"terminated by new runID: {}\"", created.run.info.run_id);
-        close::terminate(
-            &mut draft,
-            "TerminateIfRunning WorkflowIdReusePolicy".to_owned(),
-            Some(json_payloads(details)),
-            SERVER_IDENTITY.to_owned(),
-            Vec::new(),
-        );
-        draft.replace_by(created);
-        Ok(draft.finish(()))
     }
 
     /// Signals the workflow, starting it first if it does not run.
@@ -245,70 +198,22 @@ impl Node {
 
     async fn signal_with_start_under_lock(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {
         let SignalWithStart { start, signal } = call;
-        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.request.workflow_id);
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await?;
         let current = locked.state.current.as_ref().map(|current| current.run.clone());
-        if let Some(run) = current {
-            let terminate = start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::TerminateExisting;
-            if run.is_running() && !terminate {
+        match (current, start_conflict::resolve_signal(current_run(&locked), &start.options)?) {
+            (Some(run), SignalOrStart::Signal) => {
                 let applied = signal::signal(&run, self.context(locked.slot.key.namespace), signal)?;
                 self.commit(&mut locked, applied, Vec::new()).await?;
-                return Ok(StartOutcome {
-                    status: run.status(),
-                    run,
-                    started: false,
-                    eager_task: None,
-                    attached: false,
-                    finished: false,
-                });
+                let (status, started) = (run.status(), false);
+                Ok(StartOutcome { status, run, started, eager_task: None, attached: false, finished: false })
             }
-            // Refused or not, it does not matter who started the run that is there.
-            start::resolve_policies(&run, reuse_policy(&start), start.request.workflow_id_conflict_policy())?;
+            _ => self.create(&mut locked, start, Some(signal), None, Vec::new()).await,
         }
-        self.create(&mut locked, start, Some(signal), None, Vec::new()).await
     }
 }
 
-fn resolve(run: &Run, start: &Start) -> Result<Conflict, Rejection> {
-    let request = &start.request;
-    start::resolve(run, &request.request_id, reuse_policy(start), request.workflow_id_conflict_policy())
-}
-
-fn reuse_policy(start: &Start) -> WorkflowIdReusePolicy {
-    WorkflowIdReusePolicy::try_from(start.request.workflow_id_reuse_policy)
-        .unwrap_or(WorkflowIdReusePolicy::AllowDuplicate)
-}
-
-/// Attaches a request (its id, links and callbacks) to a run that exists.
-fn attach(run: &Run, context: Context, options: &OnConflictOptions, start: &Start) -> Applied<()> {
-    let mut draft = Draft::new(run, context);
-    let request = &start.request;
-    if !run.is_running() || !(options.attach_request_id || options.attach_completion_callbacks || options.attach_links)
-    {
-        return draft.finish(());
-    }
-    let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
-        attached_request_id: if options.attach_request_id { request.request_id.clone() } else { String::new() },
-        attached_completion_callbacks: match options.attach_completion_callbacks {
-            true => request.completion_callbacks.clone(),
-            false => Vec::new(),
-        },
-        ..Default::default()
-    };
-    let mut updated =
-        segno_engine::draft::event(context.now, Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(attributes));
-    updated.worker_may_ignore = true;
-    if options.attach_links {
-        updated.links.clone_from(&request.links);
-    }
-    let id = draft.add_external_event(updated);
-    if options.attach_request_id {
-        draft.run.state.attached_request_ids.insert(request.request_id.clone(), id.max(0));
-    }
-    draft.finish(())
-}
-
-fn json_payloads(json: String) -> Payloads {
-    let metadata = BTreeMap::from([("encoding".to_owned(), "json/plain".into())]);
-    Payloads { payloads: vec![Payload { metadata, data: json.into(), ..Default::default() }] }
+/// The current run of a workflow.
+pub(crate) fn current_run(locked: &Locked) -> Option<&Run> {
+    locked.state.current.as_ref().map(|current| &*current.run)
 }

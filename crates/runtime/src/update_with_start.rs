@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use segno_engine::{
+    Run,
     start::Start,
+    start_conflict::{self, UpdateOrStart},
     update::{
         abort::Abort,
         admit::{self, Admit},
-        status,
     },
 };
-use segno_proto::enums::WorkflowIdConflictPolicy;
 use segno_store::NamespaceKey;
 use tokio::time::Instant;
 
@@ -55,7 +55,7 @@ impl Node {
         wait: WaitFor,
         until: Instant,
     ) -> Result<StartedAndUpdated, WithStartError> {
-        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.request.workflow_id);
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let id = update.id().to_owned();
         let mut tries = 1;
         loop {
@@ -77,37 +77,24 @@ impl Node {
     }
 
     async fn start_with_update(self: &Arc<Self>, start: Start, update: Admit) -> Result<StartOutcome, WithStartError> {
-        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.request.workflow_id);
+        let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await.map_err(WithStartError::Start)?;
-        if let Some(run) = locked.state.current.as_ref().map(|current| current.run.clone()) {
-            let known = status::of(&run, update.id());
-            // An accepted one that its workflow left unanswered does not count.
-            let completed = run.finished.get(update.id()).is_some_and(|record| record.completed_event_id > 0);
-            let there = |run: Arc<_>, status, finished| StartOutcome {
-                run,
-                started: false,
-                status,
-                eager_task: None,
-                attached: false,
-                finished,
-            };
-            if completed {
-                let status = run.status();
-                return Ok(there(run, status, true));
-            }
-            let uses_existing = run.info.create_request_id == start.request.request_id
-                || known.is_some()
-                || start.request.workflow_id_conflict_policy() == WorkflowIdConflictPolicy::UseExisting;
-            if run.is_running() && uses_existing {
+        let there = |run: Arc<Run>, finished| {
+            let status = run.status();
+            StartOutcome { run, started: false, status, eager_task: None, attached: false, finished }
+        };
+        let current = locked.state.current.as_ref().map(|current| current.run.clone());
+        let decision = start_conflict::resolve_update(current.as_deref(), &start.options, update.id());
+        match (current, decision) {
+            (Some(run), UpdateOrStart::Answered) => Ok(there(run, true)),
+            (Some(run), UpdateOrStart::Update) => {
                 let context = self.context(locked.slot.key.namespace);
                 let applied =
                     admit::admit(&run, context, update).map_err(|refused| WithStartError::Update(refused.into()))?;
                 self.commit(&mut locked, applied, Vec::new()).await.map_err(WithStartError::Update)?;
-                let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
-                let status = run.status();
-                return Ok(there(run, status, false));
+                Ok(there(locked.state.current.as_ref().map_or(run, |current| current.run.clone()), false))
             }
+            _ => self.create_with_update(&mut locked, start, update).await,
         }
-        self.create_with_update(&mut locked, start, update).await
     }
 }

@@ -88,7 +88,7 @@ async fn older_runs_of_a_workflow_go_and_the_current_one_stays() {
     let key = start(&node, &namespace, "w").await;
     close(&node, &key).await;
     let mut again = story::start(&namespace, "w");
-    again.request.request_id = "again".to_owned();
+    again.options.request_id = "again".to_owned();
     node.start_workflow(again).await.expect("the id may be used again");
     jump(&place, &node, 2 * HOUR);
     for _ in 0..500 {

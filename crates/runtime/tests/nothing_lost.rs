@@ -314,7 +314,7 @@ async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
     let node = Node::start(gate.clone(), clock.clone(), NodeOptions::default()).await.expect("a node starts");
     let namespace = node.namespaces.get("default").expect("it is always there");
     let mut call = story::start(&namespace, "w");
-    call.request.workflow_run_timeout = Some(segno_proto::nanos_duration(1800 * 1000 * story::MILLISECOND));
+    call.options.workflow_run_timeout = Some(segno_proto::nanos_duration(1800 * 1000 * story::MILLISECOND));
     node.start_workflow(call).await.expect("a workflow starts");
     let key = WorkflowKey::new(namespace.key, "w");
     sleep(Duration::from_millis(50)).await;

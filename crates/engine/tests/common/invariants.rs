@@ -4,8 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::Message;
 use segno_engine::{
-    Run,
-    draft::BUFFERED_EVENT_ID,
+    BUFFERED_EVENT_ID, Run,
     state::{RunState, UpdateRecord},
 };
 use segno_proto::{

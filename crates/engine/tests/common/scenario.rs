@@ -160,13 +160,13 @@ impl Scenario {
 
     fn begin(&mut self, words: &Words<'_>, now: Nanos) -> String {
         let mut call = start_request();
-        let request = &mut call.request;
-        request.workflow_run_timeout = words.duration("run-timeout");
-        request.workflow_execution_timeout = words.duration("execution-timeout");
-        request.workflow_task_timeout = words.duration("task-timeout");
-        request.workflow_start_delay = words.duration("delay");
-        request.retry_policy = words.retry();
-        request.cron_schedule = words.get("cron").unwrap_or_default().replace('_', " ");
+        let options = &mut call.options;
+        options.workflow_run_timeout = words.duration("run-timeout");
+        options.workflow_execution_timeout = words.duration("execution-timeout");
+        options.workflow_task_timeout = words.duration("task-timeout");
+        options.start_delay = words.duration("delay");
+        options.retry_policy = words.retry();
+        options.cron_schedule = words.get("cron").unwrap_or_default().replace('_', " ");
         if words.flag("child") {
             call.parent = Some(Parent {
                 namespace_key: 1,

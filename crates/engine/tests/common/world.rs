@@ -10,14 +10,13 @@ use segno_engine::{
     limits::Limits,
     outbox::OutboxMessage,
     search_attributes::Rules,
-    start::{self, Start},
+    start::{self, Start, StartOptions},
     task_calls::{self, TaskRef},
     wake,
     workflow_task::TaskStart,
 };
 use segno_proto::{
-    Nanos, common::WorkflowType, enums::IndexedValueType, events::HistoryEvent, protocol::Message,
-    taskqueue::TaskQueue, workflowservice::StartWorkflowExecutionRequest,
+    Nanos, common::WorkflowType, enums::IndexedValueType, events::HistoryEvent, protocol::Message, taskqueue::TaskQueue,
 };
 
 /// When every test begins: 2001-09-09 01:46:40 UTC.
@@ -226,7 +225,7 @@ pub fn answer(token: TaskRef) -> CompleteTask {
 /// A plain request to start a run.
 pub fn start_request() -> Start {
     Start {
-        request: StartWorkflowExecutionRequest {
+        options: StartOptions {
             namespace: "default".to_owned(),
             workflow_id: "w".to_owned(),
             workflow_type: Some(WorkflowType { name: "W".to_owned() }),

@@ -8,7 +8,7 @@ use segno_engine::{
     children, external,
     outbox::{CancelExternal, ChildClosed, Content, OutboxMessage, ParentClosed, SignalExternal, StartChild},
     signal::{self, Signal},
-    start::Start,
+    start::{Start, StartOptions},
     state::Parent,
     terminate::{self, Terminate},
     workflow_task::SERVER_IDENTITY,
@@ -18,9 +18,8 @@ use segno_proto::{
     enums::{
         CancelExternalWorkflowExecutionFailedCause as CancelCause, ParentClosePolicy,
         SignalExternalWorkflowExecutionFailedCause as SignalCause,
-        StartChildWorkflowExecutionFailedCause as StartCause, WorkflowIdConflictPolicy,
+        StartChildWorkflowExecutionFailedCause as StartCause, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
     },
-    workflowservice::StartWorkflowExecutionRequest,
 };
 use segno_store::{Commit, OutboxKey};
 
@@ -119,7 +118,8 @@ impl Node {
             execution: message.sender.clone(),
             initiated_event_id: start.initiated_event_id,
         };
-        let request = StartWorkflowExecutionRequest {
+        let reuse = attributes.workflow_id_reuse_policy();
+        let options = StartOptions {
             namespace: attributes.namespace,
             workflow_id: attributes.workflow_id,
             workflow_type: attributes.workflow_type,
@@ -130,8 +130,8 @@ impl Node {
             workflow_task_timeout: attributes.workflow_task_timeout,
             // Recognises a start that was made but not reported.
             request_id: format!("{}:{}:0", message.sender.run_id, start.initiated_event_id),
-            workflow_id_reuse_policy: attributes.workflow_id_reuse_policy,
-            workflow_id_conflict_policy: child_conflict_policy(attributes.workflow_id_reuse_policy) as i32,
+            reuse_policy: reuse,
+            conflict_policy: child_conflict_policy(reuse),
             retry_policy: attributes.retry_policy,
             cron_schedule: attributes.cron_schedule,
             memo: attributes.memo,
@@ -143,7 +143,7 @@ impl Node {
             ..Default::default()
         };
         let call = Start {
-            request,
+            options,
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
             retention: namespace.detail.retention,
@@ -417,10 +417,9 @@ fn is_child_of(run: &Run, sender: &WorkflowExecution) -> bool {
     run.info.parent.as_ref().is_some_and(|parent| parent.execution == *sender)
 }
 
-fn child_conflict_policy(reuse: i32) -> WorkflowIdConflictPolicy {
-    use segno_proto::enums::WorkflowIdReusePolicy;
+fn child_conflict_policy(reuse: WorkflowIdReusePolicy) -> WorkflowIdConflictPolicy {
     #[allow(deprecated)]
-    if reuse == WorkflowIdReusePolicy::TerminateIfRunning as i32 {
+    if reuse == WorkflowIdReusePolicy::TerminateIfRunning {
         WorkflowIdConflictPolicy::TerminateExisting
     } else {
         WorkflowIdConflictPolicy::Fail

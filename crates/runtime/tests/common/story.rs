@@ -2,7 +2,7 @@
 //! signals from outside, continue-as-new, updates (see `updates.rs`). What a workflow wants next is a function of its
 //! history, as with any SDK.
 
-use segno_engine::start::Start;
+use segno_engine::start::{Start, StartOptions};
 use segno_proto::{
     command::{self, Command, command::Attributes as C},
     common::{ActivityType, RetryPolicy, WorkflowExecution, WorkflowType},
@@ -10,7 +10,6 @@ use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
     nanos_duration,
     taskqueue::TaskQueue,
-    workflowservice::StartWorkflowExecutionRequest,
 };
 use segno_runtime::Namespace;
 
@@ -26,7 +25,7 @@ pub const ALL: [&str; 6] = ["target", "parent", "chain", "child", "updates", "st
 /// A client's request to start a workflow; the type is the id.
 pub fn start(namespace: &Namespace, id: &str) -> Start {
     Start {
-        request: StartWorkflowExecutionRequest {
+        options: StartOptions {
             namespace: namespace.name.clone(),
             workflow_id: id.to_owned(),
             workflow_type: Some(WorkflowType { name: id.to_owned() }),

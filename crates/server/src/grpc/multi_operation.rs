@@ -14,7 +14,7 @@ use segno_proto::workflowservice::{
 use segno_runtime::{CallError, Namespace, StartedAndUpdated, WaitFor, WithStartError};
 use tonic::{Request, Status};
 
-use super::{Workflows, failed, links, refused, updates};
+use super::{Workflows, failed, links, refused, starting::options_of, updates};
 use crate::{status, validate};
 
 impl Workflows {
@@ -39,7 +39,7 @@ impl Workflows {
             (content.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default(), content.request_id.clone());
         let workflow_id = start.workflow_id.clone();
         let start = Start {
-            request: start,
+            options: options_of(start),
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
             retention: namespace.detail.retention,

@@ -1,8 +1,12 @@
 //! StartWorkflowExecution and SignalWithStartWorkflowExecution.
 
-use segno_engine::{search_attributes::Rules, signal::Signal, start::Start};
+use segno_engine::{
+    search_attributes::Rules,
+    signal::Signal,
+    start::{Start, StartOptions},
+};
 use segno_proto::{
-    enums::EventType,
+    enums::{EventType, WorkflowIdReusePolicy},
     workflowservice::{
         SignalWithStartWorkflowExecutionRequest, SignalWithStartWorkflowExecutionResponse,
         StartWorkflowExecutionRequest, StartWorkflowExecutionResponse,
@@ -28,7 +32,7 @@ impl Workflows {
         }
         let request_id = request.request_id.clone();
         let start = Start {
-            request,
+            options: options_of(request),
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
             retention: namespace.detail.retention,
@@ -69,6 +73,7 @@ impl Workflows {
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
+        let conflict_policy = request.workflow_id_conflict_policy();
         let signal = Signal {
             name: request.signal_name,
             input: request.signal_input,
@@ -79,7 +84,9 @@ impl Workflows {
             sender: None,
         };
         let request_id = request.request_id.clone();
-        let start = StartWorkflowExecutionRequest {
+        let options = StartOptions {
+            reuse_policy: reuse_policy(request.workflow_id_reuse_policy),
+            conflict_policy,
             namespace: request.namespace,
             workflow_id: request.workflow_id,
             workflow_type: request.workflow_type,
@@ -90,14 +97,12 @@ impl Workflows {
             workflow_task_timeout: request.workflow_task_timeout,
             identity: request.identity,
             request_id: request.request_id,
-            workflow_id_reuse_policy: request.workflow_id_reuse_policy,
-            workflow_id_conflict_policy: request.workflow_id_conflict_policy,
             retry_policy: request.retry_policy,
             cron_schedule: request.cron_schedule,
             memo: request.memo,
             search_attributes: request.search_attributes,
             header: request.header,
-            workflow_start_delay: request.workflow_start_delay,
+            start_delay: request.workflow_start_delay,
             user_metadata: request.user_metadata,
             links: request.links,
             versioning_override: request.versioning_override,
@@ -105,7 +110,7 @@ impl Workflows {
             ..Default::default()
         };
         let start = Start {
-            request: start,
+            options,
             namespace_key: namespace.key.0,
             namespace_id: namespace.detail.id.clone(),
             retention: namespace.detail.retention,
@@ -121,4 +126,41 @@ impl Workflows {
             signal_link: Some(links::to_request(&outcome.run, &request_id, EventType::WorkflowExecutionSignaled)),
         })
     }
+}
+
+/// What a request asks for, in the engine's terms.
+pub(super) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions {
+    StartOptions {
+        reuse_policy: reuse_policy(request.workflow_id_reuse_policy),
+        conflict_policy: request.workflow_id_conflict_policy(),
+        on_conflict: request.on_conflict_options,
+        namespace: request.namespace,
+        workflow_id: request.workflow_id,
+        workflow_type: request.workflow_type,
+        task_queue: request.task_queue,
+        input: request.input,
+        workflow_execution_timeout: request.workflow_execution_timeout,
+        workflow_run_timeout: request.workflow_run_timeout,
+        workflow_task_timeout: request.workflow_task_timeout,
+        identity: request.identity,
+        request_id: request.request_id,
+        retry_policy: request.retry_policy,
+        cron_schedule: request.cron_schedule,
+        memo: request.memo,
+        search_attributes: request.search_attributes,
+        header: request.header,
+        eager: request.request_eager_execution,
+        continued_failure: request.continued_failure,
+        last_completion_result: request.last_completion_result,
+        start_delay: request.workflow_start_delay,
+        completion_callbacks: request.completion_callbacks,
+        user_metadata: request.user_metadata,
+        links: request.links,
+        versioning_override: request.versioning_override,
+        priority: request.priority,
+    }
+}
+
+fn reuse_policy(policy: i32) -> WorkflowIdReusePolicy {
+    WorkflowIdReusePolicy::try_from(policy).unwrap_or(WorkflowIdReusePolicy::AllowDuplicate)
 }
