@@ -125,6 +125,9 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
 
 /// A worker that was handed an activity never got it: it waits again, and nothing counts as an attempt.
 pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> Result<Applied<()>, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
     let mut draft = Draft::new(run, context);
     let Some(activity) = run.state.activities.get(&id) else { return Err(Rejection::ActivityNotFound) };
     if activity.started_time != started_time || started_time == 0 {

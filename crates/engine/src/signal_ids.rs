@@ -21,7 +21,11 @@ fn digest(request_id: &str) -> [u8; DIGEST_BYTES] {
 
 /// Whether a signal with this request id came before. The empty id stands for none.
 pub fn contains(state: &RunState, request_id: &str) -> bool {
-    !request_id.is_empty() && state.signal_ids.chunks_exact(DIGEST_BYTES).any(|known| known == digest(request_id))
+    if request_id.is_empty() || state.signal_ids.is_empty() {
+        return false;
+    }
+    let digest = digest(request_id);
+    state.signal_ids.chunks_exact(DIGEST_BYTES).any(|known| known == digest)
 }
 
 /// Remembers a signal; the oldest is forgotten if there are too many.

@@ -298,6 +298,8 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
         return Err(Rejection::TaskObsolete);
     }
     let started_in_tail = is_started_in_tail(&draft.run, &task);
+    // The start of a transient task is no event; a commit since then may have stored it with the state.
+    let stored_as_started = task.is_transient() && task.kind() == TaskKind::Normal;
     if !can_be_given_back(&draft.run, &task) {
         // The start is history already; only the clock can end this task.
         return Err(Rejection::TaskObsolete);
@@ -307,17 +309,14 @@ pub fn give_back(draft: &mut Draft, started_time: Nanos) -> Result<(), Rejection
             draft.run.tail.pop();
             draft.run.state.next_event_id -= 1;
         }
-        draft.run.state.task_stamp += 1;
-        draft.run.state.task = Some(WorkflowTask {
-            started_event_id: 0,
-            started_time: 0,
-            stamp: draft.run.state.task_stamp,
-            worker: String::new(),
-            ..task
-        });
+        // The stamp stays: storage has the same one, and memory may be dropped before the task is taken again.
+        draft.run.state.task =
+            Some(WorkflowTask { started_event_id: 0, started_time: 0, worker: String::new(), ..task });
     });
     draft.touch();
-    draft.defer();
+    if !stored_as_started {
+        draft.defer();
+    }
     draft.effect(Effect::OfferWorkflowTask);
     Ok(())
 }

@@ -116,21 +116,36 @@ where
 
 /// Calls that wait for the lock of a slot.
 #[derive(Default)]
-pub(crate) struct WaitingCalls(std::sync::Mutex<VecDeque<Box<dyn WaitingCall>>>);
+pub(crate) struct WaitingCalls(std::sync::Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    calls: VecDeque<(u64, Box<dyn WaitingCall>)>,
+    numbers: u64,
+}
 
 impl WaitingCalls {
-    /// Lets a call wait, unless too many do.
-    pub fn push(&self, call: Box<dyn WaitingCall>) -> Result<(), CallError> {
-        let mut calls = lock(&self.0);
-        if calls.len() >= WAITING_MAX {
+    /// Lets a call wait, unless too many do. Gives back its number.
+    pub fn push(&self, call: Box<dyn WaitingCall>) -> Result<u64, CallError> {
+        let mut waiting = lock(&self.0);
+        if waiting.calls.len() >= WAITING_MAX {
             return Err(CallError::Busy);
         }
-        calls.push_back(call);
-        Ok(())
+        waiting.numbers += 1;
+        let number = waiting.numbers;
+        waiting.calls.push_back((number, call));
+        Ok(number)
+    }
+
+    /// Takes one call out, if it is still there.
+    fn remove(&self, number: u64) -> Option<Box<dyn WaitingCall>> {
+        let mut waiting = lock(&self.0);
+        let place = waiting.calls.iter().position(|(known, _)| *known == number)?;
+        waiting.calls.remove(place).map(|(_, call)| call)
     }
 
     fn take(&self) -> VecDeque<Box<dyn WaitingCall>> {
-        std::mem::take(&mut *lock(&self.0))
+        std::mem::take(&mut lock(&self.0).calls).into_iter().map(|(_, call)| call).collect()
     }
 }
 
@@ -150,7 +165,7 @@ impl Node {
         call: Box<dyn WaitingCall>,
         answer: oneshot::Receiver<Result<(R, A), CallError>>,
     ) -> Result<(R, A), CallError> {
-        slot.calls.push(call)?;
+        let number = slot.calls.push(call)?;
         let gone = |_| CallError::ShuttingDown;
         let mut answer = answer;
         tokio::select! {
@@ -158,6 +173,8 @@ impl Node {
             answered = &mut answer => return answered.map_err(gone)?,
             locked = self.lock_slot(slot.clone(), key) => match locked {
                 Ok(mut locked) => self.answer_all(&mut locked, key).await,
+                // Waited too long; whoever has the lock may have taken the call meanwhile.
+                Err(CallError::Busy) => slot.calls.remove(number).into_iter().for_each(|call| call.fail(CallError::Busy)),
                 Err(error) => slot.calls.take().into_iter().for_each(|call| call.fail(error.clone())),
             },
         }
@@ -169,6 +186,13 @@ impl Node {
         let mut calls = locked.slot.calls.take();
         let mut opening: Option<Opening> = None;
         while opening.is_some() || !calls.is_empty() {
+            // A commit that failed has dropped the run from memory.
+            if !locked.state.loaded
+                && let Err(error) = self.load_into(locked, key).await
+            {
+                calls.into_iter().for_each(|call| call.fail(error.clone()));
+                return;
+            }
             opening = self.answer_group(locked, key, &mut calls, opening).await;
         }
     }
@@ -246,6 +270,8 @@ impl Node {
             merge(&mut decided, next, transition);
             group.push((call, None));
         }
+        // Otherwise what memory keeps of the run is copied when the commit changes it.
+        drop(current);
         let result = match decided {
             Some((run, transition)) => {
                 if group.len() > 1 {

@@ -86,7 +86,7 @@ impl Node {
             let (run, delivery) = (current.run.clone(), delivery.clone());
             reply.activities.push(StartedActivity { run, activity, scheduled, delivery });
         }
-        if reply.completed.new_task.is_some() {
+        if next_task(&current, &reply.completed).is_some() {
             let started = self.started_task(current, queries, true, delivery.clone()).await?;
             let messages = std::mem::take(&mut reply.completed.new_messages);
             reply.new_task = Some(StartedTask { messages, ..started });
@@ -102,9 +102,16 @@ fn closes(command: CommandType) -> bool {
     matches!(command, CompleteWorkflowExecution | FailWorkflowExecution | ContinueAsNewWorkflowExecution)
 }
 
+/// Whether the next task, which the answer is to carry, is still there: calls in the same commit may have ended it.
+fn next_task(current: &Current, completed: &Completed) -> Option<()> {
+    let wanted = completed.new_task.as_ref()?;
+    let task = current.run.state.task.as_ref()?;
+    (task.started_event_id != 0 && task.started_time == wanted.started_time).then_some(())
+}
+
 /// Holds what the answer to a completed task carries, if anything.
 fn hand_out(node: &Arc<Node>, current: &Current, completed: &Completed) -> Option<Delivery> {
-    let task = completed.new_task.as_ref().map(|_| HeldTask::of(&current.run));
+    let task = next_task(current, completed).map(|()| HeldTask::of(&current.run));
     let activities: Vec<_> =
         completed.eager_activities.iter().map(|activity| HeldActivity::of(&current.run, activity)).collect();
     let anything = task.is_some() || !activities.is_empty();

@@ -10,10 +10,17 @@ use segno_engine::{
 };
 use segno_store::{Commit, CurrentReset, CurrentWrite, NamespaceKey, OutboxKey, ReadError, RunKey, Store};
 
-use crate::{error::CallError, finish::finish, node::Node, slots::WorkflowKey, transact::RunSelector};
+use crate::{
+    error::CallError,
+    finish::finish,
+    node::Node,
+    slots::{WorkflowKey, lock},
+    transact::RunSelector,
+};
 
-/// How long a deletion waits for the run's last messages to be delivered.
+/// How often a deletion looks whether the run's last messages are delivered, at first and in the end.
 const MESSAGES_WAIT: Duration = Duration::from_millis(20);
+const MESSAGES_WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Deletes a run with its history. Once this returns the run is closed; it is gone as soon as what it told others
@@ -34,11 +41,17 @@ impl Node {
         }
         let run_key = RunKey(run.info.run_key);
         if self.has_messages(run_key).await? {
+            if !lock(&self.deleting).insert(run_key) {
+                return Ok(());
+            }
             let (node, key) = (self.clone(), key.clone());
             tokio::spawn(async move {
+                let mut pause = MESSAGES_WAIT;
                 while !node.is_stopping() && node.has_messages(run_key).await.unwrap_or(true) {
-                    tokio::time::sleep(MESSAGES_WAIT).await;
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(MESSAGES_WAIT_MAX);
                 }
+                lock(&node.deleting).remove(&run_key);
                 if let Err(error) = node.remove(&key, run_key).await {
                     tracing::warn!(run = run_key.0, %error, "a closed run was not deleted");
                 }
@@ -141,9 +154,16 @@ fn find_damaged(
     };
     let Some(run) = wanted.filter(|run| runs.contains(run)) else { return Ok(None) };
     match store.load(run) {
-        // A closed run that no pointer leads to is an older one: nothing is wrong with it.
-        Ok(Some(record)) if !record.open && Run::decode(record.state.clone()).is_ok() => return Ok(None),
-        Ok(_) | Err(ReadError::Damaged(_)) => {}
+        Ok(Some(record)) => {
+            // A closed run that no pointer leads to is an older one, and one that is led to was started meanwhile:
+            // nothing is wrong with them. Another id with the same key is no run of this workflow.
+            let found = Run::decode(record.state);
+            let other = found.as_ref().is_ok_and(|found| !run_id.is_empty() && found.info.run_id != run_id);
+            if found.is_ok() && (!record.open || current == Ok(Some(run)) || other) {
+                return Ok(None);
+            }
+        }
+        Ok(None) | Err(ReadError::Damaged(_)) => {}
         Err(error) => return Err(error),
     }
     let leads_to = match current {

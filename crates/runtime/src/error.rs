@@ -83,6 +83,14 @@ pub enum CallError {
     QueryFailed(String, Option<Box<segno_proto::failure::Failure>>),
 }
 
+impl CallError {
+    /// Whether the same call may succeed later, without anybody doing something about the run it is for.
+    pub(crate) fn is_temporary(&self) -> bool {
+        use CallError::{Busy, Overloaded, ShuttingDown, StorageFull, Unavailable};
+        matches!(self, Unavailable(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown)
+    }
+}
+
 fn aborted(abort: Abort) -> &'static str {
     match abort {
         Abort::Closed => "workflow update was aborted by closing workflow",

@@ -273,7 +273,7 @@ impl Node {
             };
             match result {
                 Ok(reply) => return Some(reply),
-                Err(CallError::Unavailable(_)) => tokio::time::sleep(RETRY).await,
+                Err(error) if error.is_temporary() => tokio::time::sleep(RETRY).await,
                 Err(error) => {
                     tracing::debug!(run = run.0, %error, "nothing of a lost worker is left here");
                     return None;

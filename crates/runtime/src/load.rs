@@ -40,9 +40,17 @@ impl Node {
     pub(crate) async fn load_locked(
         &self,
         slot: Arc<Slot>,
-        mut state: OwnedMutexGuard<SlotState>,
+        state: OwnedMutexGuard<SlotState>,
         key: &WorkflowKey,
     ) -> Result<Locked, CallError> {
+        let mut locked = Locked { slot, state };
+        self.load_into(&mut locked, key).await?;
+        Ok(locked)
+    }
+
+    /// Loads the current run of a locked slot, unless memory has it.
+    pub(crate) async fn load_into(&self, locked: &mut Locked, key: &WorkflowKey) -> Result<(), CallError> {
+        let Locked { slot, state } = locked;
         if !state.loaded {
             state.current = self.load_current(key).await?;
             state.loaded = true;
@@ -50,9 +58,9 @@ impl Node {
                 self.slots.note_run(current.key(), key);
                 slot.progress.send_replace(progress_of(&current.run));
             }
-            self.settle(&mut state);
+            self.settle(state);
         }
-        Ok(Locked { slot, state })
+        Ok(())
     }
 
     /// Accounts for a slot's weight.

@@ -1,7 +1,7 @@
 //! A node: everything that runs, tied together.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -84,6 +84,8 @@ pub struct Node {
     pub polls_end_on_shutdown: bool,
     pub(crate) outbox: Outbox,
     pub(crate) damaged: DamagedRuns,
+    /// Runs that go as soon as their last messages have arrived.
+    pub(crate) deleting: Mutex<HashSet<RunKey>>,
     pub(crate) vitals: Arc<Vitals>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
@@ -139,6 +141,7 @@ impl Node {
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             outbox: Outbox::default(),
             damaged: DamagedRuns::default(),
+            deleting: Mutex::default(),
             vitals,
             metrics,
             namespaces,

@@ -161,7 +161,7 @@ impl Queues {
             if !worker.is_empty() {
                 queue.dismiss(worker);
             }
-            if !sticky.is_empty() && key.name == sticky {
+            if !sticky.is_empty() && key.kind == QueueKind::Workflow && key.name == sticky {
                 queue.abandoned = true;
                 queue.dismiss_all();
                 left.append(&mut queue.drain());
@@ -223,7 +223,12 @@ impl Queues {
     /// Storage knows tasks of a queue that memory does not.
     pub(crate) fn mark_overflowed(&self, key: &QueueKey) {
         let mut queues = lock(&self.queues);
-        queues.entry(key.clone()).or_insert_with(|| Queue::new(self.backlog_max)).overflowed = true;
+        let queue = queues.entry(key.clone()).or_insert_with(|| Queue::new(self.backlog_max));
+        queue.overflowed = true;
+        // Workers may have emptied it meanwhile and wait.
+        if queue.wants_refill() {
+            self.refills.want(key);
+        }
     }
 
     /// See [`Queue::known_tasks`].

@@ -134,6 +134,11 @@ impl QueryTask {
         self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
+    /// The worker that took it will not get it.
+    pub fn release(&self) {
+        let _ = self.state.compare_exchange(TAKEN, WAITING, Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Whether it was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
         self.state.load(Ordering::Acquire) == WITHDRAWN

@@ -152,7 +152,7 @@ impl Queue {
 
     /// Whether it forgot tasks and has room for many of them again.
     pub fn wants_refill(&self) -> bool {
-        self.overflowed && self.backlog_len < self.backlog_max / 4
+        self.overflowed && self.backlog_len < (self.backlog_max / 4).max(1)
     }
 
     /// Whether it takes no more tasks that storage knows.

@@ -43,7 +43,7 @@ impl Node {
             tracing::info!(open_runs, waiting = dispatchable.len(), messages, "recovered");
         }
         let node = self.clone();
-        tokio::spawn(async move {
+        self.supervise_to_its_end("the recovery of waiting tasks", async move {
             node.offer_again(dispatchable).await;
             node.find_holds(waking).await;
         });

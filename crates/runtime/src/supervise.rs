@@ -59,6 +59,19 @@ impl Node {
 
     /// Runs a loop that ends only when the node stops.
     pub(crate) fn supervise(self: &Arc<Self>, what: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.watch_over(what, false, work);
+    }
+
+    /// Runs something essential that comes to an end.
+    pub(crate) fn supervise_to_its_end(
+        self: &Arc<Self>,
+        what: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.watch_over(what, true, work);
+    }
+
+    fn watch_over(self: &Arc<Self>, what: &'static str, ends: bool, work: impl Future<Output = ()> + Send + 'static) {
         let work = tokio::spawn(work);
         let node: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
@@ -66,7 +79,7 @@ impl Node {
             let Some(node) = node.upgrade() else { return };
             match ended {
                 Err(error) if error.is_panic() => node.vitals.fail(what, &panic_text(&*error.into_panic())),
-                Ok(()) if !node.is_stopping() => node.vitals.fail(what, "nobody told it to"),
+                Ok(()) if !ends && !node.is_stopping() => node.vitals.fail(what, "nobody told it to"),
                 Ok(()) | Err(_) => {}
             }
         });

@@ -2,7 +2,7 @@
 //!
 //! From the queue on, a task is held by a [`Delivery`]: whoever leaves half-way neither loses it nor leaves it started.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use segno_engine::{
     Rejection, Run,
@@ -215,6 +215,16 @@ impl Node {
         if !query.take() {
             return Ok(None);
         }
+        let taken = query.clone();
+        let started = self.start_taken_query(query, delivery).await;
+        if started.is_err() {
+            // It returns to its queue.
+            taken.release();
+        }
+        started
+    }
+
+    async fn start_taken_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
         let Some(key) = self.workflow_of(query.run).await? else { return Ok(None) };
         let run_id = {
             let locked = self.lock(&key).await?;
@@ -253,10 +263,9 @@ impl Node {
         }
         let info = &held.run.info;
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
-        let (run_id, started_time) = (info.run_id.clone(), held.started_time);
+        let (selector, started_time) = (RunSelector::run(info.run_id.clone()), held.started_time);
         let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
-        // If it cannot be given back its own timeout will.
-        let _ = self.apply(&key, &RunSelector::run(run_id), call).await;
+        self.repeat(|| self.apply(&key, &selector, call)).await;
     }
 
     /// Waits for an activity.
@@ -305,7 +314,8 @@ impl Node {
         let result =
             self.transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone()).await;
         let (activity, current) = result?;
-        let Some(current) = current else { return Ok(None) };
+        // Another run may have taken its place within the same commit.
+        let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };
         delivery.hold(Held::Activity(HeldActivity::of(&current.run, &activity)));
         count(&self.metrics.activity_tasks_started);
         let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
@@ -339,7 +349,19 @@ impl Node {
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
         let (id, started_time) = (held.scheduled_event_id, held.started_time);
         let call = move |run: &Run, context| activity::give_back(run, context, id, started_time);
-        let _ = self.apply(&key, &RunSelector::run(info.run_id.clone()), call).await;
+        let selector = RunSelector::run(info.run_id.clone());
+        self.repeat(|| self.apply(&key, &selector, call)).await;
+    }
+
+    /// Makes a call again until it is done, refused, or the node stops.
+    async fn repeat<F: Future<Output = Result<(), CallError>>>(&self, call: impl Fn() -> F) {
+        while let Err(error) = call().await {
+            if !error.is_temporary() || self.is_stopping() {
+                tracing::debug!(%error, "what a worker never got was not given back");
+                return;
+            }
+            tokio::time::sleep(GIVE_BACK_RETRY).await;
+        }
     }
 
     /// History as the worker of a pending task must see it: stored events, the tail, and what is not written yet.
@@ -358,6 +380,8 @@ impl Node {
     }
 }
 
+/// The pause before something that was not delivered is given back again.
+const GIVE_BACK_RETRY: Duration = Duration::from_secs(1);
 /// Batches a worker gets with its task; more are fetched page by page.
 const WORKER_BATCHES_MAX: usize = 256;
 

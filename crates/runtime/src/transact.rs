@@ -224,7 +224,7 @@ impl Node {
                 locked.slot.progress.send_if_modified(|known| std::mem::replace(known, progress) != progress);
                 self.arm(locked);
                 self.run_effects(locked, transition.effects);
-                None
+                (!delivered.is_empty()).then(|| (Commit { outbox_remove: delivered, ..Default::default() }, None))
             }
             Durability::Durable => {
                 let (commit, then) = self.begin_durable(locked, run, transition, delivered);

@@ -131,9 +131,50 @@ async fn a_damaged_run_can_be_deleted() {
     assert!(matches!(node.snapshot(&key, "").await, Err(CallError::DataLoss(_))), "it is damaged");
     let other = WorkflowKey::new(key.namespace, "other1");
     assert!(node.delete_run(&other, &run_id).await.is_err(), "it does not belong to that workflow");
+    let healthy = node.snapshot(&other, "").await.expect("it exists").run.info.run_id.to_uppercase();
+    assert!(node.delete_run(&other, &healthy).await.is_err(), "that is another id, and nothing is wrong with the run");
+    assert!(node.snapshot(&other, "").await.expect("it exists").run.is_running());
     node.delete_run(&key, "").await.expect("it can be deleted");
     assert_eq!(gate.memory.current(key.namespace, "w"), Ok(None));
     start(&node, "w").await;
+}
+
+/// A task that its worker never got is offered again, also when its run left memory meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_that_was_given_back_survives_the_eviction_of_its_run() {
+    let (node, _gate) = node_with(forgetful()).await;
+    let (_, run) = start(&node, "w").await;
+    let task = poll(&node).await.expect("there is a task");
+    assert_eq!(task.run.info.run_key, run.0);
+    // The connection breaks before the answer is written.
+    drop(task);
+    sleep(Duration::from_millis(50)).await;
+    for id in 0..200 {
+        start(&node, &format!("other{id}")).await;
+    }
+    assert!(drain(&node).await.contains(&run.0), "it is never offered again");
+}
+
+/// Calls behind a commit that failed find the run as it is stored, not none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_behind_a_failed_commit_find_their_run() {
+    let (node, gate) = node().await;
+    let (key, _) = start(&node, "w").await;
+    for _ in 0..5 {
+        gate.held.store(true, Ordering::SeqCst);
+        let mut calls = JoinSet::new();
+        for number in 0..600 {
+            let (node, key) = (node.clone(), key.clone());
+            calls.spawn(async move { signal(&node, &key, format!("s{number}")).await });
+        }
+        sleep(Duration::from_millis(50)).await;
+        gate.fails_once.store(true, Ordering::SeqCst);
+        gate.held.store(false, Ordering::SeqCst);
+        let answers = calls.join_all().await;
+        let fine = |answer: &Result<(), CallError>| matches!(answer, Ok(()) | Err(CallError::Unavailable(_)));
+        assert!(answers.iter().all(fine), "{:?}", answers.iter().find(|answer| !fine(answer)));
+        assert!(answers.iter().any(Result::is_ok), "only one commit failed");
+    }
 }
 
 /// Polls beside deletions answer with the next task, not with an error.

@@ -24,8 +24,13 @@ use crate::{error::CallError, metrics::count, node::Node, slots::lock};
 
 /// Attempts of delivery at the same time.
 const ATTEMPTS_MAX: usize = 64;
-/// Messages kept in memory. Those beyond are read from storage when there is room again.
+/// Messages kept in memory for their first attempt. Those beyond are read from storage when there is room again.
 const WAITING_MAX: usize = 50_000;
+/// Messages kept in memory for another attempt. Those beyond are read from storage later: however many cannot be
+/// delivered, there is room for the others.
+const DELAYED_MAX: usize = 50_000;
+/// When storage is read again for messages that were left to it after a failed attempt.
+const READ_AGAIN: Duration = Duration::from_secs(30);
 /// Rows read at a time.
 const PAGE: usize = 4096;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
@@ -48,6 +53,32 @@ struct Waiting {
     known: HashSet<OutboxKey>,
     /// Storage has messages that memory does not.
     overflowed: bool,
+    /// Storage has messages that were attempted and left to it; when to read them.
+    left_until: Option<Instant>,
+    /// Where the next read of storage goes on, so that messages which cannot be delivered do not keep others out.
+    cursor: Option<OutboxKey>,
+    /// Whether the last attempt was one of those that had not failed before; the two kinds take turns.
+    last_was_ready: bool,
+}
+
+impl Waiting {
+    /// Messages that did not fail yet, attempts under way included.
+    fn fresh(&self) -> usize {
+        self.known.len() - self.delayed.len()
+    }
+
+    fn next_delayed(&mut self, now: Instant) -> Option<Next> {
+        let entry = self.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
+        let Delayed { row, pause } = entry.remove();
+        self.last_was_ready = false;
+        Some(Next::Attempt(row, pause))
+    }
+
+    fn next_ready(&mut self) -> Option<Next> {
+        let row = self.ready.pop_front()?;
+        self.last_was_ready = true;
+        Some(Next::Attempt(row, PAUSE_MIN))
+    }
 }
 
 /// All messages of a node that have not arrived.
@@ -69,7 +100,7 @@ impl Outbox {
     /// Takes a message that is stored.
     pub fn send(&self, row: OutboxRow) {
         let mut waiting = lock(&self.waiting);
-        if waiting.known.len() >= WAITING_MAX {
+        if waiting.fresh() >= WAITING_MAX {
             waiting.overflowed = true;
         } else if waiting.known.insert(row.key) {
             waiting.ready.push_back(row);
@@ -90,24 +121,29 @@ impl Outbox {
 
     fn next(&self, now: Instant) -> Next {
         let mut waiting = lock(&self.waiting);
-        if let Some(entry) = waiting.delayed.first_entry()
-            && entry.key().0 <= now
-        {
-            let Delayed { row, pause } = entry.remove();
-            return Next::Attempt(row, pause);
+        let next = match waiting.last_was_ready {
+            true => waiting.next_delayed(now).or_else(|| waiting.next_ready()),
+            false => waiting.next_ready().or_else(|| waiting.next_delayed(now)),
+        };
+        if let Some(next) = next {
+            return next;
         }
-        if let Some(row) = waiting.ready.pop_front() {
-            return Next::Attempt(row, PAUSE_MIN);
-        }
-        if waiting.overflowed && waiting.known.len() < WAITING_MAX / 2 {
+        let left = waiting.left_until.is_some_and(|at| at <= now);
+        if (waiting.overflowed || left) && waiting.fresh() < WAITING_MAX / 2 {
             return Next::Read;
         }
-        Next::Wait(waiting.delayed.first_key_value().map(|((at, _), _)| *at))
+        let delayed = waiting.delayed.first_key_value().map(|((at, _), _)| *at);
+        Next::Wait(delayed.into_iter().chain(waiting.left_until).min())
     }
 
     /// An attempt failed.
     fn delay(&self, row: OutboxRow, pause: Duration) {
         let mut waiting = lock(&self.waiting);
+        if waiting.delayed.len() >= DELAYED_MAX {
+            waiting.known.remove(&row.key);
+            waiting.left_until.get_or_insert_with(|| Instant::now() + READ_AGAIN);
+            return;
+        }
         waiting.numbers += 1;
         let at = (Instant::now() + pause, waiting.numbers);
         waiting.delayed.insert(at, Delayed { row, pause: (pause * 2).min(PAUSE_MAX) });
@@ -119,7 +155,7 @@ impl Outbox {
     fn forget(&self, key: OutboxKey) {
         let mut waiting = lock(&self.waiting);
         waiting.known.remove(&key);
-        let room = waiting.overflowed && waiting.known.len() < WAITING_MAX / 2;
+        let room = waiting.overflowed && waiting.fresh() < WAITING_MAX / 2;
         drop(waiting);
         if room {
             self.changed.notify_one();
@@ -208,20 +244,33 @@ impl Drop for Attempt {
 impl Node {
     /// Reads messages from storage that memory does not have, as far as there is room.
     pub(crate) async fn send_stored(&self) -> Result<usize, CallError> {
-        lock(&self.outbox.waiting).overflowed = false;
-        let mut after = None;
+        let began = {
+            let mut waiting = lock(&self.outbox.waiting);
+            waiting.overflowed = false;
+            waiting.left_until = None;
+            waiting.cursor.take()
+        };
+        let mut after = began;
         let mut messages = 0_usize;
         loop {
             let page = self.read(move |store| store.outbox(after, PAGE)).await;
             let page = page.inspect_err(|_| lock(&self.outbox.waiting).overflowed = true)?;
-            let Some(last) = page.last() else { return Ok(messages) };
+            let Some(last) = page.last() else {
+                if began.is_some() {
+                    // What comes before the cursor is read next.
+                    lock(&self.outbox.waiting).overflowed = true;
+                }
+                return Ok(messages);
+            };
             after = Some(last.key);
             messages += page.len();
             for row in page {
                 self.outbox.send(row);
             }
-            if self.outbox.len() >= WAITING_MAX {
-                lock(&self.outbox.waiting).overflowed = true;
+            let mut waiting = lock(&self.outbox.waiting);
+            if waiting.fresh() >= WAITING_MAX {
+                waiting.overflowed = true;
+                waiting.cursor = after;
                 return Ok(messages);
             }
         }
@@ -248,14 +297,16 @@ mod tests {
     #[test]
     fn a_delayed_message_lets_the_others_through() {
         let outbox = Outbox::default();
+        let now = Instant::now();
         for sequence in 0..100 {
+            outbox.send(row(sequence));
+            assert_eq!(attempted(&outbox, now), Some(sequence));
             outbox.delay(row(sequence), PAUSE_MAX);
         }
         outbox.send(row(1000));
-        let now = Instant::now();
         assert_eq!(attempted(&outbox, now), Some(1000));
         assert_eq!(attempted(&outbox, now), None);
-        assert_eq!(attempted(&outbox, now + PAUSE_MAX), Some(0));
+        assert_eq!(attempted(&outbox, now + 2 * PAUSE_MAX), Some(0));
     }
 
     #[test]
@@ -270,6 +321,26 @@ mod tests {
         outbox.forget(row(1).key);
         outbox.send(row(1));
         assert_eq!(attempted(&outbox, now), Some(1));
+    }
+
+    #[test]
+    fn however_many_cannot_be_delivered_there_is_room_for_others() {
+        let outbox = Outbox::default();
+        let now = Instant::now();
+        for sequence in 0..(DELAYED_MAX + 10) as u32 {
+            outbox.send(row(sequence));
+            assert_eq!(attempted(&outbox, now), Some(sequence));
+            outbox.delay(row(sequence), PAUSE_MAX);
+        }
+        assert_eq!(outbox.len(), DELAYED_MAX);
+        outbox.send(row(1_000_000));
+        assert_eq!(attempted(&outbox, now), Some(1_000_000));
+        outbox.forget(row(1_000_000).key);
+        // Those that were left to storage are read again later.
+        while let Some(sequence) = attempted(&outbox, now + READ_AGAIN + PAUSE_MAX) {
+            outbox.forget(row(sequence).key);
+        }
+        assert!(matches!(outbox.next(now + READ_AGAIN + PAUSE_MAX), Next::Read));
     }
 
     #[test]

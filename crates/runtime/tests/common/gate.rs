@@ -27,6 +27,8 @@ pub struct Gate {
     pub held: AtomicBool,
     /// The next commit panics.
     pub panics: AtomicBool,
+    /// The next commit fails and does nothing.
+    pub fails_once: AtomicBool,
     /// Commits so far.
     pub commits: AtomicUsize,
     /// Runs whose stored state is damaged.
@@ -42,6 +44,9 @@ impl Store for Gate {
 
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
         let one = |commit: &Commit| {
+            if self.fails_once.swap(false, Ordering::SeqCst) {
+                return Err(CommitError::Unknown("it fails once".to_owned()));
+            }
             if self.closed.load(Ordering::SeqCst) && !commit.outbox_remove.is_empty() {
                 return Err(CommitError::Unknown("the gate is closed".to_owned()));
             }
