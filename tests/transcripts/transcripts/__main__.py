@@ -96,7 +96,8 @@ def check(args: argparse.Namespace) -> int:
     expected = {name: recorded(name) for name in scenarios}
     playings = 1 if args.sabotage else 1 + args.again
     jobs = {name: partial(play_towards, server, s, expected[name], playings) for name, s in scenarios.items()}
-    passed = failed = 0
+    passed = 0
+    differing = []
     began = time.monotonic()
     for name, (transcript, count) in in_parallel(jobs, args.workers):
         observed = sabotage(transcript) if args.sabotage else transcript
@@ -104,10 +105,20 @@ def check(args: argparse.Namespace) -> int:
             passed += 1
             word = "ok" if count == 1 else f"ok, at playing {count}"
         else:
-            failed += 1
-            word = "FAILED"
+            differing.append(name)
+            word = "DIFFERS"
             print(difference(name, expected[name], observed))
-        print(f"[{passed + failed}/{len(jobs)} {time.monotonic() - began:.0f}s] {name}: {word}", flush=True)
+        done = passed + len(differing)
+        print(f"[{done}/{len(jobs)} {time.monotonic() - began:.0f}s] {name}: {word}", flush=True)
+    failed = 0
+    for name in differing:
+        # Some scenarios depend on time; beside others, on a busy machine, they may come too late.
+        if not args.sabotage and play_towards(server, scenarios[name], expected[name], playings)[0] == expected[name]:
+            passed += 1
+            print(f"{name}: ok, alone", flush=True)
+        else:
+            failed += 1
+            print(f"{name}: FAILED", flush=True)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed else 0
 
