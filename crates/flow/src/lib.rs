@@ -1,0 +1,21 @@
+//! Flow, the script language of Segno: a workflow as a small script that the server itself executes.
+//!
+//! The crate is pure: it does no input or output, reads no clock and draws no random number, and it uses no other crate of
+//! Segno. The same inputs give the same bytes. Source text becomes a running script in these steps:
+//!
+//! ```text
+//! source --lexer, parser--> syntax tree --checker--> hir --compiler--> Code --machine--> turns
+//! ```
+//!
+//! - `syntax` has lexer, parser, syntax tree and formatter.
+//! - `check` resolves names, reports every error that can be known before running, and lowers the tree to [`hir`].
+//! - `compile` turns the [`hir`] into instructions ([`Code`]).
+//! - `machine` executes one turn: [`turn`] takes code, state and events, and gives state and commands.
+//! - [`library`] lists the functions of the standard library; `pure` has those without effects.
+//! - `host` runs `*_test.flow` files without a server.
+
+pub mod diagnostic;
+pub mod hir;
+pub mod interface;
+pub mod library;
+pub mod value;
