@@ -3,11 +3,15 @@
 //! [`Run`] is a value: a call takes it by reference and answers with a new one inside [`Applied`], so a refused call or
 //! a failed commit leaves nothing to undo. Cloning is cheap: what never changes is shared.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use prost::{DecodeError, Message};
-use segno_proto::{Nanos, enums::WorkflowExecutionStatus, events::HistoryEvent};
+use segno_proto::{
+    Nanos,
+    enums::WorkflowExecutionStatus,
+    events::{HistoryEvent, history_event::Attributes},
+};
 
 use crate::{
     activity::is_waiting,
@@ -29,15 +33,15 @@ pub struct Run {
     /// The same, encoded once.
     encoded_info: Bytes,
     /// What does.
-    pub state: RunState,
+    pub(crate) state: RunState,
     /// The tail: events this run has but has not stored yet. The next durable transition stores them first.
-    pub tail: Vec<HistoryEvent>,
+    pub(crate) tail: Vec<HistoryEvent>,
     /// Event 1, kept for runs that may be followed by another (retry, cron).
-    pub start_event: Option<Arc<HistoryEvent>>,
+    pub(crate) start_event: Option<Arc<HistoryEvent>>,
     /// Updates that are not in history yet, and how the last ones ended.
-    pub updates: Updates,
+    pub(crate) updates: Updates,
     /// Updates that are over and left a trace; `state` has the records of the others.
-    pub finished: FinishedUpdates,
+    pub(crate) finished: FinishedUpdates,
 }
 
 impl Run {
@@ -58,7 +62,7 @@ impl Run {
     }
 
     /// A run with nothing unstored.
-    pub fn new(info: RunInfo, state: RunState) -> Self {
+    pub(crate) fn new(info: RunInfo, state: RunState) -> Self {
         let encoded_info = info.encode_to_vec().into();
         Self::of(info, encoded_info, state)
     }
@@ -81,6 +85,52 @@ impl Run {
         let finished = FinishedUpdates::split_off(&mut state.updates);
         let updates = Updates::of(&state);
         Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates, finished }
+    }
+
+    /// What changes. Only the engine changes it: fields of a run are private to this crate, and a run comes from a call or
+    /// from storage.
+    pub fn state(&self) -> &RunState {
+        &self.state
+    }
+
+    /// The tail: events this run has but has not stored yet.
+    pub fn tail(&self) -> &[HistoryEvent] {
+        &self.tail
+    }
+
+    /// Updates that are not in history yet, and how the last ones ended.
+    pub fn updates(&self) -> &Updates {
+        &self.updates
+    }
+
+    /// Takes the updates of a run that is over, for those who still wait for them.
+    pub fn take_updates(&mut self) -> Updates {
+        mem::take(&mut self.updates)
+    }
+
+    /// A run that is over, with the updates that were taken from it.
+    pub fn with_updates(&self, updates: Updates) -> Self {
+        Self { updates, ..self.clone() }
+    }
+
+    /// What never changes, and what does, for whoever wants to keep parts of them.
+    pub fn into_parts(self) -> (Arc<RunInfo>, RunState) {
+        (self.info, self.state)
+    }
+
+    /// Whether [`Run::decode`] must be followed by [`Run::set_start_event`].
+    pub fn needs_start_event(&self) -> bool {
+        self.is_running() && self.info.may_repeat()
+    }
+
+    /// Completes a run from storage with its first event.
+    pub fn set_start_event(&mut self, first: Option<HistoryEvent>) -> Result<(), StartEventMissing> {
+        let is_start = |event: &HistoryEvent| {
+            let start = matches!(event.attributes, Some(Attributes::WorkflowExecutionStartedEventAttributes(_)));
+            event.event_id == 1 && start
+        };
+        self.start_event = Some(Arc::new(first.filter(is_start).ok_or(StartEventMissing)?));
+        Ok(())
     }
 
     /// Where history speaks of updates, by their ids.
@@ -127,6 +177,11 @@ impl Run {
                 || self.state.activities.values().any(|activity| is_waiting(activity, now)))
     }
 }
+
+/// The history of a run does not begin with its start: storage is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("history does not begin with the start of the run")]
+pub struct StartEventMissing;
 
 fn unreachable_decode_error() -> DecodeError {
     DecodeError::new_unexpected_type_url("", "run")

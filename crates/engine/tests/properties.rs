@@ -128,8 +128,8 @@ impl Life {
             refused.as_ref().map_or(String::new(), |r| format!(": refused: {r}"))
         ));
         if refused.is_some() {
-            assert_eq!(before.run.state, self.world.run.state, "a refused call changes nothing");
-            assert_eq!(before.run.tail, self.world.run.tail, "a refused call changes nothing");
+            assert_eq!(before.run.state(), self.world.run.state(), "a refused call changes nothing");
+            assert_eq!(before.run.tail(), self.world.run.tail(), "a refused call changes nothing");
         }
         let stored = &before.stored;
         assert_eq!(stored[..], self.world.stored[..stored.len()], "history is append-only");
@@ -156,12 +156,12 @@ impl Life {
     fn lose_worker(&mut self) -> (String, Option<Rejection>) {
         let worker = self.random.pick(&["w1", "w2"]).unwrap_or_default();
         let mut refused = self.world.call(|run, context| worker_lost::workflow_task(run, context, worker)).err();
-        let before = self.world.run.state.activities.clone();
+        let before = self.world.run.state().activities.clone();
         let lost = LostWork::Worker(worker.to_owned());
         match self.world.call(|run, context| worker_lost::activities(run, context, &lost, "why")) {
             Err(rejection) => refused = Some(rejection),
             Ok(taken) => {
-                let state = &self.world.run.state;
+                let state = self.world.run.state();
                 let held = before.values().filter(|activity| activity.worker == worker && activity.started_time != 0);
                 assert_eq!(taken.reply.rescheduled + taken.reply.failed, held.clone().count());
                 for was in held {
@@ -218,7 +218,7 @@ impl Life {
     }
 
     fn command(&mut self) -> String {
-        let state = self.world.run.state.clone();
+        let state = self.world.run.state().clone();
         let activities: Vec<i64> = state.activities.keys().copied().collect();
         let timers: Vec<String> = state.timers.keys().cloned().collect();
         match self.random.below(12) {
@@ -286,7 +286,7 @@ impl Life {
     /// An operator pauses, resumes, resets or changes activities.
     fn operate(&mut self) -> (String, Option<Rejection>) {
         let pending: Vec<String> =
-            self.world.run.state.activities.values().map(|activity| activity.activity_id.clone()).collect();
+            self.world.run.state().activities.values().map(|activity| activity.activity_id.clone()).collect();
         let one = self.random.pick(&pending).unwrap_or("nobody".to_owned());
         let which = if self.random.once_in(4) { "all".to_owned() } else { one };
         let steps = [
@@ -310,7 +310,7 @@ impl Life {
     }
 
     fn activity(&mut self) -> (String, Option<Rejection>) {
-        let pending: Vec<_> = self.world.run.state.activities.values().cloned().collect();
+        let pending: Vec<_> = self.world.run.state().activities.values().cloned().collect();
         let who = || "worker".to_owned();
         let reference = match (self.random.pick(&pending), self.random.below(4)) {
             (Some(activity), 0) => ActivityRef::Id(activity.activity_id.clone()),
@@ -380,7 +380,7 @@ impl Life {
     }
 
     fn child_or_external(&mut self) -> (String, Option<Rejection>) {
-        let state = self.world.run.state.clone();
+        let state = self.world.run.state().clone();
         let children: Vec<i64> = state.children.keys().copied().collect();
         let signals: Vec<i64> = state.external_signals.keys().copied().collect();
         let cancels: Vec<i64> = state.external_cancels.keys().copied().collect();
@@ -445,7 +445,7 @@ impl Life {
         self.world.crash();
         let world = &self.world;
         assert_eq!(world.history(), stored, "what was durable is there");
-        let state = &world.run.state;
+        let state = world.run.state();
         if world.run.is_running() {
             let waits = world.run.is_dispatchable(world.now) || world.wake_at().is_some();
             // A paused activity waits for its operator, not for a worker.
@@ -464,7 +464,7 @@ impl Life {
         if self.world.follow().is_some() {
             assert_eq!(self.world.run.info.first_run_id, closed.run.info.first_run_id);
             assert_ne!(self.world.run.info.run_id, closed.run.info.run_id);
-            assert_eq!(closed.run.state.successor_run_id, self.world.run.info.run_id);
+            assert_eq!(closed.run.state().successor_run_id, self.world.run.info.run_id);
             self.tokens.clear();
             self.starts.clear();
             invariants::check(&self.world);

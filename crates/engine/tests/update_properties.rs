@@ -107,7 +107,7 @@ impl Life {
                 ("wake".to_owned(), None)
             }
             91..=94 => {
-                if !self.world.run.updates.waiting().is_empty() {
+                if !self.world.run.updates().waiting().is_empty() {
                     self.count("crashed with updates");
                 }
                 self.world.crash();
@@ -130,11 +130,11 @@ impl Life {
         let text = refused.as_ref().map_or(String::new(), |refused| format!(": refused: {refused}"));
         self.log.push(format!("@{} {what}{text}", self.world.now - EPOCH));
         if refused.is_some() {
-            assert_eq!(before.run.state, self.world.run.state, "a refused call changes nothing");
-            assert_eq!(before.run.tail, self.world.run.tail, "a refused call changes nothing");
+            assert_eq!(before.run.state(), self.world.run.state(), "a refused call changes nothing");
+            assert_eq!(before.run.tail(), self.world.run.tail(), "a refused call changes nothing");
         }
         invariants::check(&self.world);
-        let task = |world: &World| world.run.state.task.as_ref().map(|task| task.stamp);
+        let task = |world: &World| world.run.state().task.as_ref().map(|task| task.stamp);
         if before.run.is_speculating() && !self.world.run.is_speculating() && task(&before) == task(&self.world) {
             self.count("converted");
         }
@@ -182,7 +182,7 @@ impl Life {
             self.tokens.push(self.world.token());
             let messages: BTreeSet<_> =
                 result.iter().flat_map(|taken| &taken.reply).map(|m| m.protocol_instance_id.clone()).collect();
-            for update in self.world.run.updates.waiting() {
+            for update in self.world.run.updates().waiting() {
                 assert!(update.sent, "whoever takes a task from the queue gets everything");
                 assert_eq!(messages.contains(&update.id), update.request.is_some(), "{}", update.id);
             }
@@ -221,10 +221,10 @@ impl Life {
         let mut said = Vec::new();
         if self.random.once_in(3) {
             // A turn for nothing, which may leave no trace.
-            said.extend(run.updates.waiting().iter().filter(|u| u.sent).map(|u| format!("reject {}", u.id)));
+            said.extend(run.updates().waiting().iter().filter(|u| u.sent).map(|u| format!("reject {}", u.id)));
             return said;
         }
-        for update in run.updates.waiting().iter().filter(|update| update.sent) {
+        for update in run.updates().waiting().iter().filter(|update| update.sent) {
             let id = &update.id;
             let echo = if self.random.once_in(2) { " echo" } else { "" };
             match self.random.below(10) {
@@ -235,7 +235,7 @@ impl Life {
                 _ => {}
             }
         }
-        for (id, record) in &run.state.updates {
+        for (id, record) in &run.state().updates {
             if record.is_accepted() && self.random.once_in(3) {
                 said.push(format!("respond {id}"));
             }
@@ -276,8 +276,8 @@ impl Life {
             self.count("discarded");
             assert!(before.run.is_speculating(), "only a speculative task leaves no trace");
             assert_eq!(before.stored_state, self.world.stored_state, "a discarded task leaves no trace");
-            assert_eq!(forgetful(&before.run.state), forgetful(&self.world.run.state), "nor in memory");
-            assert_eq!(taken.reply.reset_history_event_id, before.run.state.last_completed_started_id);
+            assert_eq!(forgetful(before.run.state()), forgetful(self.world.run.state()), "nor in memory");
+            assert_eq!(taken.reply.reset_history_event_id, before.run.state().last_completed_started_id);
         }
         if taken.reply.new_task.is_some() {
             self.tokens.push(self.world.token());
@@ -310,7 +310,7 @@ impl Life {
     }
 
     fn activity(&mut self) -> (String, Option<Rejection>) {
-        let pending: Vec<_> = self.world.run.state.activities.values().cloned().collect();
+        let pending: Vec<_> = self.world.run.state().activities.values().cloned().collect();
         let Some(activity) = self.random.pick(&pending) else { return ("no activity".to_owned(), None) };
         let who = || "worker".to_owned();
         let (id, stamp) = (activity.scheduled_event_id, activity.stamp);
@@ -328,7 +328,7 @@ impl Life {
 
     /// The run goes on from a point in its past; what was stored of updates after it happens again.
     fn reset(&mut self) -> (String, Option<Rejection>) {
-        let to = 2 + self.random.below(self.world.run.state.next_event_id as usize) as i64;
+        let to = 2 + self.random.below(self.world.run.state().next_event_id as usize) as i64;
         let without_updates = self.random.once_in(4);
         let call = Reset {
             finish_event_id: to,
@@ -373,8 +373,8 @@ impl Life {
             if !self.world.run.is_running() {
                 return;
             }
-            let Some(task) = self.world.run.state.task.clone() else {
-                if self.world.run.state.updates.values().all(|record| !record.is_accepted()) {
+            let Some(task) = self.world.run.state().task.clone() else {
+                if self.world.run.state().updates.values().all(|record| !record.is_accepted()) {
                     break;
                 }
                 // What was accepted is answered when the workflow gets a turn.
@@ -392,10 +392,10 @@ impl Life {
             self.world.start_task(&task.queue).expect("a task that waits can be taken");
             let run = &self.world.run;
             let mut said = Vec::new();
-            for update in run.updates.waiting() {
+            for update in run.updates().waiting() {
                 said.extend([format!("accept {}", update.id), format!("respond {}", update.id)]);
             }
-            let accepted = run.state.updates.iter().filter(|(_, record)| record.is_accepted());
+            let accepted = run.state().updates.iter().filter(|(_, record)| record.is_accepted());
             said.extend(accepted.map(|(id, _)| format!("respond {id}")));
             let mut call = answer(self.world.token());
             update_steps::say(&mut call, said.iter());
@@ -404,7 +404,11 @@ impl Life {
             invariants::check(&self.world);
         }
         let run = &self.world.run;
-        assert!(run.state.task.is_none() && run.updates.waiting().is_empty(), "stuck: {:?}", run.updates.waiting());
+        assert!(
+            run.state().task.is_none() && run.updates().waiting().is_empty(),
+            "stuck: {:?}",
+            run.updates().waiting()
+        );
     }
 }
 
@@ -419,7 +423,7 @@ fn check_ways(before: &World, after: &World, kind: Kind) {
     for id in ids {
         let (old, new) = (status::of(&before.run, &id), status::of(&after.run, &id));
         let durably =
-            before.run.state.updates.get(&id).is_some_and(|record: &UpdateRecord| record.accepted_event_id == 0);
+            before.run.state().updates.get(&id).is_some_and(|record: &UpdateRecord| record.accepted_event_id == 0);
         let crashed = kind == Kind::Crash;
         let closed = !after.run.is_running();
         let legal = match (&old, &new) {
@@ -444,7 +448,7 @@ fn check_ways(before: &World, after: &World, kind: Kind) {
 }
 
 fn known_ids(world: &World) -> Vec<String> {
-    let mut ids: Vec<String> = world.run.updates.waiting().iter().map(|update| update.id.clone()).collect();
+    let mut ids: Vec<String> = world.run.updates().waiting().iter().map(|update| update.id.clone()).collect();
     ids.extend(world.run.update_records().into_keys());
     // Names of updates in these lives: all that can have ended in memory.
     ids.extend((0..60).map(|n| format!("u{n}")).filter(|id| status::of(&world.run, id).is_some()));

@@ -97,7 +97,7 @@ impl Node {
         let mut locked = self.lock(key).await?;
         let current = locked.state.current.as_ref().filter(|c| c.run.info.run_key == run.info.run_key);
         let run = current.map_or_else(|| run.clone(), |current| current.run.clone());
-        let completed_any = run.state.last_completed_started_id > 0;
+        let completed_any = run.state().last_completed_started_id > 0;
         if !run.is_running() {
             if !completed_any {
                 return Err(CallError::NotReady(
@@ -106,19 +106,19 @@ impl Node {
             }
             return Ok(Way::Direct(run));
         }
-        if run.state.first_task_due > 0 && run.state.task.is_none() {
-            let wait = crate::clock::until(self.clock.now(), run.state.first_task_due);
+        if run.state().first_task_due > 0 && run.state().task.is_none() {
+            let wait = crate::clock::until(self.clock.now(), run.state().first_task_due);
             if Instant::now() + wait > deadline {
                 return Err(CallError::NotReady("Workflow task is not scheduled yet.".to_owned()));
             }
         }
-        let attempt = run.state.task.as_ref().map_or(run.state.next_task_attempt, |task| task.attempt);
+        let attempt = run.state().task.as_ref().map_or(run.state().next_task_attempt, |task| task.attempt);
         if attempt >= FAILING_ATTEMPTS {
             return Err(CallError::NotReady(
                 "Unable to query workflow due to Workflow Task in failed state.".to_owned(),
             ));
         }
-        if completed_any && run.state.task.is_none() {
+        if completed_any && run.state().task.is_none() {
             return Ok(Way::Direct(run));
         }
         let id = self.ids.uuid();
@@ -126,7 +126,7 @@ impl Node {
     }
 
     pub(crate) fn query_queue(&self, run: &Run, sticky: bool) -> QueueKey {
-        let name = match &run.state.sticky {
+        let name = match &run.state().sticky {
             Some(held) if sticky => held.queue.clone(),
             _ => run.info.task_queue.clone(),
         };
@@ -138,7 +138,7 @@ impl Node {
         let id = self.ids.bits();
         let (task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
         let _asked = Asked(self, id);
-        if let Some(sticky) = &run.state.sticky {
+        if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
             if self.queues.is_served(&queue, self.clock.now()) {
                 let task = self.direct_queries.again(&task, true);

@@ -60,7 +60,7 @@ impl Node {
             if completed.failure.is_none() && !completed.heartbeat_timed_out {
                 state.queries.resolve(answers);
             }
-            let pending = state.current.as_ref().is_some_and(|current| current.run.state.task.is_some());
+            let pending = state.current.as_ref().is_some_and(|current| current.run.state().task.is_some());
             if !pending {
                 state.queries.unblock();
             }
@@ -105,7 +105,7 @@ fn closes(command: CommandType) -> bool {
 /// Whether the next task, which the answer is to carry, is still there: calls in the same commit may have ended it.
 fn next_task(current: &Current, completed: &Completed) -> Option<()> {
     let wanted = completed.new_task.as_ref()?;
-    let task = current.run.state.task.as_ref()?;
+    let task = current.run.state().task.as_ref()?;
     (task.started_event_id != 0 && task.started_time == wanted.started_time).then_some(())
 }
 

@@ -99,7 +99,7 @@ impl Node {
                 view.next_event_id = Some(current.run.next_stored_event_id().max(from));
                 return Ok(view);
             }
-            view.push_events(&current.run.tail, from);
+            view.push_events(current.run.tail(), from);
             if with_unwritten {
                 view.push_events(&segno_engine::workflow_task::unwritten_events(&current.run, false), from);
             }
@@ -115,7 +115,7 @@ impl Node {
         batches_max: usize,
     ) -> Result<HistoryPage, CallError> {
         let mut page = HistoryPage::default();
-        let tail = &current.run.tail;
+        let tail = current.run.tail();
         let mut room = batches_max;
         if tail.first().is_some_and(|first| first.event_id < until) {
             page.events.extend(tail.iter().rev().filter(|event| event.event_id < until).cloned());

@@ -61,7 +61,7 @@ impl Node {
         let call = move |run: &Run, context| activity::heartbeat(run, context, &reference, details, identity);
         let worker = move |state: &mut SlotState, _: &HeartbeatReply| {
             let ActivityRef::Token { scheduled_event_id, .. } = held else { return None };
-            let found = state.current.as_ref()?.run.state.activities.get(&scheduled_event_id)?;
+            let found = state.current.as_ref()?.run.state().activities.get(&scheduled_event_id)?;
             (found.started_identity == speaker).then(|| found.worker.clone())
         };
         let (reply, worker) = self.transact_and(key, selector, Vec::new(), call, worker).await?;
@@ -166,8 +166,8 @@ impl Node {
         let (namespace, run_key) = (NamespaceKey(after.info.namespace_key), after.info.run_key);
         let now = self.clock.monotonic();
         if after.is_running() {
-            for is in after.state.activities.values().filter(|a| is_held(a)) {
-                let was = same.and_then(|before| before.state.activities.get(&is.scheduled_event_id));
+            for is in after.state().activities.values().filter(|a| is_held(a)) {
+                let was = same.and_then(|before| before.state().activities.get(&is.scheduled_event_id));
                 if was.is_none_or(|was| was.started_time != is.started_time) {
                     self.leases.hand_over(namespace, &is.worker, hold(run_key, is), now);
                 }
@@ -183,8 +183,8 @@ impl Node {
     pub(crate) fn take_back(&self, before: &Run, after: Option<&Run>) {
         let after = after.filter(|after| after.is_running());
         let (namespace, run_key) = (NamespaceKey(before.info.namespace_key), before.info.run_key);
-        for was in before.state.activities.values().filter(|a| is_held(a)) {
-            let still = after.and_then(|after| after.state.activities.get(&was.scheduled_event_id));
+        for was in before.state().activities.values().filter(|a| is_held(a)) {
+            let still = after.and_then(|after| after.state().activities.get(&was.scheduled_event_id));
             if still.is_none_or(|is| is.started_time != was.started_time || is.worker != was.worker) {
                 self.leases.release(namespace, &was.worker, &hold(run_key, was));
             }
@@ -197,7 +197,7 @@ impl Node {
 
     /// Takes note of what storage says that workers hold.
     pub(crate) async fn restore_holds(&self, run: &Run) {
-        if !run.state.activities.values().any(|activity| is_held(activity)) {
+        if !run.state().activities.values().any(|activity| is_held(activity)) {
             return;
         }
         // Meanwhile the run may have gone on; what memory says counts.
@@ -206,7 +206,7 @@ impl Node {
         let current = locked.state.current.as_ref().filter(|current| current.run.info.run_key == run.info.run_key);
         let Some(run) = current.map(|current| current.run.clone()).filter(|run| run.is_running()) else { return };
         let (namespace, now) = (NamespaceKey(run.info.namespace_key), self.clock.monotonic());
-        for activity in run.state.activities.values().filter(|a| is_held(a)) {
+        for activity in run.state().activities.values().filter(|a| is_held(a)) {
             let hold = hold(run.info.run_key, activity);
             self.leases.restore(namespace, activity, hold, now);
         }
@@ -300,8 +300,8 @@ fn as_seen(lease: LeaseView) -> Option<WorkerHeartbeat> {
 
 /// Whether a worker that is known by its key holds something of a run.
 fn is_with_worker(run: &Run) -> bool {
-    run.state.task.as_ref().is_some_and(|task| !task.worker.is_empty())
-        || run.state.activities.values().any(|activity| is_held(activity))
+    run.state().task.as_ref().is_some_and(|task| !task.worker.is_empty())
+        || run.state().activities.values().any(|activity| is_held(activity))
 }
 
 fn is_held(activity: &Activity) -> bool {
@@ -314,7 +314,7 @@ fn hold(run_key: u64, activity: &Activity) -> Hold {
 
 /// The worker that has the workflow task of a run; empty if none is known.
 fn task_holder(run: &Run) -> &str {
-    let task = run.state.task.as_ref().filter(|task| run.is_running() && task.started_event_id != 0);
+    let task = run.state().task.as_ref().filter(|task| run.is_running() && task.started_event_id != 0);
     task.map_or("", |task| task.worker.as_str())
 }
 

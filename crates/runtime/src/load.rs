@@ -1,6 +1,6 @@
 //! Finding runs: the slot of a workflow id and its lock, the current run from memory or storage, older runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use segno_engine::{Rejection, Run, run_key_of};
 use segno_proto::History;
@@ -83,14 +83,14 @@ impl Node {
     /// Decodes a stored run, with its start event if that may be needed.
     pub(crate) async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
         let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
-        if run.is_running() && run.info.may_repeat() {
+        if run.needs_start_event() {
             let batches = self.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
+            let damaged = |error: &dyn Display| CallError::DataLoss(format!("history of run {}: {error}", key.0));
             let mut events = Vec::new();
             for batch in &batches {
-                History::decode_batch(&batch.events, &mut events)
-                    .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", key.0)))?;
+                History::decode_batch(&batch.events, &mut events).map_err(|error| damaged(&error))?;
             }
-            run.start_event = events.into_iter().find(|event| event.event_id == 1).map(Arc::new);
+            run.set_start_event(events.into_iter().next()).map_err(|error| damaged(&error))?;
         }
         Ok(run)
     }

@@ -336,7 +336,7 @@ impl Node {
 
     /// Puts the pending workflow task of a run on its queue.
     pub(crate) fn offer_workflow_task(&self, run: &Run) {
-        let Some(task) = &run.state.task else { return };
+        let Some(task) = &run.state().task else { return };
         let namespace = NamespaceKey(run.info.namespace_key);
         let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: task.queue.clone() };
         if task.sticky && !self.queues.is_served(&key, self.clock.now()) {
@@ -354,7 +354,7 @@ impl Node {
 
     /// Puts a pending activity on its queue.
     pub(crate) fn offer_activity(&self, run: &Run, scheduled_event_id: i64) {
-        let Some(activity) = run.state.activities.get(&scheduled_event_id) else { return };
+        let Some(activity) = run.state().activities.get(&scheduled_event_id) else { return };
         let namespace = NamespaceKey(run.info.namespace_key);
         let key = QueueKey { namespace, kind: QueueKind::Activity, name: activity.queue.clone() };
         let run_key = RunKey(run.info.run_key);
@@ -372,10 +372,10 @@ impl Node {
     /// Offers everything of a run that waits for a worker.
     pub(crate) fn offer_all(&self, run: &Run) {
         let now = self.clock.now();
-        if run.state.task.as_ref().is_some_and(|task| task.started_event_id == 0) {
+        if run.state().task.as_ref().is_some_and(|task| task.started_event_id == 0) {
             self.offer_workflow_task(run);
         }
-        for (id, activity) in &run.state.activities {
+        for (id, activity) in &run.state().activities {
             if is_waiting(activity, now) {
                 self.offer_activity(run, *id);
             }

@@ -130,14 +130,14 @@ impl Node {
         let run_key = RunKey(run.info.run_key);
         match key.kind {
             QueueKind::Workflow => {
-                let waiting = run.state.task.as_ref().filter(|task| task.started_event_id == 0);
+                let waiting = run.state().task.as_ref().filter(|task| task.started_event_id == 0);
                 let here = waiting.is_some_and(|t| t.queue == key.name || run.info.task_queue == key.name);
                 if here && !known.contains(&(run_key, 0)) {
                     self.offer_workflow_task(run);
                 }
             }
             QueueKind::Activity => {
-                for (id, activity) in &run.state.activities {
+                for (id, activity) in &run.state().activities {
                     let waits = activity.queue == key.name && is_waiting(activity, self.clock.now());
                     if waits && !known.contains(&(run_key, *id)) {
                         self.offer_activity(run, *id);

@@ -58,7 +58,7 @@ impl Node {
         let context = self.context_for(locked.slot.key.namespace, true).await?;
         let mut past = self.all_events(&base).await?;
         let mut later = cut(&mut past, call.finish_event_id)?;
-        let mut next = base.run.state.successor_run_id.clone();
+        let mut next = base.run.state().successor_run_id.clone();
         let mut last = base.key();
         while !next.is_empty() {
             let run = match &current {
@@ -72,7 +72,7 @@ impl Node {
             };
             later.extend(self.all_events(&run).await?.into_iter().flatten());
             last = run.key();
-            next = run.run.state.successor_run_id.clone();
+            next = run.run.state().successor_run_id.clone();
         }
         let running = current.as_ref().filter(|current| current.run.is_running());
         let ended = running.map(|current| (current.key(), reset::end_current(&current.run, context, &call.reason)));
@@ -116,8 +116,8 @@ impl Node {
                 events.push(decoded);
             }
         }
-        if !current.run.tail.is_empty() {
-            events.push(current.run.tail.clone());
+        if !current.run.tail().is_empty() {
+            events.push(current.run.tail().to_vec());
         }
         Ok(events)
     }

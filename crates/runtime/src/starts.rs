@@ -105,7 +105,7 @@ impl Node {
         }
         let run = locked.state.current.as_ref().map_or(run, |current| current.run.clone());
         let created_it = same_request && run.info.create_request_id == start.options.request_id;
-        let attached = attached || run.state.attached_request_ids.contains_key(&start.options.request_id);
+        let attached = attached || run.state().attached_request_ids.contains_key(&start.options.request_id);
         // Repeating a start that asked for its first task repeats the answer, as long as nothing happened since.
         let eager_task = match created_it && start.options.eager {
             true => self.eager_again(locked).await?,

@@ -66,7 +66,7 @@ pub(crate) struct HeldTask {
 impl HeldTask {
     /// The started workflow task of a run.
     pub(crate) fn of(run: &Arc<Run>) -> Self {
-        let started_time = run.state.task.as_ref().map_or(0, |task| task.started_time);
+        let started_time = run.state().task.as_ref().map_or(0, |task| task.started_time);
         Self { run: run.clone(), started_time, query: None }
     }
 }
@@ -185,10 +185,10 @@ impl Node {
             .await;
         let (messages, (current, queries)) = result?;
         // A speculative task that had nothing to carry any more is gone.
-        let Some(current) = current.filter(|current| current.run.state.task_started()) else { return Ok(None) };
+        let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
         delivery.hold(Held::Task(HeldTask::of(&current.run)));
         count(&self.metrics.workflow_tasks_started);
-        let sticky = current.run.state.sticky.is_some();
+        let sticky = current.run.state().sticky.is_some();
         // If the worker cannot be told what happened so far, dropping the delivery gives the task back.
         let started = self.started_task(current, queries, sticky, delivery.clone()).await?;
         Ok(Some(StartedTask { messages, ..started }))
@@ -203,8 +203,8 @@ impl Node {
         delivery: Delivery,
     ) -> Result<StartedTask, CallError> {
         let run = current.run.clone();
-        let task = run.state.task.clone().unwrap_or_default();
-        let previous_started_event_id = run.state.last_completed_started_id;
+        let task = run.state().task.clone().unwrap_or_default();
+        let previous_started_event_id = run.state().last_completed_started_id;
         let from = if partial { previous_started_event_id + 1 } else { 1 };
         let history = self.history_for_worker(&current, from).await?;
         let (messages, query) = (Vec::new(), None);
@@ -368,7 +368,7 @@ impl Node {
     async fn history_for_worker(&self, current: &Current, from: i64) -> Result<HistoryView, CallError> {
         let mut view = self.stored_history(current, from, WORKER_BATCHES_MAX).await?;
         if view.next_event_id.is_none() {
-            view.push_events(&current.run.tail, from);
+            view.push_events(current.run.tail(), from);
             view.push_events(&workflow_task::unwritten_events(&current.run, true), from);
         }
         Ok(view)

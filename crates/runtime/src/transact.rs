@@ -271,7 +271,7 @@ impl Node {
                 let written = Written::of(&write);
                 commit.runs.push(write);
                 add_outbox(&mut commit, &next, beginning.outbox);
-                let updates = std::mem::take(&mut run.updates);
+                let updates = run.take_updates();
                 Consequences {
                     before,
                     latest: Arc::new(next),
@@ -387,7 +387,7 @@ impl Node {
             count(&self.metrics.runs_closed);
         }
         let key = run.info.run_key;
-        let pending = |id: &i64| run.state.activities.contains_key(id);
+        let pending = |id: &i64| run.state().activities.contains_key(id);
         if let Some(before) = locked.state.current.take_if(|current| current.run.info.run_key != key) {
             self.slots.forget_run(before.key());
         }
@@ -513,10 +513,10 @@ impl Written {
 pub(crate) fn progress_of(run: &Run) -> Progress {
     Progress {
         run_key: run.info.run_key,
-        next_event_id: run.state.next_event_id,
+        next_event_id: run.state().next_event_id,
         closed: !run.is_running(),
-        last_completed_started_id: run.state.last_completed_started_id,
-        updates: run.updates.version(),
+        last_completed_started_id: run.state().last_completed_started_id,
+        updates: run.updates().version(),
     }
 }
 

@@ -113,7 +113,7 @@ impl Node {
                 None if current.run.is_running() => {
                     return Err(CallError::Unavailable("workflow update was aborted".to_owned()));
                 }
-                None if current.run.state.successor_run_id.is_empty() => {
+                None if current.run.state().successor_run_id.is_empty() => {
                     return Err(CallError::UpdateAborted(Abort::Closed));
                 }
                 None => return Err(CallError::UpdateAborted(Abort::Continuing)),
@@ -147,8 +147,7 @@ impl Node {
         if let Some((before, updates)) = &locked.state.previous_updates
             && *before == current.key()
         {
-            let mut run = Run::clone(&current.run);
-            run.updates = updates.clone();
+            let run = current.run.with_updates(updates.clone());
             Arc::make_mut(&mut current).run = Arc::new(run);
         }
         Ok(current)

@@ -51,8 +51,8 @@ impl Node {
     /// The searchable facts of a run if they are not what they were before.
     pub(crate) fn facts_changed(&self, before: Option<&Run>, run: &Run) -> Option<Box<VisibilityRow>> {
         let same = before.is_some_and(|before| {
-            before.state.status == run.state.status
-                && before.state.search_attributes == run.state.search_attributes
+            before.state().status == run.state().status
+                && before.state().search_attributes == run.state().search_attributes
                 && activity_retry(before) == activity_retry(run)
                 && task_retry(before) == task_retry(run)
         });
@@ -61,7 +61,7 @@ impl Node {
 
     /// The searchable facts of a run.
     pub(crate) fn facts(&self, run: &Run) -> VisibilityRow {
-        let (info, state) = (&run.info, &run.state);
+        let (info, state) = (&run.info, run.state());
         let pair = |execution: &segno_proto::common::WorkflowExecution| {
             (execution.workflow_id.clone(), execution.run_id.clone())
         };
@@ -91,7 +91,7 @@ impl Node {
     }
 
     fn numbered(&self, run: &Run) -> std::collections::BTreeMap<u32, Value> {
-        if run.state.search_attributes.is_empty() {
+        if run.state().search_attributes.is_empty() {
             return Default::default();
         }
         let Some(namespace) = self.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else {
@@ -101,7 +101,7 @@ impl Node {
             Attribute::Numbered(number, kind) => Some((number, value(payload, kind)?)),
             _ => None,
         };
-        run.state.search_attributes.iter().filter_map(numbered).collect()
+        run.state().search_attributes.iter().filter_map(numbered).collect()
     }
 }
 
@@ -110,15 +110,15 @@ fn activity_retry(run: &Run) -> Option<(i32, Option<&str>)> {
     if !run.is_running() {
         return None;
     }
-    let retried = run.state.activities.values().filter(|activity| activity.attempt > 1);
+    let retried = run.state().activities.values().filter(|activity| activity.attempt > 1);
     let worst = retried.max_by_key(|activity| activity.attempt)?;
     Some((worst.attempt, worst.last_failure.as_ref().map(|failure| failure.message.as_str())))
 }
 
 /// The attempt of the workflow task after failures, with the last of them.
 fn task_retry(run: &Run) -> Option<(i32, &str)> {
-    let failed = run.is_running() && run.state.failures_since_success > 0;
-    failed.then(|| (run.state.failures_since_success + 1, run.state.last_task_failure.as_str()))
+    let failed = run.is_running() && run.state().failures_since_success > 0;
+    failed.then(|| (run.state().failures_since_success + 1, run.state().last_task_failure.as_str()))
 }
 
 /// What a payload says as a value of a kind; nothing if it says nothing of that kind.

@@ -141,7 +141,7 @@ impl Scene {
 
     async fn attempt(&self, key: &WorkflowKey) -> (i32, bool) {
         let run = self.node.snapshot(key, "").await.expect("the workflow exists").run.clone();
-        let activity = run.state.activities.values().next().expect("it has an activity");
+        let activity = run.state().activities.values().next().expect("it has an activity");
         (activity.attempt, activity.started_time != 0)
     }
 

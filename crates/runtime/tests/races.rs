@@ -69,7 +69,7 @@ async fn a_signal_that_arrived_is_not_reported_as_failed() {
     gate.closed.store(false, Ordering::SeqCst);
     for _ in 0..500 {
         let run = &node.snapshot(&sender, "").await.expect("the sender exists").run;
-        if run.state.external_signals.is_empty() {
+        if run.state().external_signals.is_empty() {
             let key = segno_store::RunKey(run.info.run_key);
             let (_, events) = check::stored(&gate.memory, key).expect("the sender is stored");
             let heard: Vec<_> = events.iter().map(|event| event.event_type()).collect();

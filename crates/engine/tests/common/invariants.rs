@@ -188,7 +188,7 @@ fn check_updates(run: &Run, of_history: &BTreeMap<String, UpdateRecord>) {
         let rejected = record.accepted_event_id == 0;
         assert!(rejected || of_state.contains_key(id), "update {id} is lost: {record:?}");
     }
-    let waiting = run.updates.waiting();
+    let waiting = run.updates().waiting();
     for (place, update) in waiting.iter().enumerate() {
         assert!(waiting[..place].iter().all(|other| other.id != update.id), "update {} waits twice", update.id);
         let record = of_state.get(&update.id);
@@ -200,7 +200,7 @@ fn check_updates(run: &Run, of_history: &BTreeMap<String, UpdateRecord>) {
     {
         assert!(waiting.iter().any(|update| update.id == *id), "update {id} is admitted by {record:?} and lost");
     }
-    assert!(waiting.is_empty() || run.state.task.is_some(), "updates wait and no workflow task will bring them");
+    assert!(waiting.is_empty() || run.state().task.is_some(), "updates wait and no workflow task will bring them");
     if run.is_speculating() {
         assert!(!waiting.is_empty(), "a speculative task with nothing to bring");
     }
@@ -212,22 +212,23 @@ fn check_storage(world: &World) {
     let again = Run::decode(run.encode()).expect("a run can be read back");
     assert_eq!(*again.info, *run.info);
     if run.is_speculating() {
-        assert_eq!(again.state.task, None, "a speculative task is never stored");
-        assert_eq!(RunState { task: run.state.task.clone(), ..again.state }, run.state, "nor is anything else lost");
+        assert_eq!(again.state().task, None, "a speculative task is never stored");
+        let task = run.state().task.clone();
+        assert_eq!(&RunState { task, ..again.state().clone() }, run.state(), "nor is anything else lost");
     } else {
-        assert_eq!(again.state, run.state, "encoding loses nothing");
+        assert_eq!(again.state(), run.state(), "encoding loses nothing");
     }
     let stored = Run::decode(world.stored_state.clone()).expect("what was stored can be read");
     assert!(!stored.is_speculating(), "a speculative task is never stored");
-    assert_eq!(stored.state.next_event_id, world.stored.len() as i64 + 1, "stored state and history fit together");
-    assert_eq!(run.next_stored_event_id(), stored.state.next_event_id, "the tail begins where storage ends");
+    assert_eq!(stored.state().next_event_id, world.stored.len() as i64 + 1, "stored state and history fit together");
+    assert_eq!(run.next_stored_event_id(), stored.state().next_event_id, "the tail begins where storage ends");
     let bytes: usize = world.stored.iter().map(Message::encoded_len).sum();
-    assert_eq!(stored.state.history_bytes, bytes as i64, "history bytes are counted");
+    assert_eq!(stored.state().history_bytes, bytes as i64, "history bytes are counted");
 }
 
 /// The run's state is what history says.
 fn check_state(run: &Run, history: &[HistoryEvent]) {
-    let state = &run.state;
+    let state = run.state();
     assert_eq!(state.next_event_id, history.len() as i64 + 1);
     let closed = history.last().is_some_and(|last| is_closing(last.event_type()));
     assert_eq!(run.is_running(), !closed, "a run is closed by its closing event");
@@ -288,7 +289,7 @@ fn needs_task(kind: EventType) -> bool {
 
 /// What state says is pending.
 fn pending_of(run: &Run) -> Pending {
-    let state = &run.state;
+    let state = run.state();
     let task = state.task.as_ref().filter(|task| !task.is_transient() && !run.is_speculating());
     Pending {
         activities: state.activities.keys().copied().collect(),

@@ -12,7 +12,7 @@ use super::world::World;
 
 /// Compares the two. While events wait in the buffer state is ahead of history, and nothing is compared.
 pub fn check(world: &World) {
-    let live = &world.run.state;
+    let live = world.run.state();
     if !live.buffered.is_empty() {
         return;
     }

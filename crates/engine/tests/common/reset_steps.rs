@@ -36,7 +36,7 @@ pub fn reset(world: &mut World, run: Option<usize>, call: &Reset) -> Result<Tran
     let mut later = later;
     let mut last = &base_run;
     for (run, history) in &runs[base + 1..] {
-        if last.state.successor_run_id == run.info.run_id {
+        if last.state().successor_run_id == run.info.run_id {
             later.extend(history.iter().cloned());
             last = run;
         }
@@ -46,7 +46,7 @@ pub fn reset(world: &mut World, run: Option<usize>, call: &Reset) -> Result<Tran
     if let Some(ended) = &ended
         && last.info.run_id == world.run.info.run_id
     {
-        let known = world.run.tail.len();
+        let known = world.run.tail().len();
         later.extend(ended.transition.batches.iter().flatten().skip(known).cloned());
     }
     let made = reset::reset(&base_run, context, call, vec![past], &later)?;

@@ -145,7 +145,7 @@ impl Scenario {
                         Err(rejection) => (format!("refused: {rejection}"), None),
                     };
                     if transition.is_none() {
-                        assert_eq!(world.run.state, before.run.state, "a refused call changes nothing");
+                        assert_eq!(world.run.state(), before.run.state(), "a refused call changes nothing");
                     }
                     if time == times {
                         result = self.outcome(&before, &world, &text, transition.as_ref());
@@ -326,7 +326,7 @@ impl Scenario {
         let plain = |taken: Taken<()>| (String::new(), taken.transition);
         let name = words.at(0);
         let who = || "worker".to_owned();
-        let found = world.run.state.activities.values().find(|activity| activity.activity_id == name).cloned();
+        let found = world.run.state().activities.values().find(|activity| activity.activity_id == name).cloned();
         let reference = if words.flag("by-id") {
             ActivityRef::Id(name.to_owned())
         } else {
@@ -393,9 +393,9 @@ impl Scenario {
             let _ = writeln!(text, "  gone: {} {}", event.event_id, show::event(event));
         }
         list(&mut text, new[common..].iter().map(|event| format!("{} {}", event.event_id, show::event(event))));
-        let waiting = &after.run.state.buffered;
-        let known = before.run.state.buffered.len().min(waiting.len());
-        if waiting.len() > before.run.state.buffered.len() || new.len() == old.len() {
+        let waiting = &after.run.state().buffered;
+        let known = before.run.state().buffered.len().min(waiting.len());
+        if waiting.len() > before.run.state().buffered.len() || new.len() == old.len() {
             list(&mut text, waiting[known..].iter().map(|event| format!("buffered: {}", show::event(event))));
         }
         if let Some(transition) = transition {
@@ -404,7 +404,7 @@ impl Scenario {
             }
             list(&mut text, transition.effects.iter().map(|effect| show_effect(effect, after)));
             if let Some(successor) = &transition.successor {
-                let due = successor.run.state.first_task_due;
+                let due = successor.run.state().first_task_due;
                 let held = if due == 0 { String::new() } else { format!(", first task at {}", show::time(due)) };
                 let _ = writeln!(text, "  followed by a run{held}");
             }
@@ -476,7 +476,7 @@ fn speculative(task: &WorkflowTask) -> &'static str {
 fn show_effect(effect: &Effect, world: &World) -> String {
     match effect {
         Effect::OfferWorkflowTask => {
-            let task = world.run.state.task.clone().unwrap_or_default();
+            let task = world.run.state().task.clone().unwrap_or_default();
             let timeout = show::duration(task.start_to_close);
             let kind = speculative(&task);
             format!("offer workflow task on {} attempt={} timeout={timeout}{kind}", task.queue, task.attempt)
@@ -485,7 +485,7 @@ fn show_effect(effect: &Effect, world: &World) -> String {
             format!("stop activity {} attempt={} by way of {}", stop.activity_id, stop.attempt, stop.control_queue)
         }
         Effect::OfferActivity(id) => {
-            let activity = world.run.state.activities.get(id).cloned().unwrap_or_default();
+            let activity = world.run.state().activities.get(id).cloned().unwrap_or_default();
             format!("offer activity {} on {} attempt={}", activity.activity_id, activity.queue, activity.attempt)
         }
     }
@@ -495,7 +495,7 @@ fn show_effect(effect: &Effect, world: &World) -> String {
 fn show_all(world: &World) -> String {
     let mut text = format!("{:?} after {} durable transitions\n", world.run.status(), world.durable);
     list(&mut text, world.history().iter().map(|event| format!("{} {}", event.event_id, show::event(event))));
-    let state = &world.run.state;
+    let state = world.run.state();
     if let Some(task) = &state.task {
         let place = if task.started_event_id == 0 { "waits" } else { "started" };
         let kind = speculative(task);

@@ -197,7 +197,7 @@ pub fn standing(run: &Run, id: &str) -> String {
     match status::of(run, id) {
         None => "unknown".to_owned(),
         Some(Status::Admitted) => {
-            let waiting = run.updates.waiting().iter().find(|update| update.id == id).expect("it waits");
+            let waiting = run.updates().waiting().iter().find(|update| update.id == id).expect("it waits");
             let place = if waiting.sent { "sent" } else { "admitted" };
             let durable = if waiting.request.is_none() { ", durably" } else { "" };
             format!("{place}{durable}")

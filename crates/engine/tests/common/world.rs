@@ -1,7 +1,7 @@
 //! A run and the storage it would have: transitions are taken the way the runtime takes them, and a crash loses what
 //! was only in memory.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use segno_engine::{
@@ -87,8 +87,8 @@ impl World {
         self.next_key += 1;
         match transition.durability {
             Durability::Unchanged => {
-                assert_eq!(run.state, self.run.state, "an unchanged run is the same");
-                assert_eq!(run.tail, self.run.tail, "an unchanged run is the same");
+                assert_eq!(run.state(), self.run.state(), "an unchanged run is the same");
+                assert_eq!(run.tail(), self.run.tail(), "an unchanged run is the same");
                 assert!(transition.batches.is_empty() && transition.outbox.is_empty());
             }
             Durability::Memory => {
@@ -96,7 +96,7 @@ impl World {
                 assert!(transition.outbox.is_empty(), "a message is never left in memory");
             }
             Durability::Durable => {
-                assert!(run.tail.is_empty(), "a durable transition stores the tail");
+                assert!(run.tail().is_empty(), "a durable transition stores the tail");
                 assert!(transition.batches.iter().all(|batch| !batch.is_empty()));
                 self.stored.extend(transition.batches.iter().flatten().cloned());
                 self.stored_state = run.encode();
@@ -107,7 +107,7 @@ impl World {
         self.run = run;
         for effect in &transition.effects {
             if let Effect::OfferActivity(id) = effect
-                && let Some(activity) = self.run.state.activities.get(id)
+                && let Some(activity) = self.run.state().activities.get(id)
             {
                 assert!(activity::is_waiting(activity, self.now), "offered, but nobody may have it: {activity:?}");
             }
@@ -130,9 +130,10 @@ impl World {
 
     /// Power fails: memory is gone.
     pub fn crash(&mut self) {
-        let start_event = self.stored.first().filter(|_| self.run.info.may_repeat()).cloned();
         self.run = Run::decode(self.stored_state.clone()).expect("what was stored can be read");
-        self.run.start_event = start_event.map(Arc::new);
+        if self.run.needs_start_event() {
+            self.run.set_start_event(self.stored.first().cloned()).expect("the first event is stored");
+        }
     }
 
     /// Goes on with the run that follows.
@@ -147,7 +148,7 @@ impl World {
 
     /// Stored events and tail.
     pub fn history(&self) -> Vec<HistoryEvent> {
-        self.stored.iter().chain(&self.run.tail).cloned().collect()
+        self.stored.iter().chain(self.run.tail()).cloned().collect()
     }
 
     /// When the run wants to be woken.
@@ -162,7 +163,7 @@ impl World {
 
     /// A worker process takes the pending task.
     pub fn start_task_at(&mut self, queue: &str, worker: &str) -> Result<Taken<Vec<Message>>, Rejection> {
-        let stamp = self.run.state.task.as_ref().map_or(0, |task| task.stamp);
+        let stamp = self.run.state().task.as_ref().map_or(0, |task| task.stamp);
         let call = TaskStart {
             stamp,
             request_id: format!("request-{stamp}"),
@@ -176,7 +177,7 @@ impl World {
 
     /// What the worker's token says.
     pub fn token(&self) -> TaskRef {
-        let task = self.run.state.task.clone().unwrap_or_default();
+        let task = self.run.state().task.clone().unwrap_or_default();
         TaskRef {
             scheduled_event_id: task.scheduled_event_id,
             started_event_id: task.started_event_id,

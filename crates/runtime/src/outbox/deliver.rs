@@ -219,7 +219,7 @@ impl Node {
         let mut run_id = run_id.to_owned();
         loop {
             let next = match self.snapshot(workflow, &run_id).await {
-                Ok(found) => found.run.state.reset_run_id.clone(),
+                Ok(found) => found.run.state().reset_run_id.clone(),
                 Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => return Ok(run_id),
                 Err(error) => return Err(error),
             };
@@ -351,7 +351,7 @@ impl Node {
         let selector = RunSelector::run(waiting.clone());
         let early = self.snapshot(&parent, &waiting).await.is_ok_and(|current| {
             current.run.is_running()
-                && current.run.state.children.get(&id).is_some_and(|child| child.started_event_id == 0)
+                && current.run.state().children.get(&id).is_some_and(|child| child.started_event_id == 0)
         });
         if early {
             // The report of the child's start is still on its way and comes first.

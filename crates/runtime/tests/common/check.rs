@@ -60,7 +60,7 @@ fn outline(run: &Run, events: &[HistoryEvent]) -> String {
         .iter()
         .map(|event| format!("{} {}", event.event_id, event.event_type().as_str_name().replace("EVENT_TYPE_", "")))
         .collect();
-    let state = &run.state;
+    let state = run.state();
     let task = state.task.as_ref().map(|task| (task.scheduled_event_id, task.started_event_id, task.attempt));
     let activities: Vec<_> =
         state.activities.values().map(|a| (a.scheduled_event_id, a.attempt, a.started_time)).collect();

@@ -64,7 +64,7 @@ async fn first_turn_is_over(place: &Place, workflow: &str) {
     loop {
         if let Some(node) = place.current()
             && let Ok(current) = node.snapshot(&key_of(place, workflow), "").await
-            && current.run.state.last_completed_started_id > 0
+            && current.run.state().last_completed_started_id > 0
         {
             return;
         }

@@ -45,9 +45,14 @@ impl Workflows {
         Ok(DescribeWorkflowExecutionResponse {
             execution_config: Some(config(&run)),
             workflow_execution_info: Some(info(&run)),
-            pending_activities: run.state.activities.values().map(|activity| pending_activity(activity, now)).collect(),
+            pending_activities: run
+                .state()
+                .activities
+                .values()
+                .map(|activity| pending_activity(activity, now))
+                .collect(),
             pending_children: run
-                .state
+                .state()
                 .children
                 .values()
                 .map(|child| PendingChildExecutionInfo {
@@ -58,7 +63,7 @@ impl Workflows {
                     parent_close_policy: child.parent_close_policy,
                 })
                 .collect(),
-            pending_workflow_task: run.state.task.as_ref().map(pending_task),
+            pending_workflow_task: run.state().task.as_ref().map(pending_task),
             workflow_extended_info: Some(extended(&run)),
             ..Default::default()
         })
@@ -88,7 +93,7 @@ fn config(run: &Run) -> WorkflowExecutionConfig {
 
 /// What is told of a run as a whole.
 fn info(run: &Run) -> WorkflowExecutionInfo {
-    let (info, state) = (&run.info, &run.state);
+    let (info, state) = (&run.info, run.state());
     let parent = info.parent.as_ref();
     let closed = !run.is_running();
     WorkflowExecutionInfo {
@@ -193,14 +198,14 @@ fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
 fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
     let info = &run.info;
     // The request of a signal-with-start points at its signal, under the type of the start.
-    let with_signal = segno_engine::signal_ids::contains(&run.state, &info.create_request_id);
+    let with_signal = segno_engine::signal_ids::contains(run.state(), &info.create_request_id);
     let created = RequestIdInfo {
         event_type: EventType::WorkflowExecutionStarted as i32,
         event_id: if with_signal { 2 } else { 1 },
         buffered: false,
     };
     let mut request_id_infos = BTreeMap::from([(info.create_request_id.clone(), created)]);
-    for (id, event_id) in &run.state.attached_request_ids {
+    for (id, event_id) in &run.state().attached_request_ids {
         let attached = RequestIdInfo {
             event_type: EventType::WorkflowExecutionOptionsUpdated as i32,
             event_id: *event_id,
@@ -211,10 +216,10 @@ fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
     WorkflowExecutionExtendedInfo {
         execution_expiration_time: time(info.execution_deadline),
         run_expiration_time: time(info.run_deadline).or(Some(YEAR_ONE)),
-        cancel_requested: run.state.cancel_requested,
+        cancel_requested: run.state().cancel_requested,
         original_start_time: time(info.original_start_time),
-        last_reset_time: time(run.state.last_reset_time),
-        reset_run_id: run.state.reset_run_id.clone(),
+        last_reset_time: time(run.state().last_reset_time),
+        reset_run_id: run.state().reset_run_id.clone(),
         request_id_infos,
         ..Default::default()
     }

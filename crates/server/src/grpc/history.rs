@@ -61,12 +61,12 @@ impl Workflows {
             let until = if request.wait_new_event { news_until } else { close_until };
             return self.closing_event(&namespace, &key, current, request.wait_new_event, until).await;
         }
-        if request.wait_new_event && current.run.is_running() && from >= current.run.state.next_event_id {
+        if request.wait_new_event && current.run.is_running() && from >= current.run.state().next_event_id {
             current = self.wait(&key, current, from, false, news_until).await?;
         }
         let size = page_size(request.maximum_page_size);
         let view = self.node.history(&current, from, size, with_unwritten).await.map_err(failed)?;
-        let end = current.run.state.next_event_id;
+        let end = current.run.state().next_event_id;
         let next = match view.next_event_id {
             Some(next) => Some(next),
             None if request.wait_new_event && current.run.is_running() => Some(end),
@@ -110,7 +110,7 @@ impl Workflows {
         if current.run.is_running() {
             if wait {
                 let run_id = current.run.info.run_id.clone();
-                let event_id = current.run.state.next_event_id;
+                let event_id = current.run.state().next_event_id;
                 response.next_page_token = PageToken { run_id, event_id }.seal(&namespace.token_key);
             }
             return Ok(response);

@@ -158,7 +158,7 @@ fn add_lease(worker: &mut Worker, lease: &LeaseView) {
 fn add_holds(worker: &mut Worker, run: &Run) {
     let key = worker.worker_instance_key.clone();
     let (workflow_id, run_id) = (run.info.workflow_id.clone(), run.info.run_id.clone());
-    for activity in run.state.activities.values().filter(|a| a.started_time != 0 && a.worker == key) {
+    for activity in run.state().activities.values().filter(|a| a.started_time != 0 && a.worker == key) {
         worker.activities.push(HeldActivity {
             workflow_id: workflow_id.clone(),
             run_id: run_id.clone(),
@@ -168,7 +168,7 @@ fn add_holds(worker: &mut Worker, run: &Run) {
             started_time: Some(nanos_timestamp(activity.started_time)),
         });
     }
-    if run.state.task.as_ref().is_some_and(|task| task.started_event_id != 0 && task.worker == key) {
+    if run.state().task.as_ref().is_some_and(|task| task.started_event_id != 0 && task.worker == key) {
         worker.workflow_tasks.push(HeldWorkflowTask { workflow_id, run_id });
     }
 }

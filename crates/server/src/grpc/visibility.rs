@@ -269,7 +269,7 @@ fn listed_damaged(facts: VisibilityRow) -> WorkflowExecutionInfo {
 /// many runs, so they are taken apart instead of copied.
 fn listed(run: Run) -> WorkflowExecutionInfo {
     let closed = !run.is_running();
-    let Run { info, state, .. } = run;
+    let (info, state) = run.into_parts();
     let info = Arc::unwrap_or_clone(info);
     let execution_time = info.execution_time();
     let of_closed = |number: i64| if closed { number } else { 0 };
