@@ -13,6 +13,7 @@ use segno_store::{Commit, CurrentReset, CurrentWrite, NamespaceKey, OutboxKey, R
 use crate::{
     error::CallError,
     finish::finish,
+    load::add_start_event,
     node::Node,
     slots::{WorkflowKey, lock},
     transact::RunSelector,
@@ -157,9 +158,9 @@ fn find_damaged(
         Ok(Some(record)) => {
             // A closed run that no pointer leads to is an older one, and one that is led to was started meanwhile:
             // nothing is wrong with them. Another id with the same key is no run of this workflow.
-            let found = Run::decode(record.state);
-            let other = found.as_ref().is_ok_and(|found| !run_id.is_empty() && found.info.run_id != run_id);
-            if found.is_ok() && (!record.open || current == Ok(Some(run)) || other) {
+            let found = read_run(store, run, record.state)?;
+            let other = found.as_ref().is_some_and(|found| !run_id.is_empty() && found.info.run_id != run_id);
+            if found.is_some() && (!record.open || current == Ok(Some(run)) || other) {
                 return Ok(None);
             }
         }
@@ -174,4 +175,16 @@ fn find_damaged(
         Err(error) => return Err(error),
     };
     Ok(Some(Damaged { run, leads_to }))
+}
+
+/// A stored run, unless it is damaged.
+fn read_run(store: &dyn Store, key: RunKey, state: bytes::Bytes) -> Result<Option<Run>, ReadError> {
+    let Ok(mut run) = Run::decode(state) else { return Ok(None) };
+    if run.needs_start_event() {
+        match add_start_event(store, &mut run, key) {
+            Err(ReadError::Damaged(_)) => return Ok(None),
+            other => other?,
+        }
+    }
+    Ok(Some(run))
 }

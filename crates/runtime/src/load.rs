@@ -1,10 +1,10 @@
 //! Finding runs: the slot of a workflow id and its lock, the current run from memory or storage, older runs.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Rejection, Run, run_key_of};
 use segno_proto::History;
-use segno_store::RunKey;
+use segno_store::{ReadError, RunKey, Store};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
@@ -84,13 +84,7 @@ impl Node {
     pub(crate) async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
         let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
         if run.needs_start_event() {
-            let batches = self.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
-            let damaged = |error: &dyn Display| CallError::DataLoss(format!("history of run {}: {error}", key.0));
-            let mut events = Vec::new();
-            for batch in &batches {
-                History::decode_batch(&batch.events, &mut events).map_err(|error| damaged(&error))?;
-            }
-            run.set_start_event(events.into_iter().next()).map_err(|error| damaged(&error))?;
+            run = self.read(move |store| add_start_event(store, &mut run, key).map(|()| run)).await?;
         }
         Ok(run)
     }
@@ -156,4 +150,14 @@ impl Node {
         }
         Ok(self.older_run(key, &selector.run_id).await?.run.clone())
     }
+}
+
+/// Adds the first event to a run from storage. A run whose history does not begin with it is damaged.
+pub(crate) fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
+    let damaged = |why: String| ReadError::Damaged(format!("history of run {}: {why}", key.0));
+    let mut events = Vec::new();
+    for batch in store.history(key, 1, 2, 1, usize::MAX)? {
+        History::decode_batch(&batch.events, &mut events).map_err(|error| damaged(error.to_string()))?;
+    }
+    run.set_start_event(events.into_iter().next()).map_err(|error| damaged(error.to_string()))
 }

@@ -12,6 +12,7 @@ use common::{JumpingClock, gate::Gate, story, worker};
 use segno_engine::signal::{self, Signal};
 use segno_proto::{
     command::{Command, command::Attributes},
+    common::RetryPolicy,
     enums::EventType,
 };
 use segno_runtime::{CallError, Node, NodeOptions, QueueKind, RunSelector, SystemClock, WorkflowKey};
@@ -116,6 +117,38 @@ async fn a_damaged_run_blocks_nobody() {
     assert!(good.is_subset(&seen), "{} of {}", seen.intersection(&good).count(), good.len());
     let damaged = node.gauges().into_iter().find(|gauge| gauge.0 == "damaged_runs").map(|gauge| gauge.2);
     assert!(damaged > Some(0), "they are counted: {damaged:?}");
+}
+
+/// A run that may be retried needs its first event. Without it the next attempt would begin with nothing, so the run is
+/// damaged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_whose_start_is_missing_is_damaged() {
+    let (node, gate) = node_with(forgetful()).await;
+    let namespace = node.namespaces.get("default").expect("it is always there");
+    let mut retried = story::start(&namespace, "w");
+    retried.options.retry_policy = Some(RetryPolicy { maximum_attempts: 3, ..Default::default() });
+    let started = node.start_workflow(retried).await.expect("a workflow starts");
+    let (key, run) = (WorkflowKey::new(namespace.key, "w"), RunKey(started.run.info.run_key));
+    // Runs leave memory when others come.
+    let mut others = HashSet::new();
+    for id in 0..100 {
+        others.insert(start(&node, &format!("other{id}")).await.1.0);
+    }
+    assert!(node.snapshot(&key, "").await.is_ok(), "nothing is wrong yet");
+    for id in 100..200 {
+        others.insert(start(&node, &format!("other{id}")).await.1.0);
+    }
+    gate.without_history.lock().expect("nobody panics here").insert(run);
+    match node.snapshot(&key, "").await {
+        Err(CallError::DataLoss(why)) => {
+            assert!(why.ends_with("history does not begin with the start of the run"), "{why}")
+        }
+        other => panic!("it is damaged, and the answer is {other:?}"),
+    }
+    assert!(matches!(signal(&node, &key, "s".to_owned()).await, Err(CallError::DataLoss(_))));
+    assert_eq!(drain(&node).await, others, "it blocks nobody");
+    node.delete_run(&key, "").await.expect("it can be deleted");
+    start(&node, "w").await;
 }
 
 /// There is a way out: a damaged run can be deleted, and its workflow id used again.
