@@ -12,7 +12,10 @@ use segno_proto::Nanos;
 
 use crate::{
     limits::SECOND,
-    machine::lease::{self as machine, State},
+    machine::{
+        IllegalStep,
+        lease::{self as machine, State},
+    },
 };
 
 /// A stock worker reports once a minute at most: it is silent after three times the usual lease.
@@ -178,16 +181,11 @@ impl Lease {
         Self { silence_counts: true, ..Self::new(now) }
     }
 
-    /// The state is what the table says, and nothing else changes it. A worker that is inactive takes no step any more:
-    /// calls of one that does not know it yet are refused, which is no defect.
-    fn step(&mut self, on: machine::Event) -> bool {
-        match machine::next(self.state, on) {
-            Ok(next) => {
-                self.state = next;
-                true
-            }
-            Err(_) => false,
-        }
+    /// The state is what the table says, and nothing else changes it. An inactive worker takes no step any more: whoever
+    /// keeps leases lets go of it at once, so that a step which is not in the table is a defect there.
+    fn step(&mut self, on: machine::Event) -> Result<(), IllegalStep> {
+        self.state = machine::next(self.state, on)?;
+        Ok(())
     }
 
     /// Where it stands.
@@ -205,30 +203,28 @@ impl Lease {
         self.speaks_protocol() || self.silence_counts
     }
 
-    /// A stock worker sent something. Returns whether it is still the same worker.
-    pub fn heard(&mut self, now: Nanos) -> bool {
-        if !self.step(machine::Event::Renew) {
-            return false;
-        }
+    /// A stock worker sent something.
+    pub fn heard(&mut self, now: Nanos) -> Result<(), IllegalStep> {
+        self.step(machine::Event::Renew)?;
         if !self.speaks_protocol() {
             self.heard = self.heard.max(now);
         }
-        true
+        Ok(())
     }
 
     /// A stock worker reported. From now on its silence counts.
-    pub fn reported(&mut self, now: Nanos) -> bool {
-        let alive = self.heard(now);
-        if alive {
-            self.silence_counts = true;
-        }
-        alive
+    pub fn reported(&mut self, now: Nanos) -> Result<(), IllegalStep> {
+        self.heard(now)?;
+        self.silence_counts = true;
+        Ok(())
     }
 
     /// A worker begins to shut down, and keeps what it has until it answers. A stock worker makes no more calls until then,
     /// so that its silence means nothing from now on; when its connections are gone it is. Once it has nothing it is over.
-    pub fn leaves(&mut self, now: Nanos) {
-        self.leaving |= self.heard(now);
+    pub fn leaves(&mut self, now: Nanos) -> Result<(), IllegalStep> {
+        self.heard(now)?;
+        self.leaving = true;
+        Ok(())
     }
 
     /// Whether it said goodbye.
@@ -237,17 +233,21 @@ impl Lease {
     }
 
     /// A worker has a connection (again).
-    pub fn attached(&mut self, now: Nanos) -> bool {
-        self.came_back |= self.state == State::Detached;
-        self.step(machine::Event::Attach) && self.heard(now)
+    pub fn attached(&mut self, now: Nanos) -> Result<(), IllegalStep> {
+        let before = self.state;
+        self.step(machine::Event::Attach)?;
+        self.came_back |= before == State::Detached;
+        self.heard(now)
     }
 
     /// The last connection of a worker is gone, and with it a call that a living worker makes again at once.
-    pub fn detached(&mut self, now: Nanos) {
+    pub fn detached(&mut self, now: Nanos) -> Result<(), IllegalStep> {
         let before = self.state;
-        if self.step(machine::Event::Detach) && before == State::Active {
+        self.step(machine::Event::Detach)?;
+        if before == State::Active {
             self.detached = now;
         }
+        Ok(())
     }
 
     /// A poll of it was answered, so that it makes the next one without delay. If its connections are gone it has not
@@ -269,13 +269,11 @@ impl Lease {
     /// The first heartbeat registers it, whatever its token; deltas may come any number of times. They only tell about
     /// attempts that it was handed ([`Lease::hand_over`], [`Lease::restore`]): they never add one.
     pub fn heartbeat(&mut self, now: Nanos, beat: &Beat, settings: &LeaseSettings) -> Result<[u8; 8], BeatRefused> {
-        if self.state == State::Inactive {
-            return Err(BeatRefused::Inactive);
-        }
+        let attached = machine::next(self.state, machine::Event::Attach).map_err(|_| BeatRefused::Inactive)?;
         if self.counter > 0 && beat.token != self.token() {
             return Err(BeatRefused::TokenMismatch { current: self.token() });
         }
-        self.step(machine::Event::Attach);
+        self.state = attached;
         self.counter = self.counter.max(settings.tokens_from) + 1;
         let asked = if beat.lease > 0 { beat.lease } else { settings.lease };
         self.granted = asked.clamp(LEASE_MIN, LEASE_MAX);
@@ -379,9 +377,8 @@ impl Lease {
     /// Lets happen what is due. What is not due stays untouched. A worker that is lost keeps the list of what it held.
     pub fn expire(&mut self, now: Nanos, settings: &LeaseSettings) -> Due {
         let mut due = Due::default();
-        if self.state == State::Inactive {
-            return due;
-        }
+        // A worker is lost once: nothing is due any more after that.
+        let Ok(expired) = machine::next(self.state, machine::Event::Expire) else { return due };
         if self.alive_until(settings).is_some_and(|until| until <= now) {
             due.lost = Some(match self.state {
                 _ if self.speaks_protocol() => LostBecause::Silent,
@@ -389,7 +386,7 @@ impl Lease {
                 State::Detached => LostBecause::Disconnected,
                 _ => LostBecause::Silent,
             });
-            self.step(machine::Event::Expire);
+            self.state = expired;
             return due;
         }
         if self.speaks_protocol() {
@@ -400,8 +397,8 @@ impl Lease {
         due
     }
 
-    /// It said that it is over. Returns whether that is news.
-    pub fn shut_down(&mut self) -> bool {
+    /// It said that it is over.
+    pub fn shut_down(&mut self) -> Result<(), IllegalStep> {
         self.step(machine::Event::ShutDown)
     }
 

@@ -358,7 +358,7 @@ impl Story {
             }
             Action::Leave => {
                 let lease = next.lease.as_mut()?;
-                lease.leaves(now);
+                lease.leaves(now).ok()?;
                 if next.fault == Some(Fault::GoodbyeMoves) {
                     let held: Vec<Hold> = lease.holds().copied().collect();
                     next.lose(&held);

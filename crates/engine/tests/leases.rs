@@ -31,27 +31,35 @@ fn long(token: [u8; 8]) -> Beat {
 #[test]
 fn every_arrow_is_taken_and_no_other_exists() {
     let lives: [&dyn Fn(&mut Lease); 7] = [
-        &|lease| assert!(lease.heard(1) && lease.attached(2) && lease.shut_down() && !lease.shut_down()),
         &|lease| {
-            lease.detached(1);
-            lease.detached(2);
-            assert!(lease.heard(2) && lease.attached(3));
+            assert_eq!((lease.heard(1), lease.attached(2), lease.shut_down()), (Ok(()), Ok(()), Ok(())));
+            let over = lease.shut_down().expect_err("it is over");
+            assert_eq!(over.to_string(), "lease: ShutDown is not possible in state Inactive");
         },
         &|lease| {
-            lease.detached(1);
-            assert!(lease.shut_down() && !lease.attached(3) && !lease.heard(3));
+            assert_eq!(lease.detached(1), Ok(()));
+            assert_eq!(lease.detached(2), Ok(()));
+            assert_eq!((lease.heard(2), lease.attached(3)), (Ok(()), Ok(())));
         },
         &|lease| {
-            lease.detached(1);
+            assert_eq!(lease.detached(1), Ok(()));
+            assert_eq!(lease.shut_down(), Ok(()));
+            let after = lease.clone();
+            assert!(lease.attached(3).is_err() && lease.heard(3).is_err() && lease.reported(3).is_err());
+            assert!(lease.detached(3).is_err() && lease.leaves(3).is_err());
+            assert_eq!(*lease, after, "a step that is refused changes nothing");
+        },
+        &|lease| {
+            assert_eq!(lease.detached(1), Ok(()));
             assert_eq!(lease.expire(1 + SETTINGS.grace, &SETTINGS).lost, Some(LostBecause::Disconnected));
         },
         &|lease| {
-            assert!(lease.reported(1));
+            assert_eq!(lease.reported(1), Ok(()));
             assert_eq!(lease.expire(1 + SETTINGS.stock_lease(), &SETTINGS).lost, Some(LostBecause::Silent));
             assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "a worker is lost once");
         },
         &|lease| {
-            lease.detached(1);
+            assert_eq!(lease.detached(1), Ok(()));
             assert!(lease.heartbeat(2, &Beat::default(), &SETTINGS).is_ok());
             assert_eq!(lease.state(), State::Active, "a heartbeat comes over some connection");
         },
@@ -142,9 +150,9 @@ fn leases_are_bounded() {
 fn neither_polls_nor_connections_renew_the_lease_of_the_protocol() {
     let mut lease = Lease::new(0);
     lease.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
-    assert!(lease.heard(50 * SECOND) && lease.attached(55 * SECOND));
+    assert_eq!((lease.heard(50 * SECOND), lease.attached(55 * SECOND)), (Ok(()), Ok(())));
     assert_eq!(lease.alive_until(&SETTINGS), Some(60 * SECOND));
-    lease.detached(56 * SECOND);
+    assert_eq!(lease.detached(56 * SECOND), Ok(()));
     assert_eq!(lease.alive_until(&SETTINGS), Some(60 * SECOND), "its lease says it, not its connections");
 }
 
@@ -175,9 +183,9 @@ fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
     lease.hand_over_task(4);
     for round in 1..100 {
         let at = round * 20 * SECOND;
-        lease.detached(at);
+        assert_eq!(lease.detached(at), Ok(()));
         assert_eq!(lease.expire(at + SETTINGS.grace - 1, &SETTINGS), Due::default());
-        assert!(lease.attached(at + SETTINGS.grace - 1));
+        assert_eq!(lease.attached(at + SETTINGS.grace - 1), Ok(()));
         assert_eq!(lease.expire(at + SETTINGS.grace, &SETTINGS), Due::default());
     }
     assert_eq!(lease.runs().into_iter().collect::<Vec<_>>(), [1, 4]);
@@ -187,26 +195,26 @@ fn a_stock_worker_that_comes_back_in_time_keeps_everything() {
 fn a_worker_that_is_cut_off_again_and_again_has_longer() {
     let short = LeaseSettings { grace: SECOND, ..SETTINGS };
     let mut lease = Lease::new(0);
-    lease.detached(0);
-    lease.detached(0);
+    assert_eq!(lease.detached(0), Ok(()));
+    assert_eq!(lease.detached(0), Ok(()));
     assert_eq!(lease.alive_until(&short), Some(SECOND), "it was cut off once");
     for cut in 1..10 {
-        assert!(lease.attached(cut));
-        lease.detached(cut);
+        assert_eq!(lease.attached(cut), Ok(()));
+        assert_eq!(lease.detached(cut), Ok(()));
         lease.answered();
         assert_eq!(lease.alive_until(&short), Some(cut + 14 * SECOND), "it did not hear that answer");
     }
     // An answer makes it quick again.
     for cut in 11..20 {
-        assert!(lease.attached(cut));
+        assert_eq!(lease.attached(cut), Ok(()));
         lease.answered();
-        lease.detached(cut);
+        assert_eq!(lease.detached(cut), Ok(()));
         assert_eq!(lease.alive_until(&short), Some(cut + short.grace));
     }
     // A long grace period is never made shorter.
     for cut in 21..30 {
-        assert!(lease.attached(cut));
-        lease.detached(cut);
+        assert_eq!(lease.attached(cut), Ok(()));
+        assert_eq!(lease.detached(cut), Ok(()));
         assert_eq!(lease.alive_until(&SETTINGS), Some(cut + SETTINGS.grace));
     }
 }
@@ -227,7 +235,7 @@ fn a_living_worker_with_a_bad_connection_is_never_lost() {
                 lease.answered();
                 step = 0;
             }
-            lease.detached(now);
+            assert_eq!(lease.detached(now), Ok(()));
             for back in pollers.iter_mut().filter(|back| **back <= now) {
                 let wait = (SECOND / 5 * (1 << step.min(10))).min(10 * SECOND);
                 *back = now + wait * (80 + random.below(41) as i64) / 100;
@@ -235,7 +243,7 @@ fn a_living_worker_with_a_bad_connection_is_never_lost() {
             }
             now = pollers.iter().min().copied().unwrap_or(now) + random.below(1500) as i64 * SECOND / 1000;
             assert_eq!(lease.expire(now, &settings), Due::default(), "seed {seed}");
-            assert!(lease.attached(now));
+            assert_eq!(lease.attached(now), Ok(()));
         }
     }
 }
@@ -244,17 +252,17 @@ fn a_living_worker_with_a_bad_connection_is_never_lost() {
 fn a_worker_that_leaves_may_take_its_time() {
     let mut lease = Lease::new(0);
     lease.hand_over(hold(1), 0);
-    assert!(lease.reported(1));
-    lease.leaves(1);
+    assert_eq!(lease.reported(1), Ok(()));
+    assert_eq!(lease.leaves(1), Ok(()));
     assert_eq!(lease.expire(i64::MAX, &SETTINGS), Due::default(), "it finishes, and says nothing meanwhile");
-    lease.detached(SECOND);
+    assert_eq!(lease.detached(SECOND), Ok(()));
     assert_eq!(lease.expire(SECOND + SETTINGS.grace, &SETTINGS).lost, Some(LostBecause::Disconnected));
 }
 
 #[test]
 fn a_worker_that_leaves_is_over_once_it_has_nothing() {
     let mut lease = Lease::new(0);
-    lease.leaves(SECOND);
+    assert_eq!(lease.leaves(SECOND), Ok(()));
     let until = SECOND + SETTINGS.grace;
     assert_eq!(lease.expire(until - 1, &SETTINGS), Due::default(), "a task may be on its way to it");
     lease.hand_over(hold(1), SECOND);
@@ -266,7 +274,7 @@ fn a_worker_that_leaves_is_over_once_it_has_nothing() {
     assert_eq!(lease.expire(until, &SETTINGS).lost, Some(LostBecause::ShutDown));
     let mut by_protocol = Lease::new(0);
     by_protocol.heartbeat(0, &Beat::default(), &SETTINGS).expect("registered");
-    by_protocol.leaves(SECOND);
+    assert_eq!(by_protocol.leaves(SECOND), Ok(()));
     assert_eq!(by_protocol.wake_at(&SETTINGS), Some(SETTINGS.lease), "its lease decides");
 }
 
@@ -309,10 +317,10 @@ fn random_lives() {
             let before = lease.clone();
             match random.below(11) {
                 10 => lease.answered(),
-                0 => assert_eq!(lease.heard(now), !lost),
-                1 => assert_eq!(lease.attached(now), !lost),
-                2 => lease.detached(now),
-                3 => assert_eq!(lease.reported(now), !lost),
+                0 => assert_eq!(lease.heard(now).is_ok(), !lost),
+                1 => assert_eq!(lease.attached(now).is_ok(), !lost),
+                2 => assert_eq!(lease.detached(now).is_ok(), !lost),
+                3 => assert_eq!(lease.reported(now).is_ok(), !lost),
                 4 | 5 => {
                     let stale = random.once_in(4);
                     let sent = if stale { vec![0xff; 8] } else { token.clone() };
@@ -345,7 +353,7 @@ fn random_lives() {
                     held.remove(&over);
                 }
                 8 if random.once_in(10) => {
-                    assert_eq!(lease.shut_down(), !lost);
+                    assert_eq!(lease.shut_down().is_ok(), !lost);
                     lost = true;
                 }
                 _ => {

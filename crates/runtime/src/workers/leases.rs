@@ -12,7 +12,7 @@ use std::{
 
 use segno_engine::{
     lease::{Beat, BeatRefused, Hold, Lease, LeaseSettings, LostBecause},
-    machine::lease::State,
+    machine::{IllegalStep, lease::State},
     state::Activity,
 };
 use segno_proto::Nanos;
@@ -62,11 +62,22 @@ impl Entity {
     /// It made a call, or somebody did who stands for it.
     fn called(&mut self, connection: Option<ConnectionId>, now: Nanos) {
         self.first_heard.get_or_insert(now);
-        match connection {
+        let step = match connection {
             Some(_) => self.lease.attached(now),
             None => self.lease.heard(now),
         };
+        taken(step);
     }
+}
+
+/// Whether a lease took a step. All leases in the table are of workers that are not inactive ([`Table::lose`] removes them),
+/// so that one which could not is a defect: it is logged, and the worker is left as it was.
+fn taken(step: Result<(), IllegalStep>) -> bool {
+    if let Err(illegal) = &step {
+        debug_assert!(false, "{illegal}");
+        tracing::error!("defect: {illegal}; the lease of a worker is left as it was");
+    }
+    step.is_ok()
 }
 
 /// A worker that is lost, and what must move.
@@ -379,7 +390,7 @@ impl Leases {
     fn note_in(&self, table: &mut Table, namespace: NamespaceKey, caller: &Caller, now: Nanos, reported: bool) -> bool {
         let Some(entity) = table.entity(namespace, &caller.worker, now) else { return false };
         if reported {
-            entity.lease.reported(now);
+            taken(entity.lease.reported(now));
         }
         entity.called(caller.connection, now);
         let worker = entity.worker.clone();
@@ -451,7 +462,7 @@ impl Leases {
             }
             if cut {
                 if let Some(entity) = table.get_mut(namespace, &worker) {
-                    entity.lease.detached(now);
+                    taken(entity.lease.detached(now));
                 }
                 self.rearm(&mut table, namespace, &worker);
             } else {
@@ -541,7 +552,7 @@ impl Leases {
     pub fn leaves(&self, namespace: NamespaceKey, worker: &str, now: Nanos) {
         let mut table = lock(&self.table);
         if let Some(entity) = table.get_mut(namespace, worker) {
-            entity.lease.leaves(now);
+            taken(entity.lease.leaves(now));
             self.rearm(&mut table, namespace, worker);
         }
     }
@@ -549,7 +560,7 @@ impl Leases {
     /// A worker said that it is over. Returns what must move.
     pub fn shut_down(&self, namespace: NamespaceKey, worker: &str) -> Option<LostWorker> {
         let mut table = lock(&self.table);
-        let news = table.get_mut(namespace, worker).is_some_and(|entity| entity.lease.shut_down());
+        let news = table.get_mut(namespace, worker).is_some_and(|entity| taken(entity.lease.shut_down()));
         if news { table.lose(namespace, worker, LostBecause::ShutDown) } else { None }
     }
 
