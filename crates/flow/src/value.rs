@@ -3,6 +3,7 @@
 //! Lists and objects are values: assigning copies. The copy shares its content until one of the two is changed
 //! ([`Rc::make_mut`]).
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -46,6 +47,33 @@ pub struct PromiseRef {
     pub number: u32,
     /// Its id as scripts see it (`task-1`).
     pub id: Arc<str>,
+    /// Where the number is noted when the last reference disappears.
+    released: Option<Released>,
+}
+
+/// Numbers of promises whose last reference disappeared, in that order.
+pub type Released = Rc<RefCell<Vec<u32>>>;
+
+impl PromiseRef {
+    /// A reference that nobody watches.
+    #[must_use]
+    pub const fn new(number: u32, id: Arc<str>) -> Self {
+        Self { number, id, released: None }
+    }
+
+    /// A reference that notes its number here when it disappears.
+    #[must_use]
+    pub const fn watched(number: u32, id: Arc<str>, released: Released) -> Self {
+        Self { number, id, released: Some(released) }
+    }
+}
+
+impl Drop for PromiseRef {
+    fn drop(&mut self) {
+        if let Some(Ok(mut released)) = self.released.as_ref().map(|released| released.try_borrow_mut()) {
+            released.push(self.number);
+        }
+    }
 }
 
 /// The elements of a list.
