@@ -168,22 +168,59 @@ pub struct Statement {
 pub enum StatementKind {
     Block(Block),
     /// `let` and `const`; without a value null.
-    Let { pattern: Pattern, value: Option<Expr> },
+    Let {
+        pattern: Pattern,
+        value: Option<Expr>,
+    },
     /// `x.y = e`.
-    Assign { target: Target, value: Expr },
+    Assign {
+        target: Target,
+        value: Expr,
+    },
     /// `x += e`, also `x++` and `x--` (with the value 1).
-    Change { target: Target, operator: Binary, value: Expr },
+    Change {
+        target: Target,
+        operator: Binary,
+        value: Expr,
+    },
     /// `x ??= e`.
-    Default { target: Target, value: Expr },
+    Default {
+        target: Target,
+        value: Expr,
+    },
     Delete(Target),
-    If { condition: Expr, then: Block, otherwise: Option<Block> },
-    While { condition: Expr, body: Block },
+    If {
+        condition: Expr,
+        then: Block,
+        otherwise: Option<Block>,
+    },
+    While {
+        condition: Expr,
+        body: Block,
+    },
     /// The pattern's variables are among those of the block.
-    ForOf { pattern: Pattern, list: Expr, body: Block },
+    ForOf {
+        pattern: Pattern,
+        list: Expr,
+        body: Block,
+    },
     /// `variables` are declared by `first`; each round has its own copy of them.
-    For { variables: Vec<VariableId>, first: Option<Box<Statement>>, condition: Option<Expr>, next: Option<Box<Statement>>, body: Block },
-    Switch { value: Expr, cases: Vec<Case> },
-    Try { body: Block, catch: Option<Catch>, finally: Option<Block> },
+    For {
+        variables: Vec<VariableId>,
+        first: Option<Box<Statement>>,
+        condition: Option<Expr>,
+        next: Option<Box<Statement>>,
+        body: Block,
+    },
+    Switch {
+        value: Expr,
+        cases: Vec<Case>,
+    },
+    Try {
+        body: Block,
+        catch: Option<Catch>,
+        finally: Option<Block>,
+    },
     Throw(Expr),
     /// In async code a returned promise is awaited (by the compiler).
     Return(Option<Expr>),
@@ -258,21 +295,49 @@ pub enum ExprKind {
     Object(Vec<ObjectItem>),
     Variable(VariableId),
     Constant(ConstantId),
-    Field { base: Box<Expr>, key: Arc<str>, access: Access },
-    Index { base: Box<Expr>, index: Box<Expr>, access: Access },
+    Field {
+        base: Box<Expr>,
+        key: Arc<str>,
+        access: Access,
+    },
+    Index {
+        base: Box<Expr>,
+        index: Box<Expr>,
+        access: Access,
+    },
     /// Where an [`Access::Optional`] inside goes on when its base is null: this whole expression is null then.
     Chain(Box<Expr>),
-    Call { callee: Callee, arguments: Vec<Argument> },
+    Call {
+        callee: Callee,
+        arguments: Vec<Argument>,
+    },
     Await(Box<Expr>),
     Not(Box<Expr>),
     Negate(Box<Expr>),
     Typeof(Box<Expr>),
-    Binary { operator: Binary, left: Box<Expr>, right: Box<Expr> },
-    And { left: Box<Expr>, right: Box<Expr> },
-    Or { left: Box<Expr>, right: Box<Expr> },
+    Binary {
+        operator: Binary,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    And {
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Or {
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
     /// `left ?? right`. The last access of `left` is [`Access::Soft`].
-    Default { left: Box<Expr>, right: Box<Expr> },
-    Conditional { condition: Box<Expr>, then: Box<Expr>, otherwise: Box<Expr> },
+    Default {
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Conditional {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
 }
 
 /// What a missing field, an index outside or a null base means (section 2.12 of the reference).

@@ -34,14 +34,42 @@ pub struct Failure {
 pub enum FailureInfo {
     #[default]
     None,
-    Application { kind: String, non_retryable: bool, details: Vec<Payload> },
-    Timeout { kind: TimeoutKind, last_heartbeat: Vec<Payload> },
-    Canceled { details: Vec<Payload> },
+    Application {
+        kind: String,
+        non_retryable: bool,
+        details: Vec<Payload>,
+    },
+    Timeout {
+        kind: TimeoutKind,
+        last_heartbeat: Vec<Payload>,
+    },
+    Canceled {
+        details: Vec<Payload>,
+    },
     Terminated,
-    Server { non_retryable: bool },
-    Reset { last_heartbeat: Vec<Payload> },
-    Activity { id: String, name: String, scheduled_event_id: i64, started_event_id: i64, identity: String, retry_state: i32 },
-    Child { namespace: String, workflow_id: String, run_id: String, name: String, initiated_event_id: i64, started_event_id: i64, retry_state: i32 },
+    Server {
+        non_retryable: bool,
+    },
+    Reset {
+        last_heartbeat: Vec<Payload>,
+    },
+    Activity {
+        id: String,
+        name: String,
+        scheduled_event_id: i64,
+        started_event_id: i64,
+        identity: String,
+        retry_state: i32,
+    },
+    Child {
+        namespace: String,
+        workflow_id: String,
+        run_id: String,
+        name: String,
+        initiated_event_id: i64,
+        started_event_id: i64,
+        retry_state: i32,
+    },
 }
 
 /// Which time-out it was.

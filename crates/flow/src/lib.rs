@@ -18,4 +18,5 @@ pub mod diagnostic;
 pub mod hir;
 pub mod interface;
 pub mod library;
+pub mod pure;
 pub mod value;

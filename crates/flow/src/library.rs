@@ -150,8 +150,7 @@ pub const ERROR: Options = &[
 ];
 
 /// Options of `schedule`.
-pub const SCHEDULE: Options =
-    &[("zone", OptionType::Zone), ("input", OptionType::Any), ("queue", OptionType::Text)];
+pub const SCHEDULE: Options = &[("zone", OptionType::Zone), ("input", OptionType::Any), ("queue", OptionType::Text)];
 
 /// What is known about a function of the library.
 #[derive(Clone, Copy, Debug)]

@@ -91,7 +91,8 @@ pub struct Object {
     fields: IndexMap<Arc<str>, Value>,
     size: usize,
     depth: u32,
-    /// The failure from which an error object was made. Leaves with it if the error is thrown on unchanged.
+    /// The failure from which an error object was made. Leaves with it if the error is thrown on unchanged; a change of a
+    /// field drops it.
     pub origin: Option<Rc<Failure>>,
 }
 
@@ -329,6 +330,7 @@ impl Object {
 
     /// Sets a field; one that exists keeps its place.
     pub fn insert(&mut self, key: Arc<str>, value: Value) {
+        self.origin = None;
         let added = value.size() + key.len() + 4;
         self.depth = self.depth.max(value.depth());
         let key_len = key.len();
@@ -339,6 +341,7 @@ impl Object {
     /// Removes a field; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let value = self.fields.shift_remove(key)?;
+        self.origin = None;
         self.size -= value.size() + key.len() + 4;
         Some(value)
     }
@@ -346,6 +349,7 @@ impl Object {
     /// Changes one field in place and keeps the count of bytes right.
     pub fn change<T>(&mut self, key: &str, change: impl FnOnce(&mut Value) -> T) -> Option<T> {
         let item = self.fields.get_mut(key)?;
+        self.origin = None;
         let before = item.size();
         let result = change(item);
         self.size = self.size - before + item.size();

@@ -1,0 +1,184 @@
+//! Functions of lists that take no function, and `List.range`.
+
+use std::cmp::Ordering;
+use std::rc::Rc;
+
+use crate::library::Method;
+use crate::value::{List, Raised, Value};
+
+use super::arguments::{get, list, string_or, whole, whole_or};
+use super::string::append_text;
+use super::{Cost, compare, limited, memory_limit, number, room_for};
+
+/// A method of a list that does not change it; `None` if lists have no such method.
+pub(super) fn method(
+    method: Method,
+    receiver: &Rc<List>,
+    arguments: &[Value],
+    cost: &mut Cost,
+) -> Option<Result<Value, Raised>> {
+    let items = receiver.items();
+    let name = method.signature().name;
+    let first = get(arguments, 0);
+    Some(match method {
+        Method::At => whole(name, "the index", first).map(|at| {
+            cost.touch(0);
+            place(at, items.len()).and_then(|at| items.get(at)).cloned().unwrap_or(Value::Null)
+        }),
+        Method::Concat => list(name, "the argument", first).and_then(|other| {
+            cost.touch(items.len() + other.items().len());
+            room_for(Value::List(Rc::clone(receiver)).size() + first.size())?;
+            limited(Value::list([items, other.items()].concat()))
+        }),
+        Method::Slice => range(name, arguments, items.len()).map(|(from, to)| {
+            cost.touch(to - from);
+            Value::list(items[from..to].to_vec())
+        }),
+        Method::Includes => Ok(Value::Bool(position(items, first, cost).is_some())),
+        Method::IndexOf => Ok(Value::Int(position(items, first, cost).map_or(-1, |at| at as i64))),
+        Method::Join => join(name, items, first, cost),
+        Method::Reverse => {
+            cost.touch(items.len());
+            Ok(Value::list(items.iter().rev().cloned().collect()))
+        }
+        Method::Flat => whole_or(name, "the depth", first, 1).and_then(|depth| {
+            let mut flat = Vec::new();
+            let mut size = 0;
+            flatten(items, depth, &mut flat, &mut size)?;
+            cost.touch(flat.len());
+            limited(Value::list(flat))
+        }),
+        Method::Sort => sort(items, cost),
+        _ => return None,
+    })
+}
+
+/// `push`, `unshift`, `pop`, `shift`.
+pub(super) fn change(
+    method: Method,
+    target: &mut Rc<List>,
+    arguments: Vec<Value>,
+    cost: &mut Cost,
+) -> Result<Value, Raised> {
+    let count = target.items().len();
+    // A list that somebody else holds too is copied first.
+    cost.touch(if Rc::strong_count(target) > 1 { count } else { 0 } + arguments.len());
+    if matches!(method, Method::Pop | Method::Shift) && count == 0 {
+        return Ok(Value::Null);
+    }
+    if arguments.iter().any(|value| value.depth() >= crate::value::DEPTH_MAX) {
+        return Err(memory_limit());
+    }
+    let added: usize = arguments.iter().map(Value::size).sum();
+    room_for(Value::List(Rc::clone(target)).size() + added)?;
+    let list = Rc::make_mut(target);
+    match method {
+        Method::Push => arguments.into_iter().for_each(|value| list.push(value)),
+        Method::Unshift => {
+            cost.touch(count);
+            arguments.into_iter().enumerate().for_each(|(place, value)| list.insert(place, value));
+        }
+        Method::Shift => {
+            cost.touch(count);
+            return Ok(list.remove(0));
+        }
+        _ => return Ok(list.pop().unwrap_or(Value::Null)),
+    }
+    Ok(Value::Int(list.items().len() as i64))
+}
+
+/// `List.range(n)`, `List.range(from, to)`.
+pub(super) fn range_of(arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+    let name = "List.range";
+    let (from, to) = match arguments {
+        [to] => (0, whole(name, "the argument", to)?),
+        arguments => {
+            (whole(name, "the first number", get(arguments, 0))?, whole(name, "the last number", get(arguments, 1))?)
+        }
+    };
+    let count = usize::try_from(i128::from(to) - i128::from(from)).unwrap_or(0);
+    room_for(count.saturating_mul(2))?;
+    cost.touch(count);
+    limited(Value::list((from..to).map(Value::Int).collect()))
+}
+
+/// The place of an index that counts from the end if it is negative; `None` before the beginning.
+pub(super) fn place(index: i64, count: usize) -> Option<usize> {
+    if index < 0 { count.checked_sub(usize::try_from(index.unsigned_abs()).ok()?) } else { usize::try_from(index).ok() }
+}
+
+/// The arguments of `slice`, negative ones from the end, clipped.
+pub(super) fn range(name: &str, arguments: &[Value], count: usize) -> Result<(usize, usize), Raised> {
+    let clip = |index: i64| place(index, count).unwrap_or(0).min(count);
+    let from = clip(whole_or(name, "the beginning", get(arguments, 0), 0)?);
+    let to = match get(arguments, 1) {
+        Value::Null => count,
+        to => clip(whole(name, "the end", to)?),
+    };
+    Ok((from, to.max(from)))
+}
+
+fn position(items: &[Value], wanted: &Value, cost: &mut Cost) -> Option<usize> {
+    cost.touch(items.len());
+    items.iter().position(|item| {
+        // Counted once for all; what an element has inside is counted besides.
+        let mut inner = Cost::default();
+        let is_equal = compare::equal(item, wanted, &mut inner);
+        cost.steps += inner.steps - 1;
+        is_equal
+    })
+}
+
+fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+    let separator = string_or(name, "the separator", separator, ",")?;
+    let mut text = String::new();
+    for (place, item) in items.iter().enumerate() {
+        if place > 0 {
+            text.push_str(separator);
+        }
+        match item {
+            Value::Str(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) => append_text(item, &mut text)?,
+            other => return Err(Raised::type_error(format!("cannot join a {}", other.type_name()))),
+        }
+        room_for(text.len())?;
+    }
+    cost.touch(items.len() + text.len());
+    limited(Value::text(text))
+}
+
+fn flatten(items: &[Value], depth: i64, flat: &mut Vec<Value>, size: &mut usize) -> Result<(), Raised> {
+    for item in items {
+        match item {
+            Value::List(inner) if depth > 0 => flatten(inner.items(), depth - 1, flat, size)?,
+            item => {
+                *size += item.size();
+                room_for(*size)?;
+                flat.push(item.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn sort(items: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+    let mut sorted = items.to_vec();
+    if let Some(first) = items.first() {
+        // Found before sorting, so that the message does not depend on how it is sorted.
+        for item in items {
+            compare::order(first, item, &mut Cost::default())?;
+        }
+        let mut compared = 0;
+        sorted.sort_by(|a, b| match (a, b) {
+            (Value::Str(a), Value::Str(b)) => {
+                compared += a.len().min(b.len()) + 1;
+                a.cmp(b)
+            }
+            (a, b) => {
+                compared += 1;
+                number::order(a, b).unwrap_or(Ordering::Equal)
+            }
+        });
+        cost.touch(items.len() + compared);
+    }
+    Ok(Value::list(sorted))
+}

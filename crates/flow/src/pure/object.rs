@@ -1,0 +1,69 @@
+//! Functions of `Object`.
+
+use std::sync::Arc;
+
+use crate::library::Function;
+use crate::value::{Raised, Value};
+
+use super::arguments::{get, list, must_be, object};
+use super::{Cost, limited};
+
+pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+    let name = function.signature().name;
+    let first = get(arguments, 0);
+    if function == Function::ObjectFromEntries {
+        return from_entries(name, first, cost);
+    }
+    let fields = object(name, "the argument", first)?;
+    cost.touch(fields.len());
+    match function {
+        Function::ObjectKeys => Ok(Value::list(fields.iter().map(|(key, _)| Value::Str(Arc::clone(key))).collect())),
+        Function::ObjectValues => Ok(Value::list(fields.iter().map(|(_, value)| value.clone()).collect())),
+        Function::ObjectEntries => limited(Value::list(
+            fields.iter().map(|(key, value)| Value::list(vec![Value::Str(Arc::clone(key)), value.clone()])).collect(),
+        )),
+        Function::ObjectPick => {
+            let keys = keys(name, get(arguments, 1))?;
+            cost.touch(keys.len());
+            let picked = keys.iter().filter_map(|key| Some((Arc::clone(key), fields.get(key)?.clone())));
+            Ok(Value::object(picked))
+        }
+        _ => {
+            let keys = keys(name, get(arguments, 1))?;
+            cost.touch(keys.len());
+            let left_out: std::collections::BTreeSet<&str> = keys.iter().map(|key| &**key).collect();
+            let kept = fields.iter().filter(|(key, _)| !left_out.contains(&***key));
+            Ok(Value::object(kept.map(|(key, value)| (Arc::clone(key), value.clone()))))
+        }
+    }
+}
+
+fn keys(name: &str, value: &Value) -> Result<Vec<Arc<str>>, Raised> {
+    let wrong = || must_be(name, "the keys", "a list of strings");
+    let Value::List(items) = value else { return Err(wrong()) };
+    items
+        .items()
+        .iter()
+        .map(|item| match item {
+            Value::Str(key) => Ok(Arc::clone(key)),
+            _ => Err(wrong()),
+        })
+        .collect()
+}
+
+fn from_entries(name: &str, value: &Value, cost: &mut Cost) -> Result<Value, Raised> {
+    let entries = list(name, "the argument", value)?;
+    cost.touch(entries.items().len());
+    let fields: Result<Vec<(Arc<str>, Value)>, Raised> = entries
+        .items()
+        .iter()
+        .map(|entry| match entry {
+            Value::List(pair) => match pair.items() {
+                [Value::Str(key), value] => Ok((Arc::clone(key), value.clone())),
+                _ => Err(must_be(name, "each entry", "a list of a string and a value")),
+            },
+            _ => Err(must_be(name, "each entry", "a list of a string and a value")),
+        })
+        .collect();
+    limited(Value::object(fields?))
+}

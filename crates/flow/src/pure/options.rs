@@ -1,0 +1,96 @@
+//! Checks of options at run time.
+
+use crate::library::{OptionType, Options, RETRY};
+use crate::value::{Raised, Value};
+
+use super::{cron, duration, number, time};
+
+/// The options that were given, in the order of the table. Null means not given. Unknown names and wrong types are
+/// refused.
+pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'static str, Value)>, Raised> {
+    let fields = match value {
+        Value::Null => return Ok(Vec::new()),
+        Value::Object(fields) => fields,
+        _ => return Err(Raised::argument(format!("{function}: the options must be an object"))),
+    };
+    for (key, _) in fields.iter() {
+        if !table.iter().any(|(name, _)| *name == &**key) {
+            return Err(Raised::argument(format!("{function}: unknown option \"{key}\"")));
+        }
+    }
+    let mut given = Vec::new();
+    for (name, option_type) in table {
+        let Some(value) = fields.get(name).filter(|value| !matches!(value, Value::Null)) else { continue };
+        if let Err(why) = is_of(function, name, value, *option_type) {
+            return Err(match why {
+                Wrong::Wanted(wanted) => Raised::argument(format!("{function}: {name} must be {wanted}")),
+                Wrong::Raised(raised) => raised,
+            });
+        }
+        given.push((*name, value.clone()));
+    }
+    Ok(given)
+}
+
+enum Wrong {
+    Wanted(String),
+    Raised(Raised),
+}
+
+fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> Result<(), Wrong> {
+    let wanted = |is_right: bool, what: &str| if is_right { Ok(()) } else { Err(Wrong::Wanted(what.to_owned())) };
+    match option_type {
+        OptionType::Any => Ok(()),
+        OptionType::Duration => {
+            duration::parse(value, function).map(|_| ()).map_err(|raised| Wrong::Raised(named(function, name, raised)))
+        }
+        OptionType::Text => match value {
+            Value::Str(text) => {
+                wanted(!matches!(name, "id" | "queue" | "run_id") || text.len() <= 1_000, "of at most 1000 bytes")
+            }
+            _ => wanted(false, "a string"),
+        },
+        OptionType::Integer(least, most) => {
+            let is_right = matches!(value, Value::Int(number) if (least..=most).contains(number));
+            wanted(is_right, &integer_range(least, most))
+        }
+        OptionType::Bool => wanted(matches!(value, Value::Bool(_)), "true or false"),
+        OptionType::List => wanted(matches!(value, Value::List(_)), "a list"),
+        OptionType::Object => wanted(matches!(value, Value::Object(_)), "an object"),
+        OptionType::OneOf(words) => {
+            let is_right = matches!(value, Value::Str(text) if words.contains(&&**text));
+            let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+            wanted(is_right, &words.join(" or "))
+        }
+        OptionType::Retry => match value {
+            Value::Bool(false) => Ok(()),
+            Value::Int(attempts) => wanted((0..=i64::from(i32::MAX)).contains(attempts), "at least 0"),
+            Value::Object(_) => check(function, value, RETRY).map(|_| ()).map_err(Wrong::Raised),
+            _ => wanted(false, "false, a number of attempts or an object"),
+        },
+        OptionType::Texts => {
+            let is_right =
+                matches!(value, Value::List(list) if list.items().iter().all(|item| matches!(item, Value::Str(_))));
+            wanted(is_right, "a list of strings")
+        }
+        OptionType::Factor => {
+            wanted(number::double(value).is_some_and(|number| number >= 1.0), "a number of at least 1")
+        }
+        OptionType::Zone => wanted(matches!(value, Value::Str(text) if time::is_zone(text)), "the name of a time zone"),
+        OptionType::Cron => wanted(matches!(value, Value::Str(text) if cron::is_valid(text)), "a cron text"),
+    }
+}
+
+/// `Task.run: start_to_close: "5 min" is not a duration`.
+fn named(function: &str, name: &str, raised: Raised) -> Raised {
+    let why = raised.message.strip_prefix(&format!("{function}: ")).unwrap_or(&raised.message).to_owned();
+    Raised::argument(format!("{function}: {name}: {why}"))
+}
+
+fn integer_range(least: i64, most: i64) -> String {
+    if most >= i64::from(i32::MAX) {
+        format!("a whole number of at least {least}")
+    } else {
+        format!("a whole number from {least} to {most}")
+    }
+}
