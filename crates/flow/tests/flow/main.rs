@@ -1,0 +1,4 @@
+//! Tests of the crate's API, a module per topic.
+
+mod failures;
+mod library;
