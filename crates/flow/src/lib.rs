@@ -14,9 +14,16 @@
 //! - [`library`] lists the functions of the standard library; `pure` has those without effects.
 //! - `host` runs `*_test.flow` files without a server.
 
+mod check;
 pub mod diagnostic;
 pub mod hir;
 pub mod interface;
 pub mod library;
 pub mod pure;
+mod render;
+mod syntax;
 pub mod value;
+
+pub use check::{Checked, check, check_test};
+pub use render::render;
+pub use syntax::{SOURCE_BYTES_MAX, normalize};

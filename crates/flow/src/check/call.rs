@@ -1,0 +1,413 @@
+//! Calls: of functions of the script, of the library and of values.
+
+use super::Checker;
+use super::effects::Level;
+use super::hints::is_foreign_namespace;
+use super::scope::Binding;
+use super::statement::Change;
+use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
+use crate::library::{ANY, Effect, Function, Method, Signature, Takes};
+use crate::syntax::parser::FileKind;
+use crate::syntax::token::Span;
+use crate::syntax::tree::{Expr, ExprKind, Name};
+
+/// Who is called, as far as the names say.
+enum Called<'t> {
+    Script(hir::FunctionId),
+    Library(Function),
+    Method { receiver: &'t Expr, method: Method, key: &'t Name, optional: bool },
+    /// Nobody; it has been reported.
+    Unknown,
+}
+
+impl Checker<'_> {
+    /// Whether this file may call a function of the library. In tests there is no run: of `Task` only what waits.
+    pub fn offers(&self, function: Function) -> bool {
+        match self.kind {
+            FileKind::Script => !function.signature().test_only,
+            FileKind::Test => {
+                !matches!(function, Function::TaskRun | Function::TaskDefaults | Function::WaitForSignal)
+                    && !function.signature().name.starts_with("Workflow.")
+            }
+        }
+    }
+
+    fn library_function(&self, name: &str) -> Option<Function> {
+        Function::named(name).filter(|function| self.offers(*function))
+    }
+
+    /// `Namespace.name`, if the base is a namespace of the library.
+    fn library_path(&self, base: &Expr, key: &Name) -> Option<String> {
+        let ExprKind::Name(namespace) = &base.bare().kind else { return None };
+        (self.is_library(namespace) && self.lookup(namespace).is_none()).then(|| format!("{namespace}.{}", key.text))
+    }
+
+    /// A function of the library that is not called.
+    pub fn library_field(&mut self, base: &Expr, key: &Name, span: Span) -> Option<Out> {
+        let path = self.library_path(base, key)?;
+        if self.library_function(&path).is_some() {
+            self.error("F0107", "functions are not values", span);
+        } else {
+            self.unknown_name(&path, span);
+        }
+        Some(Out::Null)
+    }
+
+    pub fn is_continue_as_new(&self, expr: &Expr) -> bool {
+        let ExprKind::Call { callee, .. } = &expr.kind else { return false };
+        let ExprKind::Field { base, key, optional: false } = &callee.kind else { return false };
+        self.library_path(base, key).as_deref() == Some("Workflow.continueAsNew")
+    }
+
+    /// A call of `Workflow.continueAsNew` where it may stand.
+    pub fn call_allowed(&mut self, expr: &Expr) -> hir::Expr {
+        let ExprKind::Call { callee, arguments } = &expr.kind else { return self.expr(expr) };
+        self.call(expr, callee, arguments, true).0
+    }
+
+    /// A call as a statement.
+    pub fn call_statement(&mut self, expr: &Expr) -> hir::Expr {
+        let reads = match self.changed_variable(expr) {
+            Some(id) => Some((id, self.variables[id].read)),
+            None => None,
+        };
+        let lowered = self.chain(expr, Access::Plain);
+        // `xs.push(1)` alone does not read `xs`.
+        if let Some((id, read)) = reads {
+            self.variables[id].read = read || self.reads_in_arguments(expr, id);
+        }
+        lowered
+    }
+
+    /// The variable that a call of `push` and its kin changes.
+    fn changed_variable(&self, expr: &Expr) -> Option<hir::VariableId> {
+        let ExprKind::Call { callee, .. } = &expr.kind else { return None };
+        let ExprKind::Field { base, key, .. } = &callee.kind else { return None };
+        Method::named(&key.text).filter(|method| method.changes_receiver())?;
+        let mut base = &**base;
+        while let ExprKind::Field { base: inner, .. } | ExprKind::Index { base: inner, .. } = &base.kind {
+            base = inner;
+        }
+        let ExprKind::Name(name) = &base.kind else { return None };
+        match self.lookup(name) {
+            Some(Binding::Variable(id)) => Some(id),
+            _ => None,
+        }
+    }
+
+    /// Whether the arguments of a call mention a variable by name. May say yes too often.
+    fn reads_in_arguments(&self, expr: &Expr, id: hir::VariableId) -> bool {
+        let ExprKind::Call { arguments, .. } = &expr.kind else { return false };
+        arguments.iter().any(|argument| self.source_of(argument).contains(&*self.variables[id].name))
+    }
+
+    /// A call, and whether there is a `?.` in its chain. `allowed`: it is the operand of `return` in the workflow.
+    pub fn call(&mut self, expr: &Expr, callee: &Expr, arguments: &[Expr], allowed: bool) -> (hir::Expr, bool) {
+        match self.called(callee) {
+            Called::Script(id) => {
+                self.note_call(id, expr.span);
+                let info = &self.functions[id];
+                let (name, (least, most)) = (info.name.clone(), info.arguments);
+                self.check_count(&name, least, most, arguments.len(), callee.span);
+                let arguments = arguments.iter().map(|argument| hir::Argument::Value(self.expr(argument))).collect();
+                let kind = Out::Call { callee: hir::Callee::Function(id), arguments };
+                (hir::Expr { kind, at: callee.span.start }, false)
+            }
+            Called::Library(function) => {
+                if function == Function::WorkflowContinueAsNew && !allowed {
+                    self.error("F0217", "continueAsNew must be returned by the workflow", expr.span);
+                }
+                let arguments = self.library_arguments(function, arguments, callee.span, expr.span);
+                let kind = Out::Call { callee: hir::Callee::Library(function), arguments };
+                (hir::Expr { kind, at: callee.span.start }, false)
+            }
+            Called::Method { receiver, method, key, optional } => {
+                self.method_call(expr, receiver, method, key, optional, arguments)
+            }
+            Called::Unknown => {
+                self.quiet_arguments(arguments);
+                (hir::Expr { kind: Out::Null, at: expr.span.start }, false)
+            }
+        }
+    }
+
+    /// Arguments of a call that has been refused: arrows may stand among them.
+    fn quiet_arguments(&mut self, arguments: &[Expr]) {
+        for argument in arguments {
+            match &argument.bare().kind {
+                ExprKind::Arrow(arrow) => {
+                    self.arrow(arrow, argument.span, false);
+                }
+                ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {}
+                _ => {
+                    self.expr(argument);
+                }
+            }
+        }
+    }
+
+    /// Finds out who is called and reports it if nobody is.
+    fn called<'t>(&mut self, callee: &'t Expr) -> Called<'t> {
+        match &callee.bare().kind {
+            ExprKind::Name(name) => match self.lookup(name) {
+                Some(Binding::Function(id)) => Called::Script(id),
+                Some(_) => {
+                    self.unknown_function(name, callee.span);
+                    Called::Unknown
+                }
+                None => match self.library_function(name) {
+                    Some(function) => Called::Library(function),
+                    None => {
+                        self.unknown_function(name, callee.span);
+                        Called::Unknown
+                    }
+                },
+            },
+            ExprKind::Field { base, key, optional } => self.called_field(base, key, *optional, callee.span),
+            _ => {
+                self.expr(callee);
+                self.error("F0107", "functions are not values", callee.span);
+                Called::Unknown
+            }
+        }
+    }
+
+    fn called_field<'t>(&mut self, base: &'t Expr, key: &'t Name, optional: bool, span: Span) -> Called<'t> {
+        if let Some(path) = self.library_path(base, key) {
+            return match self.library_function(&path) {
+                Some(function) => Called::Library(function),
+                None => {
+                    self.unknown_function(&path, span);
+                    Called::Unknown
+                }
+            };
+        }
+        if let ExprKind::Name(name) = &base.kind
+            && self.lookup(name).is_none()
+            && is_foreign_namespace(name)
+        {
+            self.unknown_function(&format!("{name}.{}", key.text), span);
+            return Called::Unknown;
+        }
+        match Method::named(&key.text) {
+            Some(method) => Called::Method { receiver: base, method, key, optional },
+            None => {
+                let before = self.diagnostics.len();
+                self.expr(base);
+                if self.diagnostics.len() == before {
+                    self.unknown_method(&key.text, key.span);
+                }
+                Called::Unknown
+            }
+        }
+    }
+
+    fn method_call(
+        &mut self,
+        expr: &Expr,
+        receiver: &Expr,
+        method: Method,
+        key: &Name,
+        optional: bool,
+        arguments: &[Expr],
+    ) -> (hir::Expr, bool) {
+        let signature = method.signature();
+        let at = key.span.start;
+        if method.changes_receiver() {
+            let callee = if !optional && is_path(receiver) {
+                let target = self.target(receiver, Change::Inside);
+                if let Some(target) = &target {
+                    self.variables[target.variable].read = true;
+                }
+                target.map(|target| hir::Callee::Changing { target, method })
+            } else {
+                self.expr(receiver);
+                self.error("F0211", "this changes a value that nobody keeps", expr.span);
+                None
+            };
+            self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
+            let arguments = self.arguments(signature, arguments);
+            let kind = match callee {
+                Some(callee) => Out::Call { callee, arguments },
+                None => Out::Null,
+            };
+            return (hir::Expr { kind, at }, false);
+        }
+        let (receiver, before) = self.link(receiver, Access::Plain);
+        self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
+        let arguments = self.arguments(signature, arguments);
+        let access = if optional { Access::Optional } else { Access::Plain };
+        let callee = hir::Callee::Method { receiver: Box::new(receiver), method, access };
+        (hir::Expr { kind: Out::Call { callee, arguments }, at }, before || optional)
+    }
+
+    fn library_arguments(&mut self, function: Function, arguments: &[Expr], name: Span, call: Span) -> Vec<hir::Argument> {
+        let signature = function.signature();
+        match signature.effect {
+            Effect::Pure => {}
+            Effect::Time => self.note_effect(Level::Time, call, None),
+            Effect::Effect => self.note_effect(Level::Effect, call, None),
+        }
+        self.check_count(signature.name, signature.least, signature.most, arguments.len(), name);
+        self.check_literals(function, arguments);
+        self.arguments(signature, arguments)
+    }
+
+    /// Arguments of a function of the library or of a value.
+    fn arguments(&mut self, signature: &'static Signature, arguments: &[Expr]) -> Vec<hir::Argument> {
+        let mut lowered = Vec::new();
+        for (place, argument) in arguments.iter().enumerate() {
+            let takes = match signature.takes {
+                Takes::Function(at) | Takes::AsyncFunction(at) | Takes::OptionalFunction(at) | Takes::Condition(at) => {
+                    at == place
+                }
+                Takes::Values => false,
+            };
+            lowered.push(if takes {
+                self.function_argument(signature, argument)
+            } else {
+                hir::Argument::Value(self.expr(argument))
+            });
+        }
+        lowered
+    }
+
+    /// An argument that must be a function: an arrow, or the name of a function.
+    fn function_argument(&mut self, signature: &'static Signature, argument: &Expr) -> hir::Argument {
+        let span = argument.span;
+        let id = match &argument.bare().kind {
+            ExprKind::Arrow(arrow) => {
+                let decides = matches!(signature.name, "filter" | "find" | "findIndex" | "some" | "every" | "wait_until");
+                self.arrow(arrow, argument.bare().span, decides)
+            }
+            ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {
+                let Some(Binding::Function(id)) = self.lookup(name) else { return null_argument(span) };
+                self.note_call(id, span);
+                id
+            }
+            ExprKind::Broken => return null_argument(span),
+            _ => {
+                let before = self.diagnostics.len();
+                self.expr(argument);
+                if self.diagnostics.len() == before {
+                    let found = self.source_of(argument).split('\n').next().unwrap_or_default().to_owned();
+                    self.error("F0101", format!("expected a function, found \"{found}\""), span);
+                }
+                return null_argument(span);
+            }
+        };
+        self.check_function_argument(signature, id, span);
+        hir::Argument::Function(id)
+    }
+
+    fn check_function_argument(&mut self, signature: &'static Signature, id: hir::FunctionId, span: Span) {
+        let info = &self.functions[id];
+        let (is_async, least) = (info.is_async, info.arguments.0);
+        if matches!(signature.takes, Takes::Condition(_)) {
+            if info.kind == FunctionKind::Arrow {
+                self.functions[id].effects.forbidden_in = Some("condition");
+            } else {
+                self.condition_calls(id, span);
+            }
+            if is_async || least > 0 {
+                self.error("F0212", "no effects allowed in a condition", span);
+            }
+            return;
+        }
+        if is_async && !matches!(signature.takes, Takes::AsyncFunction(_)) {
+            let hint = format!("{} takes no async function", signature.name);
+            self.error_with("F0107", "functions are not values", span, Some(hint));
+        }
+        let given = match signature.name {
+            "reduce" => 3,
+            "mock" | "mockWorkflow" => ANY,
+            _ => 2,
+        };
+        if least > given {
+            let message = format!("the function given to {} takes {given} arguments, not {least}", signature.name);
+            self.error("F0206", message, span);
+        }
+    }
+
+    /// The name of a function as a condition: what it does counts as done by a condition of its own.
+    fn condition_calls(&mut self, id: hir::FunctionId, span: Span) {
+        let params = crate::syntax::tree::Params::default();
+        let condition = self.add_function("(arrow)".into(), FunctionKind::Arrow, false, &params, span.start);
+        self.functions[condition].effects.forbidden_in = Some("condition");
+        self.functions[condition].effects.add_call(id, span);
+    }
+
+    fn check_count(&mut self, name: &str, least: usize, most: usize, given: usize, span: Span) {
+        if given >= least && given <= most {
+            return;
+        }
+        let takes = match (least, most) {
+            (least, ANY) => format!("at least {least}"),
+            (least, most) if least == most => format!("{least}"),
+            (least, most) => format!("{least} to {most}"),
+        };
+        self.error("F0206", format!("{name} takes {takes} arguments, not {given}"), span);
+    }
+
+    /// Reports the result of a function without effects that nobody uses (F0216), and a wait that nobody awaits (F0902).
+    pub fn check_dropped(&mut self, call: &Expr, span: Span) {
+        let ExprKind::Call { callee, .. } = &call.kind else { return };
+        let signature = match &callee.bare().kind {
+            ExprKind::Name(name) if self.lookup(name).is_none() => self.library_function(name).map(Function::signature),
+            ExprKind::Field { base, key, .. } => match self.library_path(base, key) {
+                Some(path) => self.library_function(&path).map(Function::signature),
+                None => self.known_method(base, key),
+            },
+            _ => None,
+        };
+        let Some(signature) = signature else { return };
+        if signature.effect != Effect::Effect {
+            self.error("F0216", format!("the result of {} is dropped", signature.name), span);
+        } else if matches!(signature.name, "Task.delay" | "Task.delayUntil" | "wait_for_signal" | "wait_until") {
+            self.warning("F0902", "this wait has no effect without await", span);
+        }
+    }
+
+    /// The function of a value, unless the value itself is not known.
+    fn known_method(&self, base: &Expr, key: &Name) -> Option<&'static Signature> {
+        let mut first = base.bare();
+        while let ExprKind::Field { base, .. } | ExprKind::Index { base, .. } = &first.kind {
+            first = base;
+        }
+        if let ExprKind::Name(name) = &first.kind
+            && self.lookup(name).is_none()
+        {
+            return None;
+        }
+        Method::named(&key.text).map(Method::signature)
+    }
+
+    /// `new Error(…)`.
+    pub fn new_error(&mut self, name: &Name, arguments: &[Expr], expr: &Expr) -> hir::Expr {
+        let at = expr.span.start;
+        if &*name.text == "Error" {
+            let arguments = self.library_arguments(Function::Error, arguments, name.span, expr.span);
+            return hir::Expr { kind: Out::Call { callee: hir::Callee::Library(Function::Error), arguments }, at };
+        }
+        if self.lookup(&name.text).is_some() || self.is_library(&name.text) {
+            self.error("F0101", format!("expected \"Error\", found \"{}\"", name.text), name.span);
+        } else {
+            self.unknown_function(&name.text, name.span);
+        }
+        self.quiet_arguments(arguments);
+        hir::Expr { kind: Out::Null, at }
+    }
+}
+
+fn null_argument(span: Span) -> hir::Argument {
+    hir::Argument::Value(hir::Expr { kind: Out::Null, at: span.start })
+}
+
+/// Whether an expression is a name and a path without `?.`.
+fn is_path(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Name(_) => true,
+        ExprKind::Field { base, optional: false, .. } | ExprKind::Index { base, optional: false, .. } => is_path(base),
+        _ => false,
+    }
+}

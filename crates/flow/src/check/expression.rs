@@ -1,0 +1,285 @@
+//! Expressions.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use super::Checker;
+use super::scope::Binding;
+use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
+use crate::syntax::token::Span;
+use crate::syntax::tree::{Binary, Expr, ExprKind, ListItem, ObjectItem, TemplatePart, Unary};
+use crate::value::Value;
+
+impl Checker<'_> {
+    /// Lowers an expression.
+    pub fn expr(&mut self, expr: &Expr) -> hir::Expr {
+        let at = expr.span.start;
+        let kind = match &expr.kind {
+            ExprKind::Null | ExprKind::Broken => Out::Null,
+            ExprKind::Bool(value) => Out::Bool(*value),
+            ExprKind::Int(value) => Out::Int(*value),
+            ExprKind::Float(value) => float(*value),
+            ExprKind::Str(text) => Out::Str(text.clone()),
+            ExprKind::Template(parts) => self.template(parts),
+            ExprKind::Name(name) => self.name(name, expr.span),
+            ExprKind::Paren(inner) => return self.expr(inner),
+            ExprKind::List(items) => Out::List(items.iter().map(|item| self.list_item(item)).collect()),
+            ExprKind::Object(items) => self.object(items),
+            ExprKind::New { name, arguments } => return self.new_error(name, arguments, expr),
+            ExprKind::Field { .. } | ExprKind::Index { .. } | ExprKind::Call { .. } => return self.chain(expr, Access::Plain),
+            ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span),
+            ExprKind::Binary { operator, sign, left, right } => return self.binary(*operator, *sign, left, right),
+            ExprKind::Conditional { condition, then, otherwise } => Out::Conditional {
+                condition: Box::new(self.condition(condition)),
+                then: Box::new(self.expr(then)),
+                otherwise: Box::new(self.expr(otherwise)),
+            },
+            ExprKind::Arrow(_) => {
+                self.error("F0107", "functions are not values", expr.span);
+                Out::Null
+            }
+        };
+        hir::Expr { kind, at }
+    }
+
+    fn template(&mut self, parts: &[TemplatePart]) -> Out {
+        if let [TemplatePart::Text(text)] = parts {
+            return Out::Str(text.clone());
+        }
+        let lowered = parts.iter().filter_map(|part| match part {
+            TemplatePart::Text(text) if text.is_empty() => None,
+            TemplatePart::Text(text) => Some(hir::TemplatePart::Text(text.clone())),
+            TemplatePart::Expr(expr) => Some(hir::TemplatePart::Expr(self.expr(expr))),
+        });
+        Out::Template(lowered.collect())
+    }
+
+    /// A name that is read.
+    fn name(&mut self, name: &Arc<str>, span: Span) -> Out {
+        match self.lookup(name) {
+            Some(Binding::Variable(id)) => {
+                self.touch(id, span);
+                self.variables[id].read = true;
+                Out::Variable(id)
+            }
+            Some(Binding::Constant(id)) => {
+                let constant = &mut self.constants[id];
+                constant.read = true;
+                if !constant.ready {
+                    let line = constant.span.start.line;
+                    self.error("F0205", format!("\"{name}\" is used before its declaration (line {line})"), span);
+                }
+                Out::Constant(id)
+            }
+            Some(Binding::Function(_)) => {
+                self.error("F0107", "functions are not values", span);
+                Out::Null
+            }
+            None if self.is_library(name) => {
+                self.error("F0107", "functions are not values", span);
+                Out::Null
+            }
+            None => {
+                self.unknown_name(name, span);
+                Out::Null
+            }
+        }
+    }
+
+    fn list_item(&mut self, item: &ListItem) -> hir::ListItem {
+        match item {
+            ListItem::Item(item) => hir::ListItem::Item(self.expr(item)),
+            ListItem::Spread(item) => hir::ListItem::Spread(self.expr(item)),
+        }
+    }
+
+    fn object(&mut self, items: &[ObjectItem]) -> Out {
+        let mut keys = HashSet::new();
+        let mut lowered = Vec::new();
+        for item in items {
+            if let ObjectItem::Field(key, _) | ObjectItem::Short(key) = item
+                && !keys.insert(key.text.clone())
+            {
+                self.error("F0209", format!("\"{}\" is there twice", key.text), key.span);
+            }
+            lowered.push(match item {
+                ObjectItem::Field(key, value) => hir::ObjectItem::Field(key.text.clone(), self.expr(value)),
+                ObjectItem::Short(key) => {
+                    let kind = self.name(&key.text, key.span);
+                    hir::ObjectItem::Field(key.text.clone(), hir::Expr { kind, at: key.span.start })
+                }
+                ObjectItem::Computed(key, value) => {
+                    let key = self.expr(key);
+                    hir::ObjectItem::Computed(key, self.expr(value))
+                }
+                ObjectItem::Spread(value) => hir::ObjectItem::Spread(self.expr(value)),
+            });
+        }
+        Out::Object(lowered)
+    }
+
+    fn unary(&mut self, operator: Unary, operand: &Expr, span: Span) -> Out {
+        match operator {
+            Unary::Not => Out::Not(Box::new(self.condition(operand))),
+            Unary::Negate => Out::Negate(Box::new(self.expr(operand))),
+            Unary::Typeof => Out::Typeof(Box::new(self.expr(operand))),
+            Unary::Await => {
+                let is_async = self.contexts.last().is_some_and(|context| self.functions[context.function].is_async);
+                if !is_async {
+                    let hint = self.contexts.last().and_then(|context| match self.functions[context.function].kind {
+                        FunctionKind::Function => Some("write async function"),
+                        FunctionKind::Arrow => Some("write async before the arrow"),
+                        _ => None,
+                    });
+                    self.error_with("F0106", "await outside of async code", span, hint);
+                }
+                Out::Await(Box::new(self.expr(operand)))
+            }
+        }
+    }
+
+    fn binary(&mut self, operator: Binary, sign: Span, left: &Expr, right: &Expr) -> hir::Expr {
+        let kind = match operator {
+            Binary::Default => {
+                let left = Box::new(self.soft(left));
+                Out::Default { left, right: Box::new(self.expr(right)) }
+            }
+            Binary::And => {
+                let left = Box::new(self.condition(left));
+                Out::And { left, right: Box::new(self.expr(right)) }
+            }
+            Binary::Or => {
+                let left = Box::new(self.condition(left));
+                self.refuse_literal(right, Some("use ?? for defaults"));
+                Out::Or { left, right: Box::new(self.expr(right)) }
+            }
+            Binary::Operator(operator) => {
+                let left = Box::new(self.expr(left));
+                Out::Binary { operator, left, right: Box::new(self.expr(right)) }
+            }
+        };
+        hir::Expr { kind, at: sign.start }
+    }
+
+    /// An operand left of `??`: the last step of an access may be missing. In `a.x ?? b.y ?? c` that holds for both.
+    fn soft(&mut self, expr: &Expr) -> hir::Expr {
+        let bare = expr.bare();
+        match &bare.kind {
+            ExprKind::Field { .. } | ExprKind::Index { .. } => self.chain(bare, Access::Soft),
+            ExprKind::Binary { operator: Binary::Default, sign, left, right } => {
+                let left = Box::new(self.soft(left));
+                let right = Box::new(self.soft(right));
+                hir::Expr { kind: Out::Default { left, right }, at: sign.start }
+            }
+            _ => self.expr(bare),
+        }
+    }
+
+    /// An expression that is used as a condition. Literals that can never be one are reported.
+    pub fn condition(&mut self, expr: &Expr) -> hir::Expr {
+        self.refuse_literal(expr, None);
+        self.expr(expr)
+    }
+
+    fn refuse_literal(&mut self, expr: &Expr, hint: Option<&str>) {
+        match &expr.bare().kind {
+            ExprKind::Int(_) | ExprKind::Float(_) | ExprKind::Str(_) | ExprKind::Template(_) | ExprKind::List(_) => {
+                self.error_with("F0218", "this can never be a condition", expr.bare().span, hint);
+            }
+            // The left side is looked at as a condition anyway.
+            ExprKind::Binary { operator: Binary::And | Binary::Or, right, .. } if hint.is_none() => {
+                self.refuse_literal(right, None);
+            }
+            ExprKind::Conditional { then, otherwise, .. } if hint.is_none() => {
+                self.refuse_literal(then, None);
+                self.refuse_literal(otherwise, None);
+            }
+            _ => {}
+        }
+    }
+
+    /// Accesses and calls one after the other. `last`: what the last step is.
+    pub fn chain(&mut self, expr: &Expr, last: Access) -> hir::Expr {
+        let (lowered, optional) = self.link(expr, last);
+        if optional {
+            let at = lowered.at;
+            return hir::Expr { kind: Out::Chain(Box::new(lowered)), at };
+        }
+        lowered
+    }
+
+    /// A step of a chain, and whether there is a `?.` in it or before it.
+    pub fn link(&mut self, expr: &Expr, last: Access) -> (hir::Expr, bool) {
+        match &expr.kind {
+            ExprKind::Field { base, key, optional } => {
+                if let Some(kind) = self.library_field(base, key, expr.span) {
+                    return (hir::Expr { kind, at: expr.span.start }, false);
+                }
+                let (base, before) = self.link(base, Access::Plain);
+                let access = if *optional { Access::Optional } else { last };
+                let kind = Out::Field { base: Box::new(base), key: key.text.clone(), access };
+                (hir::Expr { kind, at: key.span.start }, before || *optional)
+            }
+            ExprKind::Index { base, index, optional, bracket } => {
+                let (base, before) = self.link(base, Access::Plain);
+                let access = if *optional { Access::Optional } else { last };
+                let index = Box::new(self.expr(index));
+                let kind = Out::Index { base: Box::new(base), index, access };
+                (hir::Expr { kind, at: bracket.start }, before || *optional)
+            }
+            ExprKind::Call { callee, arguments } => self.call(expr, callee, arguments, false),
+            _ => (self.expr(expr), false),
+        }
+    }
+
+    /// A constant expression: literals, operators and earlier constants.
+    pub fn constant_expr(&mut self, expr: &Expr) -> hir::Expr {
+        if let Some(wrong) = not_constant(expr) {
+            let found = self.source_of(wrong).split(['(', '\n']).next().unwrap_or_default().to_owned();
+            self.error("F0101", format!("expected a constant, found \"{found}\""), wrong.span);
+            return hir::Expr { kind: Out::Null, at: expr.span.start };
+        }
+        self.expr(expr)
+    }
+}
+
+/// The first part of an expression that no constant may have.
+fn not_constant(expr: &Expr) -> Option<&Expr> {
+    match &expr.kind {
+        ExprKind::Call { .. } | ExprKind::New { .. } => Some(expr),
+        ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Str(_)
+        | ExprKind::Name(_)
+        | ExprKind::Arrow(_)
+        | ExprKind::Broken => None,
+        ExprKind::Template(parts) => parts.iter().find_map(|part| match part {
+            TemplatePart::Text(_) => None,
+            TemplatePart::Expr(expr) => not_constant(expr),
+        }),
+        ExprKind::Paren(inner) | ExprKind::Field { base: inner, .. } => not_constant(inner),
+        ExprKind::Unary { operator: Unary::Await, .. } => None,
+        ExprKind::Unary { operand, .. } => not_constant(operand),
+        ExprKind::List(items) => items.iter().find_map(|(ListItem::Item(item) | ListItem::Spread(item))| not_constant(item)),
+        ExprKind::Object(items) => items.iter().find_map(|item| match item {
+            ObjectItem::Field(_, value) | ObjectItem::Spread(value) => not_constant(value),
+            ObjectItem::Short(_) => None,
+            ObjectItem::Computed(key, value) => not_constant(key).or_else(|| not_constant(value)),
+        }),
+        ExprKind::Index { base, index, .. } => not_constant(base).or_else(|| not_constant(index)),
+        ExprKind::Binary { left, right, .. } => not_constant(left).or_else(|| not_constant(right)),
+        ExprKind::Conditional { condition, then, otherwise } => {
+            not_constant(condition).or_else(|| not_constant(then)).or_else(|| not_constant(otherwise))
+        }
+    }
+}
+
+/// A whole number that a double holds exactly is an integer.
+fn float(number: f64) -> Out {
+    match Value::float(number) {
+        Some(Value::Int(whole)) => Out::Int(whole),
+        _ => Out::Float(number),
+    }
+}

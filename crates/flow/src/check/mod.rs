@@ -1,0 +1,134 @@
+//! The checker: resolves names, reports every error that can be known before running, and lowers the syntax tree to
+//! [`hir`].
+//!
+//! Each function of the tree is walked once, statement by statement, while its `hir` is built. What can only be known
+//! after all functions were seen (effects of called functions, names that are never read) is decided at the end.
+//! Something wrong is reported once: where an error was found, a harmless `hir` takes its place.
+
+mod call;
+mod effects;
+mod expression;
+mod file;
+mod function;
+mod hints;
+mod literal;
+mod pattern;
+mod scope;
+mod statement;
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::hir;
+use crate::syntax::parser::{FileKind, parse};
+use crate::syntax::token::Span;
+use crate::syntax::{decode, tree};
+
+/// How many errors are reported.
+const ERRORS_MAX: usize = 50;
+
+/// What checking gives.
+#[derive(Clone, Debug, Default)]
+pub struct Checked {
+    /// The script. `None` if there are errors.
+    pub program: Option<hir::Program>,
+    /// Errors, at most 50; without errors, warnings. In the order of the source.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Checks a script.
+#[must_use]
+pub fn check(source: &[u8]) -> Checked {
+    check_file(source, FileKind::Script)
+}
+
+/// Checks a test file (section 9 of the reference).
+#[must_use]
+pub fn check_test(source: &[u8]) -> Checked {
+    check_file(source, FileKind::Test)
+}
+
+fn check_file(source: &[u8], kind: FileKind) -> Checked {
+    let source = match decode(source) {
+        Ok(source) => source,
+        Err(diagnostic) => return Checked { program: None, diagnostics: vec![diagnostic] },
+    };
+    let parsed = parse(&source, kind);
+    let mut checker = Checker {
+        source: &source,
+        kind,
+        broken: &parsed.file.broken,
+        diagnostics: parsed.diagnostics,
+        functions: Vec::new(),
+        variables: Vec::new(),
+        constants: Vec::new(),
+        scopes: Vec::new(),
+        contexts: Vec::new(),
+        handlers: Vec::new(),
+        signals: BTreeSet::new(),
+        declared_functions: HashMap::new(),
+    };
+    let program = checker.program(&parsed.file);
+    finish(program, checker.diagnostics)
+}
+
+/// Sorts what was found; of two errors at one place the one reported first stays.
+fn finish(program: hir::Program, mut diagnostics: Vec<Diagnostic>) -> Checked {
+    let failed = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    if failed {
+        diagnostics.retain(|diagnostic| diagnostic.severity == Severity::Error);
+    }
+    diagnostics.sort_by_key(|diagnostic| diagnostic.start);
+    diagnostics.dedup_by_key(|diagnostic| diagnostic.start);
+    diagnostics.truncate(ERRORS_MAX);
+    Checked { program: (!failed).then_some(program), diagnostics }
+}
+
+struct Checker<'a> {
+    source: &'a str,
+    kind: FileKind,
+    /// Words of statements with syntax errors.
+    broken: &'a BTreeSet<Arc<str>>,
+    diagnostics: Vec<Diagnostic>,
+    functions: Vec<function::FunctionInfo>,
+    variables: Vec<scope::VariableInfo>,
+    constants: Vec<scope::ConstantInfo>,
+    scopes: Vec<scope::Scope>,
+    /// Functions whose bodies are being walked, the innermost last.
+    contexts: Vec<function::Context>,
+    handlers: Vec<hir::Handler>,
+    /// Names of signals that have a handler.
+    signals: BTreeSet<Arc<str>>,
+    /// Functions by the offset where they begin; only looked up.
+    declared_functions: HashMap<u32, hir::FunctionId>,
+}
+
+impl Checker<'_> {
+    fn error(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
+        self.error_with(code, message, span, None::<String>);
+    }
+
+    fn error_with(&mut self, code: &'static str, message: impl Into<String>, span: Span, hint: Option<impl Into<String>>) {
+        self.diagnostics.push(Diagnostic {
+            code,
+            severity: Severity::Error,
+            message: message.into(),
+            start: span.start,
+            end: span.end,
+            hint: hint.map(Into::into),
+        });
+    }
+
+    fn warning(&mut self, code: &'static str, message: impl Into<String>, span: Span) {
+        self.error(code, message, span);
+        if let Some(last) = self.diagnostics.last_mut() {
+            last.severity = Severity::Warning;
+        }
+    }
+
+    /// The source of an expression, for messages.
+    fn source_of(&self, expr: &tree::Expr) -> &str {
+        self.source.get(expr.span.range()).unwrap_or_default()
+    }
+}

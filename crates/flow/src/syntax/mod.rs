@@ -1,0 +1,10 @@
+//! The text of scripts: tokens, syntax tree, parser and formatter. Nothing here knows what a name means; `check` does.
+
+mod lexer;
+pub(crate) mod parser;
+mod source;
+pub(crate) mod token;
+pub(crate) mod tree;
+
+pub(crate) use source::decode;
+pub use source::{SOURCE_BYTES_MAX, normalize};
