@@ -1,0 +1,148 @@
+//! The test host: runs `*_test.flow` files without a server, in the same machine, with a clock that jumps whenever
+//! everything waits.
+//!
+//! A test is async code; it runs in the machine as the body of a run of its own ([`hook`]). What it starts, signals and
+//! mocks is in a [`world`], which stands in for the server. After a test, the runs it made are executed again with their
+//! events grouped otherwise ([`verify`]): a difference is a defect of Segno and is reported as such.
+
+pub(crate) mod hook;
+mod prepare;
+mod report;
+mod run;
+mod session;
+mod task;
+mod verify;
+mod wake;
+mod world;
+
+use std::sync::Arc;
+
+use crate::Code;
+use crate::diagnostic::{Diagnostic, Severity};
+use crate::interface::{Command, Event, EventKind, Limits, Start, Unpaced};
+
+pub use report::{Report, TestResult};
+
+use session::Session;
+use world::{Script, World};
+
+/// The type of the error of a failed assertion.
+const ASSERTION: &str = "AssertionError";
+
+/// Turns of a test program after which it is given up: something in it goes on for ever.
+const TURNS_MAX: u64 = 2_000_000;
+
+/// Runs the tests of a file.
+///
+/// `load` gives the source of the script at a path of `use`, relative to the test file. `filter` is a part of the names of
+/// the tests to run; empty for all.
+pub fn run_tests(
+    source: &[u8],
+    file_name: &str,
+    load: &mut dyn FnMut(&str) -> Result<Vec<u8>, String>,
+    filter: &str,
+) -> Report {
+    let mut report = Report::default();
+    let checked = crate::check_test(source);
+    add_errors(&mut report, &checked.diagnostics, file_name, source);
+    let Some(program) = checked.program else { return report };
+    let mut scripts = Vec::new();
+    for path in &program.uses {
+        match load(path) {
+            Ok(source) => scripts.extend(compile_script(&mut report, path, &source)),
+            Err(why) => report.errors.push(format!("{file_name}: cannot read \"{path}\": {why}")),
+        }
+    }
+    let programs = match prepare::programs(program, file_name) {
+        Ok(programs) => programs,
+        Err(diagnostics) => {
+            add_errors(&mut report, &diagnostics, file_name, source);
+            return report;
+        }
+    };
+    if report.errors.is_empty() {
+        for (name, code) in programs {
+            if name.contains(filter) {
+                report.tests.push(run_test(name, &code, &scripts));
+            }
+        }
+    }
+    report
+}
+
+fn add_errors(report: &mut Report, diagnostics: &[Diagnostic], file_name: &str, source: &[u8]) {
+    let source = String::from_utf8_lossy(source);
+    let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error);
+    report.errors.extend(errors.map(|diagnostic| crate::render(diagnostic, file_name, &source)));
+}
+
+fn compile_script(report: &mut Report, path: &str, source: &[u8]) -> Option<(Arc<Code>, String)> {
+    let checked = crate::check(source);
+    let file_name = path.rsplit('/').next().unwrap_or(path);
+    add_errors(report, &checked.diagnostics, path, source);
+    match crate::compile(&checked.program?, file_name) {
+        Ok(code) => Some((Arc::new(code), crate::version(source))),
+        Err(diagnostics) => {
+            add_errors(report, &diagnostics, path, source);
+            None
+        }
+    }
+}
+
+fn run_test(name: String, code: &Code, scripts: &[(Arc<Code>, String)]) -> TestResult {
+    let scripts = scripts.iter().map(|(code, version)| Script { code: Arc::clone(code), version: version.clone() });
+    let mut world = World::new(scripts.collect(), &name);
+    let mut failure = execute(code, &mut world, &name).err();
+    let mut is_defect = false;
+    for run in &world.runs {
+        let script = run.script.and_then(|script| world.scripts.get(script));
+        if let (Some(script), Some(state)) = (script, &run.state)
+            && let Err(difference) = verify::check(&script.code, &run.turns, state, &run.start.run_id)
+        {
+            is_defect = true;
+            failure = Some(format!("defect of Segno, please report it: {difference}"));
+            break;
+        }
+    }
+    TestResult { name, failure, is_defect }
+}
+
+/// Executes a test. The error says why it failed.
+fn execute(code: &Code, world: &mut World, name: &str) -> Result<(), String> {
+    let mut state: Option<Vec<u8>> = None;
+    let start = Start { run_id: format!("test {name}"), name: name.to_owned(), started_at: world.now, ..Start::default() };
+    let mut event = EventKind::Started(Box::new(start));
+    for _ in 0..TURNS_MAX {
+        let events = [Event { time: world.now, kind: event }];
+        let mut session = Session { world: &mut *world };
+        let turned = crate::turn_test(code, state.as_deref(), &events, &Limits::default(), &mut Unpaced, &mut session)
+            .map_err(|error| format!("defect of Segno: {error:?}"))?;
+        state = Some(turned.state);
+        for command in turned.commands {
+            match command {
+                Command::StartTimer { id, duration } => world.start_test_timer(id, duration),
+                Command::CancelTimer { id } => world.cancel_test_timer(&id),
+                Command::EndUpdate { id, end } => world.mock_ended(&id, end),
+                Command::Complete { .. } => {
+                    return world.problem.take().map_or(Ok(()), Err);
+                }
+                Command::Fail { failure } => {
+                    return Err(world.problem.take().unwrap_or_else(|| report::of_failure(&failure)));
+                }
+                Command::AcceptUpdate { .. } => {}
+                other => return Err(format!("a test cannot do this: {other:?}")),
+            }
+        }
+        match world.next() {
+            Some(next) => event = next,
+            None => return Err(world.problem.take().unwrap_or_else(|| waits(code, state.as_deref()))),
+        }
+    }
+    Err("the test does not end".to_owned())
+}
+
+/// Nothing is left to happen, and the test still waits.
+fn waits(code: &Code, state: Option<&[u8]>) -> String {
+    let stack = state.map(|state| crate::stack(code, state)).unwrap_or_default();
+    format!("the test waits for something that never happens\n{stack}")
+}
