@@ -15,7 +15,12 @@ use crate::syntax::tree::{Expr, ExprKind, Name};
 enum Called<'t> {
     Script(hir::FunctionId),
     Library(Function),
-    Method { receiver: &'t Expr, method: Method, key: &'t Name, optional: bool },
+    Method {
+        receiver: &'t Expr,
+        method: Method,
+        key: &'t Name,
+        optional: bool,
+    },
     /// Nobody; it has been reported.
     Unknown,
 }
@@ -165,8 +170,11 @@ impl Checker<'_> {
             },
             ExprKind::Field { base, key, optional } => self.called_field(base, key, *optional, callee.span),
             _ => {
+                let before = self.diagnostics.len();
                 self.expr(callee);
-                self.error("F0107", "functions are not values", callee.span);
+                if self.diagnostics.len() == before {
+                    self.error("F0107", "functions are not values", callee.span);
+                }
                 Called::Unknown
             }
         }
@@ -221,8 +229,11 @@ impl Checker<'_> {
                 }
                 target.map(|target| hir::Callee::Changing { target, method })
             } else {
+                let before = self.diagnostics.len();
                 self.expr(receiver);
-                self.error("F0211", "this changes a value that nobody keeps", expr.span);
+                if self.diagnostics.len() == before {
+                    self.error("F0211", "this changes a value that nobody keeps", expr.span);
+                }
                 None
             };
             self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
@@ -241,7 +252,13 @@ impl Checker<'_> {
         (hir::Expr { kind: Out::Call { callee, arguments }, at }, before || optional)
     }
 
-    fn library_arguments(&mut self, function: Function, arguments: &[Expr], name: Span, call: Span) -> Vec<hir::Argument> {
+    fn library_arguments(
+        &mut self,
+        function: Function,
+        arguments: &[Expr],
+        name: Span,
+        call: Span,
+    ) -> Vec<hir::Argument> {
         let signature = function.signature();
         match signature.effect {
             Effect::Pure => {}
@@ -277,7 +294,8 @@ impl Checker<'_> {
         let span = argument.span;
         let id = match &argument.bare().kind {
             ExprKind::Arrow(arrow) => {
-                let decides = matches!(signature.name, "filter" | "find" | "findIndex" | "some" | "every" | "wait_until");
+                let decides =
+                    matches!(signature.name, "filter" | "find" | "findIndex" | "some" | "every" | "wait_until");
                 self.arrow(arrow, argument.bare().span, decides)
             }
             ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {

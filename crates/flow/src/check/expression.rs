@@ -26,7 +26,9 @@ impl Checker<'_> {
             ExprKind::List(items) => Out::List(items.iter().map(|item| self.list_item(item)).collect()),
             ExprKind::Object(items) => self.object(items),
             ExprKind::New { name, arguments } => return self.new_error(name, arguments, expr),
-            ExprKind::Field { .. } | ExprKind::Index { .. } | ExprKind::Call { .. } => return self.chain(expr, Access::Plain),
+            ExprKind::Field { .. } | ExprKind::Index { .. } | ExprKind::Call { .. } => {
+                return self.chain(expr, Access::Plain);
+            }
             ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span),
             ExprKind::Binary { operator, sign, left, right } => return self.binary(*operator, *sign, left, right),
             ExprKind::Conditional { condition, then, otherwise } => Out::Conditional {
@@ -262,7 +264,9 @@ fn not_constant(expr: &Expr) -> Option<&Expr> {
         ExprKind::Paren(inner) | ExprKind::Field { base: inner, .. } => not_constant(inner),
         ExprKind::Unary { operator: Unary::Await, .. } => None,
         ExprKind::Unary { operand, .. } => not_constant(operand),
-        ExprKind::List(items) => items.iter().find_map(|(ListItem::Item(item) | ListItem::Spread(item))| not_constant(item)),
+        ExprKind::List(items) => {
+            items.iter().find_map(|(ListItem::Item(item) | ListItem::Spread(item))| not_constant(item))
+        }
         ExprKind::Object(items) => items.iter().find_map(|item| match item {
             ObjectItem::Field(_, value) | ObjectItem::Spread(value) => not_constant(value),
             ObjectItem::Short(_) => None,

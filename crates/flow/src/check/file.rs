@@ -66,7 +66,11 @@ impl Checker<'_> {
                 .collect(),
             variables: std::mem::take(&mut self.variables)
                 .into_iter()
-                .map(|variable| hir::Variable { name: variable.name, owner: variable.owner, captured: variable.captured })
+                .map(|variable| hir::Variable {
+                    name: variable.name,
+                    owner: variable.owner,
+                    captured: variable.captured,
+                })
                 .collect(),
             workflow,
             handlers: std::mem::take(&mut self.handlers),
@@ -101,7 +105,13 @@ impl Checker<'_> {
         self.refuse_library_name(&name.text, name.span);
         let id = self.constants.len();
         let value = hir::Expr { kind: hir::ExprKind::Null, at: constant.value.span.start };
-        self.constants.push(ConstantInfo { name: name.text.clone(), span: name.span, ready: false, read: false, value });
+        self.constants.push(ConstantInfo {
+            name: name.text.clone(),
+            span: name.span,
+            ready: false,
+            read: false,
+            value,
+        });
         let Some(scope) = self.scopes.last_mut() else { return };
         match scope.names.get(&name.text).copied() {
             None => {

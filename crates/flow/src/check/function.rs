@@ -49,7 +49,14 @@ impl Checker<'_> {
     }
 
     /// Adds a function whose body is walked later.
-    pub fn add_function(&mut self, name: Arc<str>, kind: FunctionKind, is_async: bool, params: &Params, at: Position) -> hir::FunctionId {
+    pub fn add_function(
+        &mut self,
+        name: Arc<str>,
+        kind: FunctionKind,
+        is_async: bool,
+        params: &Params,
+        at: Position,
+    ) -> hir::FunctionId {
         let least = params.items.iter().rposition(|param| param.default.is_none()).map_or(0, |place| place + 1);
         self.functions.push(FunctionInfo {
             name,
@@ -94,7 +101,13 @@ impl Checker<'_> {
     /// Adds a function to the innermost scope.
     pub fn declare_function(&mut self, function: &Function) {
         let name = &function.name;
-        let id = self.add_function(name.text.clone(), FunctionKind::Function, function.is_async, &function.params, function.span.start);
+        let id = self.add_function(
+            name.text.clone(),
+            FunctionKind::Function,
+            function.is_async,
+            &function.params,
+            function.span.start,
+        );
         self.declared_functions.insert(function.span.from, id);
         self.refuse_library_name(&name.text, name.span);
         let Some(scope) = self.scopes.last_mut() else { return };
@@ -119,7 +132,8 @@ impl Checker<'_> {
 
     /// An arrow. `condition`: that of `wait_until`. `decides`: its value is used as a condition.
     pub fn arrow(&mut self, arrow: &Arrow, span: Span, decides: bool) -> hir::FunctionId {
-        let id = self.add_function(Arc::from("(arrow)"), FunctionKind::Arrow, arrow.is_async, &arrow.params, span.start);
+        let id =
+            self.add_function(Arc::from("(arrow)"), FunctionKind::Arrow, arrow.is_async, &arrow.params, span.start);
         match &arrow.body {
             ArrowBody::Block(Block { statements, .. }) => self.function_body(id, &arrow.params, statements),
             ArrowBody::Expr(value) => {

@@ -60,7 +60,10 @@ pub(super) fn foreign_method(name: &str) -> Option<&'static str> {
 
 /// Names before a dot that other languages have, and that hold functions.
 pub(super) fn is_foreign_namespace(name: &str) -> bool {
-    matches!(name, "Promise" | "Timer" | "Signal" | "console" | "Date" | "Array" | "Boolean" | "Symbol" | "Reflect" | "process")
+    matches!(
+        name,
+        "Promise" | "Timer" | "Signal" | "console" | "Date" | "Array" | "Boolean" | "Symbol" | "Reflect" | "process"
+    )
 }
 
 /// The name among these that is most like this one, if one is.
@@ -74,10 +77,17 @@ pub(super) fn similar<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> O
     };
     let mut best: Option<(usize, &str)> = None;
     for candidate in names {
-        if candidate == name || candidate.chars().count().abs_diff(length) > most {
+        let longer = candidate.chars().count().abs_diff(length);
+        if candidate == name || longer > most.max(3) {
             continue;
         }
-        let distance = if candidate.eq_ignore_ascii_case(name) { 0 } else { distance(name, candidate) };
+        let distance = if candidate.eq_ignore_ascii_case(name) {
+            0
+        } else if length > 2 && (candidate.starts_with(name) || name.starts_with(candidate)) {
+            1
+        } else {
+            distance(name, candidate)
+        };
         // Of names equally like it the first in alphabetical order, whatever the order of the candidates.
         if distance <= most && best.is_none_or(|best| (distance, candidate) < best) {
             best = Some((distance, candidate));
@@ -155,9 +165,7 @@ impl Checker<'_> {
     pub fn unknown_method(&mut self, name: &str, span: Span) {
         let hint = match foreign_method(name) {
             Some(hint) => Some(hint.to_owned()),
-            None => {
-                similar(name, Method::ALL.iter().map(|method| method.signature().name)).map(did_you_mean)
-            }
+            None => similar(name, Method::ALL.iter().map(|method| method.signature().name)).map(did_you_mean),
         };
         self.error_with("F0207", format!("unknown function \"{name}\""), span, hint);
     }

@@ -3,11 +3,10 @@
 use super::Checker;
 use super::hints::{did_you_mean, similar};
 use crate::library::{Function, OptionType, Options, RETRY};
+use crate::pure::{cron, duration, time};
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Expr, ExprKind, ListItem, ObjectItem};
-
-/// 100 years of 365 days, in seconds.
-const DURATION_SECONDS_MAX: f64 = 3_153_600_000.0;
+use crate::value::Value;
 
 /// What a text must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +30,12 @@ impl Checker<'_> {
             Function::TimeFrom => &[(1, Text::Zone)],
             _ => &[],
         };
+        if function == Function::WaitForSignal
+            && let Some(ExprKind::Str(name)) = arguments.first().map(|name| &name.bare().kind)
+            && self.signals.contains(name)
+        {
+            self.error("F0219", format!("signal \"{name}\" has a handler"), arguments[0].span);
+        }
         for (place, text) in places {
             if let Some(argument) = arguments.get(*place) {
                 self.check_text(argument, *text);
@@ -175,34 +180,21 @@ fn may_be_text(item: &ListItem) -> bool {
     }
 }
 
+/// Whether a number of seconds is a duration.
 fn is_duration(number: &Expr) -> bool {
-    match number.kind {
-        ExprKind::Int(seconds) => (0..=DURATION_SECONDS_MAX as i64).contains(&seconds),
-        ExprKind::Float(seconds) => (0.0..=DURATION_SECONDS_MAX).contains(&seconds),
-        _ => true,
-    }
+    let value = match number.kind {
+        ExprKind::Int(seconds) => Value::Int(seconds),
+        ExprKind::Float(seconds) => Value::float(seconds).unwrap_or(Value::Null),
+        _ => return true,
+    };
+    duration::parse(&value, "").is_ok()
 }
 
 fn is_text(value: &str, text: Text) -> bool {
     match text {
-        Text::Duration => duration(value),
-        Text::Time => value.parse::<jiff::Timestamp>().is_ok(),
-        Text::Zone => jiff::tz::TimeZone::get(value).is_ok(),
-        Text::Cron => !value.trim().is_empty(),
+        Text::Duration => duration::parse_text(value).is_some(),
+        Text::Time => time::parse_text(value).is_some(),
+        Text::Zone => time::is_zone(value),
+        Text::Cron => cron::is_valid(value),
     }
-}
-
-/// Units ms s m h d w, each once, in falling order.
-fn duration(text: &str) -> bool {
-    let mut rest = text;
-    let mut units = ["w", "d", "h", "m", "s", "ms"].iter();
-    while !rest.is_empty() {
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let unit = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
-        if digits == 0 || !units.any(|name| *name == &rest[digits..digits + unit]) {
-            return false;
-        }
-        rest = &rest[digits + unit..];
-    }
-    !text.is_empty()
 }

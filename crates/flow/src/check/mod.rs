@@ -109,7 +109,13 @@ impl Checker<'_> {
         self.error_with(code, message, span, None::<String>);
     }
 
-    fn error_with(&mut self, code: &'static str, message: impl Into<String>, span: Span, hint: Option<impl Into<String>>) {
+    fn error_with(
+        &mut self,
+        code: &'static str,
+        message: impl Into<String>,
+        span: Span,
+        hint: Option<impl Into<String>>,
+    ) {
         self.diagnostics.push(Diagnostic {
             code,
             severity: Severity::Error,

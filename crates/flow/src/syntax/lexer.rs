@@ -13,8 +13,8 @@ pub(crate) struct Lexed {
 
 /// Longer ones first where one begins another.
 const SIGNS: &[&str] = &[
-    "...", "===", "!==", "??=", "=>", "==", "!=", "<=", ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=", "/=",
-    "%=", "(", ")", "[", "]", "{", "}", ",", ";", ":", ".", "?", "=", "<", ">", "+", "-", "*", "/", "%", "!",
+    "...", "===", "!==", "??=", "=>", "==", "!=", "<=", ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=",
+    "/=", "%=", "(", ")", "[", "]", "{", "}", ",", ";", ":", ".", "?", "=", "<", ">", "+", "-", "*", "/", "%", "!",
 ];
 
 /// Splits a source into tokens.
@@ -252,8 +252,11 @@ impl<'a> Lexer<'a> {
         let last = loop {
             match self.peek() {
                 None => {
-                    let start = Mark { at: Position { column: from.at.column + 1, ..from.at }, offset: from.offset + 1 };
-                    let TokenKind::Bad(mut bad) = self.bad("F0002", "text is not closed".to_owned(), from) else { return };
+                    let start =
+                        Mark { at: Position { column: from.at.column + 1, ..from.at }, offset: from.offset + 1 };
+                    let TokenKind::Bad(mut bad) = self.bad("F0002", "text is not closed".to_owned(), from) else {
+                        return;
+                    };
                     bad.end = start.at;
                     self.push(TokenKind::Bad(bad), from);
                     return;
@@ -429,13 +432,34 @@ mod tests {
             [TokenKind::Int(number)] => Some(*number),
             _ => None,
         };
-        for (source, value) in [("0", 0), ("12", 12), ("1_000", 1000), ("0xFF", 255), ("0b101", 5), ("9223372036854775807", i64::MAX)] {
+        for (source, value) in
+            [("0", 0), ("12", 12), ("1_000", 1000), ("0xFF", 255), ("0b101", 5), ("9223372036854775807", i64::MAX)]
+        {
             assert_eq!(int(source), Some(value), "{source}");
         }
-        for (source, value) in [("1.5", 1.5), ("6e23", 6e23), ("1.0", 1.0), ("1E-7", 1e-7), ("1_0.2_5e+1_0", 10.25e10)] {
+        for (source, value) in [("1.5", 1.5), ("6e23", 6e23), ("1.0", 1.0), ("1E-7", 1e-7), ("1_0.2_5e+1_0", 10.25e10)]
+        {
             assert_eq!(kinds(source), [TokenKind::Float(value)], "{source}");
         }
-        for source in ["007", ".5", "5.", "5.x", "1_", "1__0", "12ab", "0x", "0b2", "1e", "1e400", "9223372036854775808", "0o7", "1n", "3é", "5b1", "5x1"] {
+        for source in [
+            "007",
+            ".5",
+            "5.",
+            "5.x",
+            "1_",
+            "1__0",
+            "12ab",
+            "0x",
+            "0b2",
+            "1e",
+            "1e400",
+            "9223372036854775808",
+            "0o7",
+            "1n",
+            "3é",
+            "5b1",
+            "5x1",
+        ] {
             assert_eq!(refused(source), Some(("F0005", 1)), "{source}");
             assert_eq!(kinds(source).len(), 1, "{source}");
         }
@@ -476,7 +500,10 @@ mod tests {
             })
             .collect();
         let piece = |text: &str, first, last| (text.to_owned(), first, last);
-        assert_eq!(pieces, [piece("a", true, false), piece("", true, false), piece("", false, true), piece("d", false, true)]);
+        assert_eq!(
+            pieces,
+            [piece("a", true, false), piece("", true, false), piece("", false, true), piece("d", false, true)]
+        );
         assert_eq!(kinds.last(), Some(&TokenKind::Word));
     }
 

@@ -76,9 +76,32 @@ pub(crate) struct Comment {
 pub(crate) fn is_reserved(word: &str) -> bool {
     matches!(
         word,
-        "async" | "await" | "break" | "case" | "catch" | "const" | "continue" | "default" | "delete" | "else" | "false"
-            | "finally" | "for" | "function" | "if" | "in" | "let" | "new" | "null" | "return" | "switch" | "throw"
-            | "true" | "try" | "typeof" | "while"
+        "async"
+            | "await"
+            | "break"
+            | "case"
+            | "catch"
+            | "const"
+            | "continue"
+            | "default"
+            | "delete"
+            | "else"
+            | "false"
+            | "finally"
+            | "for"
+            | "function"
+            | "if"
+            | "in"
+            | "let"
+            | "new"
+            | "null"
+            | "return"
+            | "switch"
+            | "throw"
+            | "true"
+            | "try"
+            | "typeof"
+            | "while"
     ) || foreign_word(word).is_some()
 }
 

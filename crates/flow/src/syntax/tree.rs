@@ -171,12 +171,36 @@ pub(crate) struct Statement {
 pub(crate) enum StatementKind {
     Block(Block),
     Let(Let),
-    If { condition: Expr, then: Box<Statement>, otherwise: Option<Box<Statement>> },
-    While { condition: Expr, body: Box<Statement> },
-    ForOf { constant: bool, pattern: Pattern, list: Expr, body: Box<Statement> },
-    For { first: Option<Box<Statement>>, condition: Option<Expr>, next: Option<Box<Statement>>, body: Box<Statement> },
-    Switch { value: Expr, cases: Vec<Case> },
-    Try { body: Block, catch: Option<Catch>, finally: Option<Block> },
+    If {
+        condition: Expr,
+        then: Box<Statement>,
+        otherwise: Option<Box<Statement>>,
+    },
+    While {
+        condition: Expr,
+        body: Box<Statement>,
+    },
+    ForOf {
+        constant: bool,
+        pattern: Pattern,
+        list: Expr,
+        body: Box<Statement>,
+    },
+    For {
+        first: Option<Box<Statement>>,
+        condition: Option<Expr>,
+        next: Option<Box<Statement>>,
+        body: Box<Statement>,
+    },
+    Switch {
+        value: Expr,
+        cases: Vec<Case>,
+    },
+    Try {
+        body: Block,
+        catch: Option<Catch>,
+        finally: Option<Block>,
+    },
     Throw(Expr),
     Return(Option<Expr>),
     Break,
@@ -184,9 +208,16 @@ pub(crate) enum StatementKind {
     /// The target is a name, or a path that begins with one.
     Delete(Expr),
     /// Likewise.
-    Assign { target: Expr, operator: Assign, value: Expr },
+    Assign {
+        target: Expr,
+        operator: Assign,
+        value: Expr,
+    },
     /// `x++` and `x--`; likewise.
-    Step { target: Expr, up: bool },
+    Step {
+        target: Expr,
+        up: bool,
+    },
     Expr(Expr),
     Empty,
     Function(Box<Function>),
@@ -269,13 +300,40 @@ pub(crate) enum ExprKind {
     List(Vec<ListItem>),
     Object(Vec<ObjectItem>),
     /// `new Name(…)`.
-    New { name: Name, arguments: Vec<Expr> },
-    Field { base: Box<Expr>, key: Name, optional: bool },
-    Index { base: Box<Expr>, index: Box<Expr>, optional: bool, bracket: Span },
-    Call { callee: Box<Expr>, arguments: Vec<Expr> },
-    Unary { operator: Unary, operand: Box<Expr> },
-    Binary { operator: Binary, sign: Span, left: Box<Expr>, right: Box<Expr> },
-    Conditional { condition: Box<Expr>, then: Box<Expr>, otherwise: Box<Expr> },
+    New {
+        name: Name,
+        arguments: Vec<Expr>,
+    },
+    Field {
+        base: Box<Expr>,
+        key: Name,
+        optional: bool,
+    },
+    Index {
+        base: Box<Expr>,
+        index: Box<Expr>,
+        optional: bool,
+        bracket: Span,
+    },
+    Call {
+        callee: Box<Expr>,
+        arguments: Vec<Expr>,
+    },
+    Unary {
+        operator: Unary,
+        operand: Box<Expr>,
+    },
+    Binary {
+        operator: Binary,
+        sign: Span,
+        left: Box<Expr>,
+        right: Box<Expr>,
+    },
+    Conditional {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
     Arrow(Box<Arrow>),
     /// What could not be parsed.
     Broken,

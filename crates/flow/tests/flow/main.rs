@@ -3,4 +3,5 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says enough by failing")]
 
 mod failures;
+mod front;
 mod library;

@@ -19,7 +19,7 @@ const PRODUCT: u8 = 7;
 impl Parser<'_> {
     /// `Expression`, also an arrow (the checker knows where one may stand).
     pub(super) fn expression(&mut self) -> Result<Expr> {
-        self.deeper(|parser| {
+        self.deeper(1, |parser| {
             if parser.is_arrow() {
                 return parser.arrow();
             }
@@ -110,7 +110,8 @@ impl Parser<'_> {
             }
             let sign = self.span();
             if (strength == COMPARE || strength == EQUAL) && compared == Some(strength) {
-                return self.expected_with("the end of the comparison", Some("comparisons do not chain; join them with &&"));
+                return self
+                    .expected_with("the end of the comparison", Some("comparisons do not chain; join them with &&"));
             }
             if operator == Binary::Default && is_logical(&left) {
                 return self.mixed();
@@ -164,7 +165,7 @@ impl Parser<'_> {
             return self.postfix();
         };
         self.advance();
-        let operand = self.deeper(Self::unary)?;
+        let operand = self.deeper(1, Self::unary)?;
         let (below, span) = (operand.depth, start.to(operand.span));
         self.node(ExprKind::Unary { operator, operand: Box::new(operand) }, span, below)
     }
@@ -234,7 +235,7 @@ impl Parser<'_> {
                     "false" => ExprKind::Bool(false),
                     "null" => ExprKind::Null,
                     "new" => return self.new_expression(),
-                    "function" | "async" => {
+                    "function" | "async" if !token.after_newline => {
                         return self.error("F0107", "functions are not values".to_owned(), start, None);
                     }
                     _ if is_reserved(word) => return self.expected("an expression"),

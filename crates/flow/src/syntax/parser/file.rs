@@ -149,7 +149,8 @@ impl Parser<'_> {
     /// A function or a handler where a statement stands, if it is one.
     pub(super) fn inner_declaration(&mut self) -> Option<Result<Statement>> {
         let start = self.span();
-        let is_function = self.is_word("function") || (self.is_word("async") && self.word_at(self.next + 1) == Some("function"));
+        let is_function =
+            self.is_word("function") || (self.is_word("async") && self.word_at(self.next + 1) == Some("function"));
         let is_handler = matches!(self.word(), Some("query" | "signal" | "update")) && self.is_header(self.next);
         let kind = if is_function {
             self.function().map(|function| StatementKind::Function(Box::new(function)))

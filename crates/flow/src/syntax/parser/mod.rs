@@ -20,6 +20,8 @@ use crate::diagnostic::{Diagnostic, Severity};
 const BRACKETS_MAX: u32 = 100;
 /// How deep the tree may be, also without brackets (`!!!x`, `a + b + …`).
 const DEPTH_MAX: u32 = 500;
+/// What a statement counts for: it needs more of the stack than an expression does.
+const STATEMENT_DEPTH: u32 = 3;
 
 /// What parsing gives.
 pub(crate) struct Parsed {
@@ -277,14 +279,14 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    /// One level deeper while parsing this.
-    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth >= DEPTH_MAX {
+    /// So many levels deeper while parsing this.
+    fn deeper<T>(&mut self, levels: u32, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth + levels > DEPTH_MAX {
             return self.too_deep(self.span());
         }
-        self.depth += 1;
+        self.depth += levels;
         let result = parse(self);
-        self.depth -= 1;
+        self.depth -= levels;
         result
     }
 
@@ -304,7 +306,8 @@ impl Parser<'_> {
     fn error<T>(&mut self, code: &'static str, message: String, span: Span, hint: Option<&str>) -> Result<T> {
         if !self.silent {
             let hint = hint.map(str::to_owned);
-            let diagnostic = Diagnostic { code, severity: Severity::Error, message, start: span.start, end: span.end, hint };
+            let diagnostic =
+                Diagnostic { code, severity: Severity::Error, message, start: span.start, end: span.end, hint };
             self.diagnostics.push(diagnostic);
         }
         Err(Broken)
@@ -347,7 +350,9 @@ impl Parser<'_> {
     fn hint(&self) -> Option<&'static str> {
         match self.token().kind {
             TokenKind::Sign("++" | "--") => Some("write it as a statement of its own"),
-            TokenKind::Sign("+=" | "-=" | "*=" | "/=" | "%=" | "??=") => Some("an assignment is a statement of its own"),
+            TokenKind::Sign("+=" | "-=" | "*=" | "/=" | "%=" | "??=") => {
+                Some("an assignment is a statement of its own")
+            }
             _ => None,
         }
     }
@@ -383,8 +388,7 @@ impl Parser<'_> {
                 _ => place += 1,
             }
         };
-        let words: Vec<Arc<str>> =
-            (start..next).filter_map(|place| self.word_at(place).map(Arc::from)).collect();
+        let words: Vec<Arc<str>> = (start..next).filter_map(|place| self.word_at(place).map(Arc::from)).collect();
         self.file.broken.extend(words);
         self.next = next.max(start + 1).min(self.tokens.len() - 1);
     }

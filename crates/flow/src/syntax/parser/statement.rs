@@ -4,6 +4,8 @@ use super::{Broken, Parser, Result};
 use crate::syntax::token::Span;
 use crate::syntax::tree::{Assign, Block, Case, Catch, Expr, ExprKind, Let, Statement, StatementKind};
 
+const IN_HINT: &str = "write for … of Object.keys(…)";
+
 impl Parser<'_> {
     /// `Block`.
     pub(super) fn block(&mut self) -> Result<Block> {
@@ -40,7 +42,7 @@ impl Parser<'_> {
 
     /// `Statement`, also functions and handlers (the checker knows where they may stand).
     fn statement(&mut self) -> Result<Statement> {
-        self.deeper(|parser| match parser.inner_declaration() {
+        self.deeper(super::STATEMENT_DEPTH, |parser| match parser.inner_declaration() {
             Some(declaration) => declaration,
             None => parser.plain_statement(),
         })
@@ -179,7 +181,8 @@ impl Parser<'_> {
             return None;
         }
         let partner = self.partners[start].filter(|partner| *partner >= self.next)?;
-        let words: Vec<_> = (start..partner).filter_map(|place| self.word_at(place).map(std::sync::Arc::from)).collect();
+        let words: Vec<_> =
+            (start..partner).filter_map(|place| self.word_at(place).map(std::sync::Arc::from)).collect();
         self.file.broken.extend(words);
         self.brackets = brackets;
         self.next = partner + 1;
@@ -215,8 +218,9 @@ impl Parser<'_> {
             }
             Err(broken) => {
                 self.skip_brackets(start, brackets).ok_or(broken)?;
+                let condition = Some(self.node(ExprKind::Broken, self.token_at(start).span, 0)?);
                 let body = self.body()?;
-                Ok(StatementKind::For { first: None, condition: None, next: None, body })
+                Ok(StatementKind::For { first: None, condition, next: None, body })
             }
         }
     }
@@ -237,14 +241,11 @@ impl Parser<'_> {
                 return Ok(StatementKind::ForOf { constant, pattern, list, body: body() });
             }
             if self.is_word("in") {
-                return self.expected_with("\"of\"", Some("write for … of Object.keys(…)"));
+                return self.expected_with("\"of\"", Some(IN_HINT));
             }
             self.next = before;
         }
         let first = self.for_part(start, ";")?;
-        if first.is_some() && (self.is_word("of") || self.is_word("in")) {
-            return self.expected_with("\";\"", Some("write for (const x of …)"));
-        }
         self.expect_sign(";")?;
         let condition = if self.is_sign(";") { None } else { Some(self.expression()?) };
         if condition.is_some() && self.is_sign("=") {
@@ -265,7 +266,8 @@ impl Parser<'_> {
             StatementKind::Let(self.let_statement()?)
         } else if end == ";" && self.is_name_at(self.next) && matches!(self.word_at(self.next + 1), Some("in" | "of")) {
             self.advance();
-            return self.expected_with("\"=\"", Some("write for (const x of …)"));
+            let hint = if self.is_word("in") { IN_HINT } else { "write for (const x of …)" };
+            return self.expected_with("\"=\"", Some(hint));
         } else {
             self.change_or_expression()?
         };
