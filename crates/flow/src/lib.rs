@@ -15,10 +15,12 @@
 //! - `host` runs `*_test.flow` files without a server.
 
 mod check;
+mod compile;
 pub mod diagnostic;
 pub mod hir;
 pub mod interface;
 pub mod library;
+mod machine;
 pub mod pure;
 mod render;
 mod syntax;
@@ -27,3 +29,5 @@ pub mod value;
 pub use check::{Checked, check, check_test};
 pub use render::render;
 pub use syntax::{SOURCE_BYTES_MAX, normalize};
+pub use compile::{CODE_FORMAT, Code, Schedule, compile};
+pub use machine::turn;

@@ -1,0 +1,352 @@
+//! Events: what each does to promises and code, and how a turn ends.
+
+use std::sync::Arc;
+
+use crate::hir::FunctionKind;
+use crate::interface::{
+    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, Turned, TurnError,
+};
+use crate::pure;
+use crate::value::{Kind, Raised, Value};
+
+use super::frame::{Closure, Fatal, Fault};
+use super::promise::{Outcome, PromiseKind, Role};
+use super::schedule::fatal;
+use super::{Closing, Machine, Untaken, error_type};
+
+impl Machine<'_> {
+    /// Takes one event and lets everything go on that can.
+    pub(super) fn take(&mut self, event: &Event) -> Result<(), TurnError> {
+        if self.is_closed {
+            return Ok(());
+        }
+        self.now = event.time;
+        self.count_steps();
+        (self.fuel, self.window, self.spent, self.steps_max) = (0, 0, 0, self.limits.steps);
+        let result = self.handle(&event.kind).and_then(|()| if self.closing.is_some() { Ok(()) } else { self.go_on() });
+        self.count_steps();
+        match result {
+            Ok(()) => {}
+            Err(fatal) => self.fail(*fatal)?,
+        }
+        self.close();
+        Ok(())
+    }
+
+    /// Ends the run because of a limit or an error that nobody hears.
+    fn fail(&mut self, fatal: Fatal) -> Result<(), TurnError> {
+        self.closing = Some(match fatal {
+            Fatal::Limit(raised, stack) => Closing::Failed(pure::error::from_raised(&raised, &stack)),
+            Fatal::Failed(error) => Closing::Failed(error),
+            Fatal::GivenUp => return Err(TurnError::GivenUp),
+            Fatal::Defect(what) => return Err(TurnError::Defect(what)),
+        });
+        Ok(())
+    }
+
+    fn handle(&mut self, event: &EventKind) -> Result<(), Box<Fatal>> {
+        match event {
+            EventKind::Started(start) => {
+                if self.is_started {
+                    return Err(Box::new(Fatal::Defect("the run has started already".to_owned())));
+                }
+                let Some(function) = self.code.workflow else {
+                    return Err(Box::new(Fatal::Defect("there is no workflow".to_owned())));
+                };
+                self.is_started = true;
+                self.start = start.as_ref().clone();
+                let input = std::mem::take(&mut self.start.input);
+                self.start_code(Role::Main, &Closure { function, captures: None }, &arguments(&input))
+            }
+            _ if !self.is_started => Err(Box::new(Fatal::Defect("the run has not started".to_owned()))),
+            EventKind::Signaled { name, input } => self.signaled(name, input),
+            EventKind::CancelRequested { reason } => {
+                self.request_cancel(reason);
+                Ok(())
+            }
+            EventKind::Update { id, name, input } => self.update(id, name, input),
+            EventKind::TaskEnded { id, end } => self.task_ended(id, end),
+            EventKind::TimerFired { id } => {
+                if let Some(number) = self.operation(OperationKind::Timer, id) {
+                    self.timer_fired(number);
+                }
+                Ok(())
+            }
+            EventKind::ChildStarted { workflow_id, run_id } => {
+                self.child_started(workflow_id, run_id);
+                Ok(())
+            }
+            EventKind::ChildNotStarted { workflow_id, reason } => {
+                self.child_not_started(workflow_id, reason);
+                Ok(())
+            }
+            EventKind::ChildEnded { workflow_id, end } => self.child_ended(workflow_id, end),
+            EventKind::SendEnded { id, failed } => {
+                self.send_ended(id, failed.as_ref());
+                Ok(())
+            }
+        }
+    }
+
+    /// The pending operation with this id. A request to cancel what has ended meanwhile is dropped.
+    fn operation(&mut self, kind: OperationKind, id: &str) -> Option<u32> {
+        let key = (kind, Arc::from(id));
+        self.lingering.remove(&key);
+        if let Some(command) = self.cancels.remove(&key).and_then(|place| self.commands.get_mut(place)) {
+            *command = None;
+        }
+        self.operations.get(&key).copied()
+    }
+
+    fn signaled(&mut self, name: &str, input: &[Payload]) -> Result<(), Box<Fatal>> {
+        if let Some(handler) = self.code.handler(FunctionKind::Signal, name) {
+            let closure = self.handler(handler.closure).map_err(fatal)?;
+            return self.start_code(Role::Signal, &closure, &arguments(input));
+        }
+        match self.signal_waits.get(name).and_then(|waits| waits.first().copied()) {
+            Some(number) => self.end(number, Ok(pure::payload::values(input))),
+            None => {
+                let sequence = self.signals_seen;
+                self.signals_seen += 1;
+                let queue = self.signals.entry(name.into()).or_default();
+                queue.push_back(Untaken { sequence, input: input.to_vec() });
+            }
+        }
+        Ok(())
+    }
+
+    fn update(&mut self, id: &str, name: &str, input: &[Payload]) -> Result<(), Box<Fatal>> {
+        let Some(handler) = self.code.handler(FunctionKind::Update, name) else {
+            let known: Vec<&str> = self.code.handlers(FunctionKind::Update).collect();
+            let message = format!("unknown update \"{name}\"; known: {}", known.join(", "));
+            let error =
+                pure::error::make("UnknownUpdate", &message, Value::Null, false, Value::Null, Value::Null, "");
+            self.reject(id, &error);
+            return Ok(());
+        };
+        let arguments = arguments(input);
+        if let Some(validate) = handler.validate {
+            let closure = self.handler(validate).map_err(fatal)?;
+            match self.evaluate(&closure, &arguments, None) {
+                Ok(_) => {}
+                Err(Fault::Throw(error)) => {
+                    self.reject(id, &error);
+                    return Ok(());
+                }
+                Err(fault) => match *fatal(fault) {
+                    Fatal::Limit(raised, stack) => {
+                        self.reject(id, &pure::error::from_raised(&raised, &stack));
+                        return Ok(());
+                    }
+                    other => return Err(Box::new(other)),
+                },
+            }
+        }
+        let closure = self.handler(handler.closure).map_err(fatal)?;
+        self.command(Command::AcceptUpdate { id: id.to_owned() })?;
+        self.start_code(Role::Update(id.into()), &closure, &arguments)
+    }
+
+    fn reject(&mut self, id: &str, error: &Value) {
+        let failure = pure::error::to_failure(error);
+        self.commands.push(Some(Command::RejectUpdate { id: id.to_owned(), failure }));
+    }
+
+    fn task_ended(&mut self, id: &str, end: &End) -> Result<(), Box<Fatal>> {
+        let Some(number) = self.operation(OperationKind::Task, id) else { return Ok(()) };
+        let Some(PromiseKind::Task { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
+            return Ok(());
+        };
+        let outcome = outcome(end, ("task", name, id));
+        self.end(number, outcome);
+        Ok(())
+    }
+
+    /// A timer has fired: one of the script, or the time-out of something.
+    fn timer_fired(&mut self, number: u32) {
+        let Some(PromiseKind::Timer { owner, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
+            return;
+        };
+        let Some(owner) = *owner else { return self.end(number, Ok(Value::Null)) };
+        // It is over: whoever owned it must not withdraw it.
+        self.end(number, Ok(Value::Null));
+        let Some(promise) = self.promises.get_mut(&owner) else { return };
+        match &mut promise.kind {
+            PromiseKind::Signal { name, timeout, timer } => {
+                *timer = None;
+                let message = format!("no signal \"{name}\" within {}", pure::duration::show(*timeout));
+                let error = pure::error::from_raised(&Raised::new(Kind::Timeout, message), "");
+                self.end(owner, Err(error));
+            }
+            PromiseKind::Condition { timer, .. } => {
+                *timer = None;
+                self.end(owner, Ok(Value::Bool(false)));
+            }
+            PromiseKind::Combination(combination) => {
+                combination.timer = None;
+                let message = format!("timed out after {}", pure::duration::show(combination.timeout));
+                let items = std::mem::take(&mut combination.items);
+                let error = pure::error::from_raised(&Raised::new(Kind::Timeout, message), "");
+                self.end(owner, Err(error));
+                for item in &items {
+                    if let super::combine::ItemValue::Promise(promise) = &item.value {
+                        self.cancel(promise.number, "".into());
+                    }
+                }
+                self.drop_items(owner, items);
+            }
+            _ => {}
+        }
+    }
+
+    fn child_started(&mut self, workflow_id: &str, run_id: &str) {
+        let key = (OperationKind::Child, Arc::from(workflow_id));
+        let Some(&number) = self.operations.get(&key) else { return };
+        let Some(PromiseKind::Child { start_only: true, .. }) = self.promises.get(&number).map(|promise| &promise.kind)
+        else {
+            return;
+        };
+        let value = Value::object([("workflow_id", Value::text(workflow_id)), ("run_id", Value::text(run_id))]);
+        // The child still runs: its id is taken.
+        self.lingering.insert(key);
+        self.end(number, Ok(value));
+    }
+
+    fn child_not_started(&mut self, workflow_id: &str, reason: &NotSent) {
+        let Some(number) = self.operation(OperationKind::Child, workflow_id) else { return };
+        let Some(PromiseKind::Child { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
+            return;
+        };
+        let taken = format!("workflow \"{workflow_id}\" has already started");
+        let error = not_sent(reason, &taken, ("workflow", name, workflow_id));
+        self.end(number, Err(error));
+    }
+
+    fn child_ended(&mut self, workflow_id: &str, end: &End) -> Result<(), Box<Fatal>> {
+        let Some(number) = self.operation(OperationKind::Child, workflow_id) else { return Ok(()) };
+        let Some(PromiseKind::Child { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
+            return Ok(());
+        };
+        let outcome = outcome(end, ("workflow", name, workflow_id));
+        self.end(number, outcome);
+        Ok(())
+    }
+
+    fn send_ended(&mut self, id: &str, failed: Option<&NotSent>) {
+        let Some(number) = self.operation(OperationKind::Send, id) else { return };
+        let Some(PromiseKind::Send { name }) = self.promises.get(&number).map(|promise| &promise.kind) else { return };
+        let outcome = match failed {
+            None => Ok(Value::Null),
+            Some(reason) => Err(not_sent(reason, "it has already started", ("send", name, id))),
+        };
+        self.end(number, outcome);
+    }
+
+    /// Adds a command in its place.
+    pub(super) fn command(&mut self, command: Command) -> Result<usize, Box<Fatal>> {
+        self.sweep()?;
+        self.commands.push(Some(command));
+        Ok(self.commands.len() - 1)
+    }
+
+    /// Ends the run if its body has ended or failed.
+    fn close(&mut self) {
+        let Some(closing) = self.closing.take() else { return };
+        self.is_closed = true;
+        let command = match closing {
+            Closing::Returned(value) => match pure::payload::write(&value) {
+                Ok(payload) => Command::Complete { result: vec![payload] },
+                Err(raised) => {
+                    let stack = self.start_position();
+                    Command::Fail { failure: pure::error::to_failure(&pure::error::from_raised(&raised, &stack)) }
+                }
+            },
+            Closing::New(value) => Command::ContinueAsNew(Box::new(self.continue_as_new(&value))),
+            Closing::Failed(error) => {
+                if self.cancel_requested.is_some() && error_type(&error) == Some("Canceled") {
+                    let details = match &error {
+                        Value::Object(object) => object.get("details").cloned().unwrap_or(Value::Null),
+                        _ => Value::Null,
+                    };
+                    let details = match details {
+                        Value::Null => Vec::new(),
+                        details => pure::payload::write(&details).into_iter().collect(),
+                    };
+                    Command::Cancel { details }
+                } else {
+                    Command::Fail { failure: pure::error::to_failure(&error) }
+                }
+            }
+        };
+        self.commands.push(Some(command));
+        // Nothing goes on in a closed run.
+        self.promises.clear();
+        self.operations.clear();
+        self.signal_waits.clear();
+        self.conditions.clear();
+        self.ready.clear();
+        self.lingering.clear();
+        if let Ok(mut released) = self.released.try_borrow_mut() {
+            released.clear();
+        }
+    }
+
+    /// Where the workflow begins, for errors that no code raised.
+    fn start_position(&self) -> String {
+        let Some(info) = self.code.workflow.and_then(|number| self.code.function(number)) else { return String::new() };
+        let at = self.code.position_before(info.start + 1);
+        format!("at {} ({}:{}:{})", info.name, self.code.file, at.line, at.column)
+    }
+
+    fn continue_as_new(&mut self, value: &Value) -> ContinueAsNew {
+        let mut command = super::workflow::continue_from(value);
+        let mut signals = Vec::new();
+        for (name, queue) in std::mem::take(&mut self.signals) {
+            signals.extend(queue.into_iter().map(|signal| (signal.sequence, name.to_string(), signal.input)));
+        }
+        signals.sort_by_key(|(sequence, ..)| *sequence);
+        command.signals = signals.into_iter().map(|(_, name, input)| (name, input)).collect();
+        command
+    }
+
+    /// What the turn gives.
+    pub(super) fn finish(self) -> Result<Turned, TurnError> {
+        let details = if self.new_details { self.details.as_ref().map(ToString::to_string) } else { None };
+        Ok(Turned {
+            state: Vec::new(),
+            commands: self.commands.into_iter().flatten().collect(),
+            log: self.new_log,
+            wake: crate::interface::WakeSet::default(),
+            steps: self.turn_steps,
+            details,
+        })
+    }
+}
+
+/// The values of payloads that are matched to parameters.
+pub(super) fn arguments(input: &[Payload]) -> Vec<Value> {
+    input.iter().cloned().map(pure::payload::argument).collect()
+}
+
+/// The outcome of a task or child: kind, name and id.
+fn outcome(end: &End, (kind, name, id): (&str, &str, &str)) -> Outcome {
+    match end {
+        Ok(payloads) => pure::payload::result(payloads).map_err(|why| {
+            let message = format!("the result of \"{name}\" cannot be read: {why}");
+            let raised = Raised::new(Kind::Payload, message);
+            pure::error::from_raised(&raised, "")
+        }),
+        Err(failure) => Err(pure::error::from_failure(failure, Some((kind, name, id)))),
+    }
+}
+
+fn not_sent(reason: &NotSent, taken: &str, (kind, name, id): (&str, &str, &str)) -> Value {
+    let (error, message, retryable) = match reason {
+        NotSent::NotFound(message) => (Kind::NotFound.name(), message.as_str(), true),
+        NotSent::AlreadyStarted => (Kind::AlreadyStarted.name(), taken, true),
+        NotSent::Other(message) => ("Error", message.as_str(), true),
+    };
+    let source =
+        Value::object([("kind", Value::text(kind)), ("name", Value::text(name)), ("item_id", Value::text(id))]);
+    pure::error::make(error, message, Value::Null, retryable, Value::Null, source, "")
+}

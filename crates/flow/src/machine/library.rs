@@ -1,0 +1,169 @@
+//! Functions of the library that need the run.
+
+
+use crate::interface::LogLine;
+use crate::library::{Effect, Function};
+use crate::pure;
+use crate::pure::random::Random;
+use crate::value::{Raised, Value};
+
+use super::Machine;
+use super::frame::{Caller, Fault, Fiber, defect};
+
+/// Lines of the log that are kept with the run, and their bytes.
+const LOG_LINES_MAX: usize = 20;
+const LOG_BYTES_MAX: usize = 4_096;
+
+impl Machine<'_> {
+    #[inline(never)]
+    pub(super) fn library(
+        &mut self,
+        fiber: &mut Fiber,
+        function: Function,
+        arguments: u32,
+        up: Option<&Caller<'_>>,
+    ) -> Result<(), Fault> {
+        let arguments = fiber.take(arguments as usize)?;
+        let signature = function.signature();
+        let value = if signature.effect == Effect::Effect {
+            if self.is_pure {
+                return Err(Raised::type_error("no effects allowed here").into());
+            }
+            self.sweep()?;
+            self.effect(fiber, function, &arguments, up)?
+        } else {
+            match function {
+                Function::TimeNow => Value::text(pure::time::show(self.now)),
+                Function::WorkflowInfo => self.info(),
+                Function::WorkflowCancelRequested => Value::Bool(self.cancel_requested.is_some()),
+                Function::Error => {
+                    let stack = self.stack_text(fiber, up);
+                    pure::error::from_options(&arguments, &stack)?
+                }
+                function => {
+                    let mut cost = pure::Cost::default();
+                    let value = pure::call(function, &arguments, &mut cost);
+                    self.charge(cost);
+                    value?
+                }
+            }
+        };
+        self.check_value(&value)?;
+        fiber.push(value);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn effect(
+        &mut self,
+        fiber: &mut Fiber,
+        function: Function,
+        arguments: &[Value],
+        up: Option<&Caller<'_>>,
+    ) -> Result<Value, Fault> {
+        let _ = up;
+        match function {
+            Function::TaskRun => self.task_run(arguments),
+            Function::TaskDefaults => self.set_task_defaults(arguments),
+            Function::TaskDelay => self.delay(arguments),
+            Function::TaskDelayUntil => self.delay_until(arguments),
+            Function::TaskCancel => self.task_cancel(arguments),
+            Function::TaskTimeout => self.timeout(arguments),
+            Function::TaskAll | Function::TaskAny | Function::TaskRace | Function::TaskSettle => {
+                self.combine(function, arguments)
+            }
+            Function::WaitForSignal => self.wait_for_signal(arguments),
+            Function::WorkflowRun | Function::WorkflowStart => self.child(function, arguments),
+            Function::WorkflowSignal => self.send_signal(arguments),
+            Function::WorkflowCancel => self.send_cancel(arguments),
+            Function::WorkflowContinueAsNew => self.prepare_new(arguments),
+            Function::WorkflowSetMemo => self.set_memo(arguments),
+            Function::WorkflowSetSearchAttributes => self.set_attributes(arguments),
+            Function::WorkflowSetDetails => self.set_details(arguments),
+            Function::MathRandom => {
+                let number = self.random().next_double();
+                Value::float(number).ok_or_else(|| defect("a random number is no number"))
+            }
+            Function::Uuid => {
+                let uuid = self.random().uuid();
+                Ok(Value::text(uuid))
+            }
+            Function::Log => {
+                let line = self.line(fiber);
+                self.write_log(line, arguments)
+            }
+            _ => Err(Raised::type_error(format!("{} is for tests", function.signature().name)).into()),
+        }
+    }
+
+    #[inline(never)]
+    pub(super) fn library_with(
+        &mut self,
+        fiber: &mut Fiber,
+        function: Function,
+        arguments: u32,
+        closure: u32,
+        up: Option<&Caller<'_>>,
+    ) -> Result<(), Fault> {
+        if self.is_pure {
+            return Err(Raised::type_error("no effects allowed here").into());
+        }
+        let closure = self.closure(fiber, closure)?;
+        let arguments = fiber.take(arguments as usize)?;
+        self.sweep()?;
+        let value = match function {
+            Function::TaskMap => self.task_map(fiber, &arguments, closure, up)?,
+            Function::WaitUntil => self.wait_until(fiber, &arguments, closure, up)?,
+            _ => return Err(Raised::type_error(format!("{} is for tests", function.signature().name)).into()),
+        };
+        fiber.push(value);
+        Ok(())
+    }
+
+    fn random(&mut self) -> &mut Random {
+        let run_id = &self.start.run_id;
+        self.random.get_or_insert_with(|| Random::seeded(run_id))
+    }
+
+    fn write_log(&mut self, line: u32, arguments: &[Value]) -> Result<Value, Fault> {
+        let mut cost = pure::Cost::default();
+        let message = pure::text(arguments.first().unwrap_or(&Value::Null), &mut cost)?.to_string();
+        let data = match arguments.get(1) {
+            Some(value) => Some(pure::json::write(value, &mut cost)?),
+            None => None,
+        };
+        self.charge(cost);
+        let line = LogLine { time: self.now, line, message, data };
+        self.new_log.push(line.clone());
+        let mut kept = line;
+        truncate(&mut kept.message, LOG_BYTES_MAX);
+        if kept.data.as_ref().is_some_and(|data| data.len() + kept.message.len() > LOG_BYTES_MAX) {
+            kept.data = None;
+        }
+        self.log.push_back(kept);
+        let size = |line: &LogLine| line.message.len() + line.data.as_ref().map_or(0, String::len);
+        let mut bytes: usize = self.log.iter().map(size).sum();
+        while self.log.len() > LOG_LINES_MAX || bytes > LOG_BYTES_MAX {
+            let Some(first) = self.log.pop_front() else { break };
+            bytes -= size(&first);
+        }
+        Ok(Value::Null)
+    }
+
+    fn set_details(&mut self, arguments: &[Value]) -> Result<Value, Fault> {
+        let Some(Value::Str(text)) = arguments.first() else {
+            return Err(Raised::argument("Workflow.setDetails: the text must be a string").into());
+        };
+        self.details = Some(text.clone());
+        self.new_details = true;
+        Ok(Value::Null)
+    }
+}
+
+/// Cuts a text to at most this many bytes, at the boundary of a character.
+fn truncate(text: &mut String, bytes: usize) {
+    if text.len() > bytes {
+        let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+    }
+}

@@ -1,0 +1,285 @@
+//! The machine: executes turns of compiled scripts. One turn takes events in the order of history, each as if it had come
+//! alone: the event ends promises, then all code that can go on does, then conditions are looked at.
+
+mod callback;
+mod cancel;
+mod combine;
+mod event;
+mod frame;
+mod library;
+mod promise;
+mod run;
+mod schedule;
+mod stack;
+mod path;
+mod task;
+mod workflow;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use crate::compile::Code;
+use crate::interface::{Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, Turned, TurnError, Unpaced};
+use crate::pure;
+use crate::pure::random::Random;
+use crate::value::{Object, Raised, Released, Value};
+
+use frame::{Cell, Closure, Fatal, Fault};
+use promise::{Outcome, Promise, Work};
+
+/// What is numbered in ids.
+#[derive(Clone, Copy, Debug)]
+enum Counter {
+    Task,
+    Timer,
+    Child,
+    Send,
+    Call,
+    All,
+    Any,
+    Race,
+    Settle,
+    Map,
+    Timeout,
+    Signal,
+    Until,
+}
+
+const COUNTERS: usize = 13;
+
+/// Ids begin with these, in the order of [`Counter`].
+const PREFIXES: [&str; COUNTERS] =
+    ["task", "timer", "child", "send", "call", "all", "any", "race", "settle", "map", "timeout", "signal", "until"];
+
+/// Code that can go on.
+enum Ready {
+    Resume(u32, Outcome),
+    /// `Task.map` may start more.
+    Map(u32),
+}
+
+/// A signal that nobody has taken.
+struct Untaken {
+    /// Counts signals, so that the order over all names is known.
+    sequence: u64,
+    input: Vec<Payload>,
+}
+
+/// How the run closed.
+enum Closing {
+    Returned(Value),
+    New(Value),
+    Failed(Value),
+}
+
+/// The state of a run while a turn is executed.
+pub(crate) struct Machine<'a> {
+    code: &'a Code,
+    limits: &'a Limits,
+    pace: &'a mut dyn Pace,
+
+    // What is stored.
+    start: Start,
+    is_started: bool,
+    is_closed: bool,
+    next_promise: u32,
+    promises: BTreeMap<u32, Promise>,
+    /// Ends of promises so far.
+    ends: u64,
+    counters: [u32; COUNTERS],
+    signals: BTreeMap<Arc<str>, VecDeque<Untaken>>,
+    signals_seen: u64,
+    task_defaults: Rc<Object>,
+    /// The reason of the cancel request.
+    cancel_requested: Option<Arc<str>>,
+    /// Cells of the workflow's variables that handlers use.
+    root: Vec<Cell>,
+    random: Option<Random>,
+    log: VecDeque<LogLine>,
+    details: Option<Arc<str>>,
+    /// Operations whose promises have ended but which the server still has.
+    lingering: BTreeSet<(OperationKind, Arc<str>)>,
+
+    // Found from what is stored.
+    operations: BTreeMap<(OperationKind, Arc<str>), u32>,
+    pending: [usize; 4],
+    pending_calls: usize,
+    signal_waits: BTreeMap<Arc<str>, BTreeSet<u32>>,
+    conditions: BTreeSet<u32>,
+    released: Released,
+
+    // Of this turn.
+    now: i64,
+    ready: VecDeque<Ready>,
+    work: VecDeque<Work>,
+    is_working: bool,
+    /// Whether code ran since conditions were looked at.
+    has_changed: bool,
+    constants: Vec<Option<Value>>,
+    commands: Vec<Option<Command>>,
+    /// Timers started in this turn, with the places of their commands.
+    timers_started: BTreeMap<u32, usize>,
+    /// Requests to cancel in this turn, with the places of their commands.
+    cancels: BTreeMap<(OperationKind, Arc<str>), usize>,
+    memo_command: Option<usize>,
+    attributes_command: Option<usize>,
+    new_log: Vec<LogLine>,
+    new_details: bool,
+    closing: Option<Closing>,
+    /// Nested calls.
+    depth: u32,
+    /// Whether code with effects is refused: queries, validators, conditions.
+    is_pure: bool,
+
+    // Steps.
+    fuel: u64,
+    window: u64,
+    /// Steps of library functions beyond the window.
+    debt: u64,
+    /// Steps for this event, and how many are allowed.
+    spent: u64,
+    steps_max: u64,
+    turn_steps: u64,
+    /// When memory is looked at next.
+    memory_due: u64,
+}
+
+impl<'a> Machine<'a> {
+    fn new(code: &'a Code, limits: &'a Limits, pace: &'a mut dyn Pace) -> Self {
+        Self {
+            code,
+            limits,
+            pace,
+            start: Start::default(),
+            is_started: false,
+            is_closed: false,
+            next_promise: 0,
+            promises: BTreeMap::new(),
+            ends: 0,
+            counters: [0; COUNTERS],
+            signals: BTreeMap::new(),
+            signals_seen: 0,
+            task_defaults: Rc::default(),
+            cancel_requested: None,
+            root: Vec::new(),
+            random: None,
+            log: VecDeque::new(),
+            details: None,
+            lingering: BTreeSet::new(),
+            operations: BTreeMap::new(),
+            pending: [0; 4],
+            pending_calls: 0,
+            signal_waits: BTreeMap::new(),
+            conditions: BTreeSet::new(),
+            released: Released::default(),
+            now: 0,
+            ready: VecDeque::new(),
+            work: VecDeque::new(),
+            is_working: false,
+            has_changed: false,
+            constants: Vec::new(),
+            commands: Vec::new(),
+            timers_started: BTreeMap::new(),
+            cancels: BTreeMap::new(),
+            memo_command: None,
+            attributes_command: None,
+            new_log: Vec::new(),
+            new_details: false,
+            closing: None,
+            depth: 0,
+            is_pure: false,
+            fuel: 0,
+            window: 0,
+            debt: 0,
+            spent: 0,
+            steps_max: limits.steps,
+            turn_steps: 0,
+            memory_due: MEMORY_INTERVAL,
+        }
+    }
+
+    /// The next id of a kind.
+    fn next_id(&mut self, counter: Counter) -> Arc<str> {
+        let number = self.count(counter);
+        format!("{}-{number}", PREFIXES[counter as usize]).into()
+    }
+
+    fn count(&mut self, counter: Counter) -> u32 {
+        let count = &mut self.counters[counter as usize];
+        *count += 1;
+        *count
+    }
+
+    fn end_later(&mut self, number: u32, outcome: Outcome) {
+        self.work.push_back(Work::End(number, outcome));
+    }
+
+    fn cancel_later(&mut self, number: u32) {
+        self.work.push_back(Work::Cancel(number, "".into()));
+    }
+}
+
+/// Steps between two looks at memory.
+const MEMORY_INTERVAL: u64 = 16_384;
+
+/// `type` of an error object.
+fn error_type(error: &Value) -> Option<&str> {
+    match error {
+        Value::Object(object) => match object.get("type") {
+            Some(Value::Str(kind)) => Some(kind),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Computes a function without parameters, captures and effects: a constant of the file.
+pub(crate) fn evaluate(code: &Code, function: u32) -> Result<Value, Raised> {
+    let limits = Limits::default();
+    let mut pace = Unpaced;
+    let mut machine = Machine::new(code, &limits, &mut pace);
+    match machine.evaluate(&Closure { function, captures: None }, &[], None) {
+        Ok(value) => Ok(value),
+        Err(Fault::Raised(raised)) => Err(raised),
+        Err(Fault::Throw(error)) => {
+            let text = |key: &str| match &error {
+                Value::Object(object) => match object.get(key) {
+                    Some(Value::Str(text)) => text.to_string(),
+                    _ => String::new(),
+                },
+                _ => String::new(),
+            };
+            use crate::value::Kind;
+            let kinds = [Kind::Type, Kind::Field, Kind::Index, Kind::Number, Kind::Argument, Kind::Payload];
+            let kind = kinds.into_iter().find(|kind| kind.name() == text("type")).unwrap_or(Kind::Argument);
+            Err(Raised::new(kind, text("message")))
+        }
+        Err(Fault::Fatal(fatal)) => match *fatal {
+            Fatal::Limit(raised, _) => Err(raised),
+            _ => Err(pure::memory_limit()),
+        },
+    }
+}
+
+/// Executes a turn: takes events in order and gives the new state and what the server must do.
+///
+/// # Errors
+/// None of them is the script's own failure: the pace ended the turn, the stored state cannot be read, or the machine
+/// found itself in a state that must not be. Nothing of the turn counts then.
+pub fn turn(
+    code: &Code,
+    state: Option<&[u8]>,
+    events: &[Event],
+    limits: &Limits,
+    pace: &mut dyn Pace,
+) -> Result<Turned, TurnError> {
+    let mut machine = match state {
+        None => Machine::new(code, limits, pace),
+        Some(_) => return Err(TurnError::DamagedState("not written yet".to_owned())),
+    };
+    for event in events {
+        machine.take(event)?;
+    }
+    machine.finish()
+}

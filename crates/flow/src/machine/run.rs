@@ -1,0 +1,692 @@
+//! The interpreter loop. Calls of functions that are not async push a frame; everything that may wait is elsewhere.
+//!
+//! The loop itself holds few local values, because calls from the library back into scripts nest it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::compile::code::{Literal, Op, Place, Tree};
+use crate::hir::{Access, Binary};
+use crate::pure;
+use crate::value::{DEPTH_MAX, Kind, List, Object, Raised, Value};
+
+use super::Machine;
+use super::frame::{Caller, Captures, Closure, Fatal, Fault, Fiber, Slot, defect, get, set};
+
+/// How a piece of code stopped.
+pub(super) enum Exit {
+    Returned(Value),
+    /// It returned what `Workflow.continueAsNew` gave.
+    New(Value),
+    /// It waits; the machine knows for what.
+    Waits,
+}
+
+/// Steps after which limits and pace are looked at.
+const WINDOW: u64 = 1_000;
+
+impl Machine<'_> {
+    /// Runs a fiber until the frame at `floor` returns or the code waits.
+    pub(super) fn run(&mut self, fiber: &mut Fiber, floor: usize, up: Option<&Caller<'_>>) -> Result<Exit, Fault> {
+        loop {
+            match self.steps(fiber, floor, up) {
+                Ok(exit) => return Ok(exit),
+                Err(fault) => self.unwind(fiber, fault, floor, up)?,
+            }
+        }
+    }
+
+    /// Executes instructions until something is to be decided outside of the loop.
+    fn steps(&mut self, fiber: &mut Fiber, floor: usize, up: Option<&Caller<'_>>) -> Result<Exit, Fault> {
+        let code = self.code;
+        loop {
+            if self.fuel == 0 {
+                self.refuel(fiber, up)?;
+            }
+            self.fuel -= 1;
+            let Some(op) = code.ops.get(fiber.pc as usize) else {
+                return Err(defect("no such instruction"));
+            };
+            fiber.pc += 1;
+            match *op {
+                Op::Null => fiber.push(Value::Null),
+                Op::True => fiber.push(Value::Bool(true)),
+                Op::False => fiber.push(Value::Bool(false)),
+                Op::Int(number) => fiber.push(Value::Int(number.into())),
+                Op::Literal(number) => {
+                    let value = match code.literals.get(number as usize) {
+                        Some(Literal::Int(number)) => Value::Int(*number),
+                        Some(Literal::Float(number)) => Value::Float(*number),
+                        Some(Literal::Str(text)) => Value::Str(text.clone()),
+                        None => return Err(defect("no such literal")),
+                    };
+                    fiber.push(value);
+                }
+                Op::Constant(number) => {
+                    let value = self.constant(number)?;
+                    fiber.push(value);
+                }
+                Op::Load(slot) => match fiber.slot(slot)? {
+                    Slot::Value(value) => {
+                        let value = value.clone();
+                        fiber.push(value);
+                    }
+                    Slot::Cell(_) => return Err(defect("a slot holds a cell")),
+                },
+                Op::LoadCell(slot) => {
+                    let value = get(fiber.cell(slot)?)?;
+                    fiber.push(value);
+                }
+                Op::LoadCapture(number) => {
+                    let value = get(fiber.capture(number)?)?;
+                    fiber.push(value);
+                }
+                Op::Store(slot) => {
+                    let value = fiber.pop()?;
+                    *fiber.slot_mut(slot)? = Slot::Value(value);
+                }
+                Op::StoreCell(slot) => {
+                    let value = fiber.pop()?;
+                    set(fiber.cell(slot)?, value)?;
+                }
+                Op::StoreCapture(number) => {
+                    let value = fiber.pop()?;
+                    set(fiber.capture(number)?, value)?;
+                }
+                Op::NewCell(slot) => *fiber.slot_mut(slot)? = Slot::Cell(Rc::new(RefCell::new(Value::Null))),
+                Op::BoxCell(slot) => {
+                    let slot = fiber.slot_mut(slot)?;
+                    if let Slot::Value(value) = slot {
+                        let value = std::mem::replace(value, Value::Null);
+                        *slot = Slot::Cell(Rc::new(RefCell::new(value)));
+                    }
+                }
+                Op::CopyCell(slot) => {
+                    let value = get(fiber.cell(slot)?)?;
+                    *fiber.slot_mut(slot)? = Slot::Cell(Rc::new(RefCell::new(value)));
+                }
+                Op::Clear { from, to } => fiber.clear(from, to)?,
+                Op::Pop => drop(fiber.pop()?),
+                Op::Discard(count) => drop(fiber.take(count as usize + 1)?),
+                Op::Jump(target) => fiber.pc = target,
+                Op::JumpIfFalse(target) => {
+                    if !condition(fiber.top()?)? {
+                        fiber.pc = target;
+                    }
+                    fiber.values.pop();
+                }
+                Op::JumpIfTrue(target) => {
+                    if condition(fiber.top()?)? {
+                        fiber.pc = target;
+                    }
+                    fiber.values.pop();
+                }
+                Op::And(target) => {
+                    if condition(fiber.top()?)? {
+                        fiber.values.pop();
+                    } else {
+                        fiber.pc = target;
+                    }
+                }
+                Op::Or(target) => {
+                    if condition(fiber.top()?)? {
+                        fiber.pc = target;
+                    } else {
+                        fiber.values.pop();
+                    }
+                }
+                Op::NotNull(target) => {
+                    if matches!(fiber.top()?, Value::Null) {
+                        fiber.values.pop();
+                    } else {
+                        fiber.pc = target;
+                    }
+                }
+                Op::IfNull(target) => {
+                    if matches!(fiber.top()?, Value::Null) {
+                        fiber.pc = target;
+                    }
+                }
+                Op::Not => {
+                    let top = fiber.top()?;
+                    *top = Value::Bool(!condition(top)?);
+                }
+                Op::Negate => {
+                    let top = fiber.top()?;
+                    *top = pure::negate(top)?;
+                }
+                Op::Typeof => {
+                    let top = fiber.top()?;
+                    *top = Value::text(top.type_name());
+                }
+                Op::Binary(operator) => {
+                    let right = fiber.pop()?;
+                    let left = fiber.top()?;
+                    match quick(operator, left, &right) {
+                        Some(value) => *left = value,
+                        None => self.binary(operator, left, &right)?,
+                    }
+                }
+                Op::Field { key, access } => self.field(fiber, key, access)?,
+                Op::Index { access } => self.index(fiber, access)?,
+                Op::MakeList(count) => self.make_list(fiber, count)?,
+                Op::ListPush => self.list_push(fiber)?,
+                Op::ListSpread => self.list_spread(fiber)?,
+                Op::ObjectNew => fiber.push(Value::Object(Rc::default())),
+                Op::ObjectField(key) => self.object_field(fiber, key)?,
+                Op::ObjectComputed => self.object_computed(fiber)?,
+                Op::ObjectSpread => self.object_spread(fiber)?,
+                Op::Concat(count) => self.concat(fiber, count)?,
+                Op::Element { index, access } => self.element(fiber, index, access)?,
+                Op::Part { key, access } => self.part(fiber, key, access)?,
+                Op::RestList(from) => self.rest_list(fiber, from)?,
+                Op::RestObject(keys) => self.rest_object(fiber, keys)?,
+                Op::Call(closure) => self.call(fiber, closure)?,
+                Op::CallAsync(closure) => self.call_async(fiber, closure, up)?,
+                Op::Library { function, arguments } => self.library(fiber, function, arguments, up)?,
+                Op::LibraryWith { function, arguments, closure } => {
+                    self.library_with(fiber, function, arguments, closure, up)?;
+                }
+                Op::Method { method, arguments } => self.method(fiber, method, arguments)?,
+                Op::MethodWith { method, arguments, closure } => {
+                    self.method_with(fiber, method, arguments, closure, up)?;
+                }
+                Op::Assign(target) => self.assign(fiber, target)?,
+                Op::Read { target, access } => self.read(fiber, target, access)?,
+                Op::Delete(target) => self.delete(fiber, target)?,
+                Op::Change { target, method, arguments } => self.change(fiber, target, method, arguments)?,
+                Op::IterStart(slot) => iter_start(fiber, slot)?,
+                Op::IterNext { slot, end } => iter_next(fiber, slot, end)?,
+                Op::UnlessKind { slot, kind, target } => match fiber.slot(slot)? {
+                    Slot::Value(Value::Int(number)) if *number == i64::from(kind) => {}
+                    _ => fiber.pc = target,
+                },
+                Op::Throw => return Err(self.throw(fiber, up)?),
+                Op::Rethrow => return Err(Fault::Throw(fiber.pop()?)),
+                Op::Return => {
+                    let value = fiber.pop()?;
+                    if fiber.callers.len() == floor {
+                        fiber.leave();
+                        return Ok(Exit::Returned(value));
+                    }
+                    fiber.leave();
+                    self.depth -= 1;
+                    fiber.push(value);
+                }
+                Op::ReturnNew => {
+                    let value = fiber.pop()?;
+                    fiber.leave();
+                    return Ok(Exit::New(value));
+                }
+                Op::Await { .. } => {
+                    if self.wait(fiber, up)? {
+                        return Ok(Exit::Waits);
+                    }
+                }
+                Op::AwaitReturn { .. } => {
+                    if matches!(fiber.top()?, Value::Promise(_)) && self.wait(fiber, up)? {
+                        return Ok(Exit::Waits);
+                    }
+                }
+                Op::Root => self.take_root(fiber)?,
+            }
+        }
+    }
+
+    /// Counts the steps since the last time, and asks whether to go on.
+    #[inline(never)]
+    fn refuel(&mut self, fiber: &Fiber, up: Option<&Caller<'_>>) -> Result<(), Fault> {
+        self.count_steps();
+        if self.spent > self.steps_max {
+            let raised = Raised::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
+            return Err(raised.into());
+        }
+        if !self.pace.go_on(self.turn_steps) {
+            return Err(Fault::Fatal(Box::new(Fatal::GivenUp)));
+        }
+        if self.turn_steps >= self.memory_due {
+            self.check_memory(fiber, up)?;
+        }
+        self.window = WINDOW.min(self.steps_max - self.spent + 1);
+        self.fuel = self.window;
+        Ok(())
+    }
+
+    /// Moves what was used of the window to the counters.
+    pub(super) fn count_steps(&mut self) {
+        let used = self.window - self.fuel + self.debt;
+        self.debt = 0;
+        self.window = self.fuel;
+        self.spent += used;
+        self.turn_steps += used;
+    }
+
+    /// Counts what a function of the library cost.
+    pub(super) fn charge(&mut self, cost: pure::Cost) {
+        if cost.steps <= self.fuel {
+            self.fuel -= cost.steps;
+        } else {
+            // Looked at before the next instruction.
+            self.debt += cost.steps - self.fuel;
+            self.fuel = 0;
+        }
+    }
+
+    /// Refuses a value that is too large or nested too deeply.
+    pub(super) fn check_value(&self, value: &Value) -> Result<(), Raised> {
+        if value.size() > self.limits.value_bytes || value.depth() > DEPTH_MAX { Err(pure::memory_limit()) } else { Ok(()) }
+    }
+
+    /// Finds the `catch` of an error and goes on there. An error that leaves the frame at `floor` is given back.
+    #[inline(never)]
+    pub(super) fn unwind(
+        &mut self,
+        fiber: &mut Fiber,
+        fault: Fault,
+        floor: usize,
+        up: Option<&Caller<'_>>,
+    ) -> Result<(), Fault> {
+        let error = match fault {
+            Fault::Throw(error) => error,
+            Fault::Raised(raised) => self.error_object(&raised, fiber, up)?,
+            Fault::Fatal(_) => return Err(fault),
+        };
+        loop {
+            let info = self.code.function(fiber.function).ok_or_else(|| defect("no such function"))?;
+            let address = fiber.pc.saturating_sub(1);
+            let catch = info.catches.iter().find(|catch| (catch.start..catch.end).contains(&address));
+            if let Some(catch) = catch {
+                fiber.values.truncate(fiber.base + info.slots as usize);
+                fiber.clear(catch.clear, info.slots)?;
+                fiber.push(error);
+                fiber.pc = catch.target;
+                return Ok(());
+            }
+            if fiber.callers.len() == floor {
+                fiber.leave();
+                return Err(Fault::Throw(error));
+            }
+            fiber.leave();
+            self.depth -= 1;
+        }
+    }
+
+    /// The error object of an error that the language raised here. A limit ends the run instead.
+    #[inline(never)]
+    pub(super) fn error_object(
+        &mut self,
+        raised: &Raised,
+        fiber: &Fiber,
+        up: Option<&Caller<'_>>,
+    ) -> Result<Value, Fault> {
+        let stack = self.stack_text(fiber, up);
+        if raised.kind == Kind::Limit {
+            return Err(Fault::Fatal(Box::new(Fatal::Limit(raised.clone(), stack))));
+        }
+        let mut cost = pure::Cost::default();
+        cost.touch(stack.len());
+        self.charge(cost);
+        Ok(pure::error::from_raised(raised, &stack))
+    }
+
+    #[inline(never)]
+    fn throw(&mut self, fiber: &mut Fiber, up: Option<&Caller<'_>>) -> Result<Fault, Fault> {
+        let value = fiber.pop()?;
+        let mut cost = pure::Cost::default();
+        cost.touch(value.size());
+        let error = pure::error::thrown(value);
+        let stack = self.stack_text(fiber, up);
+        cost.touch(stack.len());
+        self.charge(cost);
+        let error = pure::error::with_stack(error, &stack);
+        self.check_value(&error)?;
+        Ok(Fault::Throw(error))
+    }
+
+    #[inline(never)]
+    fn constant(&mut self, number: u32) -> Result<Value, Fault> {
+        let place = number as usize;
+        if let Some(Some(value)) = self.constants.get(place) {
+            return Ok(value.clone());
+        }
+        match self.code.constants.get(place) {
+            Some(Ok(constant)) => {
+                let value = from_tree(constant);
+                if self.constants.len() <= place {
+                    self.constants.resize(place + 1, None);
+                }
+                if let Some(cached) = self.constants.get_mut(place) {
+                    *cached = Some(value.clone());
+                }
+                Ok(value)
+            }
+            Some(Err((kind, message))) => Err(Raised::new(*kind, message.clone()).into()),
+            None => Err(defect("no such constant")),
+        }
+    }
+
+    #[inline(never)]
+    fn binary(&mut self, operator: Binary, left: &mut Value, right: &Value) -> Result<(), Fault> {
+        let mut cost = pure::Cost::default();
+        let value = pure::binary(operator, left, right, &mut cost);
+        self.charge(cost);
+        let value = value?;
+        self.check_value(&value)?;
+        *left = value;
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn field(&mut self, fiber: &mut Fiber, key: u32, access: Access) -> Result<(), Fault> {
+        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?;
+        let top = fiber.top()?;
+        if let Value::Object(object) = top
+            && let Some(value) = object.get(key)
+        {
+            let value = value.clone();
+            *top = value;
+            return Ok(());
+        }
+        let mut cost = pure::Cost::default();
+        cost.touch(pure::access_units(top));
+        *top = pure::field(top, key, access)?.unwrap_or(Value::Null);
+        self.charge(cost);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn index(&mut self, fiber: &mut Fiber, access: Access) -> Result<(), Fault> {
+        let index = fiber.pop()?;
+        let top = fiber.top()?;
+        let mut cost = pure::Cost::default();
+        cost.touch(pure::access_units(top));
+        *top = pure::index(top, &index, access)?.unwrap_or(Value::Null);
+        self.charge(cost);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn make_list(&mut self, fiber: &mut Fiber, count: u32) -> Result<(), Fault> {
+        let items = fiber.take(count as usize)?;
+        let value = Value::list(items);
+        self.check_value(&value)?;
+        fiber.push(value);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn list_push(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let item = fiber.pop()?;
+        let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
+        Rc::make_mut(list).push(item);
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    fn list_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let item = fiber.pop()?;
+        let Value::List(other) = &item else {
+            return Err(Raised::type_error(format!("cannot spread {} into a list", item.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        cost.touch(other.items().len());
+        self.charge(cost);
+        let (bytes, limit) = (fiber.top()?.size() + item.size(), self.limits.value_bytes);
+        if bytes > limit {
+            return Err(pure::memory_limit().into());
+        }
+        let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
+        let list = Rc::make_mut(list);
+        other.items().iter().for_each(|item| list.push(item.clone()));
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    fn object_field(&mut self, fiber: &mut Fiber, key: u32) -> Result<(), Fault> {
+        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?.clone();
+        let value = fiber.pop()?;
+        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
+        Rc::make_mut(object).insert(key, value);
+        let top = fiber.top()?;
+        if top.size() > self.limits.value_bytes || top.depth() > DEPTH_MAX {
+            return Err(pure::memory_limit().into());
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn object_computed(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let value = fiber.pop()?;
+        let key = match fiber.pop()? {
+            Value::Str(key) => key,
+            other => return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into()),
+        };
+        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
+        Rc::make_mut(object).insert(key, value);
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    fn object_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let item = fiber.pop()?;
+        let Value::Object(other) = &item else {
+            return Err(Raised::type_error(format!("cannot spread {} into an object", item.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        cost.touch(other.len());
+        self.charge(cost);
+        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
+        if object.is_empty() {
+            // The fields are shared until one of the two is changed. What was an error from outside is a new object now.
+            let mut copy = Rc::clone(other);
+            if copy.origin.is_some() {
+                Rc::make_mut(&mut copy).origin = None;
+            }
+            *object = copy;
+        } else {
+            let object = Rc::make_mut(object);
+            other.iter().for_each(|(key, value)| object.insert(key.clone(), value.clone()));
+        }
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    fn concat(&mut self, fiber: &mut Fiber, count: u32) -> Result<(), Fault> {
+        let mut text = String::new();
+        let mut cost = pure::Cost::default();
+        for value in fiber.take(count as usize)? {
+            match &value {
+                Value::Str(part) => text.push_str(part),
+                value => text.push_str(&pure::text(value, &mut cost)?),
+            }
+            if text.len() > self.limits.value_bytes {
+                return Err(pure::memory_limit().into());
+            }
+        }
+        cost.touch(text.len());
+        self.charge(cost);
+        fiber.push(Value::text(text));
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn element(&mut self, fiber: &mut Fiber, index: u32, access: Access) -> Result<(), Fault> {
+        let top = fiber.top()?;
+        let mut cost = pure::Cost::default();
+        cost.touch(pure::access_units(top));
+        let value = pure::index(top, &Value::Int(index.into()), access)?.unwrap_or(Value::Null);
+        fiber.push(value);
+        self.charge(cost);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn part(&mut self, fiber: &mut Fiber, key: u32, access: Access) -> Result<(), Fault> {
+        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?;
+        let value = pure::field(fiber.top()?, key, access)?.unwrap_or(Value::Null);
+        fiber.push(value);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn rest_list(&mut self, fiber: &mut Fiber, from: u32) -> Result<(), Fault> {
+        let top = fiber.top()?;
+        let Value::List(list) = &*top else {
+            return Err(Raised::type_error(format!("cannot take {} apart as a list", top.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        let rest = list.items().get(from as usize..).unwrap_or_default();
+        cost.touch(rest.len());
+        let rest = Value::list(rest.to_vec());
+        *top = rest;
+        self.charge(cost);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn rest_object(&mut self, fiber: &mut Fiber, keys: u32) -> Result<(), Fault> {
+        let keys = self.code.keys.get(keys as usize).ok_or_else(|| defect("no such keys"))?;
+        let top = fiber.top()?;
+        let Value::Object(object) = &*top else {
+            return Err(Raised::type_error(format!("cannot take {} apart as an object", top.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        cost.touch(object.len());
+        let mut rest = Object::clone(object);
+        rest.origin = None;
+        for key in keys {
+            if let Some(key) = self.code.strings.get(*key as usize) {
+                cost.touch(rest.len());
+                rest.remove(key);
+            }
+        }
+        *top = Value::Object(Rc::new(rest));
+        self.charge(cost);
+        Ok(())
+    }
+
+    /// A function with the cells that it captures, seen from this frame.
+    pub(super) fn closure(&self, fiber: &Fiber, number: u32) -> Result<Closure, Fault> {
+        let info = self.code.closures.get(number as usize).ok_or_else(|| defect("no such closure"))?;
+        if info.sources.is_empty() {
+            return Ok(Closure { function: info.function, captures: None });
+        }
+        let mut cells = Vec::with_capacity(info.sources.len());
+        for source in &info.sources {
+            cells.push(match source {
+                Place::Cell(slot) => Rc::clone(fiber.cell(*slot)?),
+                Place::Capture(number) => Rc::clone(fiber.capture(*number)?),
+                Place::Slot(_) => return Err(defect("a slot cannot be captured")),
+            });
+        }
+        let captures: Captures = Some(cells.into());
+        Ok(Closure { function: info.function, captures })
+    }
+
+    #[inline(never)]
+    fn call(&mut self, fiber: &mut Fiber, closure: u32) -> Result<(), Fault> {
+        let closure = self.closure(fiber, closure)?;
+        self.enter(fiber, closure)
+    }
+
+    /// Pushes the frame of a call whose arguments are on the operand stack.
+    pub(super) fn enter(&mut self, fiber: &mut Fiber, closure: Closure) -> Result<(), Fault> {
+        let info = self.code.function(closure.function).ok_or_else(|| defect("no such function"))?;
+        self.deeper()?;
+        fiber.enter(closure, info.start, info.params as usize, info.slots as usize)
+    }
+
+    /// Counts a nested call.
+    pub(super) fn deeper(&mut self) -> Result<(), Raised> {
+        if self.depth >= self.limits.call_depth {
+            let message = format!("call depth limit of {} reached", self.limits.call_depth);
+            return Err(Raised::new(Kind::Limit, message));
+        }
+        self.depth += 1;
+        Ok(())
+    }
+}
+
+/// Operators on two integers, and equality of what is not nested.
+fn quick(operator: Binary, left: &Value, right: &Value) -> Option<Value> {
+    let (Value::Int(left), Value::Int(right)) = (left, right) else { return None };
+    Some(match operator {
+        Binary::Add => Value::Int(left.checked_add(*right)?),
+        Binary::Subtract => Value::Int(left.checked_sub(*right)?),
+        Binary::Multiply => Value::Int(left.checked_mul(*right)?),
+        Binary::Equal => Value::Bool(left == right),
+        Binary::NotEqual => Value::Bool(left != right),
+        Binary::Less => Value::Bool(left < right),
+        Binary::LessOrEqual => Value::Bool(left <= right),
+        Binary::Greater => Value::Bool(left > right),
+        Binary::GreaterOrEqual => Value::Bool(left >= right),
+        Binary::Divide | Binary::Remainder | Binary::In => return None,
+    })
+}
+
+fn condition(value: &Value) -> Result<bool, Raised> {
+    match value {
+        Value::Bool(value) => Ok(*value),
+        value => pure::condition(value),
+    }
+}
+
+/// The value that a constant of the file is.
+pub(super) fn from_tree(tree: &Tree) -> Value {
+    match tree {
+        Tree::Null => Value::Null,
+        Tree::Bool(value) => Value::Bool(*value),
+        Tree::Int(value) => Value::Int(*value),
+        Tree::Float(value) => Value::Float(*value),
+        Tree::Str(text) => Value::Str(text.clone()),
+        Tree::List(items) => Value::List(Rc::new(List::new(items.iter().map(from_tree).collect()))),
+        Tree::Object(fields) => Value::object(fields.iter().map(|(key, value)| (key.clone(), from_tree(value)))),
+    }
+}
+
+#[inline(never)]
+fn iter_start(fiber: &mut Fiber, slot: u32) -> Result<(), Fault> {
+    let value = fiber.pop()?;
+    match &value {
+        Value::List(_) | Value::Str(_) => {}
+        Value::Object(_) => {
+            let message = "for … of takes a list or a string, not object; use Object.entries";
+            return Err(Raised::type_error(message).into());
+        }
+        other => {
+            let message = format!("for … of takes a list or a string, not {}", other.type_name());
+            return Err(Raised::type_error(message).into());
+        }
+    }
+    *fiber.slot_mut(slot)? = Slot::Value(value);
+    *fiber.slot_mut(slot + 1)? = Slot::Value(Value::Int(0));
+    Ok(())
+}
+
+/// Pushes the next element. The second slot counts elements of a list, or bytes of a string.
+#[inline(never)]
+fn iter_next(fiber: &mut Fiber, slot: u32, end: u32) -> Result<(), Fault> {
+    let at = match fiber.slot(slot + 1)? {
+        Slot::Value(Value::Int(at)) => usize::try_from(*at).map_err(|_| defect("a loop has no place"))?,
+        _ => return Err(defect("a loop has no place")),
+    };
+    let (value, next) = match fiber.slot(slot)? {
+        Slot::Value(Value::List(list)) => (list.items().get(at).cloned(), at + 1),
+        Slot::Value(Value::Str(text)) => match text.get(at..).and_then(|rest| rest.chars().next()) {
+            Some(next) => {
+                let mut buffer = [0; 4];
+                (Some(Value::text(&*next.encode_utf8(&mut buffer))), at + next.len_utf8())
+            }
+            None => (None, at),
+        },
+        _ => return Err(defect("a loop goes over nothing")),
+    };
+    match value {
+        Some(value) => {
+            *fiber.slot_mut(slot + 1)? = Slot::Value(Value::Int(i64::try_from(next).unwrap_or(i64::MAX)));
+            fiber.push(value);
+        }
+        None => fiber.pc = end,
+    }
+    Ok(())
+}
