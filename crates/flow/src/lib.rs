@@ -18,6 +18,7 @@ mod check;
 mod compile;
 pub mod diagnostic;
 pub mod hir;
+pub mod host;
 pub mod interface;
 pub mod library;
 mod machine;

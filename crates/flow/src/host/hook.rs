@@ -5,7 +5,7 @@
 //! - A function of the library that only test files have is a call of [`TestHost::call`].
 //! - [`Answer::Promise`] makes a promise with that id, without a command. An event
 //!   [`TaskEnded`](crate::interface::EventKind::TaskEnded) ends it; the error of a failure keeps its own `source`.
-//! - `mock(name, fn)` and `mockWorkflow(name, fn)` keep the closure in the state under [`mock_key`]. An event
+//! - `mock(name, fn)` and `mockWorkflow(name, fn)` keep the closure under [`mock_key`]. An event
 //!   [`Update`](crate::interface::EventKind::Update) with that name calls it as async code of its own, as the handler of an
 //!   update is called: its end is the command [`EndUpdate`](crate::interface::Command::EndUpdate).
 

@@ -15,6 +15,11 @@ mod verify;
 mod wake;
 mod world;
 
+/// Until the machine has these.
+mod soon;
+
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::Code;
@@ -23,14 +28,19 @@ use crate::interface::{Command, Event, EventKind, Limits, Start, Unpaced};
 
 pub use report::{Report, TestResult};
 
+use crate::machine::TestProgram;
+
 use session::Session;
 use world::{Script, World};
 
 /// The type of the error of a failed assertion.
 const ASSERTION: &str = "AssertionError";
 
-/// Turns of a test program after which it is given up: something in it goes on for ever.
-const TURNS_MAX: u64 = 2_000_000;
+/// Events of a test program after which it is given up: something in it goes on for ever.
+const EVENTS_MAX: u64 = 1_000_000;
+
+/// How reports of defects begin.
+const DEFECT: &str = "defect of Segno, please report it: ";
 
 /// Runs the tests of a file.
 ///
@@ -81,7 +91,7 @@ fn compile_script(report: &mut Report, path: &str, source: &[u8]) -> Option<(Arc
     let file_name = path.rsplit('/').next().unwrap_or(path);
     add_errors(report, &checked.diagnostics, path, source);
     match crate::compile(&checked.program?, file_name) {
-        Ok(code) => Some((Arc::new(code), crate::version(source))),
+        Ok(code) => Some((Arc::new(code), soon::version(source))),
         Err(diagnostics) => {
             add_errors(report, &diagnostics, path, source);
             None
@@ -91,58 +101,59 @@ fn compile_script(report: &mut Report, path: &str, source: &[u8]) -> Option<(Arc
 
 fn run_test(name: String, code: &Code, scripts: &[(Arc<Code>, String)]) -> TestResult {
     let scripts = scripts.iter().map(|(code, version)| Script { code: Arc::clone(code), version: version.clone() });
-    let mut world = World::new(scripts.collect(), &name);
-    let mut failure = execute(code, &mut world, &name).err();
-    let mut is_defect = false;
+    let world = Rc::new(RefCell::new(World::new(scripts.collect(), &name)));
+    let mut failure = execute(code, &world, &name).err();
+    let mut is_defect = failure.as_ref().is_some_and(|failure| failure.starts_with(DEFECT));
+    let world = world.borrow();
     for run in &world.runs {
         let script = run.script.and_then(|script| world.scripts.get(script));
+        if is_defect {
+            break;
+        }
         if let (Some(script), Some(state)) = (script, &run.state)
             && let Err(difference) = verify::check(&script.code, &run.turns, state, &run.start.run_id)
         {
             is_defect = true;
-            failure = Some(format!("defect of Segno, please report it: {difference}"));
-            break;
+            failure = Some(format!("{DEFECT}{difference}"));
         }
     }
     TestResult { name, failure, is_defect }
 }
 
 /// Executes a test. The error says why it failed.
-fn execute(code: &Code, world: &mut World, name: &str) -> Result<(), String> {
-    let mut state: Option<Vec<u8>> = None;
-    let start = Start { run_id: format!("test {name}"), name: name.to_owned(), started_at: world.now, ..Start::default() };
+fn execute(code: &Code, world: &Rc<RefCell<World>>, name: &str) -> Result<(), String> {
+    let (limits, mut pace) = (Limits::default(), Unpaced);
+    let mut session = Session { world: Rc::clone(world) };
+    let mut program = TestProgram::new(code, &limits, &mut pace, &mut session);
+    let started_at = world.borrow().now;
+    let start = Start { run_id: format!("test {name}"), name: name.to_owned(), started_at, ..Start::default() };
     let mut event = EventKind::Started(Box::new(start));
-    for _ in 0..TURNS_MAX {
-        let events = [Event { time: world.now, kind: event }];
-        let mut session = Session { world: &mut *world };
-        let turned = crate::turn_test(code, state.as_deref(), &events, &Limits::default(), &mut Unpaced, &mut session)
-            .map_err(|error| format!("defect of Segno: {error:?}"))?;
-        state = Some(turned.state);
-        for command in turned.commands {
+    for _ in 0..EVENTS_MAX {
+        let time = world.borrow().now;
+        let commands = program.take(&Event { time, kind: event }).map_err(|error| format!("{DEFECT}{error:?}"))?;
+        let mut world = world.borrow_mut();
+        for command in commands {
             match command {
                 Command::StartTimer { id, duration } => world.start_test_timer(id, duration),
                 Command::CancelTimer { id } => world.cancel_test_timer(&id),
                 Command::EndUpdate { id, end } => world.mock_ended(&id, end),
-                Command::Complete { .. } => {
-                    return world.problem.take().map_or(Ok(()), Err);
-                }
+                Command::Complete { .. } => return world.problem.take().map_or(Ok(()), Err),
                 Command::Fail { failure } => {
                     return Err(world.problem.take().unwrap_or_else(|| report::of_failure(&failure)));
                 }
-                Command::AcceptUpdate { .. } => {}
                 other => return Err(format!("a test cannot do this: {other:?}")),
             }
         }
         match world.next() {
             Some(next) => event = next,
-            None => return Err(world.problem.take().unwrap_or_else(|| waits(code, state.as_deref()))),
+            None => return Err(world.problem.take().unwrap_or_else(|| waits(&program.stack()))),
         }
     }
     Err("the test does not end".to_owned())
 }
 
 /// Nothing is left to happen, and the test still waits.
-fn waits(code: &Code, state: Option<&[u8]>) -> String {
-    let stack = state.map(|state| crate::stack(code, state)).unwrap_or_default();
-    format!("the test waits for something that never happens\n{stack}")
+fn waits(stack: &str) -> String {
+    let position = report::position(stack).map_or_else(String::new, |position| format!("{position}: "));
+    format!("{position}the test waits for something that never happens")
 }

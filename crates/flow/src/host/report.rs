@@ -82,7 +82,7 @@ fn innermost(failure: &Failure) -> &str {
 }
 
 /// `file:line:column` of the innermost frame that the author of the test wrote.
-fn position(stack: &str) -> Option<&str> {
+pub(super) fn position(stack: &str) -> Option<&str> {
     let frames = stack.lines().filter_map(|line| line.strip_prefix("at ")?.strip_suffix(')')?.rsplit_once(" ("));
     frames.filter(|(function, _)| *function != super::prepare::ASSERT_FAILS).map(|(_, position)| position).next()
 }

@@ -1,5 +1,8 @@
 //! What the functions of test files do: `Test.start`, `assertEqual` and so on.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use crate::interface::{EventKind, Limits, Payload};
 use crate::library::Function;
 use crate::pure::{self, Cost, error, json, payload, time};
@@ -11,8 +14,8 @@ use super::report::{difference, show};
 use super::world::{WORKFLOW_ID, World};
 
 /// The world as the test program sees it.
-pub(super) struct Session<'a> {
-    pub world: &'a mut World,
+pub(super) struct Session {
+    pub world: Rc<RefCell<World>>,
 }
 
 /// An error of a failed assertion.
@@ -28,7 +31,19 @@ fn argument(function: Function, why: &str) -> Value {
     raised(&Raised::argument(format!("{}: {why}", function.signature().name)))
 }
 
-impl TestHost for Session<'_> {
+impl TestHost for Session {
+    fn call(&mut self, function: Function, arguments: &[Value]) -> Result<Answer, Value> {
+        let mut world = self.world.try_borrow_mut().map_err(|_| argument(function, "the host is busy"))?;
+        Asked { world: &mut world }.call(function, arguments)
+    }
+}
+
+/// A call under way.
+struct Asked<'a> {
+    world: &'a mut World,
+}
+
+impl Asked<'_> {
     fn call(&mut self, function: Function, arguments: &[Value]) -> Result<Answer, Value> {
         let first = arguments.first().unwrap_or(&Value::Null);
         let value = match function {
@@ -113,9 +128,7 @@ impl TestHost for Session<'_> {
         };
         Ok(Answer::Value(value))
     }
-}
 
-impl Session<'_> {
     fn name(&self, function: Function, value: &Value) -> Result<String, Value> {
         let name = pure::name(function.signature().name, "the name", value);
         name.map(|name| name.to_string()).map_err(|error| raised(&error))
@@ -139,7 +152,7 @@ impl Session<'_> {
         let (Some(script), Some(state)) = (script, &run.state) else {
             return Err(argument(function, "the run has no state"));
         };
-        match crate::query(&script.code, state, &name, &input, now, &Limits::default()) {
+        match super::soon::query(&script.code, state, &name, &input, now, &Limits::default()) {
             Ok(result) => payload::result(&result).map_err(|why| argument(function, &why)),
             Err(failed) => {
                 let message = failed.to_string();
@@ -152,8 +165,8 @@ impl Session<'_> {
         let run = &self.world.runs[run];
         let script = run.script.and_then(|script| self.world.scripts.get(script));
         let (Some(script), Some(state)) = (script, &run.state) else { return Err("the run has no state".to_owned()) };
-        let inspection = crate::inspect(&script.code, state)?;
-        json::parse(inspection.to_json().as_bytes())
+        let inspection = super::soon::inspect(&script.code, state)?;
+        json::parse(inspection.as_bytes())
     }
 }
 
@@ -167,7 +180,7 @@ fn failed(outcome: &Value, wanted: &Value) -> Result<Value, Value> {
         let result = field(outcome, "result").unwrap_or(Value::Null);
         return Err(assertion(format!("expected an error, got {}", show(&result))));
     };
-    let (Value::Null, _) | (Value::Str(_), _) = (wanted, ()) else {
+    let (Value::Null | Value::Str(_)) = wanted else {
         return Err(raised(&Raised::argument("assertFails: the type must be a string")));
     };
     let kind = field(&error, "type").unwrap_or(Value::Null);

@@ -248,7 +248,7 @@ impl World {
                     self.command(run, command);
                 }
             }
-            Err(error) => self.fail(format!("defect of Segno: a turn gave {error:?}")),
+            Err(error) => self.fail(format!("{}a turn gave {error:?}", super::DEFECT)),
         }
     }
 

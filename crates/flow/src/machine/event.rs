@@ -117,6 +117,9 @@ impl Machine<'_> {
 
     fn update(&mut self, id: &str, name: &str, input: &[Payload]) -> Result<(), Box<Fatal>> {
         let Some(handler) = self.code.handler(FunctionKind::Update, name) else {
+            if let Some(called) = self.call_mock(id, name, input) {
+                return called;
+            }
             let known: Vec<&str> = self.code.handlers(FunctionKind::Update).collect();
             let message = format!("unknown update \"{name}\"; known: {}", known.join(", "));
             let error =
@@ -153,6 +156,9 @@ impl Machine<'_> {
     }
 
     fn task_ended(&mut self, id: &str, end: &End) -> Result<(), Box<Fatal>> {
+        if self.host_ended(id, end) {
+            return Ok(());
+        }
         let Some(number) = self.operation(OperationKind::Task, id) else { return Ok(()) };
         let Some(PromiseKind::Task { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
             return Ok(());

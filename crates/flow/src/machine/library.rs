@@ -25,7 +25,9 @@ impl Machine<'_> {
     ) -> Result<(), Fault> {
         let arguments = fiber.take(arguments as usize)?;
         let signature = function.signature();
-        let value = if signature.effect == Effect::Effect {
+        let value = if signature.test_only {
+            self.test_function(fiber, function, &arguments, None, up)?
+        } else if signature.effect == Effect::Effect {
             if self.is_pure {
                 return Err(Raised::type_error("no effects allowed here").into());
             }
@@ -114,7 +116,7 @@ impl Machine<'_> {
         let value = match function {
             Function::TaskMap => self.task_map(fiber, &arguments, closure, up)?,
             Function::WaitUntil => self.wait_until(fiber, &arguments, closure, up)?,
-            _ => return Err(Raised::type_error(format!("{} is for tests", function.signature().name)).into()),
+            _ => self.test_function(fiber, function, &arguments, Some(closure), up)?,
         };
         fiber.push(value);
         Ok(())

@@ -13,6 +13,7 @@ mod schedule;
 mod stack;
 mod path;
 mod task;
+mod testing;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -27,6 +28,7 @@ use crate::value::{Object, Raised, Released, Value};
 
 use frame::{Cell, Closure, Fatal, Fault};
 use promise::{Outcome, Promise, Work};
+pub(crate) use testing::TestProgram;
 
 /// What is numbered in ids.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +80,8 @@ pub(crate) struct Machine<'a> {
     code: &'a Code,
     limits: &'a Limits,
     pace: &'a mut dyn Pace,
+    /// Only for test programs.
+    testing: Option<testing::Testing<'a>>,
 
     // What is stored.
     start: Start,
@@ -151,6 +155,7 @@ impl<'a> Machine<'a> {
             code,
             limits,
             pace,
+            testing: None,
             start: Start::default(),
             is_started: false,
             is_closed: false,
