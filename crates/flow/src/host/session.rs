@@ -98,9 +98,7 @@ impl Asked<'_> {
                 let turns: usize = self.world.chain().map(|run| run.turns.len()).sum();
                 Value::Int(turns as i64)
             }
-            Function::TestLog => {
-                Value::list(self.world.chain().flat_map(|run| &run.log).map(log_line).collect())
-            }
+            Function::TestLog => Value::list(self.world.chain().flat_map(|run| &run.log).map(log_line).collect()),
             Function::TestState => {
                 let run = self.started(function)?;
                 self.state(run).map_err(|why| argument(function, &why))?

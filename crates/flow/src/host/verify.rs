@@ -27,17 +27,19 @@ pub(super) fn check(code: &Code, turns: &[TurnRecord], state: &[u8], seed: &str)
     };
 
     // One event per turn. Notes which events made which things pending, and checks the wake set.
-    let last_of_turn: Vec<bool> = turns
-        .iter()
-        .flat_map(|turn| (1..=turn.events.len()).map(|place| place == turn.events.len()))
-        .collect();
+    let last_of_turn: Vec<bool> =
+        turns.iter().flat_map(|turn| (1..=turn.events.len()).map(|place| place == turn.events.len())).collect();
     let mut made_by: Vec<Vec<Command>> = Vec::with_capacity(events.len());
     let mut single = Outcome { state: Vec::new(), commands: Vec::new(), log: Vec::new() };
     let mut stored: Option<Vec<u8>> = None;
     for (place, event) in events.iter().enumerate() {
         let turned = execute(code, stored.as_deref(), std::slice::from_ref(event))?;
         let is_idle = turned.commands.is_empty() && turned.log.is_empty();
-        if !is_idle && !last_of_turn[place] && !matches!(event.kind, EventKind::Started(_)) && !shares_turn(turns, place) {
+        if !is_idle
+            && !last_of_turn[place]
+            && !matches!(event.kind, EventKind::Started(_))
+            && !shares_turn(turns, place)
+        {
             return Err(format!("an event that did not wake the run did something: {:?}", event.kind));
         }
         made_by.push(turned.commands.clone());
