@@ -29,6 +29,6 @@ pub mod value;
 
 pub use check::{Checked, check, check_test};
 pub use render::render;
-pub use syntax::{SOURCE_BYTES_MAX, normalize};
+pub use syntax::{SOURCE_BYTES_MAX, format, normalize};
 pub use compile::{CODE_FORMAT, Code, Schedule, compile};
 pub use machine::turn;

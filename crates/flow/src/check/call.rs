@@ -29,7 +29,7 @@ impl Checker<'_> {
     /// Whether this file may call a function of the library. In tests there is no run: of `Task` only what waits.
     pub fn offers(&self, function: Function) -> bool {
         match self.kind {
-            FileKind::Script => !function.signature().test_only,
+            FileKind::Script | FileKind::Any => !function.signature().test_only,
             FileKind::Test => {
                 !matches!(function, Function::TaskRun | Function::TaskDefaults | Function::WaitForSignal)
                     && !function.signature().name.starts_with("Workflow.")

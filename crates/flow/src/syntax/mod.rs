@@ -1,10 +1,12 @@
 //! The text of scripts: tokens, syntax tree, parser and formatter. Nothing here knows what a name means; `check` does.
 
+mod format;
 mod lexer;
 pub(crate) mod parser;
 mod source;
 pub(crate) mod token;
 pub(crate) mod tree;
 
+pub use format::format;
 pub(crate) use source::decode;
 pub use source::{SOURCE_BYTES_MAX, normalize};

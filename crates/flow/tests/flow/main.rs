@@ -3,5 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says enough by failing")]
 
 mod failures;
+mod format;
 mod front;
+mod fuzz;
 mod library;

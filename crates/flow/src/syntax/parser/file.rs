@@ -55,18 +55,18 @@ impl Parser<'_> {
                 Ok(Item::Constant(Constant { name, value, span }))
             }
             Some("function" | "async") => self.function().map(Item::Function),
-            Some("workflow") if self.kind == FileKind::Script => self.workflow().map(Item::Workflow),
-            Some("schedule") if self.kind == FileKind::Script && self.is_header(self.next) => {
+            Some("workflow") if self.kind != FileKind::Test => self.workflow().map(Item::Workflow),
+            Some("schedule") if self.kind != FileKind::Test && self.is_header(self.next) => {
                 self.schedule().map(Item::Schedule)
             }
-            Some("use") if self.kind == FileKind::Test => {
+            Some("use") if self.kind != FileKind::Script => {
                 self.advance();
                 let Some(mut path) = self.take_text() else { return self.expected("the path of a script") };
                 path.span = start.to(path.span);
                 self.end()?;
                 Ok(Item::Use(path))
             }
-            Some("test") if self.kind == FileKind::Test => {
+            Some("test") if self.kind != FileKind::Script => {
                 self.advance();
                 let Some(name) = self.take_text() else { return self.expected("the name of the test") };
                 let body = self.block()?;
@@ -78,7 +78,7 @@ impl Parser<'_> {
                 self.error("F0108", message, start, None)
             }
             _ => self.expected(match self.kind {
-                FileKind::Script => "\"workflow\", \"function\", \"const\" or \"schedule\"",
+                FileKind::Script | FileKind::Any => "\"workflow\", \"function\", \"const\" or \"schedule\"",
                 FileKind::Test => "\"use\", \"test\", \"function\" or \"const\"",
             }),
         }

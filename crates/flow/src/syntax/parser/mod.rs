@@ -35,6 +35,8 @@ pub(crate) struct Parsed {
 pub(crate) enum FileKind {
     Script,
     Test,
+    /// Not known: what either may contain.
+    Any,
 }
 
 /// Parses a source.
