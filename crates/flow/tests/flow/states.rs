@@ -1,0 +1,196 @@
+//! Stored states that were damaged: they are refused or harmless. Nothing panics and nothing hangs.
+//!
+//! `FLOW_FUZZ_RUNS` says how many damaged states to try per script (2,000 if not set).
+
+use segno_flow::interface::{Event, EventKind, FailureInfo, Limits, Pace, Payload, Start, TurnError};
+use segno_flow::{Code, check, compile, inspect, query, turn};
+
+use crate::properties::{Dice, from_environment};
+
+/// Ends a turn that takes more steps than any of these scripts needs.
+struct Bounded;
+
+impl Pace for Bounded {
+    fn go_on(&mut self, steps: u64) -> bool {
+        steps < 200_000
+    }
+}
+
+fn code(source: &str) -> Code {
+    let checked = check(source.as_bytes());
+    compile(&checked.program.unwrap_or_else(|| panic!("{:?}", checked.diagnostics)), "w.flow").unwrap()
+}
+
+fn json(text: &str) -> Payload {
+    Payload { metadata: vec![("encoding".to_owned(), b"json/plain".to_vec())], data: text.as_bytes().to_vec() }
+}
+
+const SCRIPTS: [&str; 4] = [
+    r#"workflow w(x) {
+  let n = 1, list = [1, "two", { three: 3.5 }, null, true]
+  query q() { return [n, list] }
+  signal s(y) { n += y; await Task.delay(5); list.push(y) }
+  update u(y) { n = y; return n }
+  const r = await Task.race([Task.run("t", x), Task.delay("1d"), wait_for_signal("go", { timeout: 60 })])
+  return [n, list, r]
+}"#,
+    r#"async function f(n) { if (n > 0) return await f(n - 1); await Task.delay(1); return n }
+workflow w() {
+  let sum = 0
+  query q() { return sum }
+  signal s(y) { sum += y }
+  try {
+    const all = await Task.map([1, 2, 3, 4], async x => { sum += x; return await f(x) }, { concurrency: 2 })
+    return all
+  } catch (e) { throw e } finally { await Task.run("t") }
+}"#,
+    r#"workflow w() {
+  let n = 0, seen = []
+  query q() { return seen }
+  signal s(y) { n = y }
+  for (const c of "héllo") {
+    for (let i = 0; i < 3; i++) {
+      seen.push([c, i])
+      await wait_until(() => n > i, "1m")
+    }
+  }
+  return seen
+}"#,
+    r#"workflow w() {
+  query q() { return 1 }
+  signal s(y) { log("s", y) }
+  const p = Task.all({ a: Task.run("t", 1, { on_cancel: "wait" }), b: Workflow.run("c", 2) })
+  try { await Task.timeout(p, 30) } catch (e) {
+    Workflow.setMemo({ k: e.type })
+    const q = Task.settle([p, Task.any([Task.delay(1), wait_for_signal("z")])])
+    return [await q, uuid().length, Math.random() < 1]
+  }
+}"#,
+];
+
+fn at(time: i64, kind: EventKind) -> Event {
+    Event { time, kind }
+}
+
+/// Events that could come to any of the scripts.
+fn events() -> Vec<Event> {
+    let failure = segno_flow::interface::Failure {
+        message: "no".to_owned(),
+        info: FailureInfo::Application { kind: "X".to_owned(), non_retryable: true, details: vec![json("1")] },
+        ..Default::default()
+    };
+    vec![
+        at(1_000, EventKind::Signaled { name: "s".to_owned(), input: vec![json("1")] }),
+        at(2_000, EventKind::TimerFired { id: "timer-1".to_owned() }),
+        at(3_000, EventKind::TaskEnded { id: "task-1".to_owned(), end: Err(failure) }),
+        at(3_500, EventKind::TimerFired { id: "timer-2".to_owned() }),
+        at(4_000, EventKind::Update { id: "u".to_owned(), name: "u".to_owned(), input: vec![json("9")] }),
+        at(5_000, EventKind::CancelRequested { reason: "why".to_owned() }),
+        at(6_000, EventKind::TaskEnded { id: "task-2".to_owned(), end: Ok(vec![json("{}")]) }),
+    ]
+}
+
+/// States of a script after each event.
+fn states(code: &Code) -> Vec<Vec<u8>> {
+    let start = Start { run_id: "r".to_owned(), workflow_id: "w".to_owned(), ..Start::default() };
+    let mut states = Vec::new();
+    let mut state: Option<Vec<u8>> = None;
+    for event in std::iter::once(at(0, EventKind::Started(Box::new(start)))).chain(events()) {
+        let turned = turn(code, state.as_deref(), &[event], &Limits::default(), &mut Bounded).unwrap();
+        state = Some(turned.state.clone());
+        states.push(turned.state);
+    }
+    states
+}
+
+/// Does everything with a state that a server does.
+fn use_state(code: &Code, state: &[u8]) -> bool {
+    let limits = Limits { steps: 50_000, steps_without_effects: 10_000, ..Limits::default() };
+    let mut accepted = false;
+    match turn(code, Some(state), &events(), &limits, &mut Bounded) {
+        Ok(turned) => {
+            accepted = true;
+            // What a turn writes can be read.
+            assert!(
+                !matches!(
+                    turn(code, Some(&turned.state), &events(), &limits, &mut Bounded),
+                    Err(TurnError::DamagedState(_))
+                ),
+                "a turn wrote a state that cannot be read"
+            );
+        }
+        Err(TurnError::DamagedState(_) | TurnError::Defect(_) | TurnError::GivenUp) => {}
+    }
+    let _ = query(code, state, "q", &[], 0, &limits);
+    let _ = query(code, state, "__stack_trace", &[], 0, &limits);
+    let _ = inspect(code, state);
+    accepted
+}
+
+#[test]
+fn damaged_states_do_no_harm() {
+    let runs = from_environment("FLOW_FUZZ_RUNS", 2_000);
+    for (number, source) in SCRIPTS.iter().enumerate() {
+        let code = code(source);
+        let states = states(&code);
+        for state in &states {
+            assert!(use_state(&code, state), "script {number}: an undamaged state is refused");
+        }
+        let mut dice = Dice(number as u64 + 1);
+        for _ in 0..runs {
+            let mut state = states[dice.below(states.len() as u64) as usize].clone();
+            for _ in 0..1 + dice.below(3) {
+                if state.is_empty() {
+                    break;
+                }
+                let place = dice.below(state.len() as u64) as usize;
+                match dice.below(6) {
+                    0 => state[place] ^= 1 << dice.below(8),
+                    1 => state[place] = dice.next() as u8,
+                    2 => state[place] = [0, 1, 0x7f, 0x80, 0xff][dice.below(5) as usize],
+                    3 => state.truncate(place),
+                    4 => state.insert(place, dice.next() as u8),
+                    _ => {
+                        state.remove(place);
+                    }
+                }
+            }
+            use_state(&code, &state);
+        }
+    }
+}
+
+#[test]
+fn states_of_other_scripts_do_no_harm() {
+    let codes = SCRIPTS.map(code);
+    let states: Vec<Vec<Vec<u8>>> = codes.iter().map(states).collect();
+    for code in &codes {
+        for state in states.iter().flatten() {
+            use_state(code, state);
+        }
+    }
+}
+
+#[test]
+fn damaged_code_does_no_harm() {
+    let mut dice = Dice(7);
+    for source in SCRIPTS {
+        let code = code(source);
+        let encoded = code.encode();
+        let decoded = Code::decode(&encoded).unwrap();
+        assert_eq!(decoded, code);
+        let states = states(&code);
+        for _ in 0..from_environment("FLOW_FUZZ_RUNS", 2_000) / 4 {
+            let mut encoded = encoded.clone();
+            let place = dice.below(encoded.len() as u64) as usize;
+            if dice.below(8) == 0 {
+                encoded.truncate(place);
+            } else {
+                encoded[place] ^= 1 << dice.below(8);
+            }
+            if let Ok(code) = Code::decode(&encoded) {
+                use_state(&code, &states[dice.below(states.len() as u64) as usize]);
+            }
+        }
+    }
+}
