@@ -31,4 +31,6 @@ pub use check::{Checked, check, check_test};
 pub use render::render;
 pub use syntax::{SOURCE_BYTES_MAX, format, normalize};
 pub use compile::{CODE_FORMAT, Code, Schedule, compile};
-pub use machine::turn;
+pub use machine::{
+    FrameInfo, Inspection, Metadata, PendingItem, QueryError, WaitingCode, inspect, metadata, query, stack, turn, version,
+};

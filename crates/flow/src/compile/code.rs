@@ -297,6 +297,8 @@ pub struct Code {
     pub(crate) schedule: Option<Schedule>,
     pub(crate) uses: Vec<Arc<str>>,
     pub(crate) tests: Vec<(Arc<str>, u32)>,
+    /// Whether the script can set search attributes, so that their types are kept.
+    pub(crate) needs_attribute_types: bool,
 }
 
 impl Code {
@@ -332,6 +334,19 @@ impl Code {
     /// Names of handlers of this kind ([`FunctionKind::Query`], `Signal`, `Update`), in order of declaration.
     pub fn handlers(&self, kind: FunctionKind) -> impl Iterator<Item = &str> {
         self.handlers.iter().filter(move |handler| handler.kind == kind).map(|handler| &*handler.name)
+    }
+
+    /// Finds out what is known from the instructions.
+    pub(crate) fn complete(&mut self) {
+        self.needs_attribute_types = self.ops.iter().any(|op| {
+            let (Op::Library { function, .. } | Op::LibraryWith { function, .. }) = op else { return false };
+            matches!(
+                function,
+                LibraryFunction::WorkflowSetSearchAttributes
+                    | LibraryFunction::WorkflowRun
+                    | LibraryFunction::WorkflowStart
+            )
+        });
     }
 
     pub(crate) fn handler(&self, kind: FunctionKind, name: &str) -> Option<&HandlerInfo> {

@@ -74,6 +74,7 @@ impl<'p> Compiler<'p> {
             root: Vec::new(),
             schedule: None,
             uses: program.uses.clone(),
+            needs_attribute_types: false,
             tests: program.tests.iter().map(|(name, function)| (name.clone(), index(*function))).collect(),
         };
         let workflow_places = BTreeMap::new();
@@ -91,6 +92,7 @@ impl<'p> Compiler<'p> {
         }
         self.handlers()?;
         self.constants()?;
+        self.code.complete();
         Ok(self.code)
     }
 

@@ -16,7 +16,6 @@ mod wake;
 mod world;
 
 /// Until the machine has these.
-mod soon;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -91,7 +90,7 @@ fn compile_script(report: &mut Report, path: &str, source: &[u8]) -> Option<(Arc
     let file_name = path.rsplit('/').next().unwrap_or(path);
     add_errors(report, &checked.diagnostics, path, source);
     match crate::compile(&checked.program?, file_name) {
-        Ok(code) => Some((Arc::new(code), soon::version(source))),
+        Ok(code) => Some((Arc::new(code), crate::version(source))),
         Err(diagnostics) => {
             add_errors(report, &diagnostics, path, source);
             None

@@ -150,7 +150,7 @@ impl Asked<'_> {
         let (Some(script), Some(state)) = (script, &run.state) else {
             return Err(argument(function, "the run has no state"));
         };
-        match super::soon::query(&script.code, state, &name, &input, now, &Limits::default()) {
+        match crate::query(&script.code, state, &name, &input, now, &Limits::default()) {
             Ok(result) => payload::result(&result).map_err(|why| argument(function, &why)),
             Err(failed) => {
                 let message = failed.to_string();
@@ -163,8 +163,8 @@ impl Asked<'_> {
         let run = &self.world.runs[run];
         let script = run.script.and_then(|script| self.world.scripts.get(script));
         let (Some(script), Some(state)) = (script, &run.state) else { return Err("the run has no state".to_owned()) };
-        let inspection = super::soon::inspect(&script.code, state)?;
-        json::parse(inspection.as_bytes())
+        let inspection = crate::inspect(&script.code, state)?;
+        json::parse(inspection.to_json().as_bytes())
     }
 }
 

@@ -160,10 +160,11 @@ impl Machine<'_> {
             return Ok(());
         }
         let Some(number) = self.operation(OperationKind::Task, id) else { return Ok(()) };
-        let Some(PromiseKind::Task { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
-            return Ok(());
+        let outcome = match self.promises.get(&number).map(|promise| &promise.kind) {
+            Some(PromiseKind::Task { name, .. }) => outcome(end, Some(("task", name, id))),
+            Some(PromiseKind::Host) => outcome(end, None),
+            _ => return Ok(()),
         };
-        let outcome = outcome(end, ("task", name, id));
         self.end(number, outcome);
         Ok(())
     }
@@ -233,7 +234,7 @@ impl Machine<'_> {
         let Some(PromiseKind::Child { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
             return Ok(());
         };
-        let outcome = outcome(end, ("workflow", name, workflow_id));
+        let outcome = outcome(end, Some(("workflow", name, workflow_id)));
         self.end(number, outcome);
         Ok(())
     }
@@ -316,16 +317,29 @@ impl Machine<'_> {
     }
 
     /// What the turn gives.
-    pub(super) fn finish(self) -> Result<Turned, TurnError> {
+    pub(super) fn finish(mut self) -> Result<Turned, TurnError> {
+        if !self.is_started {
+            return Err(TurnError::Defect("the run has not started".to_owned()));
+        }
+        let mut state = self.save();
+        if state.len() > self.limits.state_bytes && !self.is_closed {
+            let message = format!("state limit of {} bytes reached", self.limits.state_bytes);
+            self.closing = Some(Closing::Failed(pure::error::from_raised(&Raised::new(Kind::Limit, message), "")));
+            self.close();
+            state = self.save();
+        }
+        if state.len() > self.limits.state_bytes {
+            // Queries of such a run see null.
+            for cell in &self.root {
+                let _ = super::frame::set(cell, Value::Null);
+            }
+            self.signals.clear();
+            state = self.save();
+        }
         let details = if self.new_details { self.details.as_ref().map(ToString::to_string) } else { None };
-        Ok(Turned {
-            state: Vec::new(),
-            commands: self.commands.into_iter().flatten().collect(),
-            log: self.new_log,
-            wake: crate::interface::WakeSet::default(),
-            steps: self.turn_steps,
-            details,
-        })
+        let wake = self.wake_set();
+        let commands = self.commands.into_iter().flatten().collect();
+        Ok(Turned { state, commands, log: self.new_log, wake, steps: self.turn_steps, details })
     }
 }
 
@@ -335,14 +349,15 @@ pub(super) fn arguments(input: &[Payload]) -> Vec<Value> {
 }
 
 /// The outcome of a task or child: kind, name and id.
-fn outcome(end: &End, (kind, name, id): (&str, &str, &str)) -> Outcome {
+fn outcome(end: &End, source: Option<(&str, &str, &str)>) -> Outcome {
     match end {
         Ok(payloads) => pure::payload::result(payloads).map_err(|why| {
+            let name = source.map_or("", |(_, name, _)| name);
             let message = format!("the result of \"{name}\" cannot be read: {why}");
             let raised = Raised::new(Kind::Payload, message);
             pure::error::from_raised(&raised, "")
         }),
-        Err(failure) => Err(pure::error::from_failure(failure, Some((kind, name, id)))),
+        Err(failure) => Err(pure::error::from_failure(failure, source)),
     }
 }
 

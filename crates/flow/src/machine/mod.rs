@@ -1,19 +1,26 @@
 //! The machine: executes turns of compiled scripts. One turn takes events in the order of history, each as if it had come
 //! alone: the event ends promises, then all code that can go on does, then conditions are looked at.
 
+mod bytes;
 mod callback;
 mod cancel;
 mod combine;
 mod event;
 mod frame;
+mod inspect;
 mod library;
+mod load;
 mod promise;
+mod query;
 mod run;
+mod save;
 mod schedule;
 mod stack;
 mod path;
 mod task;
 mod testing;
+mod values;
+mod wake;
 mod workflow;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -25,6 +32,9 @@ use crate::interface::{Command, Event, Limits, LogLine, OperationKind, Pace, Pay
 use crate::pure;
 use crate::pure::random::Random;
 use crate::value::{Object, Raised, Released, Value};
+
+pub use inspect::{FrameInfo, Inspection, Metadata, PendingItem, WaitingCode, inspect, metadata, stack};
+pub use query::{QueryError, query};
 
 use frame::{Cell, Closure, Fatal, Fault};
 use promise::{Outcome, Promise, Work};
@@ -281,10 +291,19 @@ pub fn turn(
 ) -> Result<Turned, TurnError> {
     let mut machine = match state {
         None => Machine::new(code, limits, pace),
-        Some(_) => return Err(TurnError::DamagedState("not written yet".to_owned())),
+        Some(state) => Machine::load(code, state, limits, pace).map_err(TurnError::DamagedState)?,
     };
     for event in events {
         machine.take(event)?;
     }
     machine.finish()
+}
+
+/// The version of a source text: the SHA-256 of it in hexadecimal digits, after removing a byte order mark and turning
+/// `\r\n` into `\n`.
+#[must_use]
+pub fn version(source: &[u8]) -> String {
+    use sha2::{Digest, Sha256};
+    let digest: [u8; 32] = Sha256::digest(crate::normalize(source)).into();
+    save::version_text(&digest)
 }

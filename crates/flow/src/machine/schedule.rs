@@ -252,7 +252,7 @@ impl Machine<'_> {
     }
 
     /// An error as it is thrown at an await: with a stack if it has none.
-    fn thrown_here(&mut self, error: Value, fiber: &Fiber, up: Option<&Caller<'_>>) -> Value {
+    pub(super) fn thrown_here(&mut self, error: Value, fiber: &Fiber, up: Option<&Caller<'_>>) -> Value {
         let has_stack = match &error {
             Value::Object(object) => matches!(object.get("stack"), Some(Value::Str(stack)) if !stack.is_empty()),
             _ => true,
