@@ -18,6 +18,12 @@ impl Machine<'_> {
     /// Takes one event and lets everything go on that can.
     pub(super) fn take(&mut self, event: &Event) -> Result<(), TurnError> {
         if self.is_closed {
+            // Signals that came before the run closed and that it did not see belong to the next one.
+            if let EventKind::Signaled { name, input } = &event.kind
+                && let Some(Some(Command::ContinueAsNew(next))) = self.commands.last_mut()
+            {
+                next.signals.push((name.clone(), input.clone()));
+            }
             return Ok(());
         }
         self.now = event.time;
