@@ -33,7 +33,12 @@ pub(super) fn check(code: &Code, turns: &[TurnRecord], state: &[u8], seed: &str)
     let mut single = Outcome { state: Vec::new(), commands: Vec::new(), log: Vec::new() };
     let mut stored: Option<Vec<u8>> = None;
     for (place, event) in events.iter().enumerate() {
-        let turned = execute(code, stored.as_deref(), std::slice::from_ref(event))?;
+        let mut turned = execute(code, stored.as_deref(), std::slice::from_ref(event))?;
+        let closes = turned.commands.last().is_some_and(Command::closes);
+        if closes && place + 1 < events.len() {
+            // What comes after the end of a run comes in its last turn: signals go over to the next run.
+            turned = execute(code, stored.as_deref(), &events[place..])?;
+        }
         let is_idle = turned.commands.is_empty() && turned.log.is_empty();
         if !is_idle
             && !last_of_turn[place]
@@ -46,6 +51,9 @@ pub(super) fn check(code: &Code, turns: &[TurnRecord], state: &[u8], seed: &str)
         single.commands.extend(turned.commands);
         single.log.extend(turned.log);
         stored = Some(turned.state);
+        if closes {
+            break;
+        }
     }
     single.state = stored.unwrap_or_default();
     compare(&original, &single, "one event per turn")?;
@@ -93,6 +101,10 @@ fn group(events: &[Event], made_by: &[Vec<Command>], random: &mut Random) -> Vec
     let mut begin = 0;
     for place in 1..=events.len() {
         let is_end = place == events.len();
+        if !is_end && place >= made_by.len() {
+            // The run has closed.
+            continue;
+        }
         let must_end = !is_end && {
             let asked_in_group =
                 made_by[begin..place].iter().flatten().any(|command| asks_for(command, &events[place].kind));
