@@ -7,10 +7,13 @@ use prost::Message;
 use prost_types::FileDescriptorSet;
 
 /// The largest contents of an event, boxed: one of them alone would make every event 2 KB to move about.
-const BOXED: [&str; 3] = [
+const BOXED: [&str; 6] = [
     "workflow_execution_started_event_attributes",
     "workflow_execution_continued_as_new_event_attributes",
     "start_child_workflow_execution_initiated_event_attributes",
+    "workflow_execution_update_rejected_event_attributes",
+    "workflow_task_failed_event_attributes",
+    "child_workflow_execution_failed_event_attributes",
 ];
 
 /// Packages of the descriptor set that a server has no use for.

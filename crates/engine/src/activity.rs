@@ -108,7 +108,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
     let mut taken = None;
     draft.run.state.activities.get(&scheduled_event_id)?;
     draft.step(OfActivity(scheduled_event_id), machine::Event::Start, |draft| {
-        let Some(activity) = draft.run.state.activities.get_mut(&scheduled_event_id) else { return };
+        let Some(activity) = draft.activity_mut(scheduled_event_id) else { return };
         activity.started_time = now;
         activity.started_identity.clone_from(&taker.identity);
         activity.last_identity = taker.identity;
@@ -135,7 +135,7 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
     }
     let mut waits = false;
     draft.step(OfActivity(id), machine::Event::GiveBack, |draft| {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        let Some(activity) = draft.activity_mut(id) else { return };
         activity.started_time = 0;
         activity.started_identity.clear();
         leave_worker(activity);
@@ -215,7 +215,7 @@ pub fn heartbeat(
     let mut draft = Draft::new(run, context);
     let mut reply = HeartbeatReply::default();
     draft.step(OfActivity(id), machine::Event::Heartbeat, |draft| {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        let Some(activity) = draft.activity_mut(id) else { return };
         activity.last_heartbeat_time = context.now;
         activity.heartbeat_details = details;
         if activity.started_identity.is_empty() && !identity.is_empty() {
@@ -288,7 +288,7 @@ fn fail_found(
     worker_version: Option<WorkerVersionStamp>,
 ) -> Result<Applied<()>, Rejection> {
     let mut draft = Draft::new(run, context);
-    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
+    if let Some(activity) = draft.activity_mut(id) {
         activity.last_attempt_end = context.now;
         if heartbeat_details.is_some() {
             activity.heartbeat_details = heartbeat_details;
@@ -381,7 +381,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
     if activity.pause.is_some() {
         // The attempt counts and nothing else happens: neither is there a last attempt nor does time run out.
         draft.step(OfActivity(id), machine::Event::Retry, |draft| {
-            let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+            let Some(activity) = draft.activity_mut(id) else { return };
             activity.attempt += 1;
             clear_start(activity);
             activity.last_failure = Some(retry::kept(failure, ACTIVITY_FAILURE_BYTES_MAX));
@@ -397,7 +397,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
             let due_now = backoff <= 0;
             let event = if due_now { machine::Event::RetryAtOnce } else { machine::Event::Retry };
             draft.step(OfActivity(id), event, |draft| {
-                let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+                let Some(activity) = draft.activity_mut(id) else { return };
                 activity.attempt += 1;
                 activity.scheduled_time = now.saturating_add(backoff);
                 clear_start(activity);
@@ -469,7 +469,7 @@ pub fn retry_deadline(activity: &Activity) -> Nanos {
 pub(crate) fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64) -> Attributes) {
     let mut ended = None;
     if draft.run.state.activities.contains_key(&id) {
-        draft.step(OfActivity(id), machine::Event::End, |draft| ended = draft.run.state.activities.remove(&id));
+        draft.step(OfActivity(id), machine::Event::End, |draft| ended = draft.remove_activity(id));
     }
     let Some(activity) = ended else { return };
     let mut started_event_id = 0;

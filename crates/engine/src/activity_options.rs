@@ -84,7 +84,7 @@ pub fn update(
     let mut draft = Draft::new(run, context);
     let mut reply = ActivityOptions::default();
     for id in ids {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.activity_mut(id) else { continue };
         reply =
             merged(activity, given, paths, &run.info.task_queue).map_err(|why| Rejection::InvalidArgument(why.0))?;
         keep_original(activity);
@@ -101,7 +101,7 @@ pub fn restore(run: &Run, context: Context, selection: &Selection) -> Result<App
     let mut draft = Draft::new(run, context);
     let mut reply = ActivityOptions::default();
     for id in ids {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.activity_mut(id) else { continue };
         reply = original_of(activity);
         if run.is_running() {
             set(activity, &reply);
@@ -154,7 +154,7 @@ fn set(activity: &mut Activity, options: &ActivityOptions) {
 
 /// After a change: an activity that nobody has is offered anew, at the time its policy now says.
 fn settle(draft: &mut Draft, id: i64) {
-    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
+    if let Some(activity) = draft.activity_mut(id) {
         activity.stamp += 1;
         if activity.started_time == 0 {
             let at = next_attempt(activity);

@@ -74,7 +74,7 @@ pub fn pause(run: &Run, context: Context, selection: &Selection, call: &Pause) -
             None => {}
         }
         draft.step(OfActivity(id), Event::Pause, |draft| {
-            let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+            let Some(activity) = draft.activity_mut(id) else { return };
             if activity.started_time == 0 {
                 // Offers made so far are void.
                 activity.stamp += 1;
@@ -111,7 +111,7 @@ pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause
             continue;
         }
         end_pause(&mut draft, id);
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.activity_mut(id) else { continue };
         if call.reset_attempts {
             activity.attempt = 1;
         }
@@ -151,7 +151,7 @@ pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) ->
             // Whoever has it has an attempt that does not count any more.
             stop_at_worker(&mut draft, id);
         }
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.activity_mut(id) else { continue };
         activity.attempt = 1;
         activity.reset = true;
         activity.forget_heartbeat |= call.reset_heartbeat;
@@ -176,7 +176,7 @@ fn end_pause(draft: &mut Draft, id: i64) {
     let later = |activity: &Activity| activity.started_time == 0 && activity.scheduled_time > now;
     let later = draft.run.state.activities.get(&id).is_some_and(|activity| later(activity));
     draft.step(OfActivity(id), if later { Event::UnpauseLater } else { Event::Unpause }, |draft| {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        let Some(activity) = draft.activity_mut(id) else { return };
         activity.pause = None;
         activity.stamp += 1;
     });
@@ -193,7 +193,7 @@ pub(crate) fn reschedule(draft: &mut Draft, id: i64, at: Nanos) {
     let Some(activity) = draft.run.state.activities.get(&id) else { return };
     let later = activity.pause.is_none() && at > draft.now();
     draft.step(OfActivity(id), if later { Event::PutOff } else { Event::Reschedule }, |draft| {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { return };
+        let Some(activity) = draft.activity_mut(id) else { return };
         activity.scheduled_time = at;
         activity.last_failure = None;
         activity.stamp += 1;

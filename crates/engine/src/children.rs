@@ -138,7 +138,7 @@ pub fn closed(
             })
         }
         Some(Attributes::WorkflowExecutionFailedEventAttributes(a)) => {
-            Attributes::ChildWorkflowExecutionFailedEventAttributes(ChildWorkflowExecutionFailedEventAttributes {
+            let attributes = ChildWorkflowExecutionFailedEventAttributes {
                 failure: a.failure,
                 namespace,
                 namespace_id,
@@ -147,7 +147,8 @@ pub fn closed(
                 initiated_event_id,
                 started_event_id,
                 retry_state: a.retry_state,
-            })
+            };
+            Attributes::ChildWorkflowExecutionFailedEventAttributes(Box::new(attributes))
         }
         Some(Attributes::WorkflowExecutionCanceledEventAttributes(a)) => {
             Attributes::ChildWorkflowExecutionCanceledEventAttributes(ChildWorkflowExecutionCanceledEventAttributes {

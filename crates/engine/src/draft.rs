@@ -15,11 +15,13 @@ use segno_proto::{
 };
 
 use crate::{
+    Shared,
     event_type::event_type,
     limits::{BUFFERED_BYTES_MAX, BUFFERED_EVENTS_MAX},
     machine::IllegalStep,
     outbox::{Content, OutboxMessage},
     run::{Applied, Context, Durability, Effect, Run, Transition},
+    state::Activity,
     workflow_task,
 };
 
@@ -47,6 +49,8 @@ pub struct Draft {
     /// A speculative workflow task that was there before this transition, by its stamp. Anything durable that happens
     /// while it is pending makes it part of history first.
     speculative: Option<u32>,
+    /// Activities that were added, changed or removed, by their scheduled events.
+    activities: Vec<i64>,
     outbox: Vec<OutboxMessage>,
     effects: Vec<Effect>,
     successor: Option<Box<Applied<()>>>,
@@ -73,6 +77,7 @@ impl Draft {
             changed: false,
             changed_in_memory: false,
             applies_commands: false,
+            activities: Vec::new(),
             outbox: Vec::new(),
             effects: Vec::new(),
             successor: None,
@@ -139,6 +144,25 @@ impl Draft {
         if !self.events.is_empty() {
             self.batch_starts.push(self.events.len());
         }
+    }
+
+    /// Adds a pending activity.
+    pub fn add_activity(&mut self, activity: Activity) {
+        let id = activity.scheduled_event_id;
+        self.activities.push(id);
+        self.run.state.activities.insert(id, activity.into());
+    }
+
+    /// A pending activity that is about to change.
+    pub fn activity_mut(&mut self, id: i64) -> Option<&mut Shared<Activity>> {
+        self.activities.push(id);
+        self.run.state.activities.get_mut(&id)
+    }
+
+    /// Takes out an activity that is over.
+    pub fn remove_activity(&mut self, id: i64) -> Option<Shared<Activity>> {
+        self.activities.push(id);
+        self.run.state.activities.remove(&id)
     }
 
     /// State changed in a way no event shows.
@@ -285,7 +309,8 @@ impl Draft {
             }
         }
         let (outbox, successor, effects, illegal) = (self.outbox, self.successor, self.effects, self.illegal);
-        let transition = Transition { durability, batches, bytes, outbox, successor, effects, illegal };
+        let activities = self.activities;
+        let transition = Transition { durability, batches, bytes, activities, outbox, successor, effects, illegal };
         Applied { run: self.run, transition, reply }
     }
 

@@ -158,7 +158,7 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
     draft.step(OfTask, machine::workflow_task::Event::Fail, |draft| failed = draft.run.state.task.take());
     let task = failed.unwrap_or_default();
     let new_run_id = draft.run.info.run_id.clone();
-    draft.add(Attributes::WorkflowTaskFailedEventAttributes(WorkflowTaskFailedEventAttributes {
+    let attributes = WorkflowTaskFailedEventAttributes {
         scheduled_event_id: task.scheduled_event_id,
         started_event_id: task.started_event_id,
         cause: WorkflowTaskFailedCause::ResetWorkflow as i32,
@@ -167,7 +167,8 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
         base_run_id: base.info.run_id.clone(),
         new_run_id,
         ..Default::default()
-    }));
+    };
+    draft.add(Attributes::WorkflowTaskFailedEventAttributes(Box::new(attributes)));
     draft.run.state.next_task_attempt = 1;
     Ok(())
 }
@@ -186,7 +187,7 @@ fn fail_activities(draft: &mut Draft, reason: &str, past: &[HistoryEvent]) {
     let now = draft.now();
     let ids: Vec<i64> = draft.run.state.activities.keys().copied().collect();
     for id in ids {
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.activity_mut(id) else { continue };
         if activity.started_time == 0 {
             activity.scheduled_time = now;
             activity.first_scheduled_time = now;
@@ -195,7 +196,7 @@ fn fail_activities(draft: &mut Draft, reason: &str, past: &[HistoryEvent]) {
         }
         let mut failed = None;
         draft.step(OfActivity(id), machine::activity::Event::End, |draft| {
-            failed = draft.run.state.activities.remove(&id);
+            failed = draft.remove_activity(id);
         });
         let Some(activity) = failed else { continue };
         let activity = activity.into_inner();

@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, mem, sync::Arc};
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes};
 use prost::{DecodeError, Message};
 use segno_proto::{
     Nanos,
@@ -53,12 +53,13 @@ impl Run {
             return stored.encode();
         }
         let size = self.encoded_info.len() + self.state.encoded_len() + self.finished.encoded_len() + 4;
-        let mut buffer = BytesMut::with_capacity(size);
+        // A vector is quicker to write than `BytesMut`, and one that is full becomes `Bytes` without a copy.
+        let mut buffer = Vec::with_capacity(size);
         buffer.put_u32_le(self.encoded_info.len() as u32);
         buffer.put_slice(&self.encoded_info);
         self.state.encode_raw(&mut buffer);
         self.finished.encode(&mut buffer);
-        buffer.freeze()
+        buffer.into()
     }
 
     /// A run with nothing unstored.
@@ -246,6 +247,9 @@ pub struct Transition {
     pub batches: Vec<Vec<HistoryEvent>>,
     /// Size of those events in their stored form.
     pub bytes: usize,
+    /// Pending activities that were added, changed or removed, by their scheduled events; some may be named twice. When the
+    /// run closes, all of them are over.
+    pub activities: Vec<i64>,
     /// Messages to other runs.
     pub outbox: Vec<OutboxMessage>,
     /// The run that follows this one, created in the same commit.

@@ -76,7 +76,7 @@ pub fn activities(run: &Run, context: Context, lost: &LostWork, why: &str) -> Re
     let mut reply = LostAttempts::default();
     for id in ids {
         stop_at_worker(&mut draft, id);
-        let Some(activity) = draft.run.state.activities.get_mut(&id) else { continue };
+        let Some(activity) = draft.activity_mut(id) else { continue };
         activity.last_attempt_end = context.now;
         let failure = failure_of(activity, why);
         let retry_state = retry_after(&mut draft, id, &failure, Some(0));

@@ -396,7 +396,7 @@ fn end_failed(draft: &mut Draft, failed: TaskFailed) {
     draft.run.state.last_task_failure = shortened(said.unwrap_or(failed.cause.as_str_name()));
     let problem = Problem::Failed(failed.cause);
     if !task.is_transient() {
-        draft.add(Attributes::WorkflowTaskFailedEventAttributes(WorkflowTaskFailedEventAttributes {
+        let attributes = WorkflowTaskFailedEventAttributes {
             scheduled_event_id: task.scheduled_event_id,
             started_event_id: task.started_event_id,
             cause: failed.cause as i32,
@@ -405,7 +405,8 @@ fn end_failed(draft: &mut Draft, failed: TaskFailed) {
             binary_checksum: failed.binary_checksum,
             worker_version: failed.worker_version,
             ..Default::default()
-        }));
+        };
+        draft.add(Attributes::WorkflowTaskFailedEventAttributes(Box::new(attributes)));
     }
     count_failure(draft, &task, problem);
 }

@@ -14,6 +14,7 @@ use crate::{
     hpack::Decoder,
     leaky_bucket::LeakyBucket,
     send::Pending,
+    stream_hash::StreamHash,
 };
 
 /// SETTINGS_HEADER_TABLE_SIZE of this side: the protocol's default.
@@ -96,7 +97,7 @@ pub struct Connection<H: Handler> {
     pub(crate) decoder: Decoder,
     /// A header block of which the last CONTINUATION has not arrived.
     pub(crate) partial_block: Option<PartialBlock>,
-    pub(crate) streams: HashMap<u32, Stream<H>>,
+    pub(crate) streams: HashMap<u32, Stream<H>, StreamHash>,
     /// The highest stream id that the peer has used.
     pub(crate) last_stream: u32,
     pub(crate) receive_window: i64,
@@ -190,7 +191,7 @@ impl<H: Handler> Connection<H> {
             settings_received: false,
             decoder: Decoder::new(TABLE_BYTES),
             partial_block: None,
-            streams: HashMap::new(),
+            streams: HashMap::default(),
             last_stream: 0,
             receive_window: i64::from(settings.connection_window).max(WINDOW_DEFAULT),
             shutdown: Shutdown::No,

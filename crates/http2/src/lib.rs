@@ -25,6 +25,7 @@ mod receive;
 mod receive_control;
 mod request;
 mod send;
+mod stream_hash;
 
 pub use budget::SharedBudget;
 pub use connection::{Connection, Handler, Refusals, Settings};

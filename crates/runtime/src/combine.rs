@@ -24,6 +24,8 @@ use crate::{
 
 /// Calls that may wait for one run. Those beyond are refused.
 pub(crate) const WAITING_MAX: usize = 1000;
+/// Turns of the scheduler that a group of calls waits for more of them.
+const GATHER_YIELDS: usize = 3;
 /// Most calls in one commit.
 const GROUP_MAX: usize = 256;
 /// A commit is closed when its events are this large.
@@ -38,6 +40,8 @@ pub(crate) struct Call<R, A, F, G> {
     pub delivered: Vec<OutboxKey>,
     /// Whether it may create a run, which needs a key.
     pub creates: bool,
+    /// Whether it changes memory alone, most of the time.
+    pub lazy: bool,
     pub decide: F,
     /// Looks at the slot after the commit, while it is still locked.
     pub after: G,
@@ -48,6 +52,7 @@ pub(crate) struct Call<R, A, F, G> {
 pub(crate) trait WaitingCall: Send {
     fn selector(&self) -> &RunSelector;
     fn creates(&self) -> bool;
+    fn is_lazy(&self) -> bool;
     fn take_delivered(&mut self) -> Vec<OutboxKey>;
     /// Asks the engine; keeps the reply. Called once.
     fn decide(&mut self, run: &Run, context: Context) -> Result<(Run, Transition), Rejection>;
@@ -65,8 +70,8 @@ pub(crate) struct Asked<R, A, F, G> {
 
 impl<R, A, F, G> Asked<R, A, F, G> {
     pub fn new(call: Call<R, A, F, G>, answer: oneshot::Sender<Result<(R, A), CallError>>) -> Self {
-        let Call { selector, delivered, creates, decide, after, types } = call;
-        let call = Call { selector, delivered, creates, decide: Some(decide), after, types };
+        let Call { selector, delivered, creates, lazy, decide, after, types } = call;
+        let call = Call { selector, delivered, creates, lazy, decide: Some(decide), after, types };
         Self { call, reply: None, answer }
     }
 }
@@ -84,6 +89,10 @@ where
 
     fn creates(&self) -> bool {
         self.call.creates
+    }
+
+    fn is_lazy(&self) -> bool {
+        self.call.lazy
     }
 
     fn take_delivered(&mut self) -> Vec<OutboxKey> {
@@ -183,7 +192,10 @@ impl Node {
 
     /// Decides, commits and answers whatever waits.
     async fn answer_all(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey) {
+        gather(locked).await;
         let mut calls = locked.slot.calls.take();
+        // What changes memory alone cannot follow what is stored in the same commit, but can come before it.
+        calls.make_contiguous().sort_by_key(|call| !call.is_lazy());
         let mut opening: Option<Opening> = None;
         while opening.is_some() || !calls.is_empty() {
             // A commit that failed has dropped the run from memory.
@@ -272,6 +284,7 @@ impl Node {
         }
         // Otherwise what memory keeps of the run is copied when the commit changes it.
         drop(current);
+        locked.state.shared_commit = group.len() > 1;
         let result = match decided {
             Some((run, transition)) => {
                 if group.len() > 1 {
@@ -314,6 +327,16 @@ impl Node {
     }
 }
 
+/// Lets calls that are on their way line up, if calls lined up before: workers that were answered together call again
+/// together. A turn of the scheduler costs microseconds, a commit a sync.
+async fn gather(locked: &Locked) {
+    if locked.state.shared_commit {
+        for _ in 0..GATHER_YIELDS {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
 /// Whether a selector means the current run and fits it.
 fn is_meant(run: &Run, selector: &RunSelector) -> bool {
     (selector.run_id.is_empty() || run.info.run_id == selector.run_id)
@@ -330,6 +353,7 @@ fn merge(decided: &mut Option<(Run, Transition)>, run: Run, mut next: Transition
     transition.durability = transition.durability.max(next.durability);
     transition.batches.append(&mut next.batches);
     transition.bytes += next.bytes;
+    transition.activities.append(&mut next.activities);
     transition.outbox.append(&mut next.outbox);
     transition.successor = next.successor;
     for effect in next.effects {

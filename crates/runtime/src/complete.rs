@@ -74,6 +74,7 @@ impl Node {
             selector: RunSelector::run(run_id),
             delivered: Vec::new(),
             creates,
+            lazy: false,
             decide: apply,
             after,
             types: PhantomData,

@@ -154,7 +154,35 @@ impl Node {
         }
     }
 
-    /// Brings what workers hold in line with a transition of a run. If another run follows, the one before has ended.
+    /// Brings what workers hold in line with a transition of a run that goes on: only activities that the transition names
+    /// can have changed hands.
+    pub(crate) fn note_changed_holds(&self, before: Option<&Run>, after: &Run, activities: &[i64]) {
+        let same = before.filter(|before| before.info.run_key == after.info.run_key);
+        let (Some(before), true) = (same, after.is_running()) else { return self.note_holds(before, after) };
+        let (namespace, run_key) = (NamespaceKey(after.info.namespace_key), after.info.run_key);
+        let now = self.clock.monotonic();
+        for id in activities {
+            let was = before.state().activities.get(id).filter(|activity| is_held(activity));
+            let is = after.state().activities.get(id).filter(|activity| is_held(activity));
+            let (had, has) = (was.map(|was| holder(was)), is.map(|is| holder(is)));
+            if had == has {
+                continue;
+            }
+            if let Some(was) = was {
+                self.leases.release(namespace, &was.worker, &hold(run_key, was));
+            }
+            if let Some(is) = is {
+                self.leases.hand_over(namespace, &is.worker, hold(run_key, is), now);
+            }
+        }
+        let (had, has) = (task_holder(before), task_holder(after));
+        if had != has {
+            self.release_task(before, had);
+            self.hand_over_task(after, has);
+        }
+    }
+
+    /// Brings what workers hold in line with what became of a run. If another run follows, the one before has ended.
     pub(crate) fn note_holds(&self, before: Option<&Run>, after: &Run) {
         if !before.is_some_and(is_with_worker) && !is_with_worker(after) {
             return;
@@ -174,8 +202,21 @@ impl Node {
             }
         }
         let has = task_holder(after);
-        if !has.is_empty() && same.map_or("", task_holder) != has {
-            self.leases.hand_over_task(namespace, has, run_key, now);
+        if same.map_or("", task_holder) != has {
+            self.hand_over_task(after, has);
+        }
+    }
+
+    fn hand_over_task(&self, run: &Run, worker: &str) {
+        if !worker.is_empty() {
+            let namespace = NamespaceKey(run.info.namespace_key);
+            self.leases.hand_over_task(namespace, worker, run.info.run_key, self.clock.monotonic());
+        }
+    }
+
+    fn release_task(&self, run: &Run, worker: &str) {
+        if !worker.is_empty() {
+            self.leases.release_task(NamespaceKey(run.info.namespace_key), worker, run.info.run_key);
         }
     }
 
@@ -190,8 +231,8 @@ impl Node {
             }
         }
         let had = task_holder(before);
-        if !had.is_empty() && after.map_or("", task_holder) != had {
-            self.leases.release_task(namespace, had, run_key);
+        if after.map_or("", task_holder) != had {
+            self.release_task(before, had);
         }
     }
 
@@ -306,6 +347,11 @@ fn is_with_worker(run: &Run) -> bool {
 
 fn is_held(activity: &Activity) -> bool {
     activity.started_time != 0 && !activity.worker.is_empty()
+}
+
+/// Which attempt it is and who has it.
+fn holder(activity: &Activity) -> (Nanos, &str) {
+    (activity.started_time, &activity.worker)
 }
 
 fn hold(run_key: u64, activity: &Activity) -> Hold {

@@ -73,6 +73,10 @@ impl Node {
         // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
         // than handed to another thread.
         let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
+        Box::pin(self.load_stored(run)).await
+    }
+
+    async fn load_stored(&self, run: RunKey) -> Result<Option<Arc<Current>>, CallError> {
         let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
         count(&self.metrics.runs_loaded);
         let (version, stored_bytes) = (record.version, record.state.len());
@@ -94,7 +98,7 @@ impl Node {
         if let Some(key) = self.slots.workflow_of(run) {
             return Ok(Some(key));
         }
-        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
+        let Some(record) = Box::pin(self.read(move |store| store.load(run))).await? else { return Ok(None) };
         let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", run.0)))?;
         Ok(Some(WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id)))
     }
@@ -148,7 +152,7 @@ impl Node {
         if selector.run_id.is_empty() {
             return Err(CallError::WorkflowNotFound { workflow_id: key.workflow_id.to_string() });
         }
-        Ok(self.older_run(key, &selector.run_id).await?.run.clone())
+        Ok(Box::pin(self.older_run(key, &selector.run_id)).await?.run.clone())
     }
 }
 

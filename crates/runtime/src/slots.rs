@@ -121,6 +121,8 @@ pub struct SlotState {
     pub(crate) queries: QueryRegistry,
     /// How the updates of the run before the current one ended, for those who still wait for them.
     pub(crate) previous_updates: Option<(RunKey, Updates)>,
+    /// Whether several calls shared the last commit that was made for calls which waited.
+    pub(crate) shared_commit: bool,
     /// Weight at the last look.
     bytes: usize,
 }
@@ -145,6 +147,11 @@ impl Slot {
         Self { key, state: Arc::default(), progress, calls: WaitingCalls::default(), used: AtomicBool::new(true) }
     }
 }
+
+/// Bytes of a workflow id that decide about its shard.
+const HASHED_BYTES: usize = 16;
+const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// A part of all slots.
 #[derive(Default)]
@@ -178,11 +185,12 @@ impl Slots {
         Self { shards, hand, by_run: Mutex::default(), bytes, bytes_max }
     }
 
+    /// The shard of a workflow id. What it decides is who shares a lock, so that a simple hash (FNV-1a) of the end of the id
+    /// is enough.
     fn shard(&self, key: &WorkflowKey) -> &Mutex<Shard> {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        &self.shards[hasher.finish() as usize % SHARDS]
+        let end = key.workflow_id.bytes().rev().take(HASHED_BYTES);
+        let hash = end.fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+        &self.shards[(hash ^ hash >> 32) as usize % SHARDS]
     }
 
     /// The slot of a workflow id, made if need be.

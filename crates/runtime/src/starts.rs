@@ -17,7 +17,7 @@ use segno_store::{NamespaceKey, OutboxKey};
 use crate::{
     delivery::{Delivery, Held},
     error::CallError,
-    finish::finish,
+    finish::{Finish, finish},
     metrics::count,
     node::Node,
     slots::{Current, WorkflowKey},
@@ -60,14 +60,14 @@ impl Node {
     }
 
     /// Starts what a run asked for; that it asked is stored already.
-    pub(crate) async fn start_child_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
-        let node = self.clone();
-        finish(async move { node.start_under_lock(start, Vec::new()).await }).await
+    pub(crate) fn start_child_workflow(self: &Arc<Self>, start: Start) -> Finish<Result<StartOutcome, CallError>> {
+        let (node, start) = (self.clone(), Box::new(start));
+        finish(async move { node.start_under_lock(start, Vec::new()).await })
     }
 
     pub(crate) async fn start_under_lock(
         self: &Arc<Self>,
-        start: Start,
+        start: Box<Start>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
@@ -79,7 +79,7 @@ impl Node {
                     let commit = segno_store::Commit { outbox_remove: delivered, ..Default::default() };
                     self.committer.commit(commit).await?;
                 }
-                self.use_existing(&mut locked, start, decision == Conflict::SameRequest).await
+                Box::pin(self.use_existing(&mut locked, start, decision == Conflict::SameRequest)).await
             }
             Conflict::Create | Conflict::TerminateExisting => {
                 self.create(&mut locked, start, None, None, delivered).await
@@ -90,7 +90,7 @@ impl Node {
     async fn use_existing(
         self: &Arc<Self>,
         locked: &mut Locked,
-        start: Start,
+        start: Box<Start>,
         same_request: bool,
     ) -> Result<StartOutcome, CallError> {
         let Some(current) = locked.state.current.as_ref() else {
@@ -132,25 +132,25 @@ impl Node {
     async fn create(
         self: &Arc<Self>,
         locked: &mut Locked,
-        start: Start,
+        start: Box<Start>,
         signal: Option<Signal>,
         update: Option<Admit>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
         let context = self.context_for(locked.slot.key.namespace, true).await?;
-        let applied = start_conflict::create(current_run(locked), start, signal, update, context)?;
+        let applied = start_conflict::create(current_run(locked), *start, signal, update, context)?;
         let first_task = self.commit(locked, applied, delivered).await?;
         count(&self.metrics.runs_started);
         let eager = first_task.is_some();
         if let Some(call) = first_task {
-            self.start_eagerly(locked, call).await?;
+            Box::pin(self.start_eagerly(locked, call)).await?;
         }
         let Some(current) = locked.state.current.clone() else {
             return Err(CallError::Unavailable("the run was stored but is not in memory".to_owned()));
         };
         let run = current.run.clone();
         let eager_task = match eager {
-            true => Some(self.first_task(current).await?),
+            true => Some(Box::pin(self.first_task(current)).await?),
             false => None,
         };
         Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false, finished: false })
@@ -167,7 +167,7 @@ impl Node {
             .map_err(|refused| WithStartError::Start(refused.into()))?;
         match decision {
             Conflict::Create | Conflict::TerminateExisting => {
-                let created = self.create(locked, start, None, Some(update), Vec::new()).await;
+                let created = self.create(locked, Box::new(start), None, Some(update), Vec::new()).await;
                 created.map_err(|error| match error {
                     CallError::Rejected(_) => WithStartError::Update(error),
                     other => WithStartError::Start(other),
@@ -208,7 +208,7 @@ impl Node {
                 let (status, started) = (run.status(), false);
                 Ok(StartOutcome { status, run, started, eager_task: None, attached: false, finished: false })
             }
-            _ => self.create(&mut locked, start, Some(signal), None, Vec::new()).await,
+            _ => self.create(&mut locked, Box::new(start), Some(signal), None, Vec::new()).await,
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! From the queue on, a task is held by a [`Delivery`]: whoever leaves half-way neither loses it nor leaves it started.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use segno_engine::{
     Rejection, Run,
@@ -21,6 +21,7 @@ use segno_proto::{
 use segno_store::RunKey;
 
 use crate::{
+    combine::Call,
     delivery::{Delivery, Held},
     error::CallError,
     finish::finish,
@@ -30,7 +31,7 @@ use crate::{
     polls::Poll,
     queries::QueryTask,
     queues::{QUERY_PRIORITY, TaskOffer},
-    slots::{Current, WorkflowKey},
+    slots::{Current, SlotState, WorkflowKey},
     transact::RunSelector,
 };
 
@@ -117,7 +118,7 @@ impl Node {
                     }
                     TaskOffer::Query(query) => {
                         let run = query.run;
-                        let started = node.start_query(*query, &delivery).await;
+                        let started = Box::pin(node.start_query(*query, &delivery)).await;
                         node.unless_over(run, started, &delivery).await
                     }
                     TaskOffer::Activity { .. } | TaskOffer::Command(_) => Ok(None),
@@ -143,7 +144,7 @@ impl Node {
                 delivery.delivered();
                 Ok(None)
             }
-            Err(error) if self.is_task_over(run, &error).await => {
+            Err(error) if Box::pin(self.is_task_over(run, &error)).await => {
                 delivery.delivered();
                 Ok(None)
             }
@@ -169,21 +170,21 @@ impl Node {
             eager: false,
             worker: poll.caller.worker.clone(),
         };
-        let result = self
-            .transact_and(
-                &key,
-                &RunSelector::default(),
-                Vec::new(),
-                move |current, context| {
-                    if current.info.run_key != run.0 {
-                        return Err(Rejection::TaskObsolete);
-                    }
-                    task_calls::start(current, context, call)
-                },
-                |state, _| (state.current.clone(), state.queries.outgoing()),
-            )
-            .await;
-        let (messages, (current, queries)) = result?;
+        let start = Call {
+            selector: RunSelector::default(),
+            delivered: Vec::new(),
+            creates: false,
+            lazy: true,
+            decide: move |current: &Run, context| {
+                if current.info.run_key != run.0 {
+                    return Err(Rejection::TaskObsolete);
+                }
+                task_calls::start(current, context, call)
+            },
+            after: |state: &mut SlotState, _: &_| (state.current.clone(), state.queries.outgoing()),
+            types: PhantomData,
+        };
+        let (messages, (current, queries)) = self.call(&key, start).await?;
         // A speculative task that had nothing to carry any more is gone.
         let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
         delivery.hold(Held::Task(HeldTask::of(&current.run)));

@@ -119,7 +119,8 @@ impl Node {
         G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
     {
         let selector = selector.clone();
-        self.call(key, Call { selector, delivered, creates: false, decide, after, types: PhantomData }).await
+        self.call(key, Call { selector, delivered, creates: false, lazy: false, decide, after, types: PhantomData })
+            .await
     }
 
     /// Makes a call on a run: by itself if nobody is in the way, together with others that wait otherwise.
@@ -137,9 +138,12 @@ impl Node {
         let (node, key) = (self.clone(), key.clone());
         let work = async move {
             let slot = node.slots.get(&key);
-            let Ok(state) = slot.state.clone().try_lock_owned() else {
+            let free = slot.state.clone().try_lock_owned().ok().filter(|state| !state.shared_commit);
+            let Some(state) = free else {
                 let (answer, answered) = oneshot::channel();
-                return node.call_together(&key, &slot, Box::new(Asked::new(call, answer)), answered).await;
+                // In a box, like whatever is rare here: the size of this future is moved with every call.
+                let together = node.call_together(&key, &slot, Box::new(Asked::new(call, answer)), answered);
+                return Box::pin(together).await;
             };
             let mut locked = node.load_locked(slot, state, &key).await?;
             let run = node.select(&locked, &key, &call.selector).await?;
@@ -217,7 +221,8 @@ impl Node {
             }
             Durability::Memory => {
                 let progress = progress_of(&run);
-                self.note_holds(locked.state.current.as_ref().map(|current| &*current.run), &run);
+                let before = locked.state.current.as_ref().map(|current| &*current.run);
+                self.note_changed_holds(before, &run, &transition.activities);
                 if let Some(current) = &mut locked.state.current {
                     Arc::make_mut(current).run = Arc::new(run);
                 }
@@ -259,6 +264,7 @@ impl Node {
                 version: expected_version + 1,
                 written,
                 events: transition.batches,
+                activities: transition.activities,
                 effects: transition.effects,
                 ended: None,
                 previous_key,
@@ -278,6 +284,7 @@ impl Node {
                     version: 1,
                     written,
                     events: beginning.batches,
+                    activities: beginning.activities,
                     effects: beginning.effects,
                     ended: Some(EndedRun { run, updates, effects: transition.effects }),
                     previous_key,
@@ -297,8 +304,8 @@ impl Node {
 
     /// What follows once a transition is stored.
     fn carry_out(&self, locked: &mut Locked, then: Consequences) {
-        let Consequences { before, latest, version, written, events, effects, ended, messages, .. } = then;
-        self.note_holds(before.as_deref(), &latest);
+        let Consequences { before, latest, version, written, events, activities, effects, ended, messages, .. } = then;
+        self.note_changed_holds(before.as_deref(), &latest, &activities);
         if let Some(ended) = ended {
             self.timers.set(RunKey(ended.run.info.run_key), None);
             count(&self.metrics.runs_closed);
@@ -481,6 +488,8 @@ struct Consequences {
     version: u64,
     written: Written,
     events: Vec<Vec<HistoryEvent>>,
+    /// Activities that it added, changed or removed.
+    activities: Vec<i64>,
     effects: Vec<Effect>,
     /// The run whose place `latest` takes.
     ended: Option<EndedRun>,

@@ -34,7 +34,7 @@ pub(super) fn apply(
             scheduled_event_id: id,
             workflow_task_completed_event_id: scope.completed_event_id,
         }));
-    if let Some(activity) = draft.run.state.activities.get_mut(&id) {
+    if let Some(activity) = draft.activity_mut(id) {
         activity.cancel_requested = true;
         activity.cancel_requested_event_id = event_id;
     }

@@ -72,7 +72,7 @@ pub(super) fn apply(
         use_workflow_build_id: attributes.use_workflow_build_id,
         priority: attributes.priority,
     }));
-    draft.run.state.activities.insert(id, Activity { scheduled_event_id: id, ..activity }.into());
+    draft.add_activity(Activity { scheduled_event_id: id, ..activity });
     if attributes.request_eager_execution {
         scope.eager.push(id);
     } else {

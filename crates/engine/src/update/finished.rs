@@ -104,7 +104,7 @@ impl FinishedUpdates {
     }
 
     /// Appends the stored form to that of the run's state, of which it is a part.
-    pub fn encode(&self, buffer: &mut BytesMut) {
+    pub fn encode(&self, buffer: &mut Vec<u8>) {
         self.encoded().for_each(|encoded| buffer.put_slice(encoded));
     }
 
@@ -138,12 +138,12 @@ mod tests {
             copies.iter().enumerate().all(|(known, copy)| copy.completed() == known && copy.iter().count() == known)
         );
 
-        let mut stored = BytesMut::new();
+        let mut stored = Vec::new();
         let waiting = RunState { updates: BTreeMap::from([("open".to_owned(), record(0))]), ..Default::default() };
         waiting.encode(&mut stored).expect("there is room");
         finished.encode(&mut stored);
         assert_eq!(stored.len(), waiting.encoded_len() + finished.encoded_len());
-        let mut state = RunState::decode(stored.freeze()).expect("it can be read");
+        let mut state = RunState::decode(&stored[..]).expect("it can be read");
         assert_eq!(state.updates.len(), 201);
         let again = FinishedUpdates::split_off(&mut state.updates);
         assert_eq!((again.completed(), state.updates.len()), (200, 1));

@@ -63,6 +63,7 @@ fn begin_beside(world: &mut World, made: Applied<()>) -> Transition {
     Transition {
         durability: Durability::Durable,
         batches: Vec::new(),
+        activities: Vec::new(),
         bytes: 0,
         outbox: Vec::new(),
         successor: Some(Box::new(made)),

@@ -104,6 +104,9 @@ impl World {
                 self.durable += 1;
             }
         }
+        if run.info.run_key == self.run.info.run_key {
+            self.check_activities(&run, &transition);
+        }
         self.run = run;
         for effect in &transition.effects {
             if let Effect::OfferActivity(id) = effect
@@ -117,6 +120,18 @@ impl World {
             transition.successor = Some(successor);
         }
         Taken { reply, transition }
+    }
+
+    /// A transition names every activity that it changes, unless it closes the run.
+    fn check_activities(&self, after: &Run, transition: &Transition) {
+        if !after.is_running() {
+            return;
+        }
+        let (before, after) = (&self.run.state().activities, &after.state().activities);
+        for id in before.keys().chain(after.keys()) {
+            let named = transition.activities.contains(id);
+            assert!(named || before.get(id) == after.get(id), "activity {id} changes and is not named");
+        }
     }
 
     /// Applies a call, or says why it was refused. A refused call leaves no trace: there is nowhere to leave one.
