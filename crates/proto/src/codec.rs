@@ -8,9 +8,10 @@ use std::marker::PhantomData;
 use prost::Message;
 use tonic::{
     Status,
-    codec::{BufferSettings, Codec as Both, EncodeBuf, Encoder as Encodes},
+    codec::{BufferSettings, Codec as Both, DecodeBuf, Decoder as Decodes, EncodeBuf, Encoder as Encodes},
 };
-use tonic_prost::ProstDecoder;
+
+use crate::decode::{DecodeRefused, decode};
 
 /// Most answers are shorter; others get what they need.
 const ANSWER_BYTES: usize = 512;
@@ -37,14 +38,40 @@ where
     type Encode = T;
     type Decode = U;
     type Encoder = Encoder<T>;
-    type Decoder = ProstDecoder<U>;
+    type Decoder = Decoder<U>;
 
     fn encoder(&mut self) -> Self::Encoder {
         Encoder(PhantomData)
     }
 
     fn decoder(&mut self) -> Self::Decoder {
-        ProstDecoder::new(BufferSettings::new(REQUEST_BYTES, YIELD_BYTES))
+        Decoder(PhantomData)
+    }
+}
+
+/// Reads a message, unless it has too many parts (see [`crate::decode`]).
+#[derive(Debug)]
+pub struct Decoder<U>(PhantomData<U>);
+
+impl<U: Message + Default> Decodes for Decoder<U> {
+    type Item = U;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<U>, Status> {
+        decode(buffer).map(Some).map_err(Status::from)
+    }
+
+    fn buffer_settings(&self) -> BufferSettings {
+        BufferSettings::new(REQUEST_BYTES, YIELD_BYTES)
+    }
+}
+
+impl From<DecodeRefused> for Status {
+    fn from(refused: DecodeRefused) -> Self {
+        match refused {
+            DecodeRefused::Malformed(error) => Self::internal(error.to_string()),
+            DecodeRefused::TooManyFields => Self::resource_exhausted(refused.to_string()),
+        }
     }
 }
 

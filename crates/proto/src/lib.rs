@@ -4,6 +4,7 @@
 //! form so that they are encoded once and travel without being touched, and a few helpers for time and payloads.
 
 pub mod codec;
+pub mod decode;
 mod history;
 mod time;
 

@@ -24,6 +24,8 @@ use crate::{
 
 /// Calls that may wait for one run. Those beyond are refused.
 pub(crate) const WAITING_MAX: usize = 1000;
+/// Bytes of the requests of those calls. A call that nobody waits before is not refused for its size.
+const WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Turns of the scheduler that a group of calls waits for more of them.
 const GATHER_YIELDS: usize = 3;
 /// Most calls in one commit.
@@ -129,33 +131,61 @@ pub(crate) struct WaitingCalls(std::sync::Mutex<Waiting>);
 
 #[derive(Default)]
 struct Waiting {
-    calls: VecDeque<(u64, Box<dyn WaitingCall>)>,
+    calls: VecDeque<WaitingEntry>,
     numbers: u64,
+    /// Bytes of their requests.
+    bytes: usize,
+}
+
+struct WaitingEntry {
+    number: u64,
+    bytes: usize,
+    call: Box<dyn WaitingCall>,
 }
 
 impl WaitingCalls {
-    /// Lets a call wait, unless too many do. Gives back its number.
-    pub fn push(&self, call: Box<dyn WaitingCall>) -> Result<u64, CallError> {
+    /// Lets a call wait whose request has this many bytes, unless too many wait. Gives back its number.
+    pub fn push(&self, call: Box<dyn WaitingCall>, bytes: usize) -> Result<u64, CallError> {
         let mut waiting = lock(&self.0);
-        if waiting.calls.len() >= WAITING_MAX {
+        let is_too_large = !waiting.calls.is_empty() && waiting.bytes + bytes > WAITING_BYTES_MAX;
+        if waiting.calls.len() >= WAITING_MAX || is_too_large {
             return Err(CallError::Busy);
         }
         waiting.numbers += 1;
+        waiting.bytes += bytes;
         let number = waiting.numbers;
-        waiting.calls.push_back((number, call));
+        waiting.calls.push_back(WaitingEntry { number, bytes, call });
         Ok(number)
     }
 
     /// Takes one call out, if it is still there.
     fn remove(&self, number: u64) -> Option<Box<dyn WaitingCall>> {
         let mut waiting = lock(&self.0);
-        let place = waiting.calls.iter().position(|(known, _)| *known == number)?;
-        waiting.calls.remove(place).map(|(_, call)| call)
+        let place = waiting.calls.iter().position(|entry| entry.number == number)?;
+        let entry = waiting.calls.remove(place)?;
+        waiting.bytes -= entry.bytes;
+        Some(entry.call)
     }
 
     fn take(&self) -> VecDeque<Box<dyn WaitingCall>> {
-        std::mem::take(&mut lock(&self.0).calls).into_iter().map(|(_, call)| call).collect()
+        let mut waiting = lock(&self.0);
+        waiting.bytes = 0;
+        std::mem::take(&mut waiting.calls).into_iter().map(|entry| entry.call).collect()
     }
+}
+
+tokio::task_local! {
+    static REQUEST_BYTES: usize;
+}
+
+/// Carries out a request, and says how many bytes its calls hold while they wait for a run.
+pub fn with_request_bytes<F: Future>(bytes: usize, request: F) -> impl Future<Output = F::Output> {
+    REQUEST_BYTES.scope(bytes, request)
+}
+
+/// What the request behind the current task holds; nothing if there is none.
+pub(crate) fn request_bytes() -> usize {
+    REQUEST_BYTES.try_with(|bytes| *bytes).unwrap_or(0)
 }
 
 /// A call that was decided and belongs to the next group.
@@ -166,15 +196,16 @@ struct Opening {
 }
 
 impl Node {
-    /// Answers a call together with everything else that waits for the same run.
+    /// Answers a call, whose request has so many bytes, together with everything else that waits for the same run.
     pub(crate) async fn call_together<R: Send + 'static, A: Send + 'static>(
         self: &Arc<Self>,
         key: &WorkflowKey,
         slot: &Arc<Slot>,
-        call: Box<dyn WaitingCall>,
+        call: (Box<dyn WaitingCall>, usize),
         answer: oneshot::Receiver<Result<(R, A), CallError>>,
     ) -> Result<(R, A), CallError> {
-        let number = slot.calls.push(call)?;
+        let (call, bytes) = call;
+        let number = slot.calls.push(call, bytes)?;
         let gone = |_| CallError::ShuttingDown;
         let mut answer = answer;
         tokio::select! {

@@ -49,6 +49,7 @@ mod workers;
 
 pub use ask::QueryReply;
 pub use clock::{Clock, SystemClock};
+pub use combine::with_request_bytes;
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use error::CallError;

@@ -11,7 +11,7 @@ use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, Read
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
-    combine::{Asked, Call},
+    combine::{Asked, Call, WaitingCall, request_bytes},
     error::CallError,
     finish::finish,
     metrics::count,
@@ -135,14 +135,15 @@ impl Node {
         F: FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
         G: FnOnce(&mut SlotState, &R) -> A + Send + 'static,
     {
-        let (node, key) = (self.clone(), key.clone());
+        let (node, key, bytes) = (self.clone(), key.clone(), request_bytes());
         let work = async move {
             let slot = node.slots.get(&key);
             let free = slot.state.clone().try_lock_owned().ok().filter(|state| !state.shared_commit);
             let Some(state) = free else {
                 let (answer, answered) = oneshot::channel();
                 // In a box, like whatever is rare here: the size of this future is moved with every call.
-                let together = node.call_together(&key, &slot, Box::new(Asked::new(call, answer)), answered);
+                let call = (Box::new(Asked::new(call, answer)) as Box<dyn WaitingCall>, bytes);
+                let together = node.call_together(&key, &slot, call, answered);
                 return Box::pin(together).await;
             };
             let mut locked = node.load_locked(slot, state, &key).await?;

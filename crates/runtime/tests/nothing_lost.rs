@@ -15,7 +15,9 @@ use segno_proto::{
     common::RetryPolicy,
     enums::EventType,
 };
-use segno_runtime::{CallError, Node, NodeOptions, QueueKind, RunSelector, SystemClock, WorkflowKey};
+use segno_runtime::{
+    CallError, Node, NodeOptions, QueueKind, RunSelector, SystemClock, WorkflowKey, with_request_bytes,
+};
 use segno_store::{RunKey, Store};
 use tokio::{
     task::JoinSet,
@@ -364,6 +366,33 @@ async fn too_many_calls_on_one_workflow_are_refused() {
     assert!((90..=100).contains(&busy), "{busy}");
     gate.held.store(false, Ordering::SeqCst);
     assert!(calls.join_all().await.iter().all(Result::is_ok));
+}
+
+/// Large calls that wait for one run are limited by their bytes as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_large_calls_on_one_workflow_are_refused() {
+    let (node, gate) = node().await;
+    let (key, _) = start(&node, "w").await;
+    gate.held.store(true, Ordering::SeqCst);
+    let mut calls = JoinSet::new();
+    for number in 0..20 {
+        let (node, key) = (node.clone(), key.clone());
+        let call = async move { signal(&node, &key, format!("s{number}")).await };
+        calls.spawn(with_request_bytes(4 << 20, call));
+    }
+    let mut busy = 0;
+    while let Ok(Some(Ok(answer))) = timeout(Duration::from_secs(2), calls.join_next()).await {
+        assert_eq!(answer, Err(CallError::Busy));
+        busy += 1;
+    }
+    assert_eq!(busy, 11, "one has the run, and 32 MiB wait");
+    gate.held.store(false, Ordering::SeqCst);
+    assert!(calls.join_all().await.iter().all(Result::is_ok));
+    // Nothing of them is counted any more.
+    for number in 0..9 {
+        let call = signal(&node, &key, format!("after{number}"));
+        assert_eq!(with_request_bytes(4 << 20, call).await, Ok(()));
+    }
 }
 
 /// A writer thread that panics is noticed: health tells, and whoever runs the node is told to end it.

@@ -15,6 +15,7 @@ use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame};
 use http_body_util::BodyExt;
 use segno_http2::HeaderBlock;
+use segno_runtime::with_request_bytes;
 use tokio::{sync::mpsc, task::AbortHandle};
 use tonic::{Status, body::Body};
 use tower::Service;
@@ -91,23 +92,23 @@ impl http_body::Body for BodyReceiver {
     }
 }
 
-/// Handles a call in a task of its own.
+/// Handles a call in a task of its own. Its body comes with the bytes that it holds.
 pub(super) fn handle(
     services: Arc<Services>,
     mut responder: Responder,
     request: &mut IncomingRequest,
-    body: Body,
+    (body, held_bytes): (Body, usize),
     call: OneCall,
 ) -> AbortHandle {
     let request = request.take(body);
-    let task = tokio::spawn(async move {
+    let task = tokio::spawn(with_request_bytes(held_bytes, async move {
         responder.start();
         let response = match request {
             Some(request) => unbuilt::as_temporal_says(call_service(&services, request).await),
             None => Status::unimplemented("malformed method name").into_http(),
         };
         respond(responder, response, call).await;
-    });
+    }));
     task.abort_handle()
 }
 

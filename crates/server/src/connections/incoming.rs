@@ -129,7 +129,7 @@ impl Dispatcher {
         let under_way = self.under_way(request);
         let message = Bytes::from(body).slice(PREFIX_BYTES..);
         let (caller, compression) = (request.caller, request.compression);
-        let call = Call { caller, message, is_compressed, compression, under_way };
+        let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way };
         let task = (method.handle)(self.services.direct.clone(), responder, call);
         request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
@@ -146,7 +146,7 @@ impl Dispatcher {
         }
         let responder = Responder::new(self.connection.clone(), stream);
         let under_way = self.under_way(request);
-        let task = general::handle(self.services.clone(), responder, request, receiver, under_way);
+        let task = general::handle(self.services.clone(), responder, request, (receiver, held), under_way);
         let task = AbortOnDrop(task);
         request.stage = if ended { Stage::Handling(task, held) } else { Stage::Streaming(sender, task) };
     }

@@ -10,7 +10,8 @@ use std::{
 use bytes::Bytes;
 use prost::Message;
 use segno_http2::{HeaderBlock, Response as Http2Response};
-use segno_proto::workflowservice::workflow_service_server::WorkflowService;
+use segno_proto::{decode::decode, workflowservice::workflow_service_server::WorkflowService};
+use segno_runtime::with_request_bytes;
 use tokio::task::AbortHandle;
 use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
 
@@ -37,6 +38,8 @@ pub(super) struct Method {
 pub(super) struct Call {
     pub(super) caller: CallMetadata,
     pub(super) message: Bytes,
+    /// What it holds in memory while it is handled.
+    pub(super) held_bytes: usize,
     pub(super) is_compressed: bool,
     pub(super) compression: Compression,
     pub(super) under_way: OneCall,
@@ -47,14 +50,14 @@ macro_rules! methods {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
             handle: |service, mut responder, mut call| {
-                let task = tokio::spawn(async move {
+                let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
                     responder.start();
                     let outcome = match request(&mut call) {
                         Ok(request) => service.$method(request).await,
                         Err(status) => Err(status),
                     };
                     respond(responder, outcome, call.compression, call.under_way);
-                });
+                }));
                 task.abort_handle()
             },
         },)*]
@@ -101,7 +104,7 @@ pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
 fn request<T: Message + Default>(call: &mut Call) -> Result<Request<T>, Status> {
     let message = std::mem::take(&mut call.message);
     let message = if call.is_compressed { decompress(&message)? } else { message };
-    let message = T::decode(message).map_err(|error| Status::internal(error.to_string()))?;
+    let message = decode::<T>(message)?;
     let mut extensions = Extensions::default();
     extensions.insert(call.caller);
     Ok(Request::from_parts(MetadataMap::new(), extensions, message))
