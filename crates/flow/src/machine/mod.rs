@@ -1,7 +1,7 @@
 //! The machine: executes turns of compiled scripts. One turn takes events in the order of history, each as if it had come
 //! alone: the event ends promises, then all code that can go on does, then conditions are looked at.
 
-mod bytes;
+pub(crate) mod bytes;
 mod callback;
 mod cancel;
 mod combine;

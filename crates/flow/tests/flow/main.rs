@@ -8,3 +8,5 @@ mod format;
 mod front;
 mod fuzz;
 mod library;
+mod machine;
+mod properties;
