@@ -9,4 +9,3 @@ mod front;
 mod fuzz;
 mod library;
 mod machine;
-mod properties;
