@@ -22,6 +22,7 @@ pub mod host;
 pub mod interface;
 pub mod library;
 mod machine;
+pub mod migrate;
 pub mod pure;
 mod render;
 mod syntax;

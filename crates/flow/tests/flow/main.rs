@@ -9,3 +9,4 @@ mod front;
 mod fuzz;
 mod library;
 mod machine;
+mod migrate;

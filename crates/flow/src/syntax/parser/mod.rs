@@ -26,6 +26,7 @@ const STATEMENT_DEPTH: u32 = 3;
 /// What parsing gives.
 pub(crate) struct Parsed {
     pub file: File,
+    pub tokens: Vec<Token>,
     pub comments: Vec<Comment>,
     pub diagnostics: Vec<Diagnostic>,
 }
@@ -56,7 +57,7 @@ pub(crate) fn parse(source: &str, kind: FileKind) -> Parsed {
         silent: false,
     };
     parser.file();
-    Parsed { file: parser.file, comments: lexed.comments, diagnostics: parser.diagnostics }
+    Parsed { file: parser.file, tokens: parser.tokens, comments: lexed.comments, diagnostics: parser.diagnostics }
 }
 
 /// A syntax error was reported; the statement cannot be parsed any further.

@@ -1,0 +1,327 @@
+//! The statements of a script with the text that identifies them.
+
+use std::collections::HashMap;
+
+use crate::diagnostic::Position;
+use crate::syntax::parser::Parsed;
+use crate::syntax::token::{Span, Token, TokenKind};
+use crate::syntax::tree::{
+    Arrow, ArrowBody, Block, Expr, ExprKind, HandlerKind, Item, ListItem, ObjectItem, Params, Pattern, Statement,
+    StatementKind, TemplatePart,
+};
+
+/// A statement.
+struct Place {
+    /// Function, parameters, headers of the enclosing statements and the text of the statement.
+    key: String,
+    span: Span,
+}
+
+/// All statements of a script.
+pub(super) struct Outline {
+    /// In the order of the source; inner statements after those around them.
+    places: Vec<Place>,
+    /// The place of a key. `None` if several have it.
+    by_key: HashMap<String, Option<usize>>,
+    words: Vec<Word>,
+}
+
+/// A token as the formatter would leave it.
+struct Word {
+    text: String,
+    span: Span,
+}
+
+impl Outline {
+    pub fn of(source: &str, parsed: &Parsed) -> Self {
+        let mut outline = Self { places: Vec::new(), by_key: HashMap::new(), words: words(source, &parsed.tokens) };
+        for item in &parsed.file.items {
+            match item {
+                Item::Function(function) => {
+                    let head = if function.is_async { "async function" } else { "function" };
+                    outline.function(&format!("{head} {}", function.name.text), &function.params, &function.body);
+                }
+                Item::Workflow(workflow) => {
+                    outline.function(&format!("workflow {}", workflow.name.text), &workflow.params, &workflow.body);
+                }
+                _ => {}
+            }
+        }
+        for (number, place) in outline.places.iter().enumerate() {
+            outline.by_key.entry(place.key.clone()).and_modify(|found| *found = None).or_insert(Some(number));
+        }
+        outline
+    }
+
+    /// The position in another version that corresponds to this one: the same word of the same statement, if that exists
+    /// exactly once.
+    pub fn corresponding(&self, position: Position, other: &Self) -> Option<Position> {
+        let within = |place: &&Place| place.span.start <= position && position < place.span.end;
+        let place = self.places.iter().rev().find(within)?;
+        let new = (*other.by_key.get(&place.key)?)?;
+        let words = self.words_in(place.span);
+        let word = words.iter().position(|word| word.span.start == position)?;
+        other.words_in(other.places.get(new)?.span).get(word).map(|word| word.span.start)
+    }
+
+    fn words_in(&self, span: Span) -> &[Word] {
+        let from = self.words.partition_point(|word| word.span.from < span.from);
+        let to = self.words.partition_point(|word| word.span.from < span.to);
+        self.words.get(from..to).unwrap_or_default()
+    }
+
+    /// The text of a span without what stands in these spans.
+    fn text(&self, span: Span, without: &[Span]) -> String {
+        let mut text = String::new();
+        for word in self.words_in(span) {
+            if !without.iter().any(|inner| inner.from < word.span.from && word.span.to < inner.to) {
+                text.push_str(&word.text);
+                text.push(' ');
+            }
+        }
+        text
+    }
+
+    fn function(&mut self, name: &str, params: &Params, body: &Block) {
+        let chain = format!("{name} {}\n", self.text(params.span, &[]));
+        self.statements(&body.statements, &chain);
+    }
+
+    fn statements(&mut self, statements: &[Statement], chain: &str) {
+        for statement in statements {
+            self.statement(statement, chain);
+        }
+    }
+
+    /// A statement behind a header that is part of its chain.
+    fn inner(&mut self, statement: &Statement, chain: &str) {
+        match &statement.kind {
+            StatementKind::Block(block) => self.statements(&block.statements, chain),
+            _ => self.statement(statement, chain),
+        }
+    }
+
+    fn statement(&mut self, statement: &Statement, chain: &str) {
+        match &statement.kind {
+            StatementKind::Function(function) => {
+                let head = if function.is_async { "async function" } else { "function" };
+                let name = format!("{chain}{head} {}", function.name.text);
+                return self.function(&name, &function.params, &function.body);
+            }
+            StatementKind::Handler(handler) => {
+                let kind = match handler.kind {
+                    HandlerKind::Query => "query",
+                    HandlerKind::Signal => "signal",
+                    HandlerKind::Update => "update",
+                };
+                let name = format!("{chain}{kind} {}", handler.name.text);
+                return self.function(&name, &handler.params, &handler.body);
+            }
+            _ => {}
+        }
+        let span = statement.span;
+        self.places.push(Place { key: format!("{chain}{}", self.text(span, &[])), span });
+        let mut arrows = Vec::new();
+        expressions(statement, &mut |expr| find_arrows(expr, &mut arrows));
+        let blocks: Vec<Span> = arrows.iter().map(|(_, block)| block.span).collect();
+        // The text up to the body, or all of it.
+        let header = |outline: &Self, end: u32| outline.text(Span { to: end, ..span }, &blocks);
+        for (number, (_, block)) in arrows.iter().enumerate() {
+            let end = body_of(statement).map_or(span.to, |body| body.from);
+            let chain = format!("{chain}{}=> {number}\n", header(self, end));
+            self.statements(&block.statements, &chain);
+        }
+        match &statement.kind {
+            StatementKind::Block(block) => self.statements(&block.statements, &format!("{chain}{{\n")),
+            StatementKind::If { then, otherwise, .. } => {
+                let header = header(self, then.span.from);
+                self.inner(then, &format!("{chain}{header}\n"));
+                if let Some(otherwise) = otherwise {
+                    self.inner(otherwise, &format!("{chain}{header}else\n"));
+                }
+            }
+            StatementKind::While { body, .. } | StatementKind::ForOf { body, .. } | StatementKind::For { body, .. } => {
+                let chain = format!("{chain}{}\n", header(self, body.span.from));
+                self.inner(body, &chain);
+            }
+            StatementKind::Switch { value, cases } => {
+                let mut labels = String::new();
+                for case in cases {
+                    labels.push_str(&self.text(case.span, &[]));
+                    if !case.statements.is_empty() {
+                        let chain = format!("{chain}{}{labels}\n", header(self, value.span.to));
+                        self.statements(&case.statements, &chain);
+                        labels.clear();
+                    }
+                }
+            }
+            StatementKind::Try { body, catch, finally } => {
+                self.statements(&body.statements, &format!("{chain}try\n"));
+                if let Some(catch) = catch {
+                    let name = catch.name.as_ref().map_or("", |name| &name.text);
+                    self.statements(&catch.body.statements, &format!("{chain}catch {name}\n"));
+                }
+                if let Some(finally) = finally {
+                    self.statements(&finally.statements, &format!("{chain}finally\n"));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The body of a statement with a header.
+fn body_of(statement: &Statement) -> Option<Span> {
+    match &statement.kind {
+        StatementKind::If { then: body, .. }
+        | StatementKind::While { body, .. }
+        | StatementKind::ForOf { body, .. }
+        | StatementKind::For { body, .. } => Some(body.span),
+        _ => None,
+    }
+}
+
+/// Tokens as the formatter leaves them: strings by value, without what it adds or removes.
+fn words(source: &str, tokens: &[Token]) -> Vec<Word> {
+    let sign = |place: usize| match tokens.get(place).map(|token| &token.kind) {
+        Some(TokenKind::Sign(sign)) => *sign,
+        _ => "",
+    };
+    let is_word = |place: usize| tokens.get(place).is_some_and(|token| token.kind == TokenKind::Word);
+    let mut words = Vec::new();
+    for (place, token) in tokens.iter().enumerate() {
+        let text = match &token.kind {
+            TokenKind::End | TokenKind::Sign(";") => continue,
+            TokenKind::Sign(",") if matches!(sign(place + 1), ")" | "]" | "}") => continue,
+            // `(x) =>` is `x =>`.
+            TokenKind::Sign("(") if is_word(place + 1) && sign(place + 2) == ")" && sign(place + 3) == "=>" => continue,
+            TokenKind::Sign(")")
+                if sign(place + 1) == "=>" && is_word(place.wrapping_sub(1)) && sign(place.wrapping_sub(2)) == "(" =>
+            {
+                continue;
+            }
+            TokenKind::Text(text) => format!("{text:?}"),
+            _ => source.get(token.span.range()).unwrap_or_default().to_owned(),
+        };
+        words.push(Word { text, span: token.span });
+    }
+    words
+}
+
+/// The expressions of a statement itself, without those of statements in it.
+fn expressions<'t>(statement: &'t Statement, visit: &mut impl FnMut(&'t Expr)) {
+    match &statement.kind {
+        StatementKind::Let(declaration) => {
+            for (pattern, value) in &declaration.items {
+                in_pattern(pattern, visit);
+                value.iter().for_each(&mut *visit);
+            }
+        }
+        StatementKind::If { condition: expr, .. }
+        | StatementKind::While { condition: expr, .. }
+        | StatementKind::Switch { value: expr, .. }
+        | StatementKind::Throw(expr)
+        | StatementKind::Return(Some(expr))
+        | StatementKind::Delete(expr)
+        | StatementKind::Step { target: expr, .. }
+        | StatementKind::Expr(expr) => visit(expr),
+        StatementKind::ForOf { pattern, list, .. } => {
+            in_pattern(pattern, visit);
+            visit(list);
+        }
+        StatementKind::For { first, condition, next, .. } => {
+            if let Some(first) = first {
+                expressions(first, visit);
+            }
+            condition.iter().for_each(&mut *visit);
+            if let Some(next) = next {
+                expressions(next, visit);
+            }
+        }
+        StatementKind::Assign { target, value, .. } => {
+            visit(target);
+            visit(value);
+        }
+        _ => {}
+    }
+}
+
+fn in_pattern<'t>(pattern: &'t Pattern, visit: &mut impl FnMut(&'t Expr)) {
+    match pattern {
+        Pattern::Name(_) => {}
+        Pattern::List { items, .. } => {
+            for (item, default) in items {
+                in_pattern(item, visit);
+                default.iter().for_each(&mut *visit);
+            }
+        }
+        Pattern::Object { fields, .. } => {
+            for field in fields {
+                field.pattern.iter().for_each(|pattern| in_pattern(pattern, visit));
+                field.default.iter().for_each(&mut *visit);
+            }
+        }
+    }
+}
+
+/// The arrows with a block in an expression, without those in such a block.
+fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
+    match &expr.kind {
+        ExprKind::Arrow(arrow) => match &arrow.body {
+            ArrowBody::Block(block) => found.push((arrow, block)),
+            ArrowBody::Expr(body) => find_arrows(body, found),
+        },
+        ExprKind::Template(parts) => {
+            for part in parts {
+                if let TemplatePart::Expr(part) = part {
+                    find_arrows(part, found);
+                }
+            }
+        }
+        ExprKind::Paren(inner) | ExprKind::Field { base: inner, .. } | ExprKind::Unary { operand: inner, .. } => {
+            find_arrows(inner, found)
+        }
+        ExprKind::List(items) => {
+            for (ListItem::Item(item) | ListItem::Spread(item)) in items {
+                find_arrows(item, found);
+            }
+        }
+        ExprKind::Object(items) => {
+            for item in items {
+                match item {
+                    ObjectItem::Field(_, value) | ObjectItem::Spread(value) => find_arrows(value, found),
+                    ObjectItem::Short(_) => {}
+                    ObjectItem::Computed(key, value) => {
+                        find_arrows(key, found);
+                        find_arrows(value, found);
+                    }
+                }
+            }
+        }
+        ExprKind::New { arguments, .. } => arguments.iter().for_each(|argument| find_arrows(argument, found)),
+        ExprKind::Call { callee, arguments } => {
+            find_arrows(callee, found);
+            arguments.iter().for_each(|argument| find_arrows(argument, found));
+        }
+        ExprKind::Index { base, index, .. } => {
+            find_arrows(base, found);
+            find_arrows(index, found);
+        }
+        ExprKind::Binary { left, right, .. } => {
+            find_arrows(left, found);
+            find_arrows(right, found);
+        }
+        ExprKind::Conditional { condition, then, otherwise } => {
+            find_arrows(condition, found);
+            find_arrows(then, found);
+            find_arrows(otherwise, found);
+        }
+        ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Str(_)
+        | ExprKind::Name(_)
+        | ExprKind::Broken => {}
+    }
+}
