@@ -31,7 +31,7 @@ impl Checker<'_> {
                     self.error("F0209", "\"schedule\" is there twice", item.span);
                 }
                 Item::Schedule(item) => schedule = Some(self.schedule(item)),
-                Item::Use(path) => uses.push(path.text.clone()),
+                Item::Use(path, _) => uses.push(path.text.clone()),
                 _ => {}
             }
         }

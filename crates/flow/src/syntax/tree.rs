@@ -27,7 +27,8 @@ pub(crate) struct File {
 /// A part of a file.
 #[derive(Debug)]
 pub(crate) enum Item {
-    Use(Name),
+    /// `use "…"`, and all of it.
+    Use(Name, Span),
     Schedule(Schedule),
     Constant(Constant),
     Function(Function),
@@ -38,7 +39,7 @@ pub(crate) enum Item {
 impl Item {
     pub fn span(&self) -> Span {
         match self {
-            Self::Use(path) => path.span,
+            Self::Use(_, span) => *span,
             Self::Schedule(schedule) => schedule.span,
             Self::Constant(constant) => constant.span,
             Self::Function(function) => function.span,

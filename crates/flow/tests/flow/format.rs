@@ -89,6 +89,10 @@ fn style() {
         "workflow w(a) {\n  const { b, c: [d, ...e], \"f g\": h = 1, ...i } = a\n  return [b, d, e, h, i]\n}\n",
     );
     check_format(
+        "workflow w(a) { return [1 .toFixed(2), 1.5.toFixed(), (2).toFixed(a)] }",
+        "workflow w(a) { return [1 .toFixed(2), 1.5.toFixed(), (2).toFixed(a)] }\n",
+    );
+    check_format(
         "schedule('0 9 * * *',{zone:'Europe/Berlin'})\nworkflow 'a-b'() {}",
         "schedule(\"0 9 * * *\", { zone: \"Europe/Berlin\" })\nworkflow \"a-b\"() {}\n",
     );

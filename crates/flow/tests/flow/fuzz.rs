@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use segno_flow::{check, check_test, format};
+use segno_flow::{check, check_test, format as format_source};
 
 use crate::format::{examples, meaning};
 
@@ -180,6 +180,7 @@ fn mutate(source: &mut String, random: &mut Random, others: &[(String, String)])
 }
 
 fn comments(source: &str) -> usize {
+    let source = format!("{source}\n");
     source.matches("/* c */").count() + source.matches("// c\n").count() + source.matches("/* a\n").count()
 }
 
@@ -196,9 +197,9 @@ fn examine(source: &str) {
             assert!(!segno_flow::render(found, "f", source).is_empty());
         }
     }
-    if let Ok(once) = format(source) {
+    if let Ok(once) = format_source(source) {
         let before = meaning(source);
-        assert_eq!(format(&once).as_deref(), Ok(once.as_str()), "not idempotent:\n{source}");
+        assert_eq!(format_source(&once).as_deref(), Ok(once.as_str()), "not idempotent:\n{source}");
         assert_eq!(meaning(&once), before, "changed:\n{source}\n{once}");
         assert_eq!(comments(&once), comments(source), "lost a comment:\n{source}\n{once}");
     }

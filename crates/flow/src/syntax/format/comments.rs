@@ -97,18 +97,17 @@ impl<'a> Formatter<'a> {
         line.is_empty() || line.starts_with("//") || line.starts_with("/*")
     }
 
-    /// What has not been printed of the comments in a statement that is over. They go to the end of its line.
+    /// What has not been printed of the comments in something that is over. The first goes to the end of its line, those
+    /// behind a line comment to lines of their own.
     pub fn leftover(&mut self, end: u32) -> Doc {
         let mut parts = Vec::new();
+        let mut own_line = false;
         while let Some(comment) = self.take_before(end) {
             let text = self.comment_text(comment);
-            parts.push(Doc::text(" "));
+            parts.push(if own_line { Doc::hard() } else { Doc::text(" ") });
             parts.push(if text.contains('\n') { Doc::raw(text) } else { Doc::comment(text) });
-            parts.push(if self.is_line_comment(comment) && self.has_comment_before(end) {
-                Doc::hard()
-            } else {
-                Doc::forced()
-            });
+            parts.push(Doc::forced());
+            own_line = self.is_line_comment(comment) || text.contains('\n');
         }
         Doc::concat(parts)
     }

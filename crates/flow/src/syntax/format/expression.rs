@@ -113,7 +113,7 @@ impl Formatter<'_> {
                 inner.push(Doc::line());
             }
         }
-        let mut last = spans.last().map(|last| last.to);
+        let mut last = spans.last().and_then(|last| self.printed(last.to));
         let mut dangling = Vec::new();
         self.own_lines(closing, &mut last, &mut dangling);
         if spans.is_empty() && dangling.is_empty() && !inner[0].breaks() {
@@ -179,6 +179,13 @@ impl Formatter<'_> {
         links.reverse();
         // `Task.run` and `xs.map` stand together; a break before the first dot would gain nothing.
         let mut first = vec![self.expr(base)];
+        // `1.x` would be a number.
+        if matches!(base.kind, ExprKind::Int(_) | ExprKind::Float(_))
+            && matches!(links.first().map(|link| &link.kind), Some(ExprKind::Field { optional: false, .. }))
+            && self.source_of(base.span).bytes().all(|byte| byte != b'.' && byte != b'x')
+        {
+            first.push(Doc::text(" "));
+        }
         let mut rest: Vec<Doc> = Vec::new();
         let mut dots = 0;
         let breaks = count_calls(expr) >= 3;

@@ -30,9 +30,9 @@ impl Formatter<'_> {
 
     fn item(&mut self, item: &Item) -> Doc {
         match item {
-            Item::Use(path) => {
-                let path = self.source_of(path.span).trim_start_matches("use").trim_start().to_owned();
-                Doc::text(format!("use {}", quoted(&path)))
+            Item::Use(path, _) => {
+                let path = self.name(path);
+                Doc::concat(vec![Doc::text("use "), path])
             }
             Item::Schedule(schedule) => {
                 let cron = self.name(&schedule.cron);

@@ -61,10 +61,10 @@ impl Parser<'_> {
             }
             Some("use") if self.kind != FileKind::Script => {
                 self.advance();
-                let Some(mut path) = self.take_text() else { return self.expected("the path of a script") };
-                path.span = start.to(path.span);
+                let Some(path) = self.take_text() else { return self.expected("the path of a script") };
                 self.end()?;
-                Ok(Item::Use(path))
+                let span = start.to(path.span);
+                Ok(Item::Use(path, span))
             }
             Some("test") if self.kind != FileKind::Script => {
                 self.advance();
