@@ -19,8 +19,8 @@ const BOXED: [&str; 6] = [
 /// Packages of the descriptor set that a server has no use for.
 const UNUSED_FILES: [&str; 4] = ["temporal/sdk/", "temporal/api/cloud/", "temporal/api/testservice/", "health/"];
 
-/// Segno's own protocol.
-const OWN: &str = "proto/segno/worker/v1/worker.proto";
+/// Segno's own protocols.
+const OWN: [&str; 2] = ["proto/segno/worker/v1/worker.proto", "proto/segno/flow/v1/flow.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = env::var("DEP_TEMPORALIO_PROTOS_DESCRIPTOR_PATH")?;
@@ -54,10 +54,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Adds Segno's own protocol.
+/// Adds Segno's own protocols.
 fn add_own(set: &mut FileDescriptorSet) -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed={OWN}");
-    for file in protox::compile([OWN], ["proto"])?.file {
+    for own in OWN {
+        println!("cargo:rerun-if-changed={own}");
+    }
+    for file in protox::compile(OWN, ["proto"])?.file {
         if set.file.iter().all(|known| known.name() != file.name()) {
             set.file.push(file);
         }

@@ -91,7 +91,7 @@ pub fn start(
     let known = run.state.activities.get(&scheduled_event_id);
     let current =
         known.is_some_and(|activity| activity.stamp == stamp && activity.started_time == 0 && activity.pause.is_none());
-    if !run.is_running() || !current {
+    if !run.has_work() || !current {
         return Err(Rejection::TaskObsolete);
     }
     let mut draft = Draft::new(run, context);
@@ -125,7 +125,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
 
 /// A worker that was handed an activity never got it: it waits again, and nothing counts as an attempt.
 pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> Result<Applied<()>, Rejection> {
-    if !run.is_running() {
+    if !run.has_work() {
         return Err(Rejection::Closed);
     }
     let mut draft = Draft::new(run, context);
@@ -151,7 +151,7 @@ pub fn give_back(run: &Run, context: Context, id: i64, started_time: Nanos) -> R
 
 /// Finds the activity a call is about. By token it must be the attempt that runs; by id it need not have started.
 fn find(run: &Run, reference: &ActivityRef) -> Result<i64, Rejection> {
-    if !run.is_running() {
+    if !run.has_work() {
         return Err(Rejection::Closed);
     }
     match reference {
@@ -472,6 +472,11 @@ pub(crate) fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64
         draft.step(OfActivity(id), machine::Event::End, |draft| ended = draft.remove_activity(id));
     }
     let Some(activity) = ended else { return };
+    if !draft.run.is_running() {
+        // It outlived its run: its end goes nowhere.
+        draft.touch();
+        return;
+    }
     let mut started_event_id = 0;
     if activity.started_time != 0 {
         let mut started = event(

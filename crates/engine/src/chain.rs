@@ -18,6 +18,8 @@ use crate::{
     limits::RUN_INTERVAL_MIN,
     retry,
     run::{Applied, Run},
+    script,
+    signal::Signal,
     start::{self, Chain, Start, StartOptions},
 };
 
@@ -119,11 +121,16 @@ pub fn repeat(
         },
         ..chain_of(draft, initiator, spaced(run, draft.now(), Some(backoff)))
     };
-    successor(draft, options, chain)
+    successor(draft, options, chain, retrying, Vec::new())
 }
 
-/// Creates the run a continue-as-new command asks for. The command was checked and completed.
-pub fn continue_as_new(draft: &mut Draft, command: &ContinueAsNewWorkflowExecutionCommandAttributes) -> Applied<()> {
+/// Creates the run a continue-as-new command asks for. The command was checked and completed. `carried` are signals that
+/// the new run has from its beginning.
+pub fn continue_as_new(
+    draft: &mut Draft,
+    command: &ContinueAsNewWorkflowExecutionCommandAttributes,
+    carried: Vec<Signal>,
+) -> Applied<()> {
     expire_reset_points(draft);
     let run = &draft.run;
     let initiator = match command.initiator() {
@@ -157,7 +164,9 @@ pub fn continue_as_new(draft: &mut Draft, command: &ContinueAsNewWorkflowExecuti
         last_completion_result: command.last_completion_result.clone(),
         ..chain_of(draft, initiator, spaced(run, draft.now(), backoff))
     };
-    successor(draft, options, chain)
+    let same_version =
+        command.inherit_build_id || options.workflow_type.as_ref().is_some_and(|t| t.name != run.info.workflow_type);
+    successor(draft, options, chain, same_version, carried)
 }
 
 /// Points in this run can be reset to as long as the run is kept.
@@ -190,7 +199,15 @@ fn chain_of(draft: &Draft, initiator: ContinueAsNewInitiator, backoff: Option<Na
     }
 }
 
-fn successor(draft: &Draft, options: StartOptions, chain: Chain) -> Applied<()> {
+fn successor(
+    draft: &Draft,
+    options: StartOptions,
+    chain: Chain,
+    same_version: bool,
+    signals: Vec<Signal>,
+) -> Applied<()> {
+    let pinned = script::version(&draft.run);
+    let script = if same_version { pinned } else { draft.context.script.or(pinned) };
     let info = &draft.run.info;
     let root = info.parent.as_ref().and(info.root.clone());
     start::start(
@@ -202,7 +219,9 @@ fn successor(draft: &Draft, options: StartOptions, chain: Chain) -> Applied<()> 
             parent: info.parent.clone(),
             root,
             chain: Some(chain),
+            script,
         },
+        signals,
         draft.context,
     )
 }

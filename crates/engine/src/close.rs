@@ -55,8 +55,15 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
     state.first_task_due = 0;
     let reason = abort::end_of(&draft.run);
     abort::all(draft, reason);
-    let running: Vec<i64> = draft.run.state.activities.keys().copied().collect();
-    running.into_iter().for_each(|id| activity::stop_at_worker(draft, id));
+    let completes = matches!(status, WorkflowExecutionStatus::Completed | WorkflowExecutionStatus::ContinuedAsNew);
+    match &mut draft.run.state.script {
+        // What a script started and does not wait for is carried out all the same.
+        Some(script) if completes => script.lingers = !draft.run.state.activities.is_empty(),
+        _ => {
+            let running: Vec<i64> = draft.run.state.activities.keys().copied().collect();
+            running.into_iter().for_each(|id| activity::stop_at_worker(draft, id));
+        }
+    }
     let state = &mut draft.run.state;
     // What was pending stays on record: people look at it to see what a closed run left behind.
     let children: Vec<_> = state.children.values().filter(|child| child.started_event_id != 0).cloned().collect();

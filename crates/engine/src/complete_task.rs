@@ -26,6 +26,7 @@ use crate::{
     limits::{DISCARD_EVENTS_MAX, TASK_HEARTBEAT_MAX},
     oversize, retry,
     run::{Applied, Context, Effect, Run},
+    script,
     search_attributes::Rules,
     state::{Activity, Sticky, TaskKind, WorkflowTask},
     task_calls::{self, TaskRef},
@@ -78,6 +79,8 @@ pub struct CompleteTask {
     pub control_queue: String,
     /// Whether it reports by itself.
     pub worker_reports: bool,
+    /// What a turn of a script leaves, if this run is one.
+    pub script: Option<script::Turn>,
 }
 
 /// What commands may ask of their surroundings.
@@ -149,6 +152,10 @@ fn apply(
     if leaves_no_trace(run, call, task) {
         return discard(draft, inbox, call);
     }
+    if call.script.as_ref().is_some_and(|turn| turn.took_buffered) {
+        workflow_task::materialise(&mut draft, &call.identity);
+        draft.flush_buffered();
+    }
     let had_buffered = !draft.run.state.buffered.is_empty();
     workflow_task::materialise(&mut draft, &call.identity);
     let finished = workflow_task::complete(&mut draft).unwrap_or_default();
@@ -180,6 +187,7 @@ fn apply(
         eager: Vec::new(),
         canceled_unstarted: false,
         inbox: &mut inbox,
+        carried: call.script.as_ref().map(|turn| turn.carried.clone()).unwrap_or_default(),
     };
     draft.begin_commands();
     for command in &call.commands {
@@ -188,6 +196,9 @@ fn apply(
     draft.end_commands();
     let (eager, buffered, canceled_unstarted) = (scope.eager, scope.buffered, scope.canceled_unstarted);
     inbox.handle_rest(&mut draft)?;
+    if let Some(turn) = &call.script {
+        script::turned(&mut draft, turn);
+    }
 
     let mut reply = Completed::default();
     if draft.run.is_running() {
@@ -206,7 +217,8 @@ fn apply(
             let started = activity::begin(&mut draft, id, taker);
             reply.eager_activities.extend(started);
         }
-        if call.force_new_task || buffered || canceled_unstarted {
+        let is_script = draft.run.state.script.is_some();
+        if call.force_new_task || !is_script && (buffered || canceled_unstarted) {
             let original = heartbeat.then_some(task.original_scheduled_time);
             workflow_task::schedule(&mut draft, original);
             if call.return_new_task {
@@ -220,13 +232,14 @@ fn apply(
 }
 
 /// Whether a speculative task was for nothing: the worker wants nothing and accepts nothing, so that history need not
-/// know. What the worker has seen beyond its last completed task must be little enough for it to forget.
+/// know. What the worker has seen beyond its last completed task must be little enough for it to forget; a script has
+/// nothing to forget.
 fn leaves_no_trace(run: &Run, call: &CompleteTask, task: &WorkflowTask) -> bool {
     let seen_max = if call.discards_with_events { DISCARD_EVENTS_MAX } else { 0 };
     task.kind() == TaskKind::Speculative
         && call.commands.is_empty()
         && !call.force_new_task
-        && run.state.next_event_id <= run.state.last_completed_started_id + 2 + seen_max
+        && (call.script.is_some() || run.state.next_event_id <= run.state.last_completed_started_id + 2 + seen_max)
         && call.messages.iter().all(messages::is_rejection)
 }
 

@@ -21,6 +21,7 @@ use crate::{
     machine::IllegalStep,
     outbox::{Content, OutboxMessage},
     run::{Applied, Context, Durability, Effect, Run, Transition},
+    script,
     state::Activity,
     workflow_task,
 };
@@ -102,6 +103,7 @@ impl Draft {
         event.event_id = id;
         event.task_id = id;
         self.run.state.next_event_id += 1;
+        script::note(&mut self.run.state, &event);
         self.events.push(event);
         id
     }
@@ -309,8 +311,9 @@ impl Draft {
             }
         }
         let (outbox, successor, effects, illegal) = (self.outbox, self.successor, self.effects, self.illegal);
-        let activities = self.activities;
-        let transition = Transition { durability, batches, bytes, activities, outbox, successor, effects, illegal };
+        let (activities, script_state) = (self.activities, None);
+        let transition =
+            Transition { durability, batches, bytes, activities, outbox, successor, effects, script_state, illegal };
         Applied { run: self.run, transition, reply }
     }
 

@@ -36,6 +36,7 @@ pub mod rebuild;
 pub mod reset;
 pub mod retry;
 pub mod run;
+pub mod script;
 pub mod search_attributes;
 mod shared;
 pub mod signal;

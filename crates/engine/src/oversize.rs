@@ -14,13 +14,14 @@ use crate::{
 const CALL_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why a run may not go on, if it may not: for what its history weighed before a call, or for what the call makes of
-/// it. `stored_bytes` is the size of its state before.
+/// it. The history of a script has no limit. `stored_bytes` is the size of its state before.
 pub fn reason(before: &Run, after: &Run, stored_bytes: usize) -> Option<&'static str> {
+    let limited = before.state.script.is_none();
     if !before.is_running() {
         None
-    } else if before.state.history_bytes > HISTORY_BYTES_MAX {
+    } else if limited && before.state.history_bytes > HISTORY_BYTES_MAX {
         Some("Workflow history size exceeds limit.")
-    } else if after.state.next_event_id - 1 > HISTORY_EVENTS_MAX {
+    } else if limited && after.state.next_event_id - 1 > HISTORY_EVENTS_MAX {
         Some("Workflow history count exceeds limit.")
     } else if stored_bytes + CALL_BYTES_MAX > STATE_BYTES_MAX && after.state.encoded_len() > STATE_BYTES_MAX {
         Some("Workflow mutable state size exceeds limit.")

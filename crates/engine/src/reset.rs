@@ -20,8 +20,9 @@ use crate::{
     outbox::{CancelExternal, Content, SignalExternal, StartChild},
     rebuild::rebuild,
     run::{Applied, Context, Effect, Run},
+    script,
     signal::{self, Signal},
-    state::{RunInfo, WorkflowTask},
+    state::{RunInfo, Script, WorkflowTask},
     steps::{OfActivity, OfTask},
     update,
     workflow_task::{self, SERVER_IDENTITY, TaskStart},
@@ -55,13 +56,14 @@ pub fn check_point(base: &Run, finish_event_id: i64) -> Result<(), Rejection> {
 }
 
 /// Makes the run that takes over from `base`. `past` is its history before the point, in stored batches; `later` is what
-/// happened after it, to `base` and to the runs that continued it.
+/// happened after it, to `base` and to the runs that continued it; `script` is how far a script had come at the point.
 pub fn reset(
     base: &Run,
     context: Context,
     call: &Reset,
     past: Vec<Vec<HistoryEvent>>,
     later: &[HistoryEvent],
+    script: Option<Script>,
 ) -> Result<Applied<()>, Rejection> {
     let now = context.now;
     let run_deadline = match base.info.run_timeout {
@@ -91,6 +93,13 @@ pub fn reset(
     let state = rebuild(&info, &events);
     let mut run = Run::new(info, state);
     run.state.last_reset_time = now;
+    if let Some(script) = script {
+        run.state.search_attributes.insert(script::VERSION_ATTRIBUTE.to_owned(), script::attribute(&script.version));
+        if let Some(task) = &mut run.state.task {
+            script::QUEUE.clone_into(&mut task.queue);
+        }
+        run.state.script = Some(script);
+    }
     run.start_event.clone_from(&base.start_event);
     let mut draft = Draft::of(run, context);
     fail_task(&mut draft, base, call)?;

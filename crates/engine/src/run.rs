@@ -19,6 +19,7 @@ use crate::{
     limits::Limits,
     machine::IllegalStep,
     outbox::OutboxMessage,
+    script::Version,
     signal_ids,
     state::{RunInfo, RunState, TaskKind, UpdateRecord},
     update::{FinishedUpdates, Updates},
@@ -151,6 +152,18 @@ impl Run {
         self.state.is_running()
     }
 
+    /// Whether its activities are carried out: it is open, or it is a script that has ended before them.
+    pub fn has_work(&self) -> bool {
+        self.is_running() || self.lingers()
+    }
+
+    /// Whether it is closed and its activities are carried out all the same.
+    pub fn lingers(&self) -> bool {
+        !self.is_running()
+            && self.state.script.as_ref().is_some_and(|script| script.lingers)
+            && !self.state.activities.is_empty()
+    }
+
     /// How it stands.
     pub fn status(&self) -> WorkflowExecutionStatus {
         self.state.status()
@@ -173,9 +186,9 @@ impl Run {
 
     /// Whether a task of this run waits for a worker.
     pub fn is_dispatchable(&self, now: Nanos) -> bool {
-        self.is_running()
-            && (self.state.task.as_ref().is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
-                || self.state.activities.values().any(|activity| is_waiting(activity, now)))
+        let task = self.state.task.as_ref();
+        self.is_running() && task.is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
+            || self.has_work() && self.state.activities.values().any(|activity| is_waiting(activity, now))
     }
 }
 
@@ -256,6 +269,8 @@ pub struct Transition {
     pub successor: Option<Box<Applied<()>>>,
     /// What to do afterwards.
     pub effects: Vec<Effect>,
+    /// The state of the script after a turn; whoever executed the turn adds it.
+    pub script_state: Option<Bytes>,
     /// A step in it that no machine has: a defect. Such a transition must be neither stored nor kept.
     pub illegal: Option<Box<IllegalStep>>,
 }
@@ -281,6 +296,8 @@ pub struct Context {
     pub new_run_seed: u64,
     /// Limits in force.
     pub limits: Limits,
+    /// The current version of the script that the run's type names, if it does: runs that follow this one have it.
+    pub script: Option<Version>,
 }
 
 impl Context {

@@ -42,7 +42,7 @@ pub const SYSTEM: [(&str, IndexedValueType); 16] = [
 ];
 
 /// Attributes stored beside the custom ones, and whether users may set them.
-pub const PREDEFINED: [(&str, IndexedValueType, bool); 17] = [
+pub const PREDEFINED: [(&str, IndexedValueType, bool); 18] = [
     ("TemporalChangeVersion", KeywordList, true),
     ("BinaryChecksums", KeywordList, true),
     ("BuildIds", KeywordList, true),
@@ -60,6 +60,8 @@ pub const PREDEFINED: [(&str, IndexedValueType, bool); 17] = [
     ("TemporalUsedWorkerDeploymentVersions", KeywordList, false),
     ("TemporalExternalPayloadCount", Int, false),
     ("TemporalExternalPayloadSizeBytes", Int, false),
+    // Set on every run that is a script.
+    ("SegnoFlowVersion", Keyword, false),
 ];
 
 /// The type of any attribute in a namespace with these custom ones.

@@ -10,7 +10,7 @@ use crate::{
     error::Rejection,
     limits::SIGNALS_MAX,
     run::{Applied, Context, Run},
-    signal_ids, workflow_task,
+    script, signal_ids, workflow_task,
 };
 
 /// A signal, checked.
@@ -42,7 +42,11 @@ pub fn signal(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, 
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
-    if run.state.signal_count >= SIGNALS_MAX {
+    let full = match &run.state.script {
+        None => run.state.signal_count >= SIGNALS_MAX,
+        Some(script) => script.signals_waiting >= script::SIGNALS_WAITING_MAX,
+    };
+    if full {
         return Err(Rejection::SignalLimit);
     }
     if run.state.close_attempted && run.state.task_started() {

@@ -25,6 +25,7 @@ use crate::{
     cron,
     draft::{Draft, event},
     run::{Applied, Context, Run},
+    script::{self, Version},
     signal::{self, Signal},
     state::{Parent, RunInfo, RunState},
     validate::{effective_run_timeout, effective_task_timeout},
@@ -107,6 +108,8 @@ pub struct Start {
     pub root: Option<WorkflowExecution>,
     /// What the run before this one leaves to it.
     pub chain: Option<Chain>,
+    /// The version of the script that its type names, if it does.
+    pub script: Option<Version>,
 }
 
 /// What a run leaves to the one that follows it.
@@ -152,14 +155,14 @@ pub fn clamp_timeouts(options: &mut StartOptions) {
 }
 
 /// Begins a run: its first event, and its first workflow task unless that is held back.
-pub fn start(start: Start, context: Context) -> Applied<()> {
-    begin(start, None, context).finish(())
+pub fn start(start: Start, signals: Vec<Signal>, context: Context) -> Applied<()> {
+    begin(start, signals, context).finish(())
 }
 
-/// Like [`start`] but leaves the transition open for calls that add to it (an eager task). A signal that comes with the
-/// start is there before the first workflow task.
-pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
-    let Start { mut options, namespace_key, namespace_id, retention, parent, root, chain } = start;
+/// Like [`start`] but leaves the transition open for calls that add to it (an eager task). Signals that come with the
+/// start are there before the first workflow task.
+pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: Context) -> Draft {
+    let Start { mut options, namespace_key, namespace_id, retention, parent, root, chain, script } = start;
     clamp_timeouts(&mut options);
     let now = context.now;
     let run_id = context.new_run_id();
@@ -235,7 +238,8 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
     let memo = options.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
     let search_attributes =
         options.search_attributes.take().map(without_nulls).filter(|attributes| !attributes.indexed_fields.is_empty());
-    let state = RunState {
+    let mut state = RunState {
+        script: script.map(script::new),
         status: WorkflowExecutionStatus::Running as i32,
         next_event_id: 1,
         next_task_attempt: 1,
@@ -244,6 +248,11 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
         reset_points: reset_points.clone(),
         ..Default::default()
     };
+    if let Some(version) = script {
+        // The server executes it, whoever starts it.
+        options.eager = false;
+        state.search_attributes.insert(script::VERSION_ATTRIBUTE.to_owned(), script::attribute(&version));
+    }
     let (continued_failure, last_completion_result) = match &chain {
         Some(chain) => (chain.failure.clone(), chain.last_completion_result.clone()),
         None => (options.continued_failure.take(), options.last_completion_result.take()),
@@ -294,7 +303,7 @@ pub fn begin(start: Start, signal: Option<Signal>, context: Context) -> Draft {
     }
     let mut draft = Draft::of(run, context);
     draft.add_event(first);
-    if let Some(signal) = signal {
+    for signal in signals {
         signal::add(&mut draft, signal);
     }
     if first_task_backoff > 0 {

@@ -162,7 +162,7 @@ pub fn create(
     let options = &mut start.options;
     let delayed = duration_nanos(options.start_delay.as_ref()) > 0;
     options.eager = options.eager && !delayed && options.cron_schedule.is_empty();
-    let first_task = options.eager.then(|| TaskStart {
+    let first_task = (options.eager && start.script.is_none()).then(|| TaskStart {
         request_id: options.request_id.clone(),
         identity: options.identity.clone(),
         eager: true,

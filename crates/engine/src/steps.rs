@@ -154,7 +154,7 @@ mod tests {
 
     fn draft() -> Draft {
         let state = RunState { status: WorkflowExecutionStatus::Running as i32, ..Default::default() };
-        let context = Context { now: 1, new_run_key: 1, new_run_seed: 1, limits: Limits::default() };
+        let context = Context { now: 1, new_run_key: 1, new_run_seed: 1, limits: Limits::default(), script: None };
         Draft::of(Run::new(RunInfo::default(), state), context)
     }
 

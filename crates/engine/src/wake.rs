@@ -20,8 +20,9 @@ use crate::{
 
 /// When the run next wants to be woken.
 pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
+    let activities = run.state.activities.values().filter_map(|activity| activity_timeouts::wake_at(activity, now));
     if !run.is_running() {
-        return None;
+        return if run.lingers() { activities.min() } else { None };
     }
     let positive = |at: Nanos| (at > 0).then_some(at);
     let fixed = [
@@ -31,7 +32,6 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
         workflow_task::deadline(run),
     ];
     let timers = run.state.timers.values().map(|timer| timer.fire_at);
-    let activities = run.state.activities.values().filter_map(|activity| activity_timeouts::wake_at(activity, now));
     fixed.into_iter().flatten().chain(timers).chain(activities).min()
 }
 
@@ -40,6 +40,10 @@ pub fn wake(run: &Run, context: Context) -> Applied<()> {
     let mut draft = Draft::new(run, context);
     let now = context.now;
     if !run.is_running() {
+        let left: Vec<i64> = if run.lingers() { run.state.activities.keys().copied().collect() } else { Vec::new() };
+        for id in left {
+            wake_activity(&mut draft, id);
+        }
         return draft.finish(());
     }
     let run_over = run.info.run_deadline > 0 && run.info.run_deadline <= now;

@@ -62,7 +62,7 @@ pub struct LostAttempts {
 /// Ends the attempts of activities that are lost: each is tried again at once if its retry policy has an attempt left,
 /// and fails otherwise. `why` is told to whoever reads the failure.
 pub fn activities(run: &Run, context: Context, lost: &LostWork, why: &str) -> Result<Applied<LostAttempts>, Rejection> {
-    if !run.is_running() {
+    if !run.has_work() {
         return Err(Rejection::Closed);
     }
     let ids: Vec<i64> = run

@@ -24,6 +24,7 @@ use crate::{
     machine::workflow_task as machine,
     problems::{self, Problem},
     run::{Effect, Run},
+    script,
     state::{TaskKind, WorkflowTask},
     steps::OfTask,
     update,
@@ -41,8 +42,11 @@ pub fn state_of(run: &Run) -> machine::State {
     }
 }
 
-/// Schedules a workflow task if none is pending and none is held back.
+/// Schedules a workflow task if none is pending and none is held back. A script that waits for something else needs none.
 pub fn schedule_if_none(draft: &mut Draft) {
+    if script::sleeps(&draft.run.state) {
+        return;
+    }
     if draft.run.state.task.is_none() && draft.run.state.first_task_due == 0 && draft.run.is_running() {
         schedule(draft, None);
     }
@@ -63,7 +67,9 @@ fn place(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
     let state = &mut draft.run.state;
     let attempt = state.next_task_attempt.max(1);
     state.task_stamp += 1;
+    script::wake(state);
     let (queue, sticky, schedule_to_start) = match &state.sticky {
+        _ if state.script.is_some() => (script::QUEUE.to_owned(), false, 0),
         Some(sticky) => (sticky.queue.clone(), true, sticky.schedule_to_start),
         None => (draft.run.info.task_queue.clone(), false, 0),
     };
@@ -104,6 +110,7 @@ fn place_speculative(draft: &mut Draft) {
     let state = &mut draft.run.state;
     state.task_stamp += 1;
     let (queue, sticky, schedule_to_start) = match &state.sticky {
+        _ if state.script.is_some() => (script::QUEUE.to_owned(), false, limits::SPECULATIVE_SCHEDULE_TO_START),
         Some(sticky) => (sticky.queue.clone(), true, sticky.schedule_to_start),
         None => (draft.run.info.task_queue.clone(), false, limits::SPECULATIVE_SCHEDULE_TO_START),
     };
@@ -277,6 +284,10 @@ fn hand_over(draft: &mut Draft, task: WorkflowTask, call: TaskStart) {
 }
 
 fn suggest_continue_as_new(run: &Run, limits: Limits, task: &mut WorkflowTask) {
+    if run.state.script.is_some() {
+        // Its history has no limit.
+        return;
+    }
     let mut reasons = Vec::new();
     if run.state.history_bytes >= limits.history_bytes_suggest {
         reasons.push(SuggestContinueAsNewReason::HistorySizeTooLarge as i32);
@@ -435,6 +446,7 @@ pub fn fail_by_server(draft: &mut Draft, cause: WorkflowTaskFailedCause) {
 fn count_failure(draft: &mut Draft, task: &WorkflowTask, problem: Problem) {
     let state = &mut draft.run.state;
     state.failures_since_success += 1;
+    script::wake(state);
     problems::note(state, problem);
     state.next_task_attempt = if state.sticky.take().is_some() { 1 } else { task.attempt + 1 };
     draft.touch();

@@ -17,6 +17,8 @@ mod generated {
 }
 
 pub use generated::google;
+/// Segno's own protocol for scripts.
+pub use generated::segno::flow::v1 as segno_flow;
 /// Segno's own protocol for workers.
 pub use generated::segno::worker::v1 as segno_worker;
 pub use generated::temporal::api::{

@@ -57,10 +57,14 @@ impl Node {
         condition: QueryRejectCondition,
         deadline: Instant,
     ) -> Result<QueryReply, CallError> {
-        let run = self.snapshot(key, run_id).await?.run.clone();
+        let current = self.snapshot(key, run_id).await?;
+        let run = current.run.clone();
         let reply = |result| QueryReply { run_id: run.info.run_id.clone(), result, rejected: None };
         if let Some(status) = refused(&run, condition) {
             return Ok(QueryReply { rejected: Some(status), ..reply(None) });
+        }
+        if run.state().script.is_some() {
+            return self.query_script(key, current, query, deadline).await;
         }
         let way = self.way(key, &run, query.clone(), deadline).await?;
         let answer = match way {

@@ -282,7 +282,7 @@ impl Node {
                 break;
             }
             let Some(mut call) = calls.pop_front() else { break };
-            let context = match self.context_for(key.namespace, call.creates()).await {
+            let context = match self.context_on(run, call.creates()).await {
                 Ok(context) => context,
                 Err(error) => {
                     call.fail(error);
@@ -346,7 +346,7 @@ impl Node {
     async fn answer_alone(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey, mut call: Box<dyn WaitingCall>) {
         let decided = async {
             let run = self.select(locked, key, call.selector()).await?;
-            let context = self.context_for(key.namespace, call.creates()).await?;
+            let context = self.context_on(&run, call.creates()).await?;
             let (run, transition) = call.decide(&run, context)?;
             let delivered = call.take_delivered();
             self.commit(locked, Applied { run, transition, reply: () }, delivered).await
@@ -375,11 +375,15 @@ fn is_meant(run: &Run, selector: &RunSelector) -> bool {
 }
 
 /// Adds a transition to those before it.
-fn merge(decided: &mut Option<(Run, Transition)>, run: Run, mut next: Transition) {
-    let Some((before, transition)) = decided else {
-        *decided = Some((run, next));
-        return;
-    };
+fn merge(decided: &mut Option<(Run, Transition)>, run: Run, next: Transition) {
+    match decided {
+        Some((before, transition)) => merge_into(before, transition, run, next),
+        None => *decided = Some((run, next)),
+    }
+}
+
+/// Makes one transition of two that follow each other.
+pub(crate) fn merge_into(before: &mut Run, transition: &mut Transition, run: Run, mut next: Transition) {
     *before = run;
     transition.durability = transition.durability.max(next.durability);
     transition.batches.append(&mut next.batches);
@@ -387,6 +391,9 @@ fn merge(decided: &mut Option<(Run, Transition)>, run: Run, mut next: Transition
     transition.activities.append(&mut next.activities);
     transition.outbox.append(&mut next.outbox);
     transition.successor = next.successor;
+    if next.script_state.is_some() {
+        transition.script_state = next.script_state;
+    }
     for effect in next.effects {
         if !transition.effects.contains(&effect) {
             transition.effects.push(effect);

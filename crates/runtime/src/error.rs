@@ -28,6 +28,9 @@ pub enum CallError {
         /// What was asked for.
         run_id: String,
     },
+    /// No script of that name.
+    #[error("{0}")]
+    NoScript(String),
     /// No namespace of that name or id.
     #[error("Namespace {0} is not found.")]
     NamespaceNotFound(String),

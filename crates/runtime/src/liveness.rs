@@ -193,7 +193,7 @@ impl Node {
         }
         let (namespace, run_key) = (NamespaceKey(after.info.namespace_key), after.info.run_key);
         let now = self.clock.monotonic();
-        if after.is_running() {
+        if after.has_work() {
             for is in after.state().activities.values().filter(|a| is_held(a)) {
                 let was = same.and_then(|before| before.state().activities.get(&is.scheduled_event_id));
                 if was.is_none_or(|was| was.started_time != is.started_time) {
@@ -222,7 +222,7 @@ impl Node {
 
     /// Takes from workers what they had of a run and have no more; all of it if the run is gone.
     pub(crate) fn take_back(&self, before: &Run, after: Option<&Run>) {
-        let after = after.filter(|after| after.is_running());
+        let after = after.filter(|after| after.has_work());
         let (namespace, run_key) = (NamespaceKey(before.info.namespace_key), before.info.run_key);
         for was in before.state().activities.values().filter(|a| is_held(a)) {
             let still = after.and_then(|after| after.state().activities.get(&was.scheduled_event_id));
@@ -245,7 +245,7 @@ impl Node {
         let Ok(Some(key)) = self.workflow_of(RunKey(run.info.run_key)).await else { return };
         let Ok(locked) = self.lock(&key).await else { return };
         let current = locked.state.current.as_ref().filter(|current| current.run.info.run_key == run.info.run_key);
-        let Some(run) = current.map(|current| current.run.clone()).filter(|run| run.is_running()) else { return };
+        let Some(run) = current.map(|current| current.run.clone()).filter(|run| run.has_work()) else { return };
         let (namespace, now) = (NamespaceKey(run.info.namespace_key), self.clock.monotonic());
         for activity in run.state().activities.values().filter(|a| is_held(a)) {
             let hold = hold(run.info.run_key, activity);

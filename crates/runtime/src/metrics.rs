@@ -40,6 +40,10 @@ counters! {
     activities_lost: "Activities that failed because their worker was lost and no attempt was left.",
     workflow_tasks_moved: "Workflow tasks that were taken from lost workers.",
     orphans_found: "Attempts that never reached the worker they were handed to.",
+    flow_turns: "Turns of scripts.",
+    flow_inline_turns: "Turns of scripts that were executed in the commit of their event.",
+    flow_steps: "Steps that scripts executed.",
+    flow_failed_turns: "Turns of scripts that failed and are tried again.",
     commands_sent: "Commands handed to workers.",
     commands_dropped: "Commands that no worker took in time.",
 }

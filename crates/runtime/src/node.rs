@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use segno_engine::{Context, lease::LeaseSettings, limits::Limits, update::UpdateLimits};
+use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits, update::UpdateLimits};
 use segno_store::{NamespaceKey, RunKey, Store};
 use tokio::sync::{Notify, Semaphore};
 
@@ -18,6 +18,7 @@ use crate::{
     committer::Committer,
     damaged::DamagedRuns,
     error::CallError,
+    flow::{self, Flows},
     ids::Ids,
     list_limits::ListLimits,
     liveness,
@@ -83,6 +84,8 @@ pub struct Node {
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
     pub(crate) outbox: Outbox,
+    /// Scripts.
+    pub(crate) flows: Flows,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub(crate) deleting: Mutex<HashSet<RunKey>>,
@@ -140,6 +143,7 @@ impl Node {
             limits: options.limits,
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             outbox: Outbox::default(),
+            flows: Flows::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
             vitals,
@@ -155,14 +159,18 @@ impl Node {
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         });
+        node.load_flows().await?;
         node.list_older_runs().await?;
         node.recover().await?;
         node.supervise("the delivery of messages", outbox::run(node.clone()));
         node.supervise("the timer loop", run_timers(node.clone()));
         node.supervise("the watch over workers", liveness::watch(node.clone()));
         node.supervise("the deletion of expired runs", retention::apply(node.clone()));
+        node.supervise("the execution of scripts", flow::run(node.clone()));
         node.supervise("the refill of queues", refill::run(node.clone()));
         node.resume_deletions();
+        let scheduled = node.clone();
+        node.supervise_to_its_end("the schedules of scripts", async move { scheduled.follow_schedules().await });
         Ok(node)
     }
 
@@ -188,6 +196,7 @@ impl Node {
             new_run_key: 0,
             new_run_seed: self.ids.bits(),
             limits: Limits { updates_suggest: updates.suggest(), ..self.limits },
+            script: None,
         }
     }
 
@@ -195,6 +204,13 @@ impl Node {
     pub(crate) async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
         let new_run_key = if creates { self.run_keys.take(&self.store).await?.0 } else { 0 };
         Ok(Context { new_run_key, ..self.context(namespace) })
+    }
+
+    /// Like [`Node::context_for`], for a call on a run: runs that follow it have the current version of its script.
+    pub(crate) async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
+        let namespace = NamespaceKey(run.info.namespace_key);
+        let script = if creates { self.flows.current(namespace, &run.info.workflow_type) } else { None };
+        Ok(Context { script, ..self.context_for(namespace, creates).await? })
     }
 
     /// What keeps the data, in a word.

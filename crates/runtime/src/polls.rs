@@ -16,6 +16,7 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     delivery::{Delivery, Held},
+    flow,
     metrics::count,
     node::Node,
     queue_stats::QueueStats,
@@ -338,7 +339,13 @@ impl Node {
     pub(crate) fn offer_workflow_task(&self, run: &Run) {
         let Some(task) = &run.state().task else { return };
         let namespace = NamespaceKey(run.info.namespace_key);
+        if run.state().script.is_some() && self.flows.is_held_back(RunKey(run.info.run_key)) {
+            return;
+        }
         let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: task.queue.clone() };
+        if run.state().script.is_some() {
+            key = flow::queue();
+        }
         if task.sticky && !self.queues.is_served(&key, self.clock.now()) {
             key.name.clone_from(&run.info.task_queue);
         }

@@ -116,7 +116,7 @@ pub(crate) fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, 
             Err(error) => return Err(error),
         };
         match Run::decode(record.state) {
-            Ok(run) if run.is_running() => runs.push(run),
+            Ok(run) if run.has_work() => runs.push(run),
             Ok(_) => {}
             Err(error) => damaged.push((*key, error.to_string())),
         }

@@ -81,7 +81,10 @@ impl Node {
         {
             later.extend(ended.transition.batches.iter().flatten().cloned());
         }
-        let made = reset::reset(&base.run, context, &call, past, &later)?;
+        let script = self.script_at(&base, &past, call.finish_event_id).await?;
+        let (script, script_state) = script.map_or((None, None), |(script, state)| (Some(script), state));
+        let mut made = reset::reset(&base.run, context, &call, past, &later, script)?;
+        made.transition.script_state = script_state;
         let new_run_id = made.run.info.run_id.clone();
         let mark = reset::mark(&base.run, context, &new_run_id);
         let base_is_current = current.as_ref().is_some_and(|current| current.key() == base.key());
@@ -99,7 +102,7 @@ impl Node {
     }
 
     /// Every event of a run, in the batches in which it is stored, the tail last.
-    async fn all_events(&self, current: &Current) -> Result<Vec<Vec<HistoryEvent>>, CallError> {
+    pub(crate) async fn all_events(&self, current: &Current) -> Result<Vec<Vec<HistoryEvent>>, CallError> {
         let until = current.run.next_stored_event_id();
         let mut events = Vec::new();
         let mut from = 1;

@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use segno_engine::{Run, update::Updates};
 use segno_proto::events::HistoryEvent;
 use segno_store::{HistoryBatch, NamespaceKey, RunKey};
@@ -59,12 +60,14 @@ pub struct Current {
     pub activity_events: HashMap<i64, Arc<HistoryEvent>>,
     /// Size of the stored form.
     pub stored_bytes: usize,
+    /// The state of the script after its last turn, if memory has it.
+    pub script_state: Option<Bytes>,
 }
 
 impl Current {
     /// A run just loaded or created.
     pub fn new(run: Arc<Run>, version: u64) -> Self {
-        Self { run, version, recent: VecDeque::new(), woken: 0, activity_events: HashMap::new(), stored_bytes: 0 }
+        Self { run, version, recent: VecDeque::new(), woken: 0, activity_events: HashMap::new(), stored_bytes: 0, script_state: None }
     }
 
     /// The number storage knows the run by.
@@ -86,12 +89,13 @@ impl Current {
     fn shed(&mut self) {
         self.recent = VecDeque::new();
         self.activity_events = HashMap::new();
+        self.script_state = None;
     }
 
     fn bytes(&self) -> usize {
         let recent: usize = self.recent.iter().map(|batch| batch.events.len() + 64).sum();
         // Decoded state takes about twice its encoded size.
-        SLOT_BYTES + recent + 2 * self.stored_bytes
+        SLOT_BYTES + recent + 2 * self.stored_bytes + self.script_state.as_ref().map_or(0, Bytes::len)
     }
 }
 

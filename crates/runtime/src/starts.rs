@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_engine::{
-    Durability, Run,
+    Durability, Run, script,
     signal::{self, Signal},
     start::Start,
     start_conflict::{self, Conflict, SignalOrStart},
@@ -18,6 +18,7 @@ use crate::{
     delivery::{Delivery, Held},
     error::CallError,
     finish::{Finish, finish},
+    flow::no_script,
     metrics::count,
     node::Node,
     slots::{Current, WorkflowKey},
@@ -70,6 +71,7 @@ impl Node {
         start: Box<Start>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
+        let start = Box::new(self.pin_script(*start)?);
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await?;
         let decision = start_conflict::resolve(current_run(&locked), &start.options)?;
@@ -85,6 +87,17 @@ impl Node {
                 self.create(&mut locked, start, None, None, delivered).await
             }
         }
+    }
+
+    /// Finds the script that a start names, if it does.
+    fn pin_script(&self, start: Start) -> Result<Start, CallError> {
+        let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
+        let script = self.flows.current(NamespaceKey(start.namespace_key), name);
+        let queue = start.options.task_queue.as_ref().map(|queue| queue.name.as_str());
+        if script.is_none() && queue == Some(script::QUEUE) {
+            return Err(CallError::NoScript(no_script(name, &start.options.namespace)));
+        }
+        Ok(Start { script, ..start })
     }
 
     async fn use_existing(
@@ -163,6 +176,7 @@ impl Node {
         start: Start,
         update: Admit,
     ) -> Result<StartOutcome, WithStartError> {
+        let start = self.pin_script(start).map_err(WithStartError::Start)?;
         let decision = start_conflict::resolve(current_run(locked), &start.options)
             .map_err(|refused| WithStartError::Start(refused.into()))?;
         match decision {
@@ -198,6 +212,7 @@ impl Node {
 
     async fn signal_with_start_under_lock(self: &Arc<Self>, call: SignalWithStart) -> Result<StartOutcome, CallError> {
         let SignalWithStart { start, signal } = call;
+        let start = self.pin_script(start)?;
         let key = WorkflowKey::new(NamespaceKey(start.namespace_key), &start.options.workflow_id);
         let mut locked = self.lock(&key).await?;
         let current = locked.state.current.as_ref().map(|current| current.run.clone());

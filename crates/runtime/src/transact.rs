@@ -2,18 +2,20 @@
 //!
 //! Everything runs to its end even if the caller leaves half-way, so that there is no commit without its consequences.
 
-use std::{marker::PhantomData, sync::Arc, time::Duration};
+use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
+use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, update::Updates, wake};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
-use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, Store};
+use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite, Store};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
     combine::{Asked, Call, WaitingCall, request_bytes},
     error::CallError,
     finish::finish,
+    flow::wants_turn,
     metrics::count,
     node::Node,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
@@ -52,6 +54,12 @@ impl From<Vec<OutboxKey>> for Beside {
     fn from(delivered: Vec<OutboxKey>) -> Self {
         Self { delivered, marked: None }
     }
+}
+
+/// How a transition is committed.
+enum Way<'a, F, R> {
+    Plain(F),
+    Script(Pin<Box<dyn Future<Output = Result<R, CallError>> + Send + 'a>>),
 }
 
 /// A slot under its lock.
@@ -148,7 +156,7 @@ impl Node {
             };
             let mut locked = node.load_locked(slot, state, &key).await?;
             let run = node.select(&locked, &key, &call.selector).await?;
-            let context = node.context_for(key.namespace, call.creates).await?;
+            let context = node.context_on(&run, call.creates).await?;
             let applied = (call.decide)(&run, context)?;
             let stored = locked.state.current.as_ref().map_or(0, |current| current.stored_bytes);
             if let Some(reason) = oversize::reason(&run, &applied.run, stored) {
@@ -163,19 +171,54 @@ impl Node {
         finish(work).await
     }
 
-    /// Makes a transition durable as far as it has to be, then carries out what follows from it.
-    ///
-    /// What needs no waiting is done before the future is made, and what has to wait is in a box: futures are moved about
-    /// before they run, and a run is large.
-    pub(crate) fn commit<'a, R>(
+    /// Makes a transition durable as far as it has to be, then carries out what follows from it. A script takes its turn
+    /// first, so that it is part of the same commit.
+    pub(crate) fn commit<'a, R: Send + 'a>(
         self: &'a Arc<Self>,
         locked: &'a mut Locked,
         applied: Applied<R>,
         beside: impl Into<Beside>,
     ) -> impl Future<Output = Result<R, CallError>> {
+        let beside = beside.into();
+        let way = match wants_turn(&applied.run, &applied.transition) {
+            false => Way::Plain(self.commit_decided(locked, applied, beside)),
+            true => Way::Script(Box::pin(self.commit_with_turns(locked, applied, beside))),
+        };
+        async move {
+            match way {
+                Way::Plain(commit) => commit.await,
+                Way::Script(commit) => commit.await,
+            }
+        }
+    }
+
+    async fn commit_with_turns<R>(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        applied: Applied<R>,
+        beside: Beside,
+    ) -> Result<R, CallError> {
+        let Applied { mut run, mut transition, reply } = applied;
+        let current = locked.state.current.clone();
+        let log = self.take_turns(current.as_ref(), &mut run, &mut transition).await;
+        drop(current);
+        let info = run.info.clone();
+        let reply = self.commit_decided(locked, Applied { run, transition, reply }, beside).await?;
+        crate::flow::write_log(&info, &log);
+        Ok(reply)
+    }
+
+    /// What needs no waiting is done before the future is made, and what has to wait is in a box: futures are moved about
+    /// before they run, and a run is large.
+    fn commit_decided<'a, R>(
+        self: &'a Arc<Self>,
+        locked: &'a mut Locked,
+        applied: Applied<R>,
+        beside: Beside,
+    ) -> impl Future<Output = Result<R, CallError>> {
         let Applied { run, transition, reply } = applied;
         let defect = transition.check().err().map(Box::new);
-        let Beside { delivered, marked } = beside.into();
+        let Beside { delivered, marked } = beside;
         let mut under_way = match &defect {
             None => self.begin(locked, run, transition, delivered),
             Some(_) => None,
@@ -256,6 +299,7 @@ impl Node {
         write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
         let written = Written::of(&write);
         commit.runs.push(write);
+        add_script(&mut commit, &run, transition.script_state.as_ref());
         add_outbox(&mut commit, &run, transition.outbox);
         let before = same_run.map(|current| current.run.clone());
         let mut then = match transition.successor {
@@ -267,6 +311,7 @@ impl Node {
                 events: transition.batches,
                 activities: transition.activities,
                 effects: transition.effects,
+                script_state: transition.script_state,
                 ended: None,
                 previous_key,
                 messages: Vec::new(),
@@ -277,6 +322,7 @@ impl Node {
                 write.visibility = self.facts_changed(None, &next);
                 let written = Written::of(&write);
                 commit.runs.push(write);
+                add_script(&mut commit, &next, beginning.script_state.as_ref());
                 add_outbox(&mut commit, &next, beginning.outbox);
                 let updates = run.take_updates();
                 Consequences {
@@ -287,6 +333,7 @@ impl Node {
                     events: beginning.batches,
                     activities: beginning.activities,
                     effects: beginning.effects,
+                    script_state: beginning.script_state,
                     ended: Some(EndedRun { run, updates, effects: transition.effects }),
                     previous_key,
                     messages: Vec::new(),
@@ -304,8 +351,9 @@ impl Node {
     }
 
     /// What follows once a transition is stored.
-    fn carry_out(&self, locked: &mut Locked, then: Consequences) {
-        let Consequences { before, latest, version, written, events, activities, effects, ended, messages, .. } = then;
+    fn carry_out(self: &Arc<Self>, locked: &mut Locked, then: Consequences) {
+        let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
+        let (activities, ended, messages) = (then.activities, then.ended, then.messages);
         self.note_changed_holds(before.as_deref(), &latest, &activities);
         if let Some(ended) = ended {
             self.timers.set(RunKey(ended.run.info.run_key), None);
@@ -313,8 +361,11 @@ impl Node {
             count(&self.metrics.runs_started);
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
+            if latest.state().script.is_some() {
+                self.schedule_went_on(&latest);
+            }
         }
-        self.settle_durable(locked, latest, version, &written, events);
+        self.settle_durable(locked, latest, version, &written, events, script_state);
         self.run_effects(locked, effects);
         for message in messages {
             self.outbox.send(message);
@@ -367,7 +418,7 @@ impl Node {
         }
         drop(locked);
         if let Some((_, run)) = &current
-            && run.is_running()
+            && run.has_work()
         {
             self.offer_all(run);
         }
@@ -389,6 +440,7 @@ impl Node {
         version: u64,
         written: &Written,
         events: Vec<Vec<HistoryEvent>>,
+        script_state: Option<Bytes>,
     ) {
         let progress = progress_of(&run);
         if progress.closed {
@@ -413,6 +465,9 @@ impl Node {
         current.run = run.clone();
         current.version = version;
         current.stored_bytes = written.state_bytes;
+        if script_state.is_some() {
+            current.script_state = script_state;
+        }
         current.remember(&written.batches);
         self.arm(locked);
         self.settle(&mut locked.state);
@@ -455,10 +510,10 @@ impl Node {
         let Some(key) = self.workflow_of(run).await? else { return Ok(()) };
         let mut locked = self.lock(&key).await?;
         let Some(current) = &locked.state.current else { return Ok(()) };
-        if current.key() != run || !current.run.is_running() {
+        if current.key() != run || !current.run.has_work() {
             return Ok(());
         }
-        let context = self.context_for(key.namespace, current.run.info.may_repeat()).await?;
+        let context = self.context_on(&current.run, current.run.info.may_repeat()).await?;
         let applied = wake::wake(&current.run, context);
         if let Some(current) = &mut locked.state.current {
             Arc::make_mut(current).woken = context.now;
@@ -492,6 +547,8 @@ struct Consequences {
     /// Activities that it added, changed or removed.
     activities: Vec<i64>,
     effects: Vec<Effect>,
+    /// The new state of the script, if it took a turn.
+    script_state: Option<Bytes>,
     /// The run whose place `latest` takes.
     ended: Option<EndedRun>,
     /// The current run until now.
@@ -540,12 +597,17 @@ pub(crate) fn run_write(run: &Run, expected_version: u64, batches: &[Vec<History
         key: RunKey(run.info.run_key),
         expected_version,
         state: run.encode(),
-        open: run.is_running(),
+        open: run.has_work(),
         wake_at: wake::wake_at(run, now),
         dispatchable: run.is_dispatchable(now),
         batches: batches.iter().map(encode).collect(),
         visibility: None,
     }
+}
+
+fn add_script(commit: &mut Commit, run: &Run, state: Option<&Bytes>) {
+    let run = RunKey(run.info.run_key);
+    commit.scripts.extend(state.map(|state| ScriptWrite { run, slot: 0, state: state.clone() }));
 }
 
 fn add_outbox(commit: &mut Commit, run: &Run, messages: Vec<segno_engine::outbox::OutboxMessage>) {

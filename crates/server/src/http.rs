@@ -1,16 +1,20 @@
-//! The small HTTP side: `/healthz` and Prometheus' `/metrics`.
+//! The small HTTP side: `/healthz`, Prometheus' `/metrics`, and the calls about scripts ([`crate::http_flows`]).
 
 use std::{convert::Infallible, fmt::Write, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_runtime::Node;
 use tokio::net::TcpListener;
 
-use crate::connections::accept::{Accepted, Evicting};
+use crate::{
+    connections::accept::{Accepted, Evicting},
+    grpc::FlowCalls,
+    http_flows,
+};
 
 /// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
 /// probes out.
@@ -20,16 +24,24 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection is closed after this long, whatever it does: one whose client does not read, for example.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Longest body of a request. A source has 256 KiB.
+const BODY_BYTES_MAX: usize = 1024 * 1024;
+
 /// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, node: Arc<Node>) {
+pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls) {
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
     loop {
         let stream = accepted.next(&listener).await;
-        let node = node.clone();
+        let (node, flows) = (node.clone(), flows.clone());
         accepted.spawn(|_| async move {
-            let service = service_fn(move |request| {
-                let answer = answer(&node, &request);
-                async move { Ok::<_, Infallible>(answer) }
+            let service = service_fn(move |request: Request<Incoming>| {
+                let (node, flows) = (node.clone(), flows.clone());
+                async move {
+                    Ok::<_, Infallible>(match request.uri().path().starts_with(http_flows::PREFIX) {
+                        true => answer_flows(&flows, request).await,
+                        false => answer(&node, &request),
+                    })
+                }
             });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -38,6 +50,21 @@ pub async fn serve(listener: TcpListener, node: Arc<Node>) {
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serving).await;
         });
     }
+}
+
+async fn answer_flows(flows: &FlowCalls, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let (status, kind, content) = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => {
+            let query = head.uri.query().unwrap_or_default();
+            http_flows::answer(flows, &head.method, head.uri.path(), query, body.to_bytes()).await
+        }
+        Err(_) => (StatusCode::PAYLOAD_TOO_LARGE, "text/plain", b"the body is too long\n".to_vec()),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(content)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+    response
 }
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {

@@ -13,6 +13,7 @@ mod deadline;
 mod delivery;
 pub mod grpc;
 mod http;
+mod http_flows;
 mod peers;
 mod serve;
 mod status;

@@ -4,7 +4,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
-    segno_worker::worker_service_server::WorkerServiceServer,
+    segno_flow::flow_service_server::FlowServiceServer, segno_worker::worker_service_server::WorkerServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -14,7 +14,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{Operator, WorkerLeases, Workflows},
+    grpc::{FlowCalls, Operator, WorkerLeases, Workflows},
     http,
 };
 
@@ -95,6 +95,10 @@ impl Server {
         let leases = WorkerServiceServer::new(WorkerLeases::new(node.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
+        let flow_calls = FlowCalls::new(node.clone());
+        let flows = FlowServiceServer::new(flow_calls.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
         for service in ["", WORKFLOW_SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
@@ -105,7 +109,7 @@ impl Server {
 
         // Ends with this call, however that ends.
         let mut web = JoinSet::new();
-        web.spawn(http::serve(self.http, node.clone()));
+        web.spawn(http::serve(self.http, node.clone(), flow_calls));
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -118,6 +122,7 @@ impl Server {
         let calls = under_way.clone();
         let others = Routes::new(operator)
             .add_service(leases)
+            .add_service(flows)
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)

@@ -105,6 +105,7 @@ pub fn from_call(error: CallError) -> Status {
     match error {
         CallError::Rejected(rejection) => from_rejection(rejection),
         CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => not_found(text),
+        CallError::NoScript(text) => Status::not_found(text),
         CallError::NamespaceNotFound(name) => namespace_not_found(&name),
         CallError::NamespaceExists(_) => namespace_exists(text),
         CallError::Unavailable(_) | CallError::ShuttingDown => Status::unavailable(text),

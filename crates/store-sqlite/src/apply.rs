@@ -4,7 +4,7 @@
 //! until then is for the caller to roll back.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use segno_store::{Commit, CurrentReset, CurrentWrite, RunKey};
+use segno_store::{Commit, CurrentReset, CurrentWrite, DocumentWrite, RunKey};
 
 use crate::statements::Statements;
 use crate::visibility::{self, pending::PendingFacts, write::StatusChanges};
@@ -29,6 +29,12 @@ impl<'a> Work<'a> {
         for write in &commit.runs {
             write_run(&mut self.statements, self.pending, write)?;
         }
+        for write in &commit.scripts {
+            let id = layout::script_row(write.run, write.slot).ok_or(Refusal::Conflict)?;
+            let replace = "REPLACE INTO script_states (id, checksum, state) VALUES (?1, ?2, ?3)";
+            let sum = checksum::of_script(id, &write.state);
+            self.statements.get(replace)?.execute(params![id, sum, &write.state[..]])?;
+        }
         for write in &commit.current {
             move_current(&mut self.statements, write)?;
         }
@@ -43,6 +49,9 @@ impl<'a> Work<'a> {
         }
         for id in commit.outbox_remove.iter().filter_map(|key| layout::outbox_row(*key)) {
             self.statements.get("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
+        }
+        for write in &commit.documents {
+            self.write_document(write)?;
         }
         for key in &commit.delete_runs {
             self.delete_run(*key)?;
@@ -75,6 +84,22 @@ impl<'a> Work<'a> {
         Ok(self.changes.write(&mut self.statements)?)
     }
 
+    fn write_document(&mut self, write: &DocumentWrite) -> Result<(), Refusal> {
+        let (namespace, name) = (write.namespace.0, &write.name);
+        match &write.content {
+            Some(content) => {
+                let replace = "REPLACE INTO documents (namespace, name, checksum, content) VALUES (?1, ?2, ?3, ?4)";
+                let sum = checksum::of_document(namespace, name, content);
+                self.statements.get(replace)?.execute(params![namespace, name, sum, &content[..]])?;
+            }
+            None => {
+                let delete = "DELETE FROM documents WHERE namespace = ?1 AND name = ?2";
+                self.statements.get(delete)?.execute(params![namespace, name])?;
+            }
+        }
+        Ok(())
+    }
+
     fn delete_run(&mut self, key: RunKey) -> Result<(), Refusal> {
         let (Some(row), Some(rows)) = (layout::run_row(key), layout::rows_of(key)) else { return Ok(()) };
         let ends = [*rows.start(), *rows.end()];
@@ -86,6 +111,8 @@ impl<'a> Work<'a> {
             visibility::write::scan_for_entries(&mut self.statements, row)?;
         }
         self.statements.get("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
+        let scripts = [row << 2, row << 2 | 3];
+        self.statements.get("DELETE FROM script_states WHERE id BETWEEN ?1 AND ?2")?.execute(scripts)?;
         self.statements.get("DELETE FROM outbox WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
         Ok(())
     }

@@ -31,6 +31,16 @@ pub(crate) fn of_message(row: i64, message: &[u8]) -> u32 {
     of(&row.to_le_bytes(), message)
 }
 
+/// Over a script state.
+pub(crate) fn of_script(row: i64, state: &[u8]) -> u32 {
+    of(&row.to_le_bytes(), state)
+}
+
+/// Over a document.
+pub(crate) fn of_document(namespace: u32, name: &str, content: &[u8]) -> u32 {
+    of_values([ValueRef::Integer(namespace.into()), ValueRef::Text(name.as_bytes()), ValueRef::Blob(content)])
+}
+
 /// Over a slot of `pending_facts`.
 pub(crate) fn of_slot(position: usize, round: u64, facts: &[u8]) -> u32 {
     let mut head = [0; 16];

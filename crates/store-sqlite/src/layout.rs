@@ -29,6 +29,11 @@ pub(crate) fn rows_of(key: RunKey) -> Option<RangeInclusive<i64>> {
     run_row(key).map(|row| row << PART_BITS..=(row << PART_BITS | (EVENT_ID_END - 1)))
 }
 
+/// The row number of a script state.
+pub(crate) fn script_row(key: RunKey, slot: u8) -> Option<i64> {
+    run_row(key).map(|row| row << 2 | i64::from(slot & 3))
+}
+
 /// A history batch's row number.
 pub(crate) fn history_row(key: RunKey, first_event_id: i64) -> Option<i64> {
     if !(0..EVENT_ID_END).contains(&first_event_id) {

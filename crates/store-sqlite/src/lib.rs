@@ -29,11 +29,12 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
 use rusqlite::Connection;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
-    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
-    ReadLimit, RunKey, RunRecord, Store,
+    Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    ReadError, ReadLimit, RunKey, RunRecord, Store,
 };
 
 use checkpoint::Checkpointer;
@@ -224,6 +225,24 @@ impl Store for SqliteStore {
         bytes_max: usize,
     ) -> Result<Vec<HistoryBatch>, ReadError> {
         self.loads.read(|connection| read::history(connection, key, from, until, batches_max, bytes_max))
+    }
+
+    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
+        self.loads.read(|connection| read::script_state(connection, key, slot))
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
+        self.loads.read(|connection| read::document(connection, namespace, name))
+    }
+
+    fn documents(
+        &self,
+        namespace: NamespaceKey,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, ReadError> {
+        self.loads.read(|connection| read::documents(connection, namespace, prefix, after, limit))
     }
 
     fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {

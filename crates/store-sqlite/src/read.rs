@@ -17,7 +17,8 @@ use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use segno_store::limits::EVENT_ID_END;
 use segno_store::{
-    HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, ReadLimit, RunKey, RunRecord,
+    Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, ReadLimit, RunKey,
+    RunRecord,
 };
 
 use crate::visibility::write::OPEN;
@@ -356,6 +357,72 @@ pub(crate) fn outbox(
         found.push(OutboxRow { key: layout::outbox_key(id), message });
     }
     Ok(found)
+}
+
+/// See [`segno_store::Store::script_state`].
+pub(crate) fn script_state(connection: &Connection, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
+    let Some(id) = layout::script_row(key, slot) else { return Ok(None) };
+    let what = || format!("the script of run {}", key.0);
+    let select = "SELECT checksum, state FROM script_states WHERE id = ?1";
+    let found = connection
+        .prepare_cached(select)
+        .and_then(|mut statement| statement.query_row([id], |row| Ok((row.get(0)?, blob(row, 1)?))).optional());
+    match found.map_err(|error| read_error(&what(), &error))? {
+        None => Ok(None),
+        Some((sum, state)) => {
+            check(checksum::of_script(id, &state), sum, what)?;
+            Ok(Some(state))
+        }
+    }
+}
+
+/// See [`segno_store::Store::document`].
+pub(crate) fn document(
+    connection: &Connection,
+    namespace: NamespaceKey,
+    name: &str,
+) -> Result<Option<Bytes>, ReadError> {
+    let select = "SELECT namespace, name, checksum, content FROM documents WHERE namespace = ?1 AND name = ?2";
+    let found = connection
+        .prepare_cached(select)
+        .and_then(|mut statement| statement.query_row(params![namespace.0, name], document_row).optional());
+    let found = found.map_err(|error| read_error(&format!("document {name:?}"), &error))?;
+    found.map(checked_document).transpose().map(|document| document.map(|document| document.content))
+}
+
+/// See [`segno_store::Store::documents`].
+pub(crate) fn documents(
+    connection: &Connection,
+    namespace: NamespaceKey,
+    prefix: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<Document>, ReadError> {
+    let select = "SELECT namespace, name, checksum, content FROM documents \
+                  WHERE namespace = ?1 AND name >= ?2 AND name > ?3 ORDER BY name LIMIT ?4";
+    let mut found = Vec::new();
+    let failed = |error: rusqlite::Error| read_error("documents", &error);
+    let mut statement = connection.prepare_cached(select).map_err(failed)?;
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let rows = statement.query_map(params![namespace.0, prefix, after.unwrap_or(""), limit], document_row);
+    for row in rows.map_err(failed)? {
+        let row = row.map_err(failed)?;
+        if !row.0.name.starts_with(prefix) {
+            break;
+        }
+        found.push(checked_document(row)?);
+    }
+    Ok(found)
+}
+
+fn document_row(row: &Row<'_>) -> rusqlite::Result<(Document, i64)> {
+    Ok((Document { namespace: NamespaceKey(row.get(0)?), name: row.get(1)?, content: blob(row, 3)? }, row.get(2)?))
+}
+
+fn checked_document((document, sum): (Document, i64)) -> Result<Document, ReadError> {
+    let expected = checksum::of_document(document.namespace.0, &document.name, &document.content);
+    check(expected, sum, || format!("document {:?}", document.name))?;
+    Ok(document)
 }
 
 /// See [`segno_store::Store::namespaces`].

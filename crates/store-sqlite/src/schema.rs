@@ -192,6 +192,21 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE runs RENAME COLUMN tail TO recent_history;
     ALTER TABLE queue RENAME TO pending_facts;
 ",
+    "
+    -- id: run_key << 2 | slot; see `layout.rs`.
+    CREATE TABLE script_states (
+        id INTEGER PRIMARY KEY,
+        checksum INTEGER NOT NULL,
+        state BLOB NOT NULL
+    ) STRICT;
+    CREATE TABLE documents (
+        namespace INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        checksum INTEGER NOT NULL,
+        content BLOB NOT NULL,
+        PRIMARY KEY (namespace, name)
+    ) STRICT, WITHOUT ROWID;
+",
 ];
 
 /// The newest schema version this binary knows.

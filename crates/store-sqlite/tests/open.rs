@@ -216,7 +216,7 @@ fn a_file_of_the_version_before_goes_on() {
     let all = |store: &SqliteStore| store.history(RunKey(1), 0, 999, 999, usize::MAX).unwrap();
     let before = all(&store);
     store.close().unwrap();
-    let older = "DROP TABLE pending_facts; ALTER TABLE runs DROP COLUMN recent_history; \
+    let older = "DROP TABLE pending_facts; DROP TABLE script_states; DROP TABLE documents; ALTER TABLE runs DROP COLUMN recent_history; \
                  ALTER TABLE runs DROP COLUMN last_event; ALTER TABLE current DROP COLUMN checksum; \
                  ALTER TABLE attributes DROP COLUMN checksum; ALTER TABLE visibility DROP COLUMN checksum; \
                  PRAGMA user_version = 2";

@@ -127,11 +127,46 @@ pub struct NamespaceRecord {
     pub detail: Bytes,
 }
 
+/// A state of a script, stored apart from the state of its run because only turns of the script change it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptWrite {
+    /// The run.
+    pub run: RunKey,
+    /// Which of the run's script states; below 4. The newest one is 0.
+    pub slot: u8,
+    /// The encoded state.
+    pub state: Bytes,
+}
+
+/// Something small that is stored under a name: a deployed script, for example.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// The namespace it belongs to.
+    pub namespace: NamespaceKey,
+    /// Its name, unique in the namespace.
+    pub name: String,
+    /// Its content.
+    pub content: Bytes,
+}
+
+/// Writes or removes a document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DocumentWrite {
+    /// The namespace.
+    pub namespace: NamespaceKey,
+    /// The name.
+    pub name: String,
+    /// The new content; `None` removes. Removing an absent document is no error.
+    pub content: Option<Bytes>,
+}
+
 /// One transition made durable: everything in it happens, or nothing does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Commit {
     /// States and events of runs (usually one; two when a run is continued by another).
     pub runs: Vec<RunWrite>,
+    /// States of scripts. They replace what is there.
+    pub scripts: Vec<ScriptWrite>,
     /// Moves of current pointers.
     pub current: Vec<CurrentWrite>,
     /// Pointers to repair. They are set after those of `current` are moved.
@@ -140,7 +175,9 @@ pub struct Commit {
     pub outbox_add: Vec<OutboxRow>,
     /// Messages that arrived. Removing an absent row is no error.
     pub outbox_remove: Vec<OutboxKey>,
-    /// Runs to delete: state, history, searchable facts and outbox rows, readable or not. Deleting an absent run is no
+    /// Documents to write or remove.
+    pub documents: Vec<DocumentWrite>,
+    /// Runs to delete: state, script states, history, searchable facts and outbox rows, readable or not. Deleting an absent run is no
     /// error. The current pointer is not touched; see [`CurrentWrite`] and [`CurrentReset`].
     pub delete_runs: Vec<RunKey>,
 }
@@ -150,7 +187,8 @@ impl Commit {
     pub fn bytes(&self) -> usize {
         let events = |write: &RunWrite| write.batches.iter().map(|batch| batch.events.len()).sum::<usize>();
         let runs: usize = self.runs.iter().map(|write| write.state.len() + events(write)).sum();
-        runs + self.outbox_add.iter().map(|row| row.message.len()).sum::<usize>()
+        let scripts: usize = self.scripts.iter().map(|write| write.state.len()).sum();
+        runs + scripts + self.outbox_add.iter().map(|row| row.message.len()).sum::<usize>()
     }
 }
 
@@ -197,6 +235,22 @@ pub trait Store: Send + Sync + 'static {
 
     /// The newest stored state of a run. Sees every commit that returned before the call.
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError>;
+
+    /// A script state of a run, see [`ScriptWrite`].
+    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError>;
+
+    /// A document.
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError>;
+
+    /// Documents of a namespace whose names begin with `prefix`, in the order of their names, after the name `after`, at
+    /// most `limit`.
+    fn documents(
+        &self,
+        namespace: NamespaceKey,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, ReadError>;
 
     /// The run that a workflow id names now. [`ReadError::Damaged`] if the pointer does not match its checksum; what it
     /// should be can be found with [`Store::runs_of_workflow`].

@@ -10,10 +10,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
-    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
-    ReadLimit, RunKey, RunRecord, Store,
+    Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    ReadError, ReadLimit, RunKey, RunRecord, Store,
 };
 
 /// How a call that writes fails.
@@ -223,6 +225,28 @@ impl<S: Store> Store for FaultStore<S> {
         self.plan.next_read()?;
         self.plan.check_run(key)?;
         self.store.load(key)
+    }
+
+    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
+        self.plan.next_read()?;
+        self.plan.check_run(key)?;
+        self.store.script_state(key, slot)
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
+        self.plan.next_read()?;
+        self.store.document(namespace, name)
+    }
+
+    fn documents(
+        &self,
+        namespace: NamespaceKey,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, ReadError> {
+        self.plan.next_read()?;
+        self.store.documents(namespace, prefix, after, limit)
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {

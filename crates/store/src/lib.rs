@@ -20,8 +20,8 @@ mod shared;
 pub mod visibility;
 
 pub use contract::{
-    Commit, CommitError, CurrentReset, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
-    OutboxRow, ReadError, RunKey, RunRecord, RunWrite, Store,
+    Commit, CommitError, CurrentReset, CurrentWrite, Document, DocumentWrite, HistoryBatch, NamespaceKey,
+    NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite, Store,
 };
 pub use memory::MemoryStore;
 pub use read_limit::{CancelOnDrop, ReadLimit};

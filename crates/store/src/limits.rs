@@ -17,6 +17,9 @@ pub const EVENT_ID_END: i64 = 1 << 20;
 /// Outbox sequences are below this.
 pub const OUTBOX_SEQUENCE_END: u32 = 1 << 20;
 
+/// States of a script that a run may have.
+pub const SCRIPT_SLOTS: u8 = 4;
+
 /// No single state, batch, message or detail is longer than this. SQLite's own limit is just under 1 GB.
 pub const VALUE_BYTES_MAX: usize = 512 << 20;
 
@@ -32,6 +35,16 @@ pub fn check_commit(commit: &Commit) -> Result<(), CommitError> {
     }
     for reset in &commit.current_reset {
         reset.current.map_or(Ok(()), check_run_key)?;
+    }
+    for write in &commit.scripts {
+        check_run_key(write.run)?;
+        check_value(write.state.len())?;
+        if write.slot >= SCRIPT_SLOTS {
+            return Err(refused(format!("script slot {} is too large", write.slot)));
+        }
+    }
+    for write in &commit.documents {
+        check_value(write.content.as_ref().map_or(0, |content| content.len()))?;
     }
     for row in &commit.outbox_add {
         check_run_key(row.key.sender)?;

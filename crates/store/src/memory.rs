@@ -17,8 +17,8 @@ use bytes::Bytes;
 use crate::limits;
 use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, Listed, VisibilityRow};
 use crate::{
-    Commit, CommitError, CurrentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, ReadLimit, RunKey, RunRecord, RunWrite, Store,
+    Commit, CommitError, CurrentWrite, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
+    OutboxRow, ReadError, ReadLimit, RunKey, RunRecord, RunWrite, Store,
 };
 
 /// A [`Store`] that keeps everything in memory.
@@ -35,6 +35,9 @@ struct Tables {
     history: BTreeMap<(RunKey, i64), HistoryBatch>,
     current: BTreeMap<(NamespaceKey, String), RunKey>,
     outbox: BTreeMap<OutboxKey, Bytes>,
+    /// By run and slot.
+    scripts: BTreeMap<(RunKey, u8), Bytes>,
+    documents: BTreeMap<(NamespaceKey, String), Bytes>,
     namespaces: BTreeMap<NamespaceKey, NamespaceRecord>,
     run_keys_reserved: u64,
 }
@@ -69,7 +72,17 @@ impl Tables {
             undo.into_iter().rev().for_each(|step| self.undo(step));
             return outcome;
         }
-        // Removals cannot conflict, so they come last and need no undo.
+        // What follows cannot conflict, so it comes last and needs no undo.
+        for write in &commit.scripts {
+            self.scripts.insert((write.run, write.slot), write.state.clone());
+        }
+        for write in &commit.documents {
+            let name = (write.namespace, write.name.clone());
+            match &write.content {
+                Some(content) => self.documents.insert(name, content.clone()),
+                None => self.documents.remove(&name),
+            };
+        }
         for key in &commit.outbox_remove {
             self.outbox.remove(key);
         }
@@ -162,6 +175,7 @@ impl Tables {
     fn delete_run(&mut self, key: RunKey) {
         self.runs.remove(&key);
         self.visibility.remove(&key);
+        self.scripts.retain(|(run, _), _| *run != key);
         let firsts: Vec<_> = self.run_history(key).map(|batch| batch.first_event_id).collect();
         for first in firsts {
             self.history.remove(&(key, first));
@@ -186,6 +200,36 @@ impl Store for MemoryStore {
 
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
         Ok(self.tables().runs.get(&key).cloned())
+    }
+
+    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.tables().scripts.get(&(key, slot)).cloned())
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
+        Ok(self.tables().documents.get(&(namespace, name.to_owned())).cloned())
+    }
+
+    fn documents(
+        &self,
+        namespace: NamespaceKey,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, ReadError> {
+        let tables = self.tables();
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded((namespace, after.to_owned())),
+            _ => Bound::Included((namespace, prefix.to_owned())),
+        };
+        let found = tables.documents.range((from, Bound::Unbounded));
+        let wanted = found.take_while(|((owner, name), _)| *owner == namespace && name.starts_with(prefix));
+        let document = |((namespace, name), content): (&(NamespaceKey, String), &Bytes)| Document {
+            namespace: *namespace,
+            name: name.clone(),
+            content: content.clone(),
+        };
+        Ok(wanted.take(limit).map(document).collect())
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {

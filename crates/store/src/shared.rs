@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
-    Commit, CommitError, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
-    ReadLimit, RunKey, RunRecord, Store,
+    Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    ReadError, ReadLimit, RunKey, RunRecord, Store,
 };
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -20,6 +22,24 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
         (**self).load(key)
+    }
+
+    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
+        (**self).script_state(key, slot)
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
+        (**self).document(namespace, name)
+    }
+
+    fn documents(
+        &self,
+        namespace: NamespaceKey,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<Document>, ReadError> {
+        (**self).documents(namespace, prefix, after, limit)
     }
 
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {

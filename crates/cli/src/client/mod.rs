@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use segno_proto::{
     Nanos, operatorservice::operator_service_client::OperatorServiceClient,
-    segno_worker::worker_service_client::WorkerServiceClient,
+    segno_flow::flow_service_client::FlowServiceClient, segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
 use tonic::{
@@ -58,6 +58,16 @@ fn variable(names: [&str; 2]) -> Option<String> {
 }
 
 impl Connection {
+    /// Form of the output, for commands that need no server.
+    pub fn format(&self) -> Format {
+        self.output
+    }
+
+    /// Whether there are colours, for commands that need no server.
+    pub fn colors(&self) -> bool {
+        self.color.is_on()
+    }
+
     /// Runs a command on the server, within its time.
     pub fn run<C: AsyncFnOnce(&mut Client) -> anyhow::Result<()>>(self, command: C) -> anyhow::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -86,6 +96,8 @@ pub struct Client {
     pub operator: OperatorServiceClient<Channel>,
     /// Who is alive; Segno's own.
     pub workers: WorkerServiceClient<Channel>,
+    /// Scripts; Segno's own.
+    pub flows: FlowServiceClient<Channel>,
     /// The namespace the command is about.
     pub namespace: String,
     /// Who asks.
@@ -115,6 +127,7 @@ impl Client {
         Ok(Self {
             workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            flows: FlowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
             namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
             identity: identity(),

@@ -16,6 +16,7 @@ use crate::{
     draft::Draft,
     error::{Rejection, TaskFailure},
     limits::PENDING_MAX,
+    signal::Signal,
     update::messages::Inbox,
     validate,
 };
@@ -53,6 +54,8 @@ pub struct CommandScope<'a> {
     pub canceled_unstarted: bool,
     /// What the worker says about updates.
     pub inbox: &'a mut Inbox,
+    /// Signals that go over to the run that follows.
+    pub carried: Vec<Signal>,
 }
 
 /// Why a command was not carried out.

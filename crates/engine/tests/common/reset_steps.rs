@@ -68,6 +68,7 @@ fn begin_beside(world: &mut World, made: Applied<()>) -> Transition {
         outbox: Vec::new(),
         successor: Some(Box::new(made)),
         effects: Vec::new(),
+        script_state: None,
         illegal: None,
     }
 }

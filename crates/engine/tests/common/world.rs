@@ -54,7 +54,11 @@ pub struct Taken<R> {
 impl World {
     /// Begins a run.
     pub fn begin(call: Start, now: Nanos) -> (Self, Transition) {
-        let applied = start::start(call, Context { now, new_run_key: 1, new_run_seed: 1, limits: Limits::default() });
+        let applied = start::start(
+            call,
+            Vec::new(),
+            Context { now, new_run_key: 1, new_run_seed: 1, limits: Limits::default(), script: None },
+        );
         let mut world = Self {
             run: applied.run.clone(),
             now,
@@ -78,6 +82,7 @@ impl World {
             new_run_key: self.next_key,
             new_run_seed: self.next_key.wrapping_mul(0x9e37_79b9),
             limits: self.limits,
+            script: None,
         }
     }
 
@@ -235,6 +240,7 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         worker: String::new(),
         control_queue: String::new(),
         worker_reports: false,
+        script: None,
     }
 }
 
@@ -256,6 +262,7 @@ pub fn start_request() -> Start {
         parent: None,
         root: None,
         chain: None,
+        script: None,
     }
 }
 

@@ -150,6 +150,7 @@ impl Node {
             parent: Some(parent),
             root: Some(start.root.clone()),
             chain: None,
+            script: None,
         };
         let outcome = self.start_child_workflow(call).await;
         let start = start.clone();
@@ -170,6 +171,13 @@ impl Node {
                     }
                     Heard::SenderClosed | Heard::No => self.drop_message(key).await,
                 }
+            }
+            // The protocol has no cause for a script that does not exist.
+            Err(CallError::NoScript(_)) => {
+                self.report(message, key, move |run, context| {
+                    children::start_failed(run, context, &start, StartCause::NamespaceNotFound)
+                })
+                .await
             }
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
                 self.report(message, key, move |run, context| {

@@ -40,6 +40,7 @@ pub fn start(namespace: &Namespace, id: &str) -> Start {
         parent: None,
         root: None,
         chain: None,
+        script: None,
     }
 }
 

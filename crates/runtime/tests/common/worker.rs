@@ -291,6 +291,7 @@ pub fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
         worker: String::new(),
         control_queue: String::new(),
         worker_reports: false,
+        script: None,
     }
 }
 

@@ -6,6 +6,7 @@
 mod activities;
 mod activity_operations;
 mod describe;
+mod flows;
 mod foreign_tokens;
 mod history;
 mod leases;
@@ -34,6 +35,7 @@ use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
+pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
 

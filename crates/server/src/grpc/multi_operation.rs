@@ -46,6 +46,7 @@ impl Workflows {
             parent: None,
             root: None,
             chain: None,
+            script: None,
         };
         let call = Admit { request: content, durable: wait == WaitFor::Admitted, limits: namespace.settings.updates };
         let done = self.node.update_with_start(start, call, wait, patience.until).await;

@@ -39,6 +39,7 @@ impl Workflows {
             parent: None,
             root: None,
             chain: None,
+            script: None,
         };
         let outcome = self.node.start_workflow(start).await.map_err(failed)?;
         let run = &outcome.run;
@@ -117,6 +118,7 @@ impl Workflows {
             parent: None,
             root: None,
             chain: None,
+            script: None,
         };
         let outcome = self.node.signal_with_start(SignalWithStart { start, signal }).await.map_err(failed)?;
         Ok(SignalWithStartWorkflowExecutionResponse {

@@ -157,6 +157,7 @@ impl Workflows {
             worker: caller.worker,
             control_queue: caller.control_queue,
             worker_reports,
+            script: None,
         };
         let sizes = self.sizes();
         let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result, sizes))).collect();

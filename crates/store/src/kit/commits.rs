@@ -4,7 +4,10 @@ use bytes::Bytes;
 
 use super::{Make, Snapshot, Test, batch, current, outbox_row, row, run};
 use crate::limits::{EVENT_ID_END, RUN_KEY_END};
-use crate::{Commit, CommitError, CurrentReset, NamespaceKey, NamespaceRecord, RunKey, RunWrite, Store};
+use crate::{
+    Commit, CommitError, CurrentReset, DocumentWrite, NamespaceKey, NamespaceRecord, RunKey, RunWrite, ScriptWrite,
+    Store,
+};
 
 pub(super) const TESTS: &[Test] = &[
     ("a commit creates, then replaces", creates_then_replaces),
@@ -201,6 +204,7 @@ fn delete_removes_all(make: Make<'_>) {
     for key in 1..=3 {
         let whole = Commit {
             outbox_add: vec![outbox_row(key, 0, "m"), outbox_row(key, (1 << 20) - 1, "n")],
+            scripts: [0, 3].map(|slot| ScriptWrite { run: RunKey(key), slot, state: Bytes::from("x") }).into(),
             ..of(vec![RunWrite { batches: vec![batch(1, 2), batch(3, EVENT_ID_END - 1)], ..run(key, 0, "s") }])
         };
         assert_eq!(commit_one(&*store, whole), Ok(()));
@@ -212,6 +216,9 @@ fn delete_removes_all(make: Make<'_>) {
     assert_eq!(commit_one(&*store, forget.clone()), Ok(()));
     assert_eq!(look(RunKey(2)), (None, Vec::new()));
     assert_eq!(others.map(look), before);
+    for (key, left) in [(1, true), (2, false), (3, true)] {
+        assert!([0, 3].iter().all(|slot| store.script_state(RunKey(key), *slot).unwrap().is_some() == left), "{key}");
+    }
     let senders: Vec<_> = store.outbox(None, 99).unwrap().iter().map(|row| row.key.sender.0).collect();
     assert_eq!(senders, [1, 1, 3, 3]);
     assert!(store.open_runs(None, 99).unwrap().iter().all(|run| run.key != RunKey(2)));
@@ -359,7 +366,14 @@ fn survives_restart(make: Make<'_>) {
             batches: vec![batch(1, 4), batch(5, 5)],
             ..run(key, 0, "s")
         };
-        let commit = Commit { outbox_add: vec![outbox_row(key, 3, "m")], ..of(vec![write]) };
+        let scripts = vec![ScriptWrite { run: RunKey(key), slot: (key % 4) as u8, state: Bytes::from("x") }];
+        let documents = vec![DocumentWrite {
+            namespace: NamespaceKey(1),
+            name: format!("d/{key}"),
+            content: Some(Bytes::from("c")),
+        }];
+        let outbox_add = vec![outbox_row(key, 3, "m")];
+        let commit = Commit { outbox_add, scripts, documents, ..of(vec![write]) };
         assert_eq!(commit_one(&*store, commit), Ok(()));
     }
     assert_eq!(commit_one(&*store, Commit { current: vec![current("w", None, Some(4))], ..Commit::default() }), Ok(()));

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::{Make, Random, Snapshot, row};
 use crate::visibility::{Closed, Value, VisibilityRow};
 use crate::{
-    Commit, CurrentReset, CurrentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow,
-    RunKey, RunWrite, Store,
+    Commit, CurrentReset, CurrentWrite, DocumentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord,
+    OutboxKey, OutboxRow, RunKey, RunWrite, ScriptWrite, Store,
 };
 
 const RUNS: u64 = 6;
@@ -84,6 +84,14 @@ fn commit(random: &mut Random, model: &MemoryStore) -> Commit {
     }
     while random.once_in(3) {
         commit.outbox_remove.push(outbox_key(random));
+    }
+    while random.once_in(4) {
+        commit.scripts.push(ScriptWrite { run: run_key(random), slot: random.below(4) as u8, state: value(random) });
+    }
+    while random.once_in(6) {
+        let content = (!random.once_in(4)).then(|| value(random));
+        let (namespace, name) = (NamespaceKey(1 + random.below(2) as u32), NAMES[random.below(3) as usize].to_owned());
+        commit.documents.push(DocumentWrite { namespace, name, content });
     }
     while random.once_in(6) {
         commit.delete_runs.push(run_key(random));

@@ -2,14 +2,19 @@
 
 use bytes::Bytes;
 
+use crate::limits::SCRIPT_SLOTS;
 use crate::visibility::{Attribute, Filter, ListQuery, Order};
-use crate::{HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxRow, RunKey, RunRecord, Store};
+use crate::{Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxRow, RunKey, RunRecord, Store};
 
 /// What a store shows of some runs and names, and all of its scans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// State and history of each run asked for.
     pub runs: Vec<(Option<RunRecord>, Vec<HistoryBatch>)>,
+    /// The script states of each run asked for.
+    pub scripts: Vec<Vec<Option<Bytes>>>,
+    /// The documents of namespaces 1 and 2.
+    pub documents: Vec<Document>,
     /// The searchable facts of each run asked for, as text: numbers need not be comparable for equality.
     pub facts: Vec<String>,
     /// The current run under each name asked for.
@@ -61,6 +66,22 @@ impl Searched {
     }
 }
 
+/// All documents of a namespace, read in pages and one by one.
+fn documents(store: &dyn Store, namespace: NamespaceKey) -> Vec<Document> {
+    let all = store.documents(namespace, "", None, usize::MAX).unwrap();
+    let mut after: Option<String> = None;
+    for document in &all {
+        let page = store.documents(namespace, "", after.as_deref(), 1).unwrap();
+        assert_eq!(page.first(), Some(document), "the page after {after:?}");
+        assert_eq!(store.document(namespace, &document.name).unwrap().as_ref(), Some(&document.content));
+        let named = store.documents(namespace, &document.name, None, usize::MAX).unwrap();
+        assert!(named.contains(document) && named.iter().all(|found| found.name.starts_with(&document.name)));
+        after = Some(document.name.clone());
+    }
+    assert_eq!(store.document(namespace, "not there").unwrap(), None);
+    all
+}
+
 impl Snapshot {
     /// Looks at a store. Reads must not fail.
     pub fn of(store: &dyn Store, runs: &[RunKey], names: &[(NamespaceKey, &str)]) -> Self {
@@ -69,6 +90,11 @@ impl Snapshot {
         };
         Self {
             runs: runs.iter().map(run).collect(),
+            scripts: runs
+                .iter()
+                .map(|key| (0..SCRIPT_SLOTS).map(|slot| store.script_state(*key, slot).unwrap()).collect())
+                .collect(),
+            documents: [1, 2].into_iter().flat_map(|namespace| documents(store, NamespaceKey(namespace))).collect(),
             facts: runs.iter().map(|key| format!("{:?}", store.facts(*key).unwrap())).collect(),
             current: names.iter().map(|(namespace, name)| store.current(*namespace, name).unwrap()).collect(),
             open_runs: store.open_runs(None, usize::MAX).unwrap(),

@@ -15,6 +15,8 @@ mod start;
 mod start_options;
 mod terminate;
 
+pub use outcome::Outcome;
+
 use clap::{Args, Subcommand};
 
 use crate::{

@@ -1,0 +1,82 @@
+//! `segno flow deploy`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use segno_flow::diagnostic::Severity;
+use segno_proto::segno_flow::DeployRequest;
+
+use super::{check, files, short};
+use crate::{
+    client::{Client, ClientError, request},
+    output::{Json, plain},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno flow deploy order.flow\n  segno flow deploy flows/\n\nAll files are checked before \
+                        the first one is deployed. Files named *_test.flow are skipped.")]
+pub struct Deploy {
+    /// Store the version and leave the current one as it is.
+    #[arg(long)]
+    no_activate: bool,
+    /// Deploy although runs of that type are open that are no scripts.
+    #[arg(long)]
+    take_over: bool,
+    /// Scripts, or directories of them.
+    #[arg(required = true, value_name = "FILE|DIR")]
+    paths: Vec<PathBuf>,
+}
+
+impl Deploy {
+    /// Deploys all files, or none if one of them has errors.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let files = files::read(&files::scripts(&self.paths)?)?;
+        if files.is_empty() {
+            return Err(ClientError::Outcome("there is no script to deploy".to_owned()).into());
+        }
+        let mut errors = 0;
+        for file in &files {
+            for found in check::diagnostics(file) {
+                eprintln!("{}", check::render(file, &found));
+                errors += usize::from(found.severity == Severity::Error);
+            }
+        }
+        if errors > 0 {
+            return Err(ClientError::Outcome(format!("{errors} error(s), nothing was deployed")).into());
+        }
+        let mut answers = Vec::new();
+        for file in files {
+            let message = DeployRequest {
+                namespace: client.namespace.clone(),
+                source: file.source.into(),
+                file_name: file.name,
+                activate: Some(!self.no_activate),
+                take_over: self.take_over,
+                identity: client.identity.clone(),
+            };
+            let answer = client.flows.deploy(request(message)).await;
+            answers.push(client.answer("deploy", answer)?);
+        }
+        client.print(
+            || {
+                let line = |answer: &segno_proto::segno_flow::DeployResponse| {
+                    let verb = if answer.unchanged { "unchanged" } else { "deployed" };
+                    format!("{} {} {verb}\n", plain(&answer.name), short(&answer.version))
+                };
+                answers.iter().map(line).collect()
+            },
+            || {
+                let item = |answer: &segno_proto::segno_flow::DeployResponse| {
+                    Json::object([
+                        ("name", Json::text(&answer.name)),
+                        ("version", Json::text(&answer.version)),
+                        ("created", Json::Bool(answer.created)),
+                        ("current", Json::text(&answer.current)),
+                        ("unchanged", Json::Bool(answer.unchanged)),
+                    ])
+                };
+                Ok(Json::Array(answers.iter().map(item).collect()))
+            },
+        )
+    }
+}

@@ -1,0 +1,53 @@
+//! `segno flow fmt`.
+
+use std::{fs, path::PathBuf};
+
+use anyhow::Context;
+use clap::Args;
+
+use super::{check, files};
+use crate::{client::ClientError, output};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno flow fmt order.flow\n\nNo server is needed. Prints the names of the files that \
+                        changed. With --check nothing is changed, and it ends with 1 if something would be.")]
+pub struct Fmt {
+    /// Only say which files are not in the style.
+    #[arg(long)]
+    check: bool,
+    /// Scripts.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+}
+
+impl Fmt {
+    /// Rewrites the files.
+    pub fn run(self) -> anyhow::Result<()> {
+        let mut changed = 0;
+        for file in files::read(&self.files)? {
+            let source = String::from_utf8_lossy(&file.source).into_owned();
+            let formatted = match segno_flow::format(&source) {
+                Ok(formatted) => formatted,
+                Err(found) => {
+                    for one in &found {
+                        eprintln!("{}", check::render(&file, one));
+                    }
+                    let text = format!("{} cannot be read, nothing was changed in it", file.path.display());
+                    return Err(ClientError::Outcome(text).into());
+                }
+            };
+            if formatted.as_bytes() == file.source {
+                continue;
+            }
+            changed += 1;
+            output::print(&file.path.to_string_lossy())?;
+            if !self.check {
+                fs::write(&file.path, formatted).with_context(|| format!("writing {}", file.path.display()))?;
+            }
+        }
+        match self.check && changed > 0 {
+            true => Err(ClientError::Outcome(format!("{changed} file(s) are not in the style")).into()),
+            false => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `segno flow list`.
+
+use clap::Args;
+use segno_proto::segno_flow::{Flow, ListRequest, ListResponse};
+
+use super::short;
+use crate::{
+    client::{Client, request},
+    output::{
+        dynamic::{View, to_json},
+        table::{Cell, Table},
+        time,
+    },
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno flow list")]
+pub struct List {}
+
+impl List {
+    /// Prints all scripts of the namespace.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let mut all = ListResponse::default();
+        loop {
+            let message = ListRequest {
+                namespace: client.namespace.clone(),
+                page_size: 0,
+                next_page_token: std::mem::take(&mut all.next_page_token),
+            };
+            let answer = client.flows.list(request(message)).await;
+            let page: ListResponse = client.answer("list scripts", answer)?;
+            all.flows.extend(page.flows);
+            all.next_page_token = page.next_page_token;
+            if all.next_page_token.is_empty() {
+                break;
+            }
+        }
+        client.print(
+            || text(&all.flows, client.colors),
+            || Ok(to_json("segno.flow.v1.ListResponse", &all, View::Decoded)?),
+        )
+    }
+}
+
+fn text(flows: &[Flow], colors: bool) -> String {
+    let headers = ["Name", "Current", "Versions", "Activated", "By"];
+    Table::new(&headers, colors).render(&flows.iter().map(row).collect::<Vec<_>>())
+}
+
+fn row(flow: &Flow) -> Vec<Cell> {
+    let last = flow.activations.last();
+    vec![
+        (&flow.name).into(),
+        if flow.current.is_empty() { "-" } else { short(&flow.current) }.into(),
+        flow.versions.len().to_string().into(),
+        last.map(|last| time::relative(last.time.as_ref(), jiff::Timestamp::now())).unwrap_or_default().into(),
+        last.map(|last| last.identity.clone()).unwrap_or_default().into(),
+    ]
+}

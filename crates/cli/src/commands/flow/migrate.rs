@@ -1,0 +1,58 @@
+//! `segno flow migrate`.
+
+use clap::Args;
+use segno_proto::segno_flow::{MigrateRequest, MigrateResponse};
+
+use super::short;
+use crate::{
+    client::{Client, request},
+    commands::Target,
+    output::{Json, plain},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno flow migrate --workflow-id order-7 --check\n  segno flow migrate --workflow-id \
+                        order-7 --from-event 12\n\nWithout --to the run moves to the current version.")]
+pub struct Migrate {
+    #[command(flatten)]
+    target: Target,
+    /// The version to move to. [default: the current one]
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    to: String,
+    /// Reset the run to the turn of this event first; also for closed runs.
+    #[arg(long, value_name = "EVENT", default_value_t = 0, hide_default_value = true)]
+    from_event: i64,
+    /// Only say whether it is possible.
+    #[arg(long)]
+    check: bool,
+}
+
+impl Migrate {
+    /// Moves the run.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = MigrateRequest {
+            namespace: client.namespace.clone(),
+            workflow_id: self.target.workflow_id.clone(),
+            run_id: self.target.run_id.clone(),
+            version: self.to,
+            from_event: self.from_event,
+            check_only: self.check,
+        };
+        let answer = client.flows.migrate(request(message)).await;
+        let answer: MigrateResponse = client.answer("migrate", answer)?;
+        let verb = if self.check { "can move" } else { "moved" };
+        client.print(
+            || {
+                let (from, to) = (short(&answer.from_version), short(&answer.to_version));
+                format!("{} {verb} from {from} to {to}, run {}\n", plain(&self.target.workflow_id), answer.run_id)
+            },
+            || {
+                Ok(Json::object([
+                    ("run_id", Json::text(&answer.run_id)),
+                    ("from_version", Json::text(&answer.from_version)),
+                    ("to_version", Json::text(&answer.to_version)),
+                ]))
+            },
+        )
+    }
+}

@@ -1,0 +1,110 @@
+//! `segno flow show`.
+
+use clap::Args;
+use segno_proto::segno_flow::{
+    DescribeRequest, DescribeResponse, DescribeRunRequest, DescribeRunResponse, Flow, GetSourceRequest,
+    GetSourceResponse,
+};
+
+use super::{name_and_version, short, show_run};
+use crate::{
+    client::{Client, ClientError, request},
+    output::{self, Format, Json, dynamic::{View, to_json}, fields::Fields, plain, time},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno flow show order\n  segno flow show order@3f2a9c41d07b\n  segno flow show --workflow-id \
+                        order-7\n\nOf a run it shows the source with the lines on which it stands, its variables and what it \
+                        waits for.")]
+pub struct Show {
+    /// The script, or one version of it.
+    #[arg(value_name = "NAME[@VERSION]", required_unless_present = "workflow_id", conflicts_with = "workflow_id")]
+    name: Option<String>,
+    /// A run of a script, by its workflow id.
+    #[arg(short, long, value_name = "ID")]
+    workflow_id: Option<String>,
+    /// Run id. [default: the newest run]
+    #[arg(short, long, value_name = "ID", default_value = "", hide_default_value = true, requires = "workflow_id")]
+    run_id: String,
+    /// As the run was when this event was its last.
+    #[arg(long, value_name = "EVENT", default_value_t = 0, hide_default_value = true, requires = "workflow_id")]
+    at: i64,
+}
+
+impl Show {
+    /// Shows a script or a run.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        match (self.workflow_id, self.name) {
+            (Some(workflow_id), _) => {
+                let namespace = client.namespace.clone();
+                let message =
+                    DescribeRunRequest { namespace, workflow_id: workflow_id.clone(), run_id: self.run_id, at_event: self.at };
+                let answer = client.flows.describe_run(request(message)).await;
+                let seen: DescribeRunResponse = client.answer("show the run", answer)?;
+                match client.format {
+                    Format::Json => Ok(output::print(&seen.state_json)?),
+                    Format::Text => {
+                        let text = show_run::text(&workflow_id, &seen, client.colors)
+                            .map_err(|why| ClientError::Outcome(format!("the server's answer cannot be read: {why}")))?;
+                        Ok(output::print(&text)?)
+                    }
+                }
+            }
+            (None, Some(name)) => show_script(client, &name).await,
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+async fn show_script(client: &mut Client, text: &str) -> anyhow::Result<()> {
+    let (name, version) = name_and_version(text);
+    let message = GetSourceRequest { namespace: client.namespace.clone(), name: name.clone(), version };
+    let answer = client.flows.get_source(request(message)).await;
+    let found: GetSourceResponse = client.answer("show the script", answer)?;
+    let message = DescribeRequest { namespace: client.namespace.clone(), name };
+    let answer = client.flows.describe(request(message)).await;
+    let described: DescribeResponse = client.answer("show the script", answer)?;
+    let flow = described.flow.clone().unwrap_or_default();
+    let source = String::from_utf8_lossy(&found.source).into_owned();
+    client.print(
+        || {
+            let mut text = facts(&flow, &found.version, client.colors);
+            text.push('\n');
+            text.push_str(&numbered(&source));
+            text
+        },
+        || {
+            Ok(Json::object([
+                ("flow", to_json("segno.flow.v1.Flow", &flow, View::Decoded)?),
+                ("version", Json::text(&found.version)),
+                ("file_name", Json::text(&found.file_name)),
+                ("source", Json::text(&source)),
+            ]))
+        },
+    )
+}
+
+fn facts(flow: &Flow, version: &str, colors: bool) -> String {
+    let mut fields = Fields::new(colors);
+    fields.section("Script");
+    fields.add("Name", &flow.name);
+    fields.add("Version", short(version));
+    let current = if flow.current.is_empty() { "none" } else { short(&flow.current) };
+    fields.add("Current", current);
+    let handlers: Vec<_> =
+        flow.handlers.iter().map(|handler| format!("{} {}", handler.kind, plain(&handler.name))).collect();
+    fields.add("Handlers", &handlers.join(", "));
+    fields.add("Schedule", &flow.schedule);
+    let versions: Vec<_> = flow
+        .versions
+        .iter()
+        .map(|known| format!("{} ({} open, {})", short(&known.version), known.open_runs, time::relative(known.created.as_ref(), jiff::Timestamp::now())))
+        .collect();
+    fields.add("Versions", &versions.join(", "));
+    fields.finish()
+}
+
+fn numbered(source: &str) -> String {
+    let width = source.lines().count().to_string().len();
+    source.lines().enumerate().map(|(place, line)| format!("{:>width$} | {}\n", place + 1, plain(line))).collect()
+}

@@ -1,0 +1,661 @@
+//! Deployed scripts: versions by content, activations, compiled code.
+//!
+//! Names with their versions are few and small: memory has all of them. Source and code of a version are read when they
+//! are needed; code is kept in a cache.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, RwLock},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use prost::Message;
+use segno_engine::script::{Version, hex};
+use segno_flow::{
+    Code,
+    diagnostic::{Diagnostic, Severity},
+    hir::FunctionKind,
+};
+use segno_store::{
+    Commit, DocumentWrite, NamespaceKey, RunKey,
+    visibility::{Attribute, Comparison, Filter, Value},
+};
+
+use crate::{
+    error::CallError,
+    finish::finish,
+    namespaces::Namespace,
+    node::Node,
+    slots::lock,
+};
+
+/// Bytes of compiled code in memory.
+const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Documents read at a time.
+const PAGE: usize = 1000;
+/// Digits of a version that are shown.
+const SHOWN: usize = 12;
+
+/// A deployed name, as it is stored.
+#[derive(Clone, PartialEq, Message)]
+struct Record {
+    #[prost(string, tag = "1")]
+    name: String,
+    #[prost(message, repeated, tag = "2")]
+    versions: Vec<FlowVersion>,
+    #[prost(message, repeated, tag = "3")]
+    activations: Vec<Activation>,
+    /// Whether the name was deleted: it has no current version.
+    #[prost(bool, tag = "4")]
+    deleted: bool,
+    /// Whether some version has a schedule, so that there may be a run of it.
+    #[prost(bool, tag = "5")]
+    scheduled: bool,
+}
+
+/// A version of a script.
+#[derive(Clone, PartialEq, Message)]
+pub struct FlowVersion {
+    /// SHA-256 of its source.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub version: Bytes,
+    /// When it was stored, in nanoseconds since the epoch.
+    #[prost(int64, tag = "2")]
+    pub created: i64,
+    /// Who deployed it.
+    #[prost(string, tag = "3")]
+    pub identity: String,
+    /// The name of its file.
+    #[prost(string, tag = "4")]
+    pub file_name: String,
+}
+
+/// A version became the current one.
+#[derive(Clone, PartialEq, Message)]
+pub struct Activation {
+    /// Which.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub version: Bytes,
+    /// When, in nanoseconds since the epoch.
+    #[prost(int64, tag = "2")]
+    pub time: i64,
+    /// Who did it.
+    #[prost(string, tag = "3")]
+    pub identity: String,
+}
+
+/// Source and code of a version, as they are stored.
+#[derive(Clone, PartialEq, Message)]
+struct Content {
+    #[prost(bytes = "bytes", tag = "1")]
+    source: Bytes,
+    #[prost(bytes = "bytes", tag = "2")]
+    code: Bytes,
+    #[prost(string, tag = "3")]
+    file_name: String,
+}
+
+/// A script to deploy.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The text.
+    pub text: Vec<u8>,
+    /// The name of the file, for stacks.
+    pub file_name: String,
+    /// Whether it becomes the current version.
+    pub activate: bool,
+    /// Whether open runs of that type that are no scripts are in order.
+    pub take_over: bool,
+    /// Who deploys.
+    pub identity: String,
+}
+
+/// What a deployment did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployed {
+    /// The name of the workflow.
+    pub name: String,
+    /// The version, all digits.
+    pub version: String,
+    /// Whether this version was not stored before.
+    pub created: bool,
+    /// Whether it is the current one now.
+    pub current: bool,
+    /// Whether it was the current one already.
+    pub unchanged: bool,
+}
+
+/// What is known of a name.
+#[derive(Clone, Debug, Default)]
+pub struct FlowInfo {
+    /// The name.
+    pub name: String,
+    /// The current version; empty if it was deleted.
+    pub current: Bytes,
+    /// All versions, oldest first.
+    pub versions: Vec<FlowVersion>,
+    /// All activations, oldest first.
+    pub activations: Vec<Activation>,
+    /// Open runs by version, all digits.
+    pub open_runs: BTreeMap<String, u64>,
+    /// Names of queries, signals and updates.
+    pub handlers: Vec<(String, String)>,
+    /// The cron text of its `schedule`, if it has one.
+    pub schedule: Option<String>,
+}
+
+/// Why something about scripts was not done.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum FlowError {
+    /// The source has errors.
+    #[error("the source has errors")]
+    Source(Vec<Diagnostic>),
+    /// A name or version that does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// Not possible as things are.
+    #[error("{0}")]
+    Precondition(String),
+    /// A bad argument.
+    #[error("{0}")]
+    Argument(String),
+    /// Anything else.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// All scripts of a node.
+#[derive(Default)]
+pub(crate) struct Flows {
+    names: RwLock<HashMap<NamespaceKey, BTreeMap<String, Arc<Record>>>>,
+    codes: Mutex<Codes>,
+    /// One deployment at a time.
+    changing: tokio::sync::Mutex<()>,
+    /// Runs whose turn failed, and until when they wait.
+    held_back: Mutex<HashMap<RunKey, Instant>>,
+}
+
+/// Compiled code by namespace, name and version.
+#[derive(Default)]
+struct Codes {
+    by_version: HashMap<(NamespaceKey, Arc<str>, Version), (Arc<Code>, usize)>,
+    bytes: usize,
+}
+
+impl Record {
+    fn current(&self) -> Option<Version> {
+        if self.deleted {
+            return None;
+        }
+        self.activations.last()?.version.as_ref().try_into().ok()
+    }
+
+    fn has(&self, version: &[u8]) -> bool {
+        self.versions.iter().any(|known| known.version == version)
+    }
+
+    /// The version that some digits name.
+    fn find(&self, digits: &str) -> Result<Version, FlowError> {
+        let wanted = digits.to_ascii_lowercase();
+        let mut found = self.versions.iter().filter(|known| hex(&known.version).starts_with(&wanted));
+        let unknown = || FlowError::NotFound(format!("there is no version {digits} of \"{}\"", self.name));
+        let first = found.next().filter(|_| !digits.is_empty()).ok_or_else(unknown)?;
+        if found.next().is_some() {
+            let text = format!("version {digits} of \"{}\" is ambiguous; give more digits", self.name);
+            return Err(FlowError::Argument(text));
+        }
+        first.version.as_ref().try_into().map_err(|_| unknown())
+    }
+}
+
+impl Flows {
+    fn record(&self, namespace: NamespaceKey, name: &str) -> Option<Arc<Record>> {
+        let names = self.names.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        names.get(&namespace)?.get(name).cloned()
+    }
+
+    /// The current version of a script.
+    pub fn current(&self, namespace: NamespaceKey, name: &str) -> Option<Version> {
+        self.record(namespace, name)?.current()
+    }
+
+    fn remember(&self, namespace: NamespaceKey, name: &str, record: Option<Record>) {
+        let mut names = self.names.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let names = names.entry(namespace).or_default();
+        match record {
+            Some(record) => names.insert(name.to_owned(), Arc::new(record)),
+            None => names.remove(name),
+        };
+    }
+
+    /// The turn of a run failed: it is not tried again for a while.
+    pub fn hold_back(&self, run: RunKey, pause: Duration) {
+        lock(&self.held_back).insert(run, Instant::now() + pause);
+    }
+
+    /// The while is over.
+    pub fn let_go(&self, run: RunKey) {
+        lock(&self.held_back).remove(&run);
+    }
+
+    /// Whether the turn of a run has to wait.
+    pub fn is_held_back(&self, run: RunKey) -> bool {
+        let held_back = lock(&self.held_back);
+        !held_back.is_empty() && held_back.get(&run).is_some_and(|until| *until > Instant::now())
+    }
+}
+
+fn name_document(name: &str) -> String {
+    format!("flow/{name}")
+}
+
+fn version_document(name: &str, version: &[u8]) -> String {
+    format!("flow-version/{}/{name}", hex(version))
+}
+
+impl Node {
+    /// Reads the names of all scripts.
+    pub(crate) async fn load_flows(&self) -> Result<(), CallError> {
+        for namespace in self.namespaces.all() {
+            let key = namespace.key;
+            let mut after: Option<String> = None;
+            loop {
+                let last = after.clone();
+                let page = self.read(move |store| store.documents(key, "flow/", last.as_deref(), PAGE)).await?;
+                let Some(end) = page.last() else { break };
+                after = Some(end.name.clone());
+                for document in page {
+                    let record = Record::decode(document.content)
+                        .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
+                    let name = record.name.clone();
+                    self.flows.remember(key, &name, Some(record));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiled code of a version.
+    pub(crate) async fn flow_code(
+        &self,
+        namespace: NamespaceKey,
+        name: &str,
+        version: Version,
+    ) -> Result<Arc<Code>, CallError> {
+        let key = (namespace, Arc::from(name), version);
+        if let Some((code, _)) = lock(&self.flows.codes).by_version.get(&key) {
+            return Ok(code.clone());
+        }
+        let content = self.flow_content(namespace, name, &version).await?;
+        let code = match Code::decode(&content.code) {
+            Ok(code) => code,
+            // A format that this server does not know: the source is the truth.
+            Err(why) => compile(&content.source, &content.file_name).map_err(|_| {
+                CallError::DataLoss(format!("the code of script \"{name}\" {} is not readable: {why}", hex(&version)))
+            })?,
+        };
+        let (code, bytes) = (Arc::new(code), content.code.len() + 1024);
+        let mut codes = lock(&self.flows.codes);
+        if codes.bytes + bytes > CODE_BYTES_MAX {
+            codes.by_version.clear();
+            codes.bytes = 0;
+        }
+        codes.bytes += bytes;
+        codes.by_version.insert(key, (code.clone(), bytes));
+        Ok(code)
+    }
+
+    async fn flow_content(
+        &self,
+        namespace: NamespaceKey,
+        name: &str,
+        version: &[u8],
+    ) -> Result<Content, CallError> {
+        let document = version_document(name, version);
+        let missing = || CallError::DataLoss(format!("the source of script \"{name}\" {} is missing", hex(version)));
+        let content = self.read(move |store| store.document(namespace, &document)).await?;
+        Content::decode(content.ok_or_else(missing)?)
+            .map_err(|error| CallError::DataLoss(format!("script \"{name}\" {}: {error}", hex(version))))
+    }
+
+    /// Stores a script and makes it the current version of its name.
+    pub async fn deploy_flow(
+        self: &Arc<Self>,
+        namespace: Arc<Namespace>,
+        source: Source,
+    ) -> Result<Deployed, FlowError> {
+        self.refuse_overload()?;
+        let node = self.clone();
+        finish(async move { node.deploy(&namespace, source).await }).await
+    }
+
+    async fn deploy(self: &Arc<Self>, namespace: &Namespace, source: Source) -> Result<Deployed, FlowError> {
+        let checked = segno_flow::check(&source.text);
+        let errors = |all: Vec<Diagnostic>| FlowError::Source(all);
+        let Some(program) = checked.program else { return Err(errors(checked.diagnostics)) };
+        let code = segno_flow::compile(&program, &source.file_name).map_err(errors)?;
+        let name = program.name.to_string();
+        let text = segno_flow::normalize(&source.text);
+        let digits = segno_flow::version(&source.text);
+        let version = parse(&digits)
+            .ok_or_else(|| FlowError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
+        let _changing = self.flows.changing.lock().await;
+        let known = self.flows.record(namespace.key, &name);
+        let is_current = known.as_ref().and_then(|known| known.current()) == Some(version);
+        if known.as_ref().is_none_or(|known| known.deleted) && source.activate && !source.take_over {
+            let open = self.open_code_runs(namespace, &name).await?;
+            if open > 0 {
+                return Err(FlowError::Precondition(format!("{open} open runs of \"{name}\" are no scripts")));
+            }
+        }
+        let mut record = known.map(|known| Record::clone(&known)).unwrap_or_default();
+        record.name.clone_from(&name);
+        record.scheduled |= code.schedule().is_some();
+        let created = !record.has(&version);
+        let now = self.now();
+        let mut documents = Vec::new();
+        if created {
+            record.versions.push(FlowVersion {
+                version: Bytes::copy_from_slice(&version),
+                created: now,
+                identity: source.identity.clone(),
+                file_name: source.file_name.clone(),
+            });
+            let content = Content { source: text.into_owned().into(), code: code.encode().into(), file_name: source.file_name };
+            documents.push(DocumentWrite {
+                namespace: namespace.key,
+                name: version_document(&name, &version),
+                content: Some(content.encode_to_vec().into()),
+            });
+        }
+        let activated = source.activate && !is_current;
+        if source.activate {
+            // Deploying the same text again is an activation, too, unless it changes nothing.
+            if activated {
+                record.activations.push(Activation {
+                    version: Bytes::copy_from_slice(&version),
+                    time: now,
+                    identity: source.identity,
+                });
+            }
+            record.deleted = false;
+        }
+        if created || activated {
+            self.store_record(namespace.key, &name, Some(record), documents).await?;
+        }
+        let current = source.activate || is_current;
+        Ok(Deployed { name, version: digits, created, current, unchanged: is_current })
+    }
+
+    async fn store_record(
+        self: &Arc<Self>,
+        namespace: NamespaceKey,
+        name: &str,
+        record: Option<Record>,
+        mut documents: Vec<DocumentWrite>,
+    ) -> Result<(), CallError> {
+        let content = record.as_ref().map(|record| Bytes::from(record.encode_to_vec()));
+        documents.push(DocumentWrite { namespace, name: name_document(name), content });
+        let scheduled = record.as_ref().is_none_or(|record| record.scheduled);
+        self.committer.commit(Commit { documents, ..Default::default() }).await?;
+        self.flows.remember(namespace, name, record);
+        if scheduled && let Some(namespace) = self.namespaces.by_key(namespace) {
+            self.try_follow_schedule(&namespace, name).await;
+        }
+        Ok(())
+    }
+
+    /// Follows the schedules of all scripts that have one.
+    pub(crate) async fn follow_schedules(self: &Arc<Self>) {
+        for namespace in self.namespaces.all() {
+            let names: Vec<String> = {
+                let names = self.flows.names.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let scheduled = names.get(&namespace.key).into_iter().flatten().filter(|(_, record)| record.scheduled);
+                scheduled.map(|(name, _)| name.clone()).collect()
+            };
+            for name in names {
+                self.try_follow_schedule(&namespace, &name).await;
+            }
+        }
+    }
+
+    fn known_flow(&self, namespace: &Namespace, name: &str) -> Result<Arc<Record>, FlowError> {
+        let unknown = || FlowError::NotFound(super::no_script(name, &namespace.name));
+        self.flows.record(namespace.key, name).ok_or_else(unknown)
+    }
+
+    /// Makes a stored version the current one. Gives back its digits.
+    pub async fn activate_flow(
+        self: &Arc<Self>,
+        namespace: Arc<Namespace>,
+        name: &str,
+        digits: &str,
+        identity: &str,
+    ) -> Result<String, FlowError> {
+        let (node, name) = (self.clone(), name.to_owned());
+        let (digits, identity) = (digits.to_owned(), identity.to_owned());
+        finish(async move {
+            let _changing = node.flows.changing.lock().await;
+            let known = node.known_flow(&namespace, &name)?;
+            let version = known.find(&digits)?;
+            node.activate(&namespace, &known, version, identity).await
+        })
+        .await
+    }
+
+    /// Goes back to the version that was the current one before. Gives back its digits.
+    pub async fn rollback_flow(
+        self: &Arc<Self>,
+        namespace: Arc<Namespace>,
+        name: &str,
+        identity: &str,
+    ) -> Result<String, FlowError> {
+        let (node, name, identity) = (self.clone(), name.to_owned(), identity.to_owned());
+        finish(async move {
+            let _changing = node.flows.changing.lock().await;
+            let known = node.known_flow(&namespace, &name)?;
+            let mut before = known.activations.iter().rev();
+            let current = before.next().map(|activation| activation.version.clone());
+            let before = before.find(|activation| {
+                Some(&activation.version) != current.as_ref() && known.has(&activation.version)
+            });
+            let version = before.and_then(|activation| activation.version.as_ref().try_into().ok());
+            let none = || FlowError::Precondition(format!("\"{name}\" had no other version before"));
+            node.activate(&namespace, &known, version.ok_or_else(none)?, identity).await
+        })
+        .await
+    }
+
+    async fn activate(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        known: &Record,
+        version: Version,
+        identity: String,
+    ) -> Result<String, FlowError> {
+        let mut record = known.clone();
+        let version_bytes = Bytes::copy_from_slice(&version);
+        record.activations.push(Activation { version: version_bytes, time: self.now(), identity });
+        record.deleted = false;
+        let name = record.name.clone();
+        self.store_record(namespace.key, &name, Some(record), Vec::new()).await?;
+        Ok(hex(&version))
+    }
+
+    /// Names of scripts after `after`, at most `limit`, with their current versions.
+    pub fn list_flows(&self, namespace: &Namespace, after: &str, limit: usize) -> Vec<FlowInfo> {
+        let names = self.flows.names.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(names) = names.get(&namespace.key) else { return Vec::new() };
+        let range = (std::ops::Bound::Excluded(after.to_owned()), std::ops::Bound::Unbounded);
+        let page = if after.is_empty() { names.range::<String, _>(..) } else { names.range(range) };
+        page.take(limit).map(|(_, record)| info(record)).collect()
+    }
+
+    /// Everything about a name.
+    pub async fn describe_flow(&self, namespace: &Namespace, name: &str) -> Result<FlowInfo, FlowError> {
+        let known = self.known_flow(namespace, name)?;
+        let mut found = info(&known);
+        for version in &known.versions {
+            let digits = hex(&version.version);
+            let open = self.open_script_runs(namespace, name, &digits).await?;
+            if open > 0 {
+                found.open_runs.insert(digits, open);
+            }
+        }
+        if let Some(version) = known.current() {
+            let code = self.flow_code(namespace.key, name, version).await?;
+            for (kind, word) in [
+                (FunctionKind::Query, "query"),
+                (FunctionKind::Signal, "signal"),
+                (FunctionKind::Update, "update"),
+            ] {
+                found.handlers.extend(code.handlers(kind).map(|name| (word.to_owned(), name.to_owned())));
+            }
+            found.schedule = code.schedule().map(|schedule| schedule.cron.to_string());
+        }
+        Ok(found)
+    }
+
+    /// The source of a version, the current one if none is named, with its digits and file name.
+    pub async fn flow_source(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        digits: &str,
+    ) -> Result<(Vec<u8>, String, String), FlowError> {
+        let known = self.known_flow(namespace, name)?;
+        let version = match digits.is_empty() {
+            false => known.find(digits)?,
+            true => known
+                .current()
+                .ok_or_else(|| FlowError::NotFound(super::no_script(name, &namespace.name)))?,
+        };
+        let content = self.flow_content(namespace.key, name, &version).await?;
+        Ok((content.source.to_vec(), hex(&version), content.file_name))
+    }
+
+    /// Removes a version, or takes a name out of use.
+    pub async fn delete_flow(
+        self: &Arc<Self>,
+        namespace: Arc<Namespace>,
+        name: &str,
+        digits: &str,
+    ) -> Result<(), FlowError> {
+        let (node, name, digits) = (self.clone(), name.to_owned(), digits.to_owned());
+        finish(async move { node.delete_one(&namespace, &name, &digits).await }).await
+    }
+
+    async fn delete_one(self: &Arc<Self>, namespace: &Namespace, name: &str, digits: &str) -> Result<(), FlowError> {
+        let _changing = self.flows.changing.lock().await;
+        let known = self.known_flow(namespace, name)?;
+        let mut record = Record::clone(&known);
+        let mut documents = Vec::new();
+        let mut remove = |version: &[u8]| {
+            let name = version_document(name, version);
+            documents.push(DocumentWrite { namespace: namespace.key, name, content: None });
+        };
+        if digits.is_empty() {
+            record.deleted = true;
+            let mut kept = Vec::new();
+            for version in std::mem::take(&mut record.versions) {
+                if self.runs_of_version(namespace, name, &hex(&version.version), false).await? > 0 {
+                    kept.push(version);
+                } else {
+                    remove(&version.version);
+                }
+            }
+            record.versions = kept;
+        } else {
+            let version = known.find(digits)?;
+            let shown = &hex(&version)[..SHOWN];
+            if known.current() == Some(version) {
+                let text = format!("version {shown} of \"{name}\" is the current one");
+                return Err(FlowError::Precondition(text));
+            }
+            let open = self.open_script_runs(namespace, name, &hex(&version)).await?;
+            if open > 0 {
+                let text = format!("version {shown} of \"{name}\" is used by {open} open runs");
+                return Err(FlowError::Precondition(text));
+            }
+            record.versions.retain(|known| known.version != version[..]);
+            remove(&version);
+        }
+        let record = if record.versions.is_empty() { None } else { Some(record) };
+        Ok(self.store_record(namespace.key, name, record, documents).await?)
+    }
+
+    /// Open runs of a type that are no scripts.
+    async fn open_code_runs(&self, namespace: &Namespace, name: &str) -> Result<u64, CallError> {
+        let mut filter = vec![of_type(name), Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running())];
+        if let Some(version) = version_attribute(namespace) {
+            filter.push(Filter::IsNull(version));
+        }
+        self.count_runs(namespace, filter).await
+    }
+
+    async fn open_script_runs(&self, namespace: &Namespace, name: &str, digits: &str) -> Result<u64, CallError> {
+        self.runs_of_version(namespace, name, digits, true).await
+    }
+
+    async fn runs_of_version(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        digits: &str,
+        open: bool,
+    ) -> Result<u64, CallError> {
+        let mut filter = vec![of_type(name)];
+        if open {
+            filter.push(Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running()));
+        }
+        if let Some(version) = version_attribute(namespace) {
+            filter.push(Filter::Compare(version, Comparison::Equal, Value::Text(digits.to_owned())));
+        }
+        self.count_runs(namespace, filter).await
+    }
+
+    async fn count_runs(&self, namespace: &Namespace, filter: Vec<Filter>) -> Result<u64, CallError> {
+        let (key, filter) = (namespace.key, Filter::All(filter));
+        let counts = self.read(move |store| store.count(key, &filter, None)).await?;
+        Ok(counts.iter().map(|count| count.runs).sum())
+    }
+}
+
+fn info(record: &Record) -> FlowInfo {
+    FlowInfo {
+        name: record.name.clone(),
+        current: record.current().map(|version| Bytes::copy_from_slice(&version)).unwrap_or_default(),
+        versions: record.versions.clone(),
+        activations: record.activations.clone(),
+        ..Default::default()
+    }
+}
+
+fn compile(source: &[u8], file_name: &str) -> Result<Code, Vec<Diagnostic>> {
+    let checked = segno_flow::check(source);
+    let Some(program) = checked.program else {
+        return Err(checked.diagnostics.into_iter().filter(|found| found.severity == Severity::Error).collect());
+    };
+    segno_flow::compile(&program, file_name)
+}
+
+fn parse(digits: &str) -> Option<Version> {
+    let mut version = [0; 32];
+    for (place, byte) in version.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(digits.get(2 * place..2 * place + 2)?, 16).ok()?;
+    }
+    Some(version)
+}
+
+fn of_type(name: &str) -> Filter {
+    Filter::Compare(Attribute::WorkflowType, Comparison::Equal, Value::Text(name.to_owned()))
+}
+
+fn running() -> Value {
+    Value::Int(segno_proto::enums::WorkflowExecutionStatus::Running as i64)
+}
+
+fn version_attribute(namespace: &Namespace) -> Option<Attribute> {
+    namespace.attribute(segno_engine::script::VERSION_ATTRIBUTE)
+}

@@ -1,0 +1,342 @@
+//! Turns that were not executed in the commit of their event: long ones, those found after a restart, failed ones.
+//!
+//! An executor takes resumes from a queue of the node, as a worker would take workflow tasks. While it works the run is
+//! not locked, and events are buffered as for any worker. If some arrive and the turn wants to close the run, the turn is
+//! executed again with them. At most as many turns as there are cores are executed at a time, and a long one gives way to
+//! others every [`GIVE_WAY`] steps.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use segno_engine::{
+    Rejection, Run,
+    script,
+    state::WorkflowTask,
+    task_calls::{self, FailTask, TaskRef},
+};
+use segno_flow::interface::{Command, Pace, TurnError, Turned};
+use segno_proto::{enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
+use segno_store::{NamespaceKey, RunKey};
+use tokio::{runtime::Handle, sync::Semaphore};
+
+use super::turn::{Decided, Past, Prepared, Refused};
+use crate::{
+    error::CallError,
+    finish::finish,
+    metrics::{add, count},
+    namespaces::Namespace,
+    node::Node,
+    polls::Poll,
+    queues::{QueueKey, QueueKind, TaskOffer},
+    slots::{Current, WorkflowKey},
+    transact::RunSelector,
+    workers::Caller,
+};
+
+/// Steps after which a turn lets others go first.
+const GIVE_WAY: u64 = 50_000;
+/// Turns that are under way at the same time, waiting ones included.
+const UNDER_WAY_MAX: usize = 256;
+/// The pause before a failed turn is tried again; doubled each time.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MAX: Duration = Duration::from_secs(60);
+/// How long one poll of the queue waits.
+const POLL: Duration = Duration::from_secs(60);
+/// Attempts with events that came meanwhile.
+const AGAIN_MAX: usize = 100;
+
+/// The queue of resumes. It belongs to no namespace.
+pub(crate) fn queue() -> QueueKey {
+    QueueKey { namespace: NamespaceKey(u32::MAX), kind: QueueKind::Workflow, name: script::QUEUE.to_owned() }
+}
+
+/// Takes resumes until the node stops.
+pub(crate) async fn run(node: Arc<Node>) {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (cores, under_way) = (Arc::new(Semaphore::new(cores)), Arc::new(Semaphore::new(UNDER_WAY_MAX)));
+    while !node.is_stopping() {
+        let Ok(permit) = under_way.clone().acquire_owned().await else { return };
+        let poll = Poll {
+            queue: queue(),
+            identity: script::IDENTITY.to_owned(),
+            caller: Caller::default(),
+            sticky: false,
+            deadline: tokio::time::Instant::now() + POLL,
+        };
+        let Some((offer, delivery)) = node.wait_for_task(&poll).await else { continue };
+        let (node, cores) = (node.clone(), cores.clone());
+        tokio::spawn(async move {
+            if let TaskOffer::Workflow { run, .. } = offer {
+                node.resume(run, &cores).await;
+            }
+            delivery.delivered();
+            drop(permit);
+        });
+    }
+}
+
+/// Lets others go first now and then, and ends a turn when the time of its workflow task is up.
+struct Shared {
+    cores: Arc<Semaphore>,
+    permit: Option<tokio::sync::OwnedSemaphorePermit>,
+    next: u64,
+    deadline: Instant,
+    runtime: Handle,
+}
+
+impl Pace for Shared {
+    fn go_on(&mut self, steps: u64) -> bool {
+        if Instant::now() >= self.deadline {
+            return false;
+        }
+        if steps >= self.next {
+            self.next = steps + GIVE_WAY;
+            self.permit = None;
+            self.permit = self.runtime.block_on(self.cores.clone().acquire_owned()).ok();
+        }
+        true
+    }
+}
+
+/// A workflow task that an executor has.
+struct Taken {
+    key: WorkflowKey,
+    namespace: Arc<Namespace>,
+    run: Arc<Run>,
+    task: WorkflowTask,
+    messages: Vec<Message>,
+    prepared: Result<Prepared, CallError>,
+}
+
+impl Node {
+    /// Executes the pending turn of a script.
+    async fn resume(self: &Arc<Self>, run: RunKey, cores: &Arc<Semaphore>) {
+        let taken = match self.take_resume(run).await {
+            Ok(Some(taken)) => taken,
+            Ok(None) => return,
+            Err(CallError::DataLoss(why)) => return self.set_aside(run, &why),
+            Err(error) => {
+                tracing::warn!(run = run.0, %error, "a resume could not be taken; trying again");
+                return self.offer_later(run, RETRY_FIRST);
+            }
+        };
+        let (key, info, task) = (taken.key.clone(), taken.run.info.clone(), taken.task.clone());
+        let failed = match self.execute(taken, cores).await {
+            Ok(()) => return,
+            Err(why) => why,
+        };
+        count(&self.metrics.flow_failed_turns);
+        tracing::warn!(workflow = %key.workflow_id, run = info.run_id, attempt = task.attempt, error = failed, "a turn failed");
+        let fail = FailTask {
+            token: TaskRef {
+                scheduled_event_id: task.scheduled_event_id,
+                started_event_id: task.started_event_id,
+                attempt: task.attempt,
+                started_time: task.started_time,
+            },
+            cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+            failure: Some(Failure { message: failed, source: script::IDENTITY.to_owned(), ..Default::default() }),
+            identity: script::IDENTITY.to_owned(),
+            binary_checksum: String::new(),
+            worker_version: None,
+        };
+        let selector = RunSelector::run(info.run_id.clone());
+        // The next attempt waits: it would fail the same way.
+        self.flows.hold_back(run, pause(task.attempt));
+        let call = move |run: &Run, context| task_calls::fail(run, context, fail);
+        if let Err(error) = self.apply(&key, &selector, call).await {
+            tracing::debug!(run = info.run_id, %error, "a failed turn was not recorded");
+        }
+        self.offer_later(run, pause(task.attempt));
+    }
+
+    /// Offers the resume of a run after a while.
+    fn offer_later(self: &Arc<Self>, run: RunKey, pause: Duration) {
+        self.flows.hold_back(run, pause);
+        let node = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            node.flows.let_go(run);
+            let found = async {
+                let Some(key) = node.workflow_of(run).await? else { return Ok(None) };
+                let locked = node.lock(&key).await?;
+                Ok::<_, CallError>(locked.state.current.as_ref().map(|current| current.run.clone()))
+            };
+            match found.await {
+                Ok(Some(current)) if current.info.run_key == run.0 && script::wants_turn(&current) => {
+                    node.offer_workflow_task(&current);
+                }
+                Ok(_) => {}
+                Err(CallError::DataLoss(why)) => node.set_aside(run, &why),
+                Err(_) if node.is_stopping() => {}
+                Err(_) => node.offer_later(run, RETRY_MAX),
+            }
+        });
+    }
+
+    async fn take_resume(self: &Arc<Self>, run: RunKey) -> Result<Option<Taken>, CallError> {
+        let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
+        let mut locked = self.lock(&key).await?;
+        let Some(current) = locked.state.current.clone().filter(|current| current.key() == run) else {
+            return Ok(None);
+        };
+        if !script::wants_turn(&current.run) {
+            return Ok(None);
+        }
+        let Some(namespace) = self.namespaces.by_key(key.namespace) else { return Ok(None) };
+        let started = task_calls::start(&current.run, self.context(key.namespace), self.take_turn(&current.run))?;
+        let messages = self.commit(&mut locked, started, Vec::new()).await?;
+        let Some(current) = locked.state.current.clone() else { return Ok(None) };
+        let Some(task) = current.run.state().task.clone().filter(|task| task.started_event_id != 0) else {
+            return Ok(None);
+        };
+        let prepared = self.prepare(&namespace, &current, &messages).await;
+        let run = current.run.clone();
+        Ok(Some(Taken { key, namespace, run, task, messages, prepared }))
+    }
+
+    async fn prepare(
+        &self,
+        namespace: &Namespace,
+        current: &Current,
+        messages: &[Message],
+    ) -> Result<Prepared, CallError> {
+        let past = Past { stored: Some(current), unstored: &[], state: current.script_state.clone() };
+        self.prepare_turn(namespace, &current.run, past, messages).await
+    }
+
+    /// Executes and completes a turn; gives back why it failed, if it did.
+    async fn execute(self: &Arc<Self>, taken: Taken, cores: &Arc<Semaphore>) -> Result<(), String> {
+        let Taken { key, namespace, run, task, messages, prepared } = taken;
+        let mut prepared = prepared.map_err(|error| error.to_string())?;
+        let mut flushed = 0;
+        for _ in 0..AGAIN_MAX {
+            let (turned, same) = self.execute_apart(prepared, &task, cores).await;
+            prepared = same;
+            let turned = turned?;
+            let work = {
+                let (node, key, namespace, task) = (self.clone(), key.clone(), namespace.clone(), task.clone());
+                let (run_key, messages) = (RunKey(run.info.run_key), messages.clone());
+                finish(async move { node.complete_turn(&key, run_key, &namespace, &task, turned, flushed, &messages).await })
+            };
+            match work.await.map_err(|error| error.to_string())? {
+                Outcome::Done => return Ok(()),
+                Outcome::Failed(why) => return Err(why),
+                Outcome::Again(events, buffered) => {
+                    prepared.events = *events;
+                    flushed = buffered;
+                }
+            }
+        }
+        Err("events arrive faster than the turn can take them".to_owned())
+    }
+
+    /// Executes on a thread where it does no harm.
+    async fn execute_apart(
+        &self,
+        prepared: Prepared,
+        task: &WorkflowTask,
+        cores: &Arc<Semaphore>,
+    ) -> (Result<Turned, String>, Prepared) {
+        let permit = cores.clone().acquire_owned().await.ok();
+        let allowed = Duration::from_nanos(task.start_to_close.max(0).unsigned_abs());
+        let mut pace = Shared {
+            cores: cores.clone(),
+            permit,
+            next: GIVE_WAY,
+            deadline: Instant::now() + allowed,
+            runtime: Handle::current(),
+        };
+        let fallback = Prepared {
+            code: prepared.code.clone(),
+            state: prepared.state.clone(),
+            events: Vec::new(),
+            limits: prepared.limits,
+        };
+        let work = tokio::task::spawn_blocking(move || {
+            let turned = prepared.execute(&mut pace);
+            (turned, prepared)
+        });
+        match work.await {
+            Ok((turned, prepared)) => (turned.map_err(|error| explain(&error)), prepared),
+            Err(panic) => (Err(format!("the machine panicked: {panic}")), fallback),
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one caller")]
+    async fn complete_turn(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run: RunKey,
+        namespace: &Namespace,
+        task: &WorkflowTask,
+        turned: Turned,
+        flushed: usize,
+        messages: &[Message],
+    ) -> Result<Outcome, CallError> {
+        let mut locked = self.lock(key).await?;
+        let Some(current) = locked.state.current.clone().filter(|current| current.key() == run) else {
+            return Ok(Outcome::Done);
+        };
+        let pending = current.run.state().task.as_ref();
+        if pending.is_none_or(|pending| pending.started_time != task.started_time || pending.started_event_id == 0) {
+            // It timed out, or the run was closed: whoever did that has seen to what follows.
+            return Ok(Outcome::Done);
+        }
+        let buffered = current.run.state().buffered.len();
+        if buffered > flushed && turned.commands.iter().any(Command::closes) {
+            let mut prepared = self.prepare(namespace, &current, messages).await?;
+            let Some(script) = &current.run.state().script else { return Ok(Outcome::Done) };
+            let late = super::events::events_of(&current.run, script, &current.run.state().buffered, &[]);
+            let place = prepared.events.iter().position(is_update).unwrap_or(prepared.events.len());
+            prepared.events.splice(place..place, late);
+            return Ok(Outcome::Again(Box::new(prepared.events), buffered));
+        }
+        let closes = turned.commands.iter().any(Command::closes);
+        let context = self.context_on(&current.run, closes).await?;
+        match self.decide_turn(namespace, &current.run, context, turned, flushed) {
+            Ok(Decided { run: after, transition, log, steps }) => {
+                let info = after.info.clone();
+                drop(current);
+                let applied = segno_engine::Applied { run: after, transition, reply: () };
+                self.commit(&mut locked, applied, Vec::new()).await?;
+                super::look::write_log(&info, &log);
+                count(&self.metrics.flow_turns);
+                add(&self.metrics.flow_steps, steps);
+                Ok(Outcome::Done)
+            }
+            Err(Refused::Call(Rejection::TaskNotFound)) => Ok(Outcome::Done),
+            Err(Refused::Call(rejection)) => Ok(Outcome::Failed(rejection.to_string())),
+            Err(Refused::Task(why)) => Ok(Outcome::Failed(why)),
+        }
+    }
+}
+
+/// What became of a turn.
+enum Outcome {
+    /// It is stored, or was overtaken.
+    Done,
+    /// It must be executed again with these events, of which so many are buffered.
+    Again(Box<Vec<segno_flow::interface::Event>>, usize),
+    Failed(String),
+}
+
+fn is_update(event: &segno_flow::interface::Event) -> bool {
+    matches!(event.kind, segno_flow::interface::EventKind::Update { .. })
+}
+
+/// Twice as long after each attempt.
+fn pause(attempt: i32) -> Duration {
+    let doublings = attempt.saturating_sub(1).clamp(0, 10).unsigned_abs();
+    (RETRY_FIRST * (1 << doublings)).min(RETRY_MAX)
+}
+
+fn explain(error: &TurnError) -> String {
+    match error {
+        TurnError::GivenUp => "the turn takes longer than the workflow task time-out".to_owned(),
+        TurnError::DamagedState(why) => format!("the stored state cannot be read: {why}"),
+        TurnError::Defect(why) => format!("defect of the machine: {why}"),
+    }
+}

@@ -1,0 +1,160 @@
+//! Looking into a script: queries, its state for people, its log.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use segno_engine::{Rejection, Run, script, state::RunInfo};
+use segno_flow::interface::{Limits, LogLine};
+use segno_proto::{
+    common::Payloads,
+    query::WorkflowQuery,
+};
+use tokio::time::Instant;
+
+use super::values::{payloads, wire_payload};
+use crate::{
+    ask::QueryReply,
+    error::CallError,
+    namespaces::Namespace,
+    node::Node,
+    slots::{Current, WorkflowKey},
+};
+
+/// What people see of a run.
+#[derive(Clone, Debug)]
+pub struct FlowRunView {
+    /// Frames, variables, what is pending: JSON.
+    pub state: String,
+    /// The run.
+    pub run_id: String,
+    /// `RUNNING` and so on.
+    pub status: String,
+    /// The source of its version.
+    pub source: Vec<u8>,
+    /// The name of its file.
+    pub file_name: String,
+}
+
+/// Writes what scripts logged to the log of the server.
+pub(crate) fn write_log(info: &RunInfo, lines: &[LogLine]) {
+    for line in lines {
+        let data = line.data.as_deref().unwrap_or("");
+        tracing::info!(
+            target: "segno::flow",
+            namespace = info.namespace,
+            workflow = info.workflow_id,
+            run = info.run_id,
+            line = line.line,
+            data,
+            "{}",
+            line.message
+        );
+    }
+}
+
+impl Node {
+    /// Answers a query from the state of a script. A pending turn is carried out first.
+    pub(crate) async fn query_script(
+        &self,
+        key: &WorkflowKey,
+        current: Arc<Current>,
+        query: WorkflowQuery,
+        deadline: Instant,
+    ) -> Result<QueryReply, CallError> {
+        let current = self.wait_for_turn(key, current, deadline).await?;
+        let (code, state) = self.code_and_state(&current).await?;
+        let now = self.clock.now() / 1_000_000;
+        let input = payloads(query.query_args);
+        let answer = segno_flow::query(&code, &state, &query.query_type, &input, now, &Limits::default());
+        let answer = answer.map_err(|error| CallError::QueryFailed(error.to_string(), None))?;
+        let result = answer.into_iter().map(wire_payload).collect();
+        let result = Some(Payloads { payloads: result });
+        Ok(QueryReply { run_id: current.run.info.run_id.clone(), result, rejected: None })
+    }
+
+    /// What a script is doing, or was doing when an event was its last.
+    pub async fn describe_flow_run(
+        &self,
+        namespace: &Namespace,
+        key: &WorkflowKey,
+        run_id: &str,
+        at_event: i64,
+    ) -> Result<FlowRunView, CallError> {
+        let current = self.snapshot(key, run_id).await?;
+        let run = &current.run;
+        let Some(script) = &run.state().script else {
+            return Err(CallError::NoScript(format!("workflow \"{}\" is no script", key.workflow_id)));
+        };
+        let (code, mut state) = self.code_and_state(&current).await?;
+        if at_event > 0 {
+            let types = super::turn::attribute_types(namespace);
+            let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
+            let replayed = super::replay::replay(&code, run, script, &history, at_event + 1, &types)?;
+            let none = || {
+                let text = format!("no turn was completed by event {at_event}");
+                Rejection::InvalidArgument(text)
+            };
+            state = replayed.ok_or_else(none)?.state;
+        }
+        let seen = segno_flow::inspect(&code, &state).map_err(|why| super::turn::damaged(run, &why))?;
+        let version = script::hex(&script.version);
+        let (source, _, file_name) = self
+            .flow_source(namespace, &run.info.workflow_type, &version)
+            .await
+            .map_err(|error| CallError::NoScript(error.to_string()))?;
+        Ok(FlowRunView {
+            state: seen.to_json(),
+            run_id: run.info.run_id.clone(),
+            status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
+            source,
+            file_name,
+        })
+    }
+
+    /// Waits until no turn of a script is pending.
+    async fn wait_for_turn(
+        &self,
+        key: &WorkflowKey,
+        current: Arc<Current>,
+        deadline: Instant,
+    ) -> Result<Arc<Current>, CallError> {
+        let run_id = current.run.info.run_id.clone();
+        let slot = self.slots.get(key);
+        let mut progress = slot.progress.subscribe();
+        let mut current = current;
+        while is_behind(&current.run) {
+            let attempt = current.run.state().task.as_ref().map_or(1, |task| task.attempt);
+            if attempt >= 3 {
+                let why = &current.run.state().last_task_failure;
+                return Err(CallError::NotReady(format!("the script cannot go on: {why}")));
+            }
+            if tokio::time::timeout_at(deadline, progress.changed()).await.is_err() {
+                return Err(CallError::DeadlineExceeded);
+            }
+            progress.mark_unchanged();
+            current = self.snapshot(key, &run_id).await?;
+        }
+        Ok(current)
+    }
+
+    async fn code_and_state(&self, current: &Current) -> Result<(Arc<segno_flow::Code>, Bytes), CallError> {
+        let run = &current.run;
+        let version = script::version(run).ok_or_else(|| super::turn::damaged(run, "its version is not readable"))?;
+        let namespace = segno_store::NamespaceKey(run.info.namespace_key);
+        let code = self.flow_code(namespace, &run.info.workflow_type, version).await?;
+        if run.state().script.as_ref().is_some_and(|script| script.turns == 0) {
+            let text = "Workflow execution closed before WorkflowTaskStarted event";
+            return Err(CallError::NotReady(text.to_owned()));
+        }
+        let state = match &current.script_state {
+            Some(state) => state.clone(),
+            None => self.script_state(run).await?,
+        };
+        Ok((code, state))
+    }
+}
+
+/// Whether events wait that a turn must take. The update of a speculative task is no such event.
+fn is_behind(run: &Run) -> bool {
+    run.is_running() && run.state().task.is_some() && !run.is_speculating()
+}

@@ -1,0 +1,30 @@
+//! Scripts: workflows that the node executes itself.
+//!
+//! A script is an ordinary run. Where a worker would poll for its workflow task, the node executes a *turn*: it hands the
+//! state of the script and the events since the last turn to [`segno_flow::turn`] and completes the workflow task with the
+//! commands that come out of it. Usually this happens at once, as part of the commit of the event that made it necessary
+//! ([`inline`]); what takes longer is left to an [`executor`]. [`deployed`] keeps the scripts, [`events`], [`commands`]
+//! and [`values`] translate, [`look`] answers queries.
+
+mod commands;
+mod deployed;
+mod events;
+mod executor;
+mod inline;
+mod look;
+mod replay;
+mod schedule;
+mod turn;
+mod values;
+
+pub use deployed::{Activation, Deployed, FlowError, FlowInfo, FlowVersion, Source};
+pub(crate) use deployed::Flows;
+pub(crate) use executor::{queue, run};
+pub(crate) use inline::wants_turn;
+pub use look::FlowRunView;
+pub(crate) use look::write_log;
+
+/// Says that a script does not exist.
+pub(crate) fn no_script(name: &str, namespace: &str) -> String {
+    format!("there is no script \"{name}\" in namespace \"{namespace}\"")
+}

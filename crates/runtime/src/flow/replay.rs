@@ -1,0 +1,173 @@
+//! A state from history: the turns of a run up to an event, executed again.
+//!
+//! A script never needs this to go on. It serves resets, looks into the past, and the test that history explains state.
+
+use bytes::Bytes;
+use segno_engine::{
+    Run, Shared,
+    script::{OperationKind, WAKES},
+    state::{Script, ScriptOperation, ScriptWakeSet},
+};
+use segno_flow::{
+    Code,
+    interface::{Event, EventKind, Limits, Turned, Unpaced},
+};
+use segno_proto::{
+    events::{HistoryEvent, history_event::Attributes as A},
+    timestamp_nanos,
+};
+
+use segno_store::NamespaceKey;
+
+use super::{commands, events, turn::attribute_types, values::payloads};
+use crate::{error::CallError, node::Node, slots::Current};
+
+impl Node {
+    /// How far a script had come before an event, with its state; `None` if the run is no script. `past` is its history
+    /// up to that event.
+    pub(crate) async fn script_at(
+        &self,
+        base: &Current,
+        past: &[Vec<HistoryEvent>],
+        until: i64,
+    ) -> Result<Option<(Script, Option<Bytes>)>, CallError> {
+        let run = &base.run;
+        let (Some(script), Some(version)) = (&run.state().script, segno_engine::script::version(run)) else {
+            return Ok(None);
+        };
+        let namespace = NamespaceKey(run.info.namespace_key);
+        let code = self.flow_code(namespace, &run.info.workflow_type, version).await?;
+        let types = self.namespaces.by_key(namespace).map(|known| attribute_types(&known)).unwrap_or_default();
+        let history: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
+        let fresh = Script { version: script.version.clone(), ..Default::default() };
+        let Some(replayed) = replay(&code, run, script, &history, until, &types)? else {
+            return Ok(Some((fresh, None)));
+        };
+        let mut turned = replayed.last;
+        let turn = commands::answer(run, &mut turned, 0).turn;
+        let event_of = |wanted: &ScriptOperation| {
+            let found = replayed.operations.iter().rev().find(|o| o.kind == wanted.kind && o.id == wanted.id)?;
+            Some(ScriptOperation { event_id: found.event_id, name: found.name.clone(), ..wanted.clone() })
+        };
+        let mut operations: Vec<_> = turn.operations.iter().filter_map(event_of).collect();
+        operations.sort_unstable_by_key(|operation| operation.event_id);
+        let wake = ScriptWakeSet {
+            signals: turn.signals,
+            operations,
+            groups: turn.groups.iter().map(|(group, _)| group.clone()).collect(),
+        };
+        let script = Script {
+            taken_event_id: replayed.taken_event_id,
+            awake: true,
+            missing: turn.groups.iter().map(|(_, missing)| *missing).collect(),
+            wake: Shared::from(wake),
+            turns: replayed.turns,
+            ..fresh
+        };
+        Ok(Some((script, Some(replayed.state))))
+    }
+}
+
+/// The state after the last turn that was completed before `until`, with what that turn gave.
+pub(super) struct Replayed {
+    pub state: Bytes,
+    /// Turns that were executed.
+    pub turns: u64,
+    /// What the last turn gave, without its commands.
+    pub last: Turned,
+    /// The completed event of the last turn. What follows it and was not caused by the turn itself is not taken yet.
+    pub taken_event_id: i64,
+    /// The operations that have begun, by their events.
+    pub operations: Vec<ScriptOperation>,
+}
+
+/// Executes the turns of a run again. `history` is all of it, from the first event on; events from `until` on are left
+/// out. `None` if no turn was completed by then.
+pub(super) fn replay(
+    code: &Code,
+    run: &Run,
+    script: &Script,
+    history: &[HistoryEvent],
+    until: i64,
+    types: &[(String, String)],
+) -> Result<Option<Replayed>, CallError> {
+    let history: Vec<&HistoryEvent> = history.iter().take_while(|event| event.event_id < until).collect();
+    let mut known = Script { version: script.version.clone(), ..Default::default() };
+    let mut state: Option<Vec<u8>> = None;
+    let mut replayed = None;
+    let mut taken = 0;
+    let mut turns = 0;
+    for (place, event) in history.iter().enumerate() {
+        if let Some(operation) = begun(event) {
+            known.wake.operations.push(operation);
+        }
+        let Some(A::WorkflowTaskCompletedEventAttributes(completed)) = &event.attributes else { continue };
+        let input: Vec<HistoryEvent> = history[taken..place].iter().map(|event| HistoryEvent::clone(event)).collect();
+        let mut input = events::events_of(run, &known, &input, types);
+        let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
+        let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
+        input.extend(accepted(&history[place..], time));
+        let turned = segno_flow::turn(code, state.as_deref(), &input, &Limits::default(), &mut Unpaced)
+            .map_err(|error| CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key)))?;
+        turns += 1;
+        state = Some(turned.state.clone());
+        taken = place;
+        replayed = Some(turned);
+    }
+    let taken_event_id = history.get(taken).map_or(0, |event| event.event_id);
+    Ok(replayed.map(|last| Replayed {
+        state: last.state.clone().into(),
+        turns,
+        last,
+        taken_event_id,
+        operations: known.wake.operations.clone(),
+    }))
+}
+
+/// Updates that the turn accepted whose completed event is the first of these: those before the next workflow task.
+fn accepted(after: &[&HistoryEvent], time: i64) -> Vec<Event> {
+    let of_turn = after.iter().skip(1).take_while(|event| {
+        !matches!(
+            event.attributes,
+            Some(A::WorkflowTaskScheduledEventAttributes(_) | A::WorkflowTaskCompletedEventAttributes(_))
+        )
+    });
+    let mut updates = Vec::new();
+    for event in of_turn {
+        let Some(A::WorkflowExecutionUpdateAcceptedEventAttributes(accepted)) = &event.attributes else { continue };
+        let Some(request) = &accepted.accepted_request else { continue };
+        let (Some(meta), Some(input)) = (&request.meta, &request.input) else { continue };
+        let kind = EventKind::Update {
+            id: meta.update_id.clone(),
+            name: input.name.clone(),
+            input: payloads(input.args.clone()),
+        };
+        updates.push(Event { time, kind });
+    }
+    updates
+}
+
+/// The operation that an event begins.
+fn begun(event: &HistoryEvent) -> Option<ScriptOperation> {
+    let (kind, id, name) = match event.attributes.as_ref()? {
+        A::ActivityTaskScheduledEventAttributes(a) => {
+            let name = a.activity_type.as_ref().map(|kind| kind.name.clone());
+            (OperationKind::Task, a.activity_id.clone(), name.unwrap_or_default())
+        }
+        A::TimerStartedEventAttributes(a) => (OperationKind::Timer, a.timer_id.clone(), String::new()),
+        A::StartChildWorkflowExecutionInitiatedEventAttributes(a) => {
+            let name = a.workflow_type.as_ref().map(|kind| kind.name.clone());
+            (OperationKind::Child, a.workflow_id.clone(), name.unwrap_or_default())
+        }
+        #[expect(deprecated, reason = "it carries the id by which the script knows what it sent")]
+        A::SignalExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            (OperationKind::Send, a.control.clone(), String::new())
+        }
+        #[expect(deprecated, reason = "it carries the id by which the script knows what it sent")]
+        A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(a) => {
+            (OperationKind::Send, a.control.clone(), String::new())
+        }
+        _ => return None,
+    };
+    Some(ScriptOperation { event_id: event.event_id, kind: kind as i32, id, name, wake: WAKES, wakes_on_start: true })
+}

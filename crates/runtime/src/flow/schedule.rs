@@ -1,0 +1,123 @@
+//! `schedule(…)` in a script: a run that waits for its time, as long as the version is current.
+//!
+//! What should be follows from the current version; what is, from the run with the workflow id of the schedule. Whenever
+//! either changes, [`Node::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
+//! script with a schedule when the node starts.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use segno_engine::{
+    Run, script,
+    start::{Start, StartOptions},
+    terminate::{self, Terminate},
+};
+use segno_flow::Schedule;
+use segno_proto::{
+    common::{Payload, Payloads, WorkflowType},
+    enums::{TaskQueueKind, WorkflowIdConflictPolicy, WorkflowIdReusePolicy},
+    taskqueue::TaskQueue,
+};
+
+use crate::{
+    error::CallError,
+    namespaces::Namespace,
+    node::Node,
+    slots::WorkflowKey,
+    transact::RunSelector,
+};
+
+/// Workflow ids of schedules begin so; the name of the script follows.
+const PREFIX: &str = "flow-schedule/";
+
+impl Node {
+    /// Makes the run of a script's schedule what its current version wants. A run at work is left alone.
+    pub(crate) async fn follow_schedule(self: &Arc<Self>, namespace: &Namespace, name: &str) -> Result<(), CallError> {
+        let version = self.flows.current(namespace.key, name);
+        let schedule = match version {
+            Some(version) => self.flow_code(namespace.key, name, version).await?.schedule().cloned(),
+            None => None,
+        };
+        let key = WorkflowKey::new(namespace.key, &format!("{PREFIX}{name}"));
+        let current = match self.snapshot(&key, "").await {
+            Ok(current) => Some(current.run.clone()),
+            Err(CallError::WorkflowNotFound { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let open = current.filter(|run| run.is_running());
+        let waits = open.as_ref().is_some_and(|run| run.state().first_task_due > 0);
+        match (schedule, &open) {
+            (Some(schedule), None) => self.start_schedule(namespace, name, &schedule).await,
+            (Some(schedule), Some(run)) if waits && script::version(run) != version => {
+                self.start_schedule(namespace, name, &schedule).await
+            }
+            (None, Some(run)) if waits => {
+                let request = Terminate {
+                    reason: "the script has no schedule any more".to_owned(),
+                    identity: script::IDENTITY.to_owned(),
+                    ..Default::default()
+                };
+                let call = move |run: &Run, context| terminate::terminate(run, context, request);
+                self.apply(&key, &RunSelector::run(run.info.run_id.clone()), call).await
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn start_schedule(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        name: &str,
+        schedule: &Schedule,
+    ) -> Result<(), CallError> {
+        let cron = match schedule.zone.is_empty() {
+            true => schedule.cron.to_string(),
+            false => format!("CRON_TZ={} {}", schedule.zone, schedule.cron),
+        };
+        let queue = if schedule.queue.is_empty() { script::QUEUE.to_owned() } else { schedule.queue.clone() };
+        let payload = schedule.input.as_ref().map(|json| Payload {
+            metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into())]),
+            data: json.clone().into(),
+            ..Default::default()
+        });
+        let options = StartOptions {
+            namespace: namespace.name.clone(),
+            workflow_id: format!("{PREFIX}{name}"),
+            workflow_type: Some(WorkflowType { name: name.to_owned() }),
+            task_queue: Some(TaskQueue { name: queue, kind: TaskQueueKind::Normal as i32, ..Default::default() }),
+            input: payload.map(|payload| Payloads { payloads: vec![payload] }),
+            identity: script::IDENTITY.to_owned(),
+            request_id: self.ids.uuid(),
+            reuse_policy: WorkflowIdReusePolicy::AllowDuplicate,
+            conflict_policy: WorkflowIdConflictPolicy::TerminateExisting,
+            cron_schedule: cron,
+            ..Default::default()
+        };
+        let start = Start {
+            options,
+            namespace_key: namespace.key.0,
+            namespace_id: namespace.detail.id.clone(),
+            retention: namespace.detail.retention,
+            parent: None,
+            root: None,
+            chain: None,
+            script: None,
+        };
+        self.start_workflow(start).await.map(|_| ())
+    }
+
+    /// A run of a schedule was followed by another: it may have to be of another version, or not be at all.
+    pub(crate) fn schedule_went_on(self: &Arc<Self>, run: &Run) {
+        let Some(name) = run.info.workflow_id.strip_prefix(PREFIX) else { return };
+        let namespace = segno_store::NamespaceKey(run.info.namespace_key);
+        let (node, name) = (self.clone(), name.to_owned());
+        let Some(namespace) = self.namespaces.by_key(namespace) else { return };
+        tokio::spawn(async move { node.try_follow_schedule(&namespace, &name).await });
+    }
+
+    /// Like [`Node::follow_schedule`]; what goes wrong is logged.
+    pub(crate) async fn try_follow_schedule(self: &Arc<Self>, namespace: &Namespace, name: &str) {
+        if let Err(error) = self.follow_schedule(namespace, name).await {
+            tracing::error!(namespace = namespace.name, script = name, %error, "a schedule was not followed");
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! One turn of a script: from the started workflow task to its completion.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use segno_engine::{
+    Applied, Context, Rejection, Run, Transition,
+    complete_task::{self, CompleteTask, Completed, Surroundings},
+    script::{self, hex},
+    search_attributes::{PREDEFINED, Rules},
+    task_calls::TaskRef,
+    workflow_task::TaskStart,
+};
+use segno_flow::{
+    Code,
+    interface::{Event, Limits, LogLine, Pace, TurnError, Turned},
+};
+use segno_proto::{
+    History,
+    common::WorkerVersionStamp,
+    enums::{IndexedValueType, VersioningBehavior},
+    events::HistoryEvent,
+    protocol::Message,
+    sdk::WorkflowTaskCompletedMetadata,
+};
+
+use super::{commands, events};
+use crate::{
+    error::CallError,
+    namespaces::Namespace,
+    node::Node,
+    slots::Current,
+};
+
+/// Batches of history read at a time.
+const BATCHES: usize = 256;
+
+/// What a turn needs, gathered while the run is locked.
+pub(super) struct Prepared {
+    pub code: Arc<Code>,
+    /// The state after the last turn; `None` for the first one.
+    pub state: Option<Bytes>,
+    pub events: Vec<Event>,
+    pub limits: Limits,
+}
+
+impl Prepared {
+    pub fn execute(&self, pace: &mut dyn Pace) -> Result<Turned, TurnError> {
+        segno_flow::turn(&self.code, self.state.as_deref(), &self.events, &self.limits, pace)
+    }
+}
+
+/// A turn that was decided.
+pub(super) struct Decided {
+    pub run: Run,
+    pub transition: Transition,
+    pub log: Vec<LogLine>,
+    pub steps: u64,
+}
+
+/// Where the events are that a turn takes.
+pub(super) struct Past<'a> {
+    /// The run as it is stored, unless it is new.
+    pub stored: Option<&'a Current>,
+    /// Events that are to be stored with the turn.
+    pub unstored: &'a [Vec<HistoryEvent>],
+    /// The state of the script, if memory has it.
+    pub state: Option<Bytes>,
+}
+
+impl Node {
+    /// Gathers what a turn of a run needs whose workflow task was just started with these messages.
+    pub(super) async fn prepare_turn(
+        &self,
+        namespace: &Namespace,
+        run: &Run,
+        past: Past<'_>,
+        messages: &[Message],
+    ) -> Result<Prepared, CallError> {
+        let Some(script) = &run.state().script else {
+            return Err(CallError::Unavailable("the run is no script".to_owned()));
+        };
+        let version = script::version(run).ok_or_else(|| damaged(run, "its version is not readable"))?;
+        let code = self.flow_code(namespace.key, &run.info.workflow_type, version).await?;
+        let state = match past.state {
+            Some(state) => Some(state),
+            None if script.turns == 0 => None,
+            None => Some(self.script_state(run).await?),
+        };
+        let mut history = Vec::new();
+        let from = script.taken_event_id + 1;
+        if let Some(current) = past.stored {
+            self.read_stored(current, from, &mut history).await?;
+        }
+        history.extend(past.unstored.iter().flatten().filter(|event| event.event_id >= from).cloned());
+        history.extend(run.tail().iter().filter(|event| event.event_id >= from).cloned());
+        let mut events = events::events_of(run, script, &history, &attribute_types(namespace));
+        let time = run.state().task.as_ref().map_or(0, |task| task.started_time) / 1_000_000;
+        events.extend(messages.iter().filter_map(|message| events::update_of(message, time)));
+        Ok(Prepared { code, state, events, limits: Limits::default() })
+    }
+
+    /// The state of a script after its last turn, from storage.
+    pub(super) async fn script_state(&self, run: &Run) -> Result<Bytes, CallError> {
+        let key = segno_store::RunKey(run.info.run_key);
+        let state = self.read(move |store| store.script_state(key, 0)).await?;
+        state.ok_or_else(|| damaged(run, "the state of its script is missing"))
+    }
+
+    /// Adds stored events from `from` on.
+    async fn read_stored(&self, current: &Current, from: i64, into: &mut Vec<HistoryEvent>) -> Result<(), CallError> {
+        let mut from = Some(from);
+        while let Some(next) = from {
+            let view = self.stored_history(current, next, BATCHES).await?;
+            for batch in &view.batches {
+                History::decode_batch(batch, into)
+                    .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", current.key().0)))?;
+            }
+            from = view.next_event_id;
+        }
+        Ok(())
+    }
+
+    /// Completes the workflow task of a turn. `flushed` of the buffered events were taken by it.
+    pub(super) fn decide_turn(
+        &self,
+        namespace: &Namespace,
+        run: &Run,
+        context: Context,
+        mut turned: Turned,
+        flushed: usize,
+    ) -> Result<Decided, Refused> {
+        let answer = commands::answer(run, &mut turned, flushed);
+        let call = self.complete_call(namespace, run, answer)?;
+        let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
+        let surroundings = Surroundings {
+            namespace: &|name| self.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
+            search_attributes: &rules,
+        };
+        let Applied { run, mut transition, reply } = complete_task::complete(run, context, call, &surroundings)?;
+        let Completed { failure, reset_history_event_id, .. } = reply;
+        if let Some(failure) = failure {
+            return Err(Refused::Task(failure.worker_message()));
+        }
+        if reset_history_event_id == 0 {
+            // Otherwise every update was rejected, and the turn leaves no trace.
+            transition.script_state = Some(turned.state.into());
+        }
+        Ok(Decided { run, transition, log: turned.log, steps: turned.steps })
+    }
+
+    fn complete_call(
+        &self,
+        namespace: &Namespace,
+        run: &Run,
+        answer: commands::Answer,
+    ) -> Result<CompleteTask, Rejection> {
+        let task = run.state().task.as_ref().ok_or(Rejection::TaskNotFound)?;
+        Ok(CompleteTask {
+            token: TaskRef {
+                scheduled_event_id: task.scheduled_event_id,
+                started_event_id: task.started_event_id,
+                attempt: task.attempt,
+                started_time: task.started_time,
+            },
+            commands: answer.commands,
+            identity: script::IDENTITY.to_owned(),
+            sticky: None,
+            return_new_task: false,
+            force_new_task: false,
+            binary_checksum: String::new(),
+            worker_version: worker_version(run),
+            sdk_metadata: Some(WorkflowTaskCompletedMetadata {
+                sdk_name: script::IDENTITY.to_owned(),
+                sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+                ..Default::default()
+            }),
+            metering_metadata: None,
+            versioning_behavior: VersioningBehavior::Unspecified,
+            deployment_name: String::new(),
+            messages: answer.messages,
+            discards_with_events: true,
+            update_limits: namespace.settings.updates,
+            eager_request_ids: Vec::new(),
+            worker: String::new(),
+            control_queue: String::new(),
+            worker_reports: false,
+            script: Some(answer.turn),
+        })
+    }
+
+    /// What the node says when it takes the workflow task of a script.
+    pub(super) fn take_turn(&self, run: &Run) -> TaskStart {
+        TaskStart {
+            stamp: run.state().task.as_ref().map_or(0, |task| task.stamp),
+            request_id: self.ids.uuid(),
+            identity: script::IDENTITY.to_owned(),
+            polled_queue: script::QUEUE.to_owned(),
+            worker_version: worker_version(run),
+            eager: false,
+            worker: String::new(),
+        }
+    }
+}
+
+/// Why a turn was not taken.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// The workflow task is not there any more.
+    Call(Rejection),
+    /// The engine does not take a command.
+    Task(String),
+}
+
+impl From<Rejection> for Refused {
+    fn from(rejection: Rejection) -> Self {
+        Self::Call(rejection)
+    }
+}
+
+fn worker_version(run: &Run) -> Option<WorkerVersionStamp> {
+    let script = run.state().script.as_ref()?;
+    let build_id = hex(&script.version).chars().take(12).collect();
+    Some(WorkerVersionStamp { build_id, use_versioning: false })
+}
+
+pub(super) fn damaged(run: &Run, why: &str) -> CallError {
+    CallError::DataLoss(format!("run {}: {why}", run.info.run_key))
+}
+
+/// Names and types of the search attributes a script may set.
+pub(super) fn attribute_types(namespace: &Namespace) -> Vec<(String, String)> {
+    let settable = PREDEFINED.iter().filter(|(.., settable)| *settable).map(|(name, kind, _)| (*name, *kind));
+    let custom = namespace.search_attributes.iter().map(|(name, kind)| (name.as_str(), *kind));
+    settable.chain(custom).map(|(name, kind)| (name.to_owned(), type_name(kind).to_owned())).collect()
+}
+
+fn type_name(kind: IndexedValueType) -> &'static str {
+    match kind {
+        IndexedValueType::Text => "Text",
+        IndexedValueType::Int => "Int",
+        IndexedValueType::Double => "Double",
+        IndexedValueType::Bool => "Bool",
+        IndexedValueType::Datetime => "Datetime",
+        IndexedValueType::KeywordList => "KeywordList",
+        IndexedValueType::Keyword | IndexedValueType::Unspecified => "Keyword",
+    }
+}

@@ -1,0 +1,228 @@
+//! Segno's own service for scripts. The HTTP form of the same calls is in [`crate::http_flows`].
+
+use std::sync::Arc;
+
+use segno_flow::diagnostic::{Diagnostic as Found, Severity};
+use segno_proto::{
+    nanos_timestamp,
+    segno_flow::{
+        ActivateRequest, ActivateResponse, Activation, CheckRequest, CheckResponse, DeleteRequest, DeleteResponse,
+        DeployRequest, DeployResponse, DescribeRequest, DescribeResponse, DescribeRunRequest, DescribeRunResponse,
+        Diagnostic, Diagnostics, Flow, FlowVersion, GetSourceRequest, GetSourceResponse, Handler, ListRequest,
+        ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
+        flow_service_server::FlowService,
+    },
+};
+use segno_runtime::{FlowError, FlowInfo, Node, Source, WorkflowKey};
+use tonic::{Code, Request, Response, Status};
+
+use super::Workflows;
+use crate::status;
+
+/// Names in one page.
+const PAGE_MAX: usize = 1000;
+
+/// Segno's FlowService.
+#[derive(Clone)]
+pub struct FlowCalls {
+    node: Arc<Node>,
+    workflows: Arc<Workflows>,
+}
+
+impl FlowCalls {
+    /// The service on a node.
+    pub fn new(node: Arc<Node>) -> Self {
+        Self { workflows: Arc::new(Workflows::new(node.clone())), node }
+    }
+}
+
+#[tonic::async_trait]
+impl FlowService for FlowCalls {
+    async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
+        let request = request.into_inner();
+        self.workflows.namespace(&request.namespace)?;
+        let checked = segno_flow::check(&request.source);
+        let mut found = checked.diagnostics;
+        let mut name = String::new();
+        if let Some(program) = checked.program {
+            match segno_flow::compile(&program, &request.file_name) {
+                Ok(_) => name = program.name.to_string(),
+                Err(more) => found.extend(more),
+            }
+        }
+        Ok(Response::new(CheckResponse {
+            name,
+            version: segno_flow::version(&request.source),
+            diagnostics: found.iter().map(|found| diagnostic(found, &request.file_name)).collect(),
+        }))
+    }
+
+    async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
+        let request = request.into_inner();
+        let namespace = self.workflows.open_namespace(&request.namespace)?;
+        let file_name = match request.file_name.is_empty() {
+            true => "script.flow".to_owned(),
+            false => request.file_name,
+        };
+        let warnings = segno_flow::check(&request.source).diagnostics;
+        let source = Source {
+            text: request.source.to_vec(),
+            file_name: file_name.clone(),
+            activate: request.activate.unwrap_or(true),
+            take_over: request.take_over,
+            identity: request.identity,
+        };
+        let deployed = self.node.deploy_flow(namespace.clone(), source).await;
+        let deployed = deployed.map_err(|error| refused(error, &file_name))?;
+        let known = self.node.list_flows(&namespace, "", usize::MAX);
+        let current = known.iter().find(|known| known.name == deployed.name).map(|known| hex(&known.current));
+        Ok(Response::new(DeployResponse {
+            name: deployed.name,
+            version: deployed.version,
+            created: deployed.created,
+            current: current.unwrap_or_default(),
+            unchanged: deployed.unchanged,
+            diagnostics: warnings.iter().map(|found| diagnostic(found, &file_name)).collect(),
+        }))
+    }
+
+    async fn activate(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {
+        let ActivateRequest { namespace, name, version, identity } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        let version = self.node.activate_flow(namespace, &name, &version, &identity).await;
+        let version = version.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(ActivateResponse { name, version }))
+    }
+
+    async fn rollback(&self, request: Request<RollbackRequest>) -> Result<Response<RollbackResponse>, Status> {
+        let RollbackRequest { namespace, name, identity } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        let version = self.node.rollback_flow(namespace, &name, &identity).await;
+        let version = version.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(RollbackResponse { name, version }))
+    }
+
+    async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
+        let request = request.into_inner();
+        let namespace = self.workflows.namespace(&request.namespace)?;
+        let limit = usize::try_from(request.page_size).ok().filter(|size| (1..=PAGE_MAX).contains(size));
+        let limit = limit.unwrap_or(PAGE_MAX);
+        let found = self.node.list_flows(&namespace, &request.next_page_token, limit);
+        let full = found.len() == limit;
+        let next_page_token = found.last().filter(|_| full).map(|last| last.name.clone()).unwrap_or_default();
+        Ok(Response::new(ListResponse { flows: found.into_iter().map(flow).collect(), next_page_token }))
+    }
+
+    async fn describe(&self, request: Request<DescribeRequest>) -> Result<Response<DescribeResponse>, Status> {
+        let request = request.into_inner();
+        let namespace = self.workflows.namespace(&request.namespace)?;
+        let found = self.node.describe_flow(&namespace, &request.name).await.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(DescribeResponse { flow: Some(flow(found)) }))
+    }
+
+    async fn get_source(&self, request: Request<GetSourceRequest>) -> Result<Response<GetSourceResponse>, Status> {
+        let GetSourceRequest { namespace, name, version } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        let found = self.node.flow_source(&namespace, &name, &version).await;
+        let (source, version, file_name) = found.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(GetSourceResponse { source: source.into(), version, file_name }))
+    }
+
+    async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
+        let DeleteRequest { namespace, name, version } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        self.node.delete_flow(namespace, &name, &version).await.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(DeleteResponse {}))
+    }
+
+    async fn describe_run(
+        &self,
+        request: Request<DescribeRunRequest>,
+    ) -> Result<Response<DescribeRunResponse>, Status> {
+        let request = request.into_inner();
+        let namespace = self.workflows.namespace(&request.namespace)?;
+        let key = WorkflowKey::new(namespace.key, &request.workflow_id);
+        let seen = self.node.describe_flow_run(&namespace, &key, &request.run_id, request.at_event).await;
+        let seen = seen.map_err(status::from_call)?;
+        Ok(Response::new(DescribeRunResponse {
+            state_json: seen.state,
+            run_id: seen.run_id,
+            status: seen.status,
+            source: seen.source.into(),
+            file_name: seen.file_name,
+        }))
+    }
+
+    async fn migrate(&self, _request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
+        Err(Status::unimplemented("moving a run to another version is not built yet"))
+    }
+}
+
+fn diagnostic(found: &Found, file: &str) -> Diagnostic {
+    Diagnostic {
+        code: found.code.to_owned(),
+        severity: match found.severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        }
+        .to_owned(),
+        message: found.message.clone(),
+        file: file.to_owned(),
+        line: found.start.line,
+        column: found.start.column,
+        end_line: found.end.line,
+        end_column: found.end.column,
+        hint: found.hint.clone().unwrap_or_default(),
+    }
+}
+
+fn hex(version: &[u8]) -> String {
+    segno_engine::script::hex(version)
+}
+
+fn flow(found: FlowInfo) -> Flow {
+    let open_runs = found.open_runs;
+    let versions = found.versions.into_iter().map(|version| {
+        let digits = hex(&version.version);
+        FlowVersion {
+            open_runs: open_runs.get(&digits).copied().unwrap_or(0).try_into().unwrap_or(i64::MAX),
+            version: digits,
+            created: Some(nanos_timestamp(version.created)),
+            identity: version.identity,
+            file_name: version.file_name,
+        }
+    });
+    let activations = found.activations.into_iter().map(|activation| Activation {
+        version: hex(&activation.version),
+        time: Some(nanos_timestamp(activation.time)),
+        identity: activation.identity,
+    });
+    Flow {
+        name: found.name,
+        current: hex(&found.current),
+        versions: versions.collect(),
+        activations: activations.collect(),
+        handlers: found.handlers.into_iter().map(|(kind, name)| Handler { kind, name }).collect(),
+        schedule: found.schedule.unwrap_or_default(),
+    }
+}
+
+fn refused(error: FlowError, file: &str) -> Status {
+    match error {
+        FlowError::Source(found) => {
+            let diagnostics: Vec<_> = found.iter().map(|found| diagnostic(found, file)).collect();
+            let errors = diagnostics.iter().filter(|found| found.severity == "error").count();
+            let first = diagnostics.iter().find(|found| found.severity == "error");
+            let first = first.map(|first| {
+                format!(": {}:{}:{}: error[{}]: {}", first.file, first.line, first.column, first.code, first.message)
+            });
+            let text = format!("the source has {errors} error(s){}", first.unwrap_or_default());
+            let detail = Diagnostics { diagnostics };
+            status::named(Code::InvalidArgument, text, "segno.flow.v1.Diagnostics", &detail)
+        }
+        FlowError::NotFound(text) => Status::not_found(text),
+        FlowError::Precondition(text) => Status::failed_precondition(text),
+        FlowError::Argument(text) => Status::invalid_argument(text),
+        FlowError::Call(error) => status::from_call(error),
+    }
+}
