@@ -137,7 +137,7 @@ fn end_of(operation: &ScriptOperation, attributes: &A) -> Option<EventKind> {
         }
         A::ChildWorkflowExecutionCompletedEventAttributes(a) => child(Ok(payloads(a.result.clone()))),
         A::ChildWorkflowExecutionFailedEventAttributes(a) => {
-            child(Err(of_child(operation, &Ended::of(a), a.retry_state, a.failure.as_ref())))
+            child(Err(of_child(operation, &Ended::of(&**a), a.retry_state, a.failure.as_ref())))
         }
         A::ChildWorkflowExecutionCanceledEventAttributes(a) => {
             let cause = canceled(a.details.clone());
