@@ -67,7 +67,15 @@ pub struct Current {
 impl Current {
     /// A run just loaded or created.
     pub fn new(run: Arc<Run>, version: u64) -> Self {
-        Self { run, version, recent: VecDeque::new(), woken: 0, activity_events: HashMap::new(), stored_bytes: 0, script_state: None }
+        Self {
+            run,
+            version,
+            recent: VecDeque::new(),
+            woken: 0,
+            activity_events: HashMap::new(),
+            stored_bytes: 0,
+            script_state: None,
+        }
     }
 
     /// The number storage knows the run by.

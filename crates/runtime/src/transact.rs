@@ -8,7 +8,9 @@ use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, update::Updates, wake};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
-use segno_store::{Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite, Store};
+use segno_store::{
+    Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite, Store,
+};
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{

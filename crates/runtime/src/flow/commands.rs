@@ -75,7 +75,8 @@ pub(super) fn answer(run: &Run, turned: &mut Turned, flushed: usize) -> Answer {
 /// The id of the event of the first command: that of the completed event comes before it, and a transient or speculative
 /// task owes history two more.
 fn first_command_event(run: &Run) -> i64 {
-    let owed = run.state().task.as_ref().is_some_and(|task| task.is_transient() || task.kind() == TaskKind::Speculative);
+    let owed =
+        run.state().task.as_ref().is_some_and(|task| task.is_transient() || task.kind() == TaskKind::Speculative);
     run.state().next_event_id + if owed { 3 } else { 1 }
 }
 
@@ -346,9 +347,8 @@ impl Translation<'_> {
         self.answer.turn.carried = carried.collect();
         let queue = if next.queue.is_empty() { info.task_queue.clone() } else { next.queue };
         // What the server fills in belongs to the run that it was filled in for.
-        let kept = |name: &str| {
-            !PREDEFINED.iter().any(|(known, ..)| *known == name) || name.starts_with("TemporalSchedule")
-        };
+        let kept =
+            |name: &str| !PREDEFINED.iter().any(|(known, ..)| *known == name) || name.starts_with("TemporalSchedule");
         let attributes: BTreeMap<_, _> = state
             .search_attributes
             .iter()
@@ -402,8 +402,5 @@ fn json(text: &str) -> WirePayload {
 
 /// The payload that removes a field of the memo or a search attribute.
 fn null() -> WirePayload {
-    WirePayload {
-        metadata: BTreeMap::from([("encoding".to_owned(), "binary/null".into())]),
-        ..Default::default()
-    }
+    WirePayload { metadata: BTreeMap::from([("encoding".to_owned(), "binary/null".into())]), ..Default::default() }
 }

@@ -22,13 +22,7 @@ use segno_store::{
     visibility::{Attribute, Comparison, Filter, Value},
 };
 
-use crate::{
-    error::CallError,
-    finish::finish,
-    namespaces::Namespace,
-    node::Node,
-    slots::lock,
-};
+use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node, slots::lock};
 
 /// Bytes of compiled code in memory.
 const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -306,12 +300,7 @@ impl Node {
         Ok(code)
     }
 
-    async fn flow_content(
-        &self,
-        namespace: NamespaceKey,
-        name: &str,
-        version: &[u8],
-    ) -> Result<Content, CallError> {
+    async fn flow_content(&self, namespace: NamespaceKey, name: &str, version: &[u8]) -> Result<Content, CallError> {
         let document = version_document(name, version);
         let missing = || CallError::DataLoss(format!("the source of script \"{name}\" {} is missing", hex(version)));
         let content = self.read(move |store| store.document(namespace, &document)).await?;
@@ -338,8 +327,8 @@ impl Node {
         let name = program.name.to_string();
         let text = segno_flow::normalize(&source.text);
         let digits = segno_flow::version(&source.text);
-        let version = parse(&digits)
-            .ok_or_else(|| FlowError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
+        let version =
+            parse(&digits).ok_or_else(|| FlowError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
         let _changing = self.flows.changing.lock().await;
         let known = self.flows.record(namespace.key, &name);
         let is_current = known.as_ref().and_then(|known| known.current()) == Some(version);
@@ -362,7 +351,8 @@ impl Node {
                 identity: source.identity.clone(),
                 file_name: source.file_name.clone(),
             });
-            let content = Content { source: text.into_owned().into(), code: code.encode().into(), file_name: source.file_name };
+            let content =
+                Content { source: text.into_owned().into(), code: code.encode().into(), file_name: source.file_name };
             documents.push(DocumentWrite {
                 namespace: namespace.key,
                 name: version_document(&name, &version),
@@ -457,9 +447,8 @@ impl Node {
             let known = node.known_flow(&namespace, &name)?;
             let mut before = known.activations.iter().rev();
             let current = before.next().map(|activation| activation.version.clone());
-            let before = before.find(|activation| {
-                Some(&activation.version) != current.as_ref() && known.has(&activation.version)
-            });
+            let before = before
+                .find(|activation| Some(&activation.version) != current.as_ref() && known.has(&activation.version));
             let version = before.and_then(|activation| activation.version.as_ref().try_into().ok());
             let none = || FlowError::Precondition(format!("\"{name}\" had no other version before"));
             node.activate(&namespace, &known, version.ok_or_else(none)?, identity).await
@@ -505,11 +494,9 @@ impl Node {
         }
         if let Some(version) = known.current() {
             let code = self.flow_code(namespace.key, name, version).await?;
-            for (kind, word) in [
-                (FunctionKind::Query, "query"),
-                (FunctionKind::Signal, "signal"),
-                (FunctionKind::Update, "update"),
-            ] {
+            for (kind, word) in
+                [(FunctionKind::Query, "query"), (FunctionKind::Signal, "signal"), (FunctionKind::Update, "update")]
+            {
                 found.handlers.extend(code.handlers(kind).map(|name| (word.to_owned(), name.to_owned())));
             }
             found.schedule = code.schedule().map(|schedule| schedule.cron.to_string());
@@ -527,9 +514,7 @@ impl Node {
         let known = self.known_flow(namespace, name)?;
         let version = match digits.is_empty() {
             false => known.find(digits)?,
-            true => known
-                .current()
-                .ok_or_else(|| FlowError::NotFound(super::no_script(name, &namespace.name)))?,
+            true => known.current().ok_or_else(|| FlowError::NotFound(super::no_script(name, &namespace.name)))?,
         };
         let content = self.flow_content(namespace.key, name, &version).await?;
         Ok((content.source.to_vec(), hex(&version), content.file_name))

@@ -9,7 +9,8 @@ use segno_flow::interface::{Event, EventKind, Failure, FailureInfo, NotSent, Sta
 use segno_proto::{
     common::Payloads,
     enums::{
-        SignalExternalWorkflowExecutionFailedCause as SignalFailed, StartChildWorkflowExecutionFailedCause as StartFailed,
+        SignalExternalWorkflowExecutionFailedCause as SignalFailed,
+        StartChildWorkflowExecutionFailedCause as StartFailed,
     },
     events::{HistoryEvent, WorkflowExecutionStartedEventAttributes, history_event::Attributes as A},
     failure::Failure as WireFailure,
@@ -21,7 +22,12 @@ use segno_proto::{
 use super::values::{failure, payload, payloads};
 
 /// What history adds for a script, in order. Updates that have an event come last.
-pub(super) fn events_of(run: &Run, script: &Script, history: &[HistoryEvent], attributes: &[(String, String)]) -> Vec<Event> {
+pub(super) fn events_of(
+    run: &Run,
+    script: &Script,
+    history: &[HistoryEvent],
+    attributes: &[(String, String)],
+) -> Vec<Event> {
     let mut events = Vec::with_capacity(history.len());
     let mut updates = Vec::new();
     for event in history {
@@ -131,7 +137,9 @@ fn end_of(operation: &ScriptOperation, attributes: &A) -> Option<EventKind> {
                     NotSent::NotFound("the namespace of the child does not exist".to_owned())
                 }
                 StartFailed::NamespaceNotFound => NotSent::NotFound(super::no_script(&operation.name, &a.namespace)),
-                StartFailed::Unspecified | StartFailed::InvalidVersioningOverride => NotSent::Other("the child could not be started".to_owned()),
+                StartFailed::Unspecified | StartFailed::InvalidVersioningOverride => {
+                    NotSent::Other("the child could not be started".to_owned())
+                }
             };
             Some(EventKind::ChildNotStarted { workflow_id: id, reason })
         }

@@ -11,8 +11,7 @@ use std::{
 };
 
 use segno_engine::{
-    Rejection, Run,
-    script,
+    Rejection, Run, script,
     state::WorkflowTask,
     task_calls::{self, FailTask, TaskRef},
 };
@@ -219,7 +218,9 @@ impl Node {
             let work = {
                 let (node, key, namespace, task) = (self.clone(), key.clone(), namespace.clone(), task.clone());
                 let (run_key, messages) = (RunKey(run.info.run_key), messages.clone());
-                finish(async move { node.complete_turn(&key, run_key, &namespace, &task, turned, flushed, &messages).await })
+                finish(
+                    async move { node.complete_turn(&key, run_key, &namespace, &task, turned, flushed, &messages).await },
+                )
             };
             match work.await.map_err(|error| error.to_string())? {
                 Outcome::Done => return Ok(()),

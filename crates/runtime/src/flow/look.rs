@@ -5,10 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use segno_engine::{Rejection, Run, script, state::RunInfo};
 use segno_flow::interface::{Limits, LogLine};
-use segno_proto::{
-    common::Payloads,
-    query::WorkflowQuery,
-};
+use segno_proto::{common::Payloads, query::WorkflowQuery};
 use tokio::time::Instant;
 
 use super::values::{payloads, wire_payload};

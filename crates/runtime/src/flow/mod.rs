@@ -17,8 +17,8 @@ mod schedule;
 mod turn;
 mod values;
 
-pub use deployed::{Activation, Deployed, FlowError, FlowInfo, FlowVersion, Source};
 pub(crate) use deployed::Flows;
+pub use deployed::{Activation, Deployed, FlowError, FlowInfo, FlowVersion, Source};
 pub(crate) use executor::{queue, run};
 pub(crate) use inline::wants_turn;
 pub use look::FlowRunView;

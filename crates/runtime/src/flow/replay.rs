@@ -107,8 +107,10 @@ pub(super) fn replay(
         let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
         input.extend(accepted(&history[place..], time));
-        let turned = segno_flow::turn(code, state.as_deref(), &input, &Limits::default(), &mut Unpaced)
-            .map_err(|error| CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key)))?;
+        let turned =
+            segno_flow::turn(code, state.as_deref(), &input, &Limits::default(), &mut Unpaced).map_err(|error| {
+                CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
+            })?;
         turns += 1;
         state = Some(turned.state.clone());
         taken = place;

@@ -18,13 +18,7 @@ use segno_proto::{
     taskqueue::TaskQueue,
 };
 
-use crate::{
-    error::CallError,
-    namespaces::Namespace,
-    node::Node,
-    slots::WorkflowKey,
-    transact::RunSelector,
-};
+use crate::{error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector};
 
 /// Workflow ids of schedules begin so; the name of the script follows.
 const PREFIX: &str = "flow-schedule/";

@@ -25,12 +25,7 @@ use segno_proto::{
 };
 
 use super::{commands, events};
-use crate::{
-    error::CallError,
-    namespaces::Namespace,
-    node::Node,
-    slots::Current,
-};
+use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current};
 
 /// Batches of history read at a time.
 const BATCHES: usize = 256;

@@ -12,7 +12,9 @@ use crate::{
 };
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow check order.flow\n\nNo server is needed. Ends with 1 if there are errors.")]
+#[command(
+    after_help = "Example:\n  segno flow check order.flow\n\nNo server is needed. Ends with 1 if there are errors."
+)]
 pub struct Check {
     /// Scripts.
     #[arg(required = true, value_name = "FILE")]

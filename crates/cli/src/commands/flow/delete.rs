@@ -10,8 +10,10 @@ use crate::{
 };
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow delete order\n  segno flow delete order@3f2a9c41d07b\n\nRuns that are open go \
-                        on with their version.")]
+#[command(
+    after_help = "Example:\n  segno flow delete order\n  segno flow delete order@3f2a9c41d07b\n\nRuns that are open go \
+                        on with their version."
+)]
 pub struct Delete {
     /// The script, or one version of it.
     #[arg(value_name = "NAME[@VERSION]")]

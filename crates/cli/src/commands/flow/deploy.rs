@@ -13,8 +13,10 @@ use crate::{
 };
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow deploy order.flow\n  segno flow deploy flows/\n\nAll files are checked before \
-                        the first one is deployed. Files named *_test.flow are skipped.")]
+#[command(
+    after_help = "Example:\n  segno flow deploy order.flow\n  segno flow deploy flows/\n\nAll files are checked before \
+                        the first one is deployed. Files named *_test.flow are skipped."
+)]
 pub struct Deploy {
     /// Store the version and leave the current one as it is.
     #[arg(long)]

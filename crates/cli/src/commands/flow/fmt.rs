@@ -9,8 +9,10 @@ use super::{check, files};
 use crate::{client::ClientError, output};
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow fmt order.flow\n\nNo server is needed. Prints the names of the files that \
-                        changed. With --check nothing is changed, and it ends with 1 if something would be.")]
+#[command(
+    after_help = "Example:\n  segno flow fmt order.flow\n\nNo server is needed. Prints the names of the files that \
+                        changed. With --check nothing is changed, and it ends with 1 if something would be."
+)]
 pub struct Fmt {
     /// Only say which files are not in the style.
     #[arg(long)]

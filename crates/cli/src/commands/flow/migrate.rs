@@ -11,8 +11,10 @@ use crate::{
 };
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow migrate --workflow-id order-7 --check\n  segno flow migrate --workflow-id \
-                        order-7 --from-event 12\n\nWithout --to the run moves to the current version.")]
+#[command(
+    after_help = "Example:\n  segno flow migrate --workflow-id order-7 --check\n  segno flow migrate --workflow-id \
+                        order-7 --from-event 12\n\nWithout --to the run moves to the current version."
+)]
 pub struct Migrate {
     #[command(flatten)]
     target: Target,

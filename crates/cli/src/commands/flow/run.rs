@@ -18,8 +18,10 @@ use crate::{
 const QUEUE: &str = "segno-flow";
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow run order --input '{\"id\": 7}'\n\nThe result goes to standard output, the ids to \
-                        standard error. Ends with 0 if the script completed, else with 1.")]
+#[command(
+    after_help = "Example:\n  segno flow run order --input '{\"id\": 7}'\n\nThe result goes to standard output, the ids to \
+                        standard error. Ends with 0 if the script completed, else with 1."
+)]
 pub struct Run {
     /// The script.
     #[arg(value_name = "NAME")]

@@ -9,13 +9,20 @@ use segno_proto::segno_flow::{
 use super::{name_and_version, short, show_run};
 use crate::{
     client::{Client, ClientError, request},
-    output::{self, Format, Json, dynamic::{View, to_json}, fields::Fields, plain, time},
+    output::{
+        self, Format, Json,
+        dynamic::{View, to_json},
+        fields::Fields,
+        plain, time,
+    },
 };
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow show order\n  segno flow show order@3f2a9c41d07b\n  segno flow show --workflow-id \
+#[command(
+    after_help = "Example:\n  segno flow show order\n  segno flow show order@3f2a9c41d07b\n  segno flow show --workflow-id \
                         order-7\n\nOf a run it shows the source with the lines on which it stands, its variables and what it \
-                        waits for.")]
+                        waits for."
+)]
 pub struct Show {
     /// The script, or one version of it.
     #[arg(value_name = "NAME[@VERSION]", required_unless_present = "workflow_id", conflicts_with = "workflow_id")]
@@ -37,15 +44,20 @@ impl Show {
         match (self.workflow_id, self.name) {
             (Some(workflow_id), _) => {
                 let namespace = client.namespace.clone();
-                let message =
-                    DescribeRunRequest { namespace, workflow_id: workflow_id.clone(), run_id: self.run_id, at_event: self.at };
+                let message = DescribeRunRequest {
+                    namespace,
+                    workflow_id: workflow_id.clone(),
+                    run_id: self.run_id,
+                    at_event: self.at,
+                };
                 let answer = client.flows.describe_run(request(message)).await;
                 let seen: DescribeRunResponse = client.answer("show the run", answer)?;
                 match client.format {
                     Format::Json => Ok(output::print(&seen.state_json)?),
                     Format::Text => {
-                        let text = show_run::text(&workflow_id, &seen, client.colors)
-                            .map_err(|why| ClientError::Outcome(format!("the server's answer cannot be read: {why}")))?;
+                        let text = show_run::text(&workflow_id, &seen, client.colors).map_err(|why| {
+                            ClientError::Outcome(format!("the server's answer cannot be read: {why}"))
+                        })?;
                         Ok(output::print(&text)?)
                     }
                 }
@@ -98,7 +110,14 @@ fn facts(flow: &Flow, version: &str, colors: bool) -> String {
     let versions: Vec<_> = flow
         .versions
         .iter()
-        .map(|known| format!("{} ({} open, {})", short(&known.version), known.open_runs, time::relative(known.created.as_ref(), jiff::Timestamp::now())))
+        .map(|known| {
+            format!(
+                "{} ({} open, {})",
+                short(&known.version),
+                known.open_runs,
+                time::relative(known.created.as_ref(), jiff::Timestamp::now())
+            )
+        })
         .collect();
     fields.add("Versions", &versions.join(", "));
     fields.finish()

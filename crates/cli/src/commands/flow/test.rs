@@ -8,8 +8,10 @@ use super::files;
 use crate::{client::ClientError, output};
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno flow test flows/\n\nNo server is needed: time jumps whenever everything waits. Ends \
-                        with 1 if a test failed.")]
+#[command(
+    after_help = "Example:\n  segno flow test flows/\n\nNo server is needed: time jumps whenever everything waits. Ends \
+                        with 1 if a test failed."
+)]
 pub struct Test {
     /// Test files (*_test.flow), or directories of them.
     #[arg(required = true, value_name = "PATH")]
