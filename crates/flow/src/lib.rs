@@ -17,6 +17,7 @@
 mod check;
 mod compile;
 pub mod diagnostic;
+mod fields;
 pub mod hir;
 pub mod host;
 pub mod interface;

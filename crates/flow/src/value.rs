@@ -7,8 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use indexmap::IndexMap;
-
+use crate::fields::Fields;
 use crate::interface::{Failure, Payload};
 
 /// How deep lists and objects may be nested in each other. Keeps recursion over a value within the stack.
@@ -88,7 +87,7 @@ pub struct List {
 /// The fields of an object, in order of insertion.
 #[derive(Clone, Debug, Default)]
 pub struct Object {
-    fields: IndexMap<Arc<str>, Value>,
+    fields: Fields,
     size: usize,
     depth: u32,
     /// The failure from which an error object was made. Leaves with it if the error is thrown on unchanged; a change of a
@@ -305,6 +304,12 @@ impl List {
 }
 
 impl Object {
+    /// An object without fields, with room for this many.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self { fields: Fields::with_capacity(count), ..Self::default() }
+    }
+
     /// The fields in order.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Value)> {
         self.fields.iter()
@@ -319,7 +324,7 @@ impl Object {
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.fields.len() == 0
     }
 
     /// A field.
@@ -340,7 +345,7 @@ impl Object {
 
     /// Removes a field; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let value = self.fields.shift_remove(key)?;
+        let value = self.fields.remove(key)?;
         self.origin = None;
         self.size -= value.size() + key.len() + 4;
         Some(value)

@@ -7,7 +7,7 @@ use crate::library::{DECIDE, Function, MAP};
 use crate::pure;
 use crate::value::{Kind, PromiseRef, Raised, Value};
 
-use super::frame::{Caller, Closure, Fault, Fiber};
+use super::frame::{Caller, Closure, Fault, FaultKind, Fiber};
 use super::promise::{Outcome, Promise, PromiseKind};
 use super::{Counter, Machine, Ready, error_type};
 
@@ -413,13 +413,12 @@ impl Machine<'_> {
             };
             let value = match result {
                 Ok(value) => value,
-                Err(Fault::Fatal(fatal)) => return Err(Fault::Fatal(fatal)),
                 Err(fault) => {
                     // The function itself failed: so does the combination.
-                    let error = match fault {
-                        Fault::Throw(error) => error,
-                        Fault::Raised(raised) => self.error_object(&raised, fiber, up)?,
-                        Fault::Fatal(fatal) => return Err(Fault::Fatal(fatal)),
+                    let error = match *fault {
+                        FaultKind::Throw(error) => error,
+                        FaultKind::Raised(raised) => self.error_object(&raised, fiber, up)?,
+                        FaultKind::Fatal(fatal) => return Err(fatal.into()),
                     };
                     if let Some(combination) = self.mapping(number) {
                         let items = std::mem::take(&mut combination.items);

@@ -9,7 +9,7 @@ use crate::interface::{
 use crate::pure;
 use crate::value::{Kind, Raised, Value};
 
-use super::frame::{Closure, Fatal, Fault};
+use super::frame::{Closure, Fatal, FaultKind};
 use super::promise::{Outcome, PromiseKind, Role};
 use super::schedule::fatal;
 use super::{Closing, Machine, Untaken, error_type};
@@ -138,17 +138,17 @@ impl Machine<'_> {
             let closure = self.handler(validate).map_err(fatal)?;
             match self.evaluate(&closure, &arguments, None) {
                 Ok(_) => {}
-                Err(Fault::Throw(error)) => {
+                Err(fault) => {
+                    let error = match *fault {
+                        FaultKind::Throw(error) => error,
+                        other => match *fatal(Box::new(other)) {
+                            Fatal::Limit(raised, stack) => pure::error::from_raised(&raised, &stack),
+                            other => return Err(Box::new(other)),
+                        },
+                    };
                     self.reject(id, &error);
                     return Ok(());
                 }
-                Err(fault) => match *fatal(fault) {
-                    Fatal::Limit(raised, stack) => {
-                        self.reject(id, &pure::error::from_raised(&raised, &stack));
-                        return Ok(());
-                    }
-                    other => return Err(Box::new(other)),
-                },
             }
         }
         let closure = self.handler(handler.closure).map_err(fatal)?;

@@ -53,8 +53,11 @@ pub(super) struct Caller<'c> {
     pub up: Option<&'c Self>,
 }
 
+/// Why code does not go on. A pointer, so that results stay small.
+pub(super) type Fault = Box<FaultKind>;
+
 /// Why code does not go on.
-pub(super) enum Fault {
+pub(super) enum FaultKind {
     /// The language raised an error; it becomes an error object where it happened.
     Raised(Raised),
     /// An error object on its way to a `catch`.
@@ -73,21 +76,30 @@ pub(super) enum Fatal {
 }
 
 impl From<Raised> for Fault {
+    #[cold]
     fn from(raised: Raised) -> Self {
-        Self::Raised(raised)
+        Self::new(FaultKind::Raised(raised))
     }
 }
 
 impl From<Box<Fatal>> for Fault {
+    #[cold]
     fn from(fatal: Box<Fatal>) -> Self {
-        Self::Fatal(fatal)
+        Self::new(FaultKind::Fatal(fatal))
     }
+}
+
+/// An error object on its way.
+#[cold]
+pub(super) fn throw(error: Value) -> Fault {
+    Box::new(FaultKind::Throw(error))
 }
 
 /// The machine is in a state that must not be.
 #[cold]
-pub(super) fn defect(what: impl Into<String>) -> Fault {
-    Fault::Fatal(Box::new(Fatal::Defect(what.into())))
+#[inline(never)]
+pub(super) fn defect(what: &'static str) -> Fault {
+    Box::new(FaultKind::Fatal(Box::new(Fatal::Defect(what.into()))))
 }
 
 impl Default for Slot {
@@ -97,10 +109,12 @@ impl Default for Slot {
 }
 
 impl Fiber {
+    #[inline]
     pub fn push(&mut self, value: Value) {
         self.values.push(Slot::Value(value));
     }
 
+    #[inline]
     pub fn pop(&mut self) -> Result<Value, Fault> {
         match self.values.pop() {
             Some(Slot::Value(value)) => Ok(value),
@@ -109,6 +123,7 @@ impl Fiber {
     }
 
     /// The top of the operand stack.
+    #[inline]
     pub fn top(&mut self) -> Result<&mut Value, Fault> {
         match self.values.last_mut() {
             Some(Slot::Value(value)) => Ok(value),
@@ -130,15 +145,18 @@ impl Fiber {
         Ok(values)
     }
 
+    #[inline]
     pub fn slot(&self, slot: u32) -> Result<&Slot, Fault> {
         self.values.get(self.base + slot as usize).ok_or_else(|| defect("no such slot"))
     }
 
+    #[inline]
     pub fn slot_mut(&mut self, slot: u32) -> Result<&mut Slot, Fault> {
         self.values.get_mut(self.base + slot as usize).ok_or_else(|| defect("no such slot"))
     }
 
     /// The cell of a slot.
+    #[inline]
     pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
         match self.slot(slot)? {
             Slot::Cell(cell) => Ok(cell),
@@ -146,6 +164,7 @@ impl Fiber {
         }
     }
 
+    #[inline]
     pub fn capture(&self, number: u32) -> Result<&Cell, Fault> {
         let captures = self.captures.as_deref().unwrap_or_default();
         captures.get(number as usize).ok_or_else(|| defect("no such capture"))
@@ -192,11 +211,13 @@ pub(super) fn cell_size(cell: &Cell) -> usize {
 }
 
 /// The value of a cell.
+#[inline]
 pub(super) fn get(cell: &Cell) -> Result<Value, Fault> {
     cell.try_borrow().map(|value| value.clone()).map_err(|_| defect("a cell is in use"))
 }
 
 /// Gives a cell another value.
+#[inline]
 pub(super) fn set(cell: &Cell, value: Value) -> Result<(), Fault> {
     // The old value is dropped after the borrow has ended.
     let old = match cell.try_borrow_mut() {

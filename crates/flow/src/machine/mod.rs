@@ -31,12 +31,12 @@ use crate::compile::Code;
 use crate::interface::{Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, Turned, TurnError, Unpaced};
 use crate::pure;
 use crate::pure::random::Random;
-use crate::value::{Object, Raised, Released, Value};
+use crate::value::{Kind, Object, Raised, Released, Value};
 
 pub use inspect::{FrameInfo, Inspection, Metadata, PendingItem, WaitingCode, inspect, metadata, stack};
 pub use query::{QueryError, query};
 
-use frame::{Cell, Closure, Fatal, Fault};
+use frame::{Cell, Closure, Fatal, FaultKind};
 use promise::{Outcome, Promise, Work};
 pub(crate) use testing::TestProgram;
 
@@ -254,10 +254,13 @@ pub(crate) fn evaluate(code: &Code, function: u32) -> Result<Value, Raised> {
     let limits = Limits::default();
     let mut pace = Unpaced;
     let mut machine = Machine::new(code, &limits, &mut pace);
-    match machine.evaluate(&Closure { function, captures: None }, &[], None) {
-        Ok(value) => Ok(value),
-        Err(Fault::Raised(raised)) => Err(raised),
-        Err(Fault::Throw(error)) => {
+    let fault = match machine.evaluate(&Closure { function, captures: None }, &[], None) {
+        Ok(value) => return Ok(value),
+        Err(fault) => *fault,
+    };
+    Err(match fault {
+        FaultKind::Raised(raised) => raised,
+        FaultKind::Throw(error) => {
             let text = |key: &str| match &error {
                 Value::Object(object) => match object.get(key) {
                     Some(Value::Str(text)) => text.to_string(),
@@ -265,16 +268,15 @@ pub(crate) fn evaluate(code: &Code, function: u32) -> Result<Value, Raised> {
                 },
                 _ => String::new(),
             };
-            use crate::value::Kind;
             let kinds = [Kind::Type, Kind::Field, Kind::Index, Kind::Number, Kind::Argument, Kind::Payload];
             let kind = kinds.into_iter().find(|kind| kind.name() == text("type")).unwrap_or(Kind::Argument);
-            Err(Raised::new(kind, text("message")))
+            Raised::new(kind, text("message"))
         }
-        Err(Fault::Fatal(fatal)) => match *fatal {
-            Fatal::Limit(raised, _) => Err(raised),
-            _ => Err(pure::memory_limit()),
+        FaultKind::Fatal(fatal) => match *fatal {
+            Fatal::Limit(raised, _) => raised,
+            _ => pure::memory_limit(),
         },
-    }
+    })
 }
 
 /// Executes a turn: takes events in order and gives the new state and what the server must do.

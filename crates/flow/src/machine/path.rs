@@ -12,31 +12,52 @@ use crate::value::{Raised, Value};
 use super::Machine;
 use super::frame::{Cell, Fault, Fiber, Slot, defect};
 
+/// A path: its steps, and the indexes among them in order.
+#[derive(Clone, Copy)]
+struct Path<'p> {
+    steps: &'p [StepInfo],
+    indexes: &'p [Value],
+    strings: &'p [Arc<str>],
+}
+
 /// A step with its index.
-enum Step {
-    Field(Arc<str>),
-    Index(Value),
+#[derive(Clone, Copy)]
+enum Step<'p> {
+    Field(&'p Arc<str>),
+    Index(&'p Value),
+}
+
+impl<'p> Path<'p> {
+    /// The first step and the path behind it.
+    fn split(self) -> Result<Option<(Step<'p>, Self)>, Raised> {
+        let missing = || Raised::type_error("a path has no such step");
+        Ok(match self.steps.split_first() {
+            None => None,
+            Some((StepInfo::Field(key), steps)) => {
+                let key = self.strings.get(*key as usize).ok_or_else(missing)?;
+                Some((Step::Field(key), Self { steps, ..self }))
+            }
+            Some((StepInfo::Index, steps)) => {
+                let (index, indexes) = self.indexes.split_first().ok_or_else(missing)?;
+                Some((Step::Index(index), Self { steps, indexes, ..self }))
+            }
+        })
+    }
 }
 
 /// What to do with the value that a path leads to.
 type Last<'l> = &'l mut dyn FnMut(&mut Value) -> Result<Value, Raised>;
 
-impl Machine<'_> {
+/// What to do with the container and the last step of a path.
+type Put<'l> = &'l mut dyn FnMut(&mut Value, Option<Step<'_>>, &mut pure::Cost) -> Result<Value, Raised>;
+
+impl<'a> Machine<'a> {
     /// The place and steps of a target; takes the indexes from the operand stack.
-    fn target(&self, fiber: &mut Fiber, number: u32) -> Result<(Place, Vec<Step>), Fault> {
+    fn target(&self, fiber: &mut Fiber, number: u32) -> Result<(Place, &'a [StepInfo], Vec<Value>), Fault> {
         let info = self.code.targets.get(number as usize).ok_or_else(|| defect("no such target"))?;
         let count = info.steps.iter().filter(|step| matches!(step, StepInfo::Index)).count();
-        let mut indexes = fiber.take(count)?.into_iter();
-        let mut steps = Vec::with_capacity(info.steps.len());
-        for step in &info.steps {
-            steps.push(match step {
-                StepInfo::Field(key) => {
-                    Step::Field(self.code.strings.get(*key as usize).ok_or_else(|| defect("no such string"))?.clone())
-                }
-                StepInfo::Index => Step::Index(indexes.next().ok_or_else(|| defect("an index is missing"))?),
-            });
-        }
-        Ok((info.place, steps))
+        let indexes = if count == 0 { Vec::new() } else { fiber.take(count)? };
+        Ok((info.place, &info.steps, indexes))
     }
 
     /// Changes a variable in place.
@@ -63,53 +84,52 @@ impl Machine<'_> {
         }
     }
 
+    /// Changes what a path leads to: `last` gets the container and the last step, or with `whole` the value itself.
+    fn along(&mut self, fiber: &mut Fiber, target: u32, whole: bool, last: Put<'_>) -> Result<Value, Fault> {
+        let (place, steps, indexes) = self.target(fiber, target)?;
+        let strings = &self.code.strings;
+        let mut cost = pure::Cost::default();
+        let result = self.with(fiber, place, &mut |root| {
+            descend(root, Path { steps, indexes: &indexes, strings }, whole, last, &mut cost)
+        });
+        self.charge(cost);
+        result
+    }
+
     #[inline(never)]
     pub(super) fn assign(&mut self, fiber: &mut Fiber, target: u32) -> Result<(), Fault> {
         let mut value = Some(fiber.pop()?);
-        let (place, steps) = self.target(fiber, target)?;
-        let mut cost = pure::Cost::default();
-        let result = self.with(fiber, place, &mut |root| {
-            let Some((last, path)) = steps.split_last() else { return Err(Raised::type_error("no path")) };
-            let mut put = |base: &mut Value, cost: &mut pure::Cost| put(base, last, value.take().unwrap_or(Value::Null), cost);
-            descend(root, path, &mut put, &mut cost)
+        let result = self.along(fiber, target, false, &mut |base, step, cost| {
+            put(base, step, value.take().unwrap_or(Value::Null), cost)
         });
-        self.charge(cost);
         result.map(drop)
     }
 
     #[inline(never)]
     pub(super) fn delete(&mut self, fiber: &mut Fiber, target: u32) -> Result<(), Fault> {
-        let (place, steps) = self.target(fiber, target)?;
-        let mut cost = pure::Cost::default();
-        let result = self.with(fiber, place, &mut |root| {
-            let Some((last, path)) = steps.split_last() else { return Err(Raised::type_error("no path")) };
-            descend(root, path, &mut |base, cost| remove(base, last, cost), &mut cost)
-        });
-        self.charge(cost);
-        result.map(drop)
+        self.along(fiber, target, false, &mut remove).map(drop)
     }
 
     #[inline(never)]
-    pub(super) fn change(&mut self, fiber: &mut Fiber, target: u32, method: Method, arguments: u32) -> Result<(), Fault> {
+    pub(super) fn change(
+        &mut self,
+        fiber: &mut Fiber,
+        target: u32,
+        method: Method,
+        arguments: u32,
+    ) -> Result<(), Fault> {
         let mut arguments = fiber.take(arguments as usize)?;
-        let (place, steps) = self.target(fiber, target)?;
-        let mut cost = pure::Cost::default();
-        let result = self.with(fiber, place, &mut |root| {
-            let arguments = std::mem::take(&mut arguments);
-            let mut arguments = Some(arguments);
-            let mut call =
-                |value: &mut Value, cost: &mut pure::Cost| pure::change(method, value, arguments.take().unwrap_or_default(), cost);
-            descend(root, &steps, &mut call, &mut cost)
-        });
-        self.charge(cost);
-        fiber.push(result?);
+        let value = self.along(fiber, target, true, &mut |value, _, cost| {
+            pure::change(method, value, std::mem::take(&mut arguments), cost)
+        })?;
+        fiber.push(value);
         Ok(())
     }
 
     /// Pushes the value of a target and leaves its indexes where they are.
     #[inline(never)]
     pub(super) fn read(&mut self, fiber: &mut Fiber, target: u32, access: Access) -> Result<(), Fault> {
-        let (place, steps) = self.target(fiber, target)?;
+        let (place, steps, indexes) = self.target(fiber, target)?;
         let mut value = match place {
             Place::Slot(slot) => match fiber.slot(slot)? {
                 Slot::Value(value) => value.clone(),
@@ -119,22 +139,21 @@ impl Machine<'_> {
             Place::Capture(number) => super::frame::get(fiber.capture(number)?)?,
         };
         let mut cost = pure::Cost::default();
-        let count = steps.len();
-        for (number, step) in steps.into_iter().enumerate() {
-            let access = if number + 1 == count { access } else { Access::Plain };
+        let mut path = Path { steps, indexes: &indexes, strings: &self.code.strings };
+        while let Some((step, rest)) = path.split()? {
+            let access = if rest.steps.is_empty() { access } else { Access::Plain };
             cost.touch(pure::access_units(&value));
             value = get(&value, &step, access)?;
-            if let Step::Index(index) = step {
-                fiber.push(index);
-            }
+            path = rest;
         }
+        indexes.into_iter().for_each(|index| fiber.push(index));
         fiber.push(value);
         self.charge(cost);
         Ok(())
     }
 }
 
-fn get(base: &Value, step: &Step, access: Access) -> Result<Value, Raised> {
+fn get(base: &Value, step: &Step<'_>, access: Access) -> Result<Value, Raised> {
     let value = match step {
         Step::Field(key) => pure::field(base, key, access)?,
         Step::Index(index) => pure::index(base, index, access)?,
@@ -145,51 +164,81 @@ fn get(base: &Value, step: &Step, access: Access) -> Result<Value, Raised> {
 /// Follows a path whose steps must exist. The recursion is as deep as values are nested.
 fn descend(
     value: &mut Value,
-    path: &[Step],
-    last: &mut dyn FnMut(&mut Value, &mut pure::Cost) -> Result<Value, Raised>,
+    path: Path<'_>,
+    whole: bool,
+    last: Put<'_>,
     cost: &mut pure::Cost,
 ) -> Result<Value, Raised> {
-    let Some((step, rest)) = path.split_first() else { return last(value, cost) };
-    // Raises the error of a step that does not exist.
-    get(value, step, Access::Plain)?;
-    let found = match (value, step) {
+    let Some((step, rest)) = path.split()? else { return last(value, None, cost) };
+    if rest.steps.is_empty() && !whole {
+        return last(value, Some(step), cost);
+    }
+    let found = match (&mut *value, step) {
         (Value::List(list), Step::Index(Value::Int(index))) => {
-            cost.touch(if Rc::strong_count(list) > 1 { list.items().len() } else { 0 });
             let index = usize::try_from(*index).unwrap_or(usize::MAX);
-            Rc::make_mut(list).change(index, |item| descend(item, rest, last, cost))
+            if index < list.items().len() {
+                copied(Rc::strong_count(list), list.items().len(), cost);
+                Rc::make_mut(list).change(index, |item| descend(item, rest, whole, last, cost))
+            } else {
+                None
+            }
         }
         (Value::Object(object), Step::Field(key) | Step::Index(Value::Str(key))) => {
-            cost.touch(if Rc::strong_count(object) > 1 { object.len() } else { 0 });
-            Rc::make_mut(object).change(key, |item| descend(item, rest, last, cost))
+            if Rc::strong_count(object) > 1 && object.get(key).is_none() {
+                None
+            } else {
+                copied(Rc::strong_count(object), object.len(), cost);
+                Rc::make_mut(object).change(key, |item| descend(item, rest, whole, last, cost))
+            }
         }
-        // Characters of a string, the id of a promise.
-        (other, _) => return Err(Raised::type_error(format!("a {} cannot be changed", other.type_name()))),
+        _ => None,
     };
-    found.unwrap_or_else(|| Err(Raised::type_error("no such place")))
+    match found {
+        Some(result) => result,
+        None => {
+            // Raises the error of a step that does not exist.
+            get(value, &step, Access::Plain)?;
+            // Characters of a string, the id of a promise.
+            Err(Raised::type_error(format!("a {} cannot be changed", value.type_name())))
+        }
+    }
+}
+
+/// Counts the copy of something that others hold too.
+fn copied(holders: usize, count: usize, cost: &mut pure::Cost) {
+    if holders > 1 {
+        cost.touch(count);
+    }
 }
 
 /// Sets the last step of a path: a new field is created, a new element is not.
-fn put(base: &mut Value, step: &Step, value: Value, cost: &mut pure::Cost) -> Result<Value, Raised> {
+fn put(base: &mut Value, step: Option<Step<'_>>, value: Value, cost: &mut pure::Cost) -> Result<Value, Raised> {
+    let Some(step) = step else {
+        *base = value;
+        return Ok(Value::Null);
+    };
     match (&mut *base, step) {
         (Value::Object(object), Step::Field(key) | Step::Index(Value::Str(key))) => {
-            cost.touch(if Rc::strong_count(object) > 1 { object.len() } else { 0 });
+            copied(Rc::strong_count(object), object.len(), cost);
             Rc::make_mut(object).insert(key.clone(), value);
+            return Ok(Value::Null);
         }
-        (Value::List(list), Step::Index(index @ Value::Int(number))) => {
-            pure::index(&Value::List(Rc::clone(list)), index, Access::Plain)?;
-            cost.touch(if Rc::strong_count(list) > 1 { list.items().len() } else { 0 });
-            let number = usize::try_from(*number).unwrap_or(usize::MAX);
-            Rc::make_mut(list).change(number, |item| *item = value);
+        (Value::List(list), Step::Index(Value::Int(number))) => {
+            let place = usize::try_from(*number).unwrap_or(usize::MAX);
+            if place < list.items().len() {
+                copied(Rc::strong_count(list), list.items().len(), cost);
+                Rc::make_mut(list).change(place, |item| *item = value);
+                return Ok(Value::Null);
+            }
         }
-        (base, step) => {
-            get(base, step, Access::Plain)?;
-            return Err(Raised::type_error(format!("a {} cannot be changed", base.type_name())));
-        }
+        _ => {}
     }
-    Ok(Value::Null)
+    get(base, &step, Access::Plain)?;
+    Err(Raised::type_error(format!("a {} cannot be changed", base.type_name())))
 }
 
-fn remove(base: &mut Value, step: &Step, cost: &mut pure::Cost) -> Result<Value, Raised> {
+fn remove(base: &mut Value, step: Option<Step<'_>>, cost: &mut pure::Cost) -> Result<Value, Raised> {
+    let Some(step) = step else { return Err(Raised::type_error("delete takes fields of objects")) };
     match (&mut *base, step) {
         (Value::Object(object), Step::Field(key) | Step::Index(Value::Str(key))) => {
             if object.get(key).is_some() {
@@ -200,7 +249,7 @@ fn remove(base: &mut Value, step: &Step, cost: &mut pure::Cost) -> Result<Value,
         }
         (Value::List(_), _) => Err(Raised::type_error("delete takes fields of objects, not elements of lists")),
         (base, step) => {
-            get(base, step, Access::Plain)?;
+            get(base, &step, Access::Plain)?;
             Err(Raised::type_error(format!("a {} cannot be changed", base.type_name())))
         }
     }

@@ -12,7 +12,7 @@ use crate::value::Value;
 
 use super::Machine;
 use super::event::arguments;
-use super::frame::{Fatal, Fault};
+use super::frame::Fatal;
 use super::inspect::{Metadata, inspect, metadata, stack};
 use super::schedule::fatal;
 
@@ -82,7 +82,6 @@ pub fn query(
         .and_then(|closure| machine.evaluate(&closure, &arguments(input), None));
     match result {
         Ok(value) => write(&value).map(|payload| vec![payload]),
-        Err(Fault::Throw(error)) => Err(QueryError::Failed(message(&error))),
         Err(fault) => Err(match *fatal(fault) {
             Fatal::Limit(raised, _) => QueryError::Failed(raised.message),
             Fatal::Failed(error) => QueryError::Failed(message(&error)),

@@ -11,7 +11,7 @@ use crate::pure;
 use crate::value::{DEPTH_MAX, Kind, List, Object, Raised, Value};
 
 use super::Machine;
-use super::frame::{Caller, Captures, Closure, Fatal, Fault, Fiber, Slot, defect, get, set};
+use super::frame::{Caller, Captures, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, get, set, throw};
 
 /// How a piece of code stopped.
 pub(super) enum Exit {
@@ -202,7 +202,7 @@ impl Machine<'_> {
                     _ => fiber.pc = target,
                 },
                 Op::Throw => return Err(self.throw(fiber, up)?),
-                Op::Rethrow => return Err(Fault::Throw(fiber.pop()?)),
+                Op::Rethrow => return Err(throw(fiber.pop()?)),
                 Op::Return => {
                     let value = fiber.pop()?;
                     if fiber.callers.len() == floor {
@@ -242,7 +242,7 @@ impl Machine<'_> {
             return Err(raised.into());
         }
         if !self.pace.go_on(self.turn_steps) {
-            return Err(Fault::Fatal(Box::new(Fatal::GivenUp)));
+            return Err(Box::new(Fatal::GivenUp).into());
         }
         if self.turn_steps >= self.memory_due {
             self.check_memory(fiber, up)?;
@@ -286,10 +286,10 @@ impl Machine<'_> {
         floor: usize,
         up: Option<&Caller<'_>>,
     ) -> Result<(), Fault> {
-        let error = match fault {
-            Fault::Throw(error) => error,
-            Fault::Raised(raised) => self.error_object(&raised, fiber, up)?,
-            Fault::Fatal(_) => return Err(fault),
+        let error = match *fault {
+            FaultKind::Throw(error) => error,
+            FaultKind::Raised(raised) => self.error_object(&raised, fiber, up)?,
+            FaultKind::Fatal(fatal) => return Err(fatal.into()),
         };
         loop {
             let info = self.code.function(fiber.function).ok_or_else(|| defect("no such function"))?;
@@ -304,7 +304,7 @@ impl Machine<'_> {
             }
             if fiber.callers.len() == floor {
                 fiber.leave();
-                return Err(Fault::Throw(error));
+                return Err(throw(error));
             }
             fiber.leave();
             self.depth -= 1;
@@ -321,7 +321,7 @@ impl Machine<'_> {
     ) -> Result<Value, Fault> {
         let stack = self.stack_text(fiber, up);
         if raised.kind == Kind::Limit {
-            return Err(Fault::Fatal(Box::new(Fatal::Limit(raised.clone(), stack))));
+            return Err(Box::new(Fatal::Limit(raised.clone(), stack)).into());
         }
         let mut cost = pure::Cost::default();
         cost.touch(stack.len());
@@ -340,7 +340,7 @@ impl Machine<'_> {
         self.charge(cost);
         let error = pure::error::with_stack(error, &stack);
         self.check_value(&error)?;
-        Ok(Fault::Throw(error))
+        Ok(throw(error))
     }
 
     #[inline(never)]

@@ -341,12 +341,20 @@ pub(super) fn uuid_text(bytes: &[u8]) -> String {
         if matches!(place, 4 | 6 | 8 | 10) {
             text.push('-');
         }
-        text.push_str(&format!("{byte:02x}"));
+        push_digits(&mut text, *byte);
     }
     text
 }
 
 /// The text of a version.
 pub(super) fn version_text(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::with_capacity(2 * bytes.len());
+    bytes.iter().for_each(|byte| push_digits(&mut text, *byte));
+    text
+}
+
+fn push_digits(text: &mut String, byte: u8) {
+    for digit in [byte >> 4, byte & 15] {
+        text.push(char::from(if digit < 10 { b'0' + digit } else { b'a' + digit - 10 }));
+    }
 }

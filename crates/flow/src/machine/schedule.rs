@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::pure;
 use crate::value::{Kind, PromiseRef, Raised, Value};
 
-use super::frame::{Caller, Closure, Fatal, Fault, Fiber, Slot, defect};
+use super::frame::{Caller, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, throw};
 use super::promise::{Coroutine, Outcome, Promise, PromiseKind, Role};
 use super::run::Exit;
 use super::{Closing, Counter, Machine, Ready, error_type};
@@ -140,8 +140,10 @@ impl Machine<'_> {
             }
             Ok(Exit::Returned(value)) => self.finish_code(fiber, Ok(value), false),
             Ok(Exit::New(value)) => self.finish_code(fiber, Ok(value), true),
-            Err(Fault::Throw(error)) => self.finish_code(fiber, Err(error), false),
-            Err(fault) => Err(fault),
+            Err(fault) => match *fault {
+                FaultKind::Throw(error) => self.finish_code(fiber, Err(error), false),
+                other => Err(Box::new(other)),
+            },
         }
     }
 
@@ -230,12 +232,12 @@ impl Machine<'_> {
                     fiber.push(value);
                     Ok(false)
                 }
-                Err(error) => Err(Fault::Throw(self.thrown_here(error, fiber, up))),
+                Err(error) => Err(throw(self.thrown_here(error, fiber, up))),
             },
             None => {
                 self.sweep()?;
                 if let Some(error) = self.interruption(fiber.number, promise.number) {
-                    return Err(Fault::Throw(self.thrown_here(error, fiber, up)));
+                    return Err(throw(self.thrown_here(error, fiber, up)));
                 }
                 self.wait_for(fiber.number, promise)?;
                 Ok(true)
@@ -304,15 +306,16 @@ impl Machine<'_> {
             Ok(value) => {
                 let checked = self.check_value(&value);
                 fiber.push(value);
-                checked.err().map(Fault::Raised)
+                checked.err().map(Fault::from)
             }
-            Err(error) => Some(Fault::Throw(self.thrown_here(error, &fiber, None))),
+            Err(error) => Some(throw(self.thrown_here(error, &fiber, None))),
         };
         if let Some(fault) = fault {
-            match self.unwind(&mut fiber, fault, 0, None) {
-                Ok(()) => {}
-                Err(Fault::Throw(error)) => return self.finish_code(fiber, Err(error), false).map_err(fatal),
-                Err(fault) => return Err(fatal(fault)),
+            if let Err(fault) = self.unwind(&mut fiber, fault, 0, None) {
+                return match *fault {
+                    FaultKind::Throw(error) => self.finish_code(fiber, Err(error), false).map_err(fatal),
+                    other => Err(fatal(Box::new(other))),
+                };
             }
         }
         self.drive(fiber, None).map_err(fatal)
@@ -347,8 +350,10 @@ impl Machine<'_> {
     pub(super) fn look_at(&mut self, closure: &Closure, up: Option<&Caller<'_>>) -> Result<Option<Outcome>, Fault> {
         let value = match self.evaluate(closure, &[], up) {
             Ok(value) => value,
-            Err(Fault::Throw(error)) => return Ok(Some(Err(error))),
-            Err(fault) => return Err(fault),
+            Err(fault) => match *fault {
+                FaultKind::Throw(error) => return Ok(Some(Err(error))),
+                other => return Err(Box::new(other)),
+            },
         };
         match pure::condition(&value) {
             Ok(true) => Ok(Some(Ok(Value::Bool(true)))),
@@ -396,10 +401,10 @@ fn code(role: Role) -> PromiseKind {
 
 /// A fault outside of any code is fatal.
 pub(super) fn fatal(fault: Fault) -> Box<Fatal> {
-    match fault {
-        Fault::Fatal(fatal) => fatal,
-        Fault::Raised(raised) if raised.kind == Kind::Limit => Box::new(Fatal::Limit(raised, String::new())),
-        Fault::Raised(raised) => Box::new(Fatal::Failed(pure::error::from_raised(&raised, ""))),
-        Fault::Throw(error) => Box::new(Fatal::Failed(error)),
+    match *fault {
+        FaultKind::Fatal(fatal) => fatal,
+        FaultKind::Raised(raised) if raised.kind == Kind::Limit => Box::new(Fatal::Limit(raised, String::new())),
+        FaultKind::Raised(raised) => Box::new(Fatal::Failed(pure::error::from_raised(&raised, ""))),
+        FaultKind::Throw(error) => Box::new(Fatal::Failed(error)),
     }
 }

@@ -13,7 +13,7 @@ use crate::value::Value;
 
 use super::Machine;
 use super::event::arguments;
-use super::frame::{Caller, Closure, Fatal, Fault, Fiber};
+use super::frame::{Caller, Closure, Fatal, Fault, Fiber, throw};
 use super::promise::{PromiseKind, Role};
 
 /// The host of a test, and what it has in the machine.
@@ -53,7 +53,7 @@ impl Machine<'_> {
                 }
                 Ok(Value::Promise(promise))
             }
-            Err(error) => Err(Fault::Throw(pure::error::with_stack(error, &self.stack_text(fiber, up)))),
+            Err(error) => Err(throw(pure::error::with_stack(error, &self.stack_text(fiber, up)))),
         }
     }
 

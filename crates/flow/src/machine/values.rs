@@ -42,9 +42,44 @@ const NESTED_MAX: u32 = DEPTH_MAX + 100;
 pub(super) struct Saver {
     pub out: Writer,
     cells: HashMap<*const RefCell<Value>, u32>,
+    keys: Vec<Arc<str>>,
+    /// Numbers of keys by their [`key_place`].
+    recent: Recent,
+}
+
+/// Numbers of keys, plus 1.
+struct Recent([u32; KEY_PLACES]);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self([0; KEY_PLACES])
+    }
+}
+
+/// Keys are looked for in one of this many places.
+const KEY_PLACES: usize = 64;
+
+/// Where a key that was written is noted; a later one of the same place takes it over.
+fn key_place(key: &str) -> usize {
+    let bytes = key.as_bytes();
+    let byte = |place: Option<&u8>| usize::from(place.copied().unwrap_or(0));
+    (bytes.len() * 7 + byte(bytes.first()) * 31 + byte(bytes.last()) * 11 + byte(bytes.get(bytes.len() / 2))) % KEY_PLACES
 }
 
 impl Saver {
+    /// The key of a field: the number of one that was written before, or 0 and the text.
+    fn key(&mut self, key: &Arc<str>) {
+        let place = &mut self.recent.0[key_place(key)];
+        if place.checked_sub(1).and_then(|known| self.keys.get(known as usize)).is_some_and(|known| known == key) {
+            self.out.number(*place);
+            return;
+        }
+        self.out.byte(0);
+        self.out.text(key);
+        self.keys.push(key.clone());
+        *place = u32::try_from(self.keys.len()).unwrap_or(0);
+    }
+
     pub fn value(&mut self, value: &Value) {
         match value {
             Value::Null => self.out.byte(NULL),
@@ -94,7 +129,7 @@ impl Saver {
     pub fn fields(&mut self, object: &Object) {
         self.out.count(object.len());
         for (key, value) in object.iter() {
-            self.out.text(key);
+            self.key(key);
             self.value(value);
         }
     }
@@ -215,6 +250,7 @@ impl Saver {
 pub(super) struct Loader<'b> {
     pub input: Reader<'b>,
     cells: Vec<Cell>,
+    keys: Vec<Arc<str>>,
     /// All promises of the table.
     pub promises: BTreeMap<u32, Rc<PromiseRef>>,
     depth: u32,
@@ -222,7 +258,7 @@ pub(super) struct Loader<'b> {
 
 impl<'b> Loader<'b> {
     pub fn new(bytes: &'b [u8]) -> Self {
-        Self { input: Reader::new(bytes), cells: Vec::new(), promises: BTreeMap::new(), depth: 0 }
+        Self { input: Reader::new(bytes), cells: Vec::new(), keys: Vec::new(), promises: BTreeMap::new(), depth: 0 }
     }
 
     pub fn value(&mut self) -> Result<Value, Damage> {
@@ -278,14 +314,25 @@ impl<'b> Loader<'b> {
     }
 
     pub fn fields(&mut self) -> Result<Object, Damage> {
-        let mut object = Object::default();
         let count = self.input.count()?;
+        let mut object = Object::with_capacity(count);
         for _ in 0..count {
-            let key = self.input.shared()?;
+            let key = self.key()?;
             let value = self.value()?;
             object.insert(key, value);
         }
         if object.len() == count { Ok(object) } else { Err("a field is there twice") }
+    }
+
+    fn key(&mut self) -> Result<Arc<str>, Damage> {
+        match self.input.small()? {
+            0 => {
+                let key = self.input.shared()?;
+                self.keys.push(key.clone());
+                Ok(key)
+            }
+            number => self.keys.get(number as usize - 1).cloned().ok_or("there is no such key"),
+        }
     }
 
     pub fn promise(&mut self) -> Result<Rc<PromiseRef>, Damage> {
