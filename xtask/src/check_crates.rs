@@ -6,15 +6,36 @@ use crate::check::{Problem, Tree};
 const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-proto", &[]),
     ("segno-http2", &[]),
+    // The language knows nothing of the server that executes it.
+    ("segno-flow", &[]),
     ("segno-engine", &["segno-proto"]),
     ("segno-store", &["segno-proto", "segno-engine"]),
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
-    ("segno-runtime", &["segno-proto", "segno-engine", "segno-store"]),
+    ("segno-runtime", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
     (
         "segno-server",
-        &["segno-proto", "segno-http2", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime"],
+        &[
+            "segno-proto",
+            "segno-http2",
+            "segno-engine",
+            "segno-flow",
+            "segno-store",
+            "segno-store-sqlite",
+            "segno-runtime",
+        ],
     ),
-    ("segno", &["segno-proto", "segno-engine", "segno-store", "segno-store-sqlite", "segno-runtime", "segno-server"]),
+    (
+        "segno",
+        &[
+            "segno-proto",
+            "segno-engine",
+            "segno-flow",
+            "segno-store",
+            "segno-store-sqlite",
+            "segno-runtime",
+            "segno-server",
+        ],
+    ),
     // Speaks to servers over the wire, so that what it proves holds for any server.
     ("segno-harness", &["segno-proto"]),
     ("xtask", &[]),
@@ -26,6 +47,11 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
         "segno-engine",
         &["tokio", "tonic", "rand", "getrandom", "rusqlite", "hyper", "tracing"],
         "the engine is pure: no waiting, no IO, no chance",
+    ),
+    (
+        "segno-flow",
+        &["tokio", "tonic", "prost", "rand", "getrandom", "rusqlite", "hyper", "tracing"],
+        "the language is pure: no waiting, no IO, no chance",
     ),
     ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),

@@ -80,7 +80,7 @@ pub struct CompleteTask {
     /// Whether it reports by itself.
     pub worker_reports: bool,
     /// What a turn of a script leaves, if this run is one.
-    pub script: Option<script::Turn>,
+    pub script: Option<script::AfterTurn>,
 }
 
 /// What commands may ask of their surroundings.

@@ -56,7 +56,7 @@ pub enum OperationKind {
 
 /// What a turn leaves besides its commands.
 #[derive(Clone, Debug, Default)]
-pub struct Turn {
+pub struct AfterTurn {
     /// Names of signals that somebody waits for or handles.
     pub signals: Vec<String>,
     /// Pending operations, by kind and id, with what their end does; the event is found by the engine.
@@ -194,7 +194,7 @@ pub fn find(wake: &ScriptWakeSet, begun: i64) -> Option<&ScriptOperation> {
 }
 
 /// A turn has ended: its events are taken, and this is what the run waits for now.
-pub(crate) fn turned(draft: &mut Draft, turn: &Turn) {
+pub(crate) fn turned(draft: &mut Draft, turn: &AfterTurn) {
     let taken_event_id = draft.run.state.next_event_id - 1;
     let operations = locate(&draft.run.state, &turn.operations);
     let Some(script) = &mut draft.run.state.script else { return };

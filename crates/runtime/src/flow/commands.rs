@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use prost::Message as _;
 use segno_engine::{
     Run,
-    script::{self, OperationKind, Turn},
+    script::{self, AfterTurn, OperationKind},
     search_attributes::PREDEFINED,
     signal::Signal,
     state::{ScriptGroup, ScriptOperation, TaskKind},
@@ -48,7 +48,7 @@ const DEFAULT_QUEUE: &str = "default";
 pub(super) struct Answer {
     pub commands: Vec<WireCommand>,
     pub messages: Vec<Message>,
-    pub turn: Turn,
+    pub turn: AfterTurn,
 }
 
 /// Translates what a turn gives. `run` has the workflow task started; `flushed` buffered events become history before

@@ -20,7 +20,7 @@ use segno_proto::{enums::WorkflowTaskFailedCause, failure::Failure, protocol::Me
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{runtime::Handle, sync::Semaphore};
 
-use super::turn::{Decided, Past, Prepared, Refused};
+use super::turn::{Decided, Past, Prepared, TurnRejected};
 use crate::{
     error::CallError,
     finish::finish,
@@ -308,9 +308,9 @@ impl Node {
                 add(&self.metrics.flow_steps, steps);
                 Ok(Outcome::Done)
             }
-            Err(Refused::Call(Rejection::TaskNotFound)) => Ok(Outcome::Done),
-            Err(Refused::Call(rejection)) => Ok(Outcome::Failed(rejection.to_string())),
-            Err(Refused::Task(why)) => Ok(Outcome::Failed(why)),
+            Err(TurnRejected::Call(Rejection::TaskNotFound)) => Ok(Outcome::Done),
+            Err(TurnRejected::Call(rejection)) => Ok(Outcome::Failed(rejection.to_string())),
+            Err(TurnRejected::Task(why)) => Ok(Outcome::Failed(why)),
         }
     }
 }

@@ -124,7 +124,7 @@ impl Node {
         context: Context,
         mut turned: Turned,
         flushed: usize,
-    ) -> Result<Decided, Refused> {
+    ) -> Result<Decided, TurnRejected> {
         let answer = commands::answer(run, &mut turned, flushed);
         let call = self.complete_call(namespace, run, answer)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
@@ -135,7 +135,7 @@ impl Node {
         let Applied { run, mut transition, reply } = complete_task::complete(run, context, call, &surroundings)?;
         let Completed { failure, reset_history_event_id, .. } = reply;
         if let Some(failure) = failure {
-            return Err(Refused::Task(failure.worker_message()));
+            return Err(TurnRejected::Task(failure.worker_message()));
         }
         if reset_history_event_id == 0 {
             // Otherwise every update was rejected, and the turn leaves no trace.
@@ -200,14 +200,14 @@ impl Node {
 
 /// Why a turn was not taken.
 #[derive(Debug)]
-pub(super) enum Refused {
+pub(super) enum TurnRejected {
     /// The workflow task is not there any more.
     Call(Rejection),
     /// The engine does not take a command.
     Task(String),
 }
 
-impl From<Rejection> for Refused {
+impl From<Rejection> for TurnRejected {
     fn from(rejection: Rejection) -> Self {
         Self::Call(rejection)
     }
