@@ -49,6 +49,13 @@ const STEPS: &[Step] = &[
         full_only: false,
         run: test_steps::build,
     },
+    Step {
+        name: "flows",
+        what: "the tests of the example scripts",
+        needs: &["build"],
+        full_only: false,
+        run: test_steps::flows,
+    },
     Step { name: "venv", what: "Python packages", needs: &[], full_only: false, run: test_steps::venv },
     Step {
         name: "transcripts",

@@ -149,6 +149,27 @@ impl Drop for Server {
     }
 }
 
+/// The example scripts: their style, and their tests.
+pub fn flows(commands: &mut Commands) -> Result<Outcome> {
+    let examples = workspace::root().join("examples/flow");
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&examples).context("examples/flow cannot be read")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "flow") {
+            files.push(path);
+        }
+    }
+    files.sort();
+    let segno = workspace::root().join("target/release/segno");
+    let mut fmt = command(&segno, &["flow", "fmt", "--check"]);
+    commands.run(fmt.args(&files))?;
+    let mut check = command(&segno, &["flow", "check"]);
+    commands.run(check.args(&files))?;
+    let mut test = command(&segno, &["flow", "test"]);
+    commands.run(test.arg(&examples))?;
+    Ok(Outcome::Passed)
+}
+
 /// Every recorded transcript, and the proof that a difference would be seen.
 pub fn transcripts(commands: &mut Commands) -> Result<Outcome> {
     let server = Server::start("transcripts-server.log")?;

@@ -15,6 +15,7 @@ use segno_proto::{
     events::{HistoryEvent, history_event},
     nanos_duration,
     operatorservice::operator_service_client::OperatorServiceClient,
+    segno_flow::flow_service_client::FlowServiceClient,
     segno_worker::worker_service_client::WorkerServiceClient,
     taskqueue::TaskQueue,
     workflowservice::{
@@ -52,6 +53,11 @@ pub fn operator(port: u16) -> Result<OperatorServiceClient<Channel>> {
 /// A client of Segno's own protocol for workers, made in the same way.
 pub fn lease_client(port: u16) -> Result<LeaseClient> {
     Ok(WorkerServiceClient::new(channel(port)?))
+}
+
+/// A client of Segno's own protocol for scripts, made in the same way.
+pub fn flow_client(port: u16) -> Result<FlowServiceClient<Channel>> {
+    Ok(FlowServiceClient::new(channel(port)?))
 }
 
 fn channel(port: u16) -> Result<Channel> {

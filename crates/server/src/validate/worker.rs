@@ -2,7 +2,8 @@
 //!
 //! Polls are checked for names and versioning only; how long they may wait is the caller's business.
 
-use segno_engine::validate::{ID_LENGTH_MAX, task_queue};
+use segno_engine::script;
+use segno_engine::validate::{ID_LENGTH_MAX, Invalid, task_queue};
 use segno_proto::deployment::WorkerDeploymentOptions;
 use segno_proto::enums::{QueryResultType, TaskQueueKind, VersioningBehavior, WorkerVersioningMode};
 use segno_proto::taskqueue::TaskQueue;
@@ -28,12 +29,23 @@ pub fn poll_workflow_task(request: &mut PollWorkflowTaskQueueRequest) -> Result<
     let build =
         request.worker_version_capabilities.as_ref().map(|build| (build.build_id.as_str(), build.use_versioning));
     versioning(build, request.deployment_options.as_ref(), request.task_queue.as_ref())?;
+    not_of_scripts(request.task_queue.as_ref())?;
     task_queue(request.task_queue.as_mut(), "").map_err(RequestError::from)
+}
+
+/// The server itself executes what is on the queue of scripts.
+fn not_of_scripts(queue: Option<&TaskQueue>) -> Result<(), RequestError> {
+    let normal = queue.is_some_and(|queue| queue.name == script::QUEUE || queue.normal_name == script::QUEUE);
+    match normal {
+        true => Err(Invalid(format!("task queue \"{}\" is served by the server itself", script::QUEUE)).into()),
+        false => Ok(()),
+    }
 }
 
 /// PollActivityTaskQueue.
 #[expect(deprecated, reason = "workers may still send versions in the old way")]
 pub fn poll_activity_task(request: &mut PollActivityTaskQueueRequest) -> Result<(), RequestError> {
+    not_of_scripts(request.task_queue.as_ref())?;
     task_queue(request.task_queue.as_mut(), "")?;
     identity(&request.identity)?;
     let build =

@@ -14,6 +14,7 @@ mod long_history;
 mod open;
 mod outcome;
 mod progress;
+mod scripts;
 mod session;
 mod signals;
 mod timers;
@@ -171,6 +172,8 @@ async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
         Workload::Open => open::run(session).await?,
         Workload::Backlog => backlog::run(session).await?,
         Workload::Lists => lists::run(session).await?,
+        Workload::Script => vec![scripts::one_task(session).await?],
+        Workload::ScriptFanOut => vec![scripts::all_tasks(session).await?],
         Workload::Heartbeats => heartbeats::run(session).await?,
     })
 }

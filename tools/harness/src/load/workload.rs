@@ -40,6 +40,10 @@ pub enum Workload {
     Payload256K,
     /// Pages and counts over many workflows with search attributes, at rest and beside other work.
     Lists,
+    /// One activity, as a script that the server executes.
+    Script,
+    /// A hundred activities at once, as a script that the server executes.
+    ScriptFanOut,
     /// Reports of workers that do nothing else.
     Heartbeats,
 }
@@ -62,6 +66,8 @@ pub const WORKLOADS: &[(&str, Workload)] = &[
     ("payload-1k", Workload::Payload1K),
     ("payload-256k", Workload::Payload256K),
     ("lists", Workload::Lists),
+    ("script", Workload::Script),
+    ("script-fan-out", Workload::ScriptFanOut),
     ("heartbeats", Workload::Heartbeats),
 ];
 

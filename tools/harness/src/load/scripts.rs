@@ -1,0 +1,42 @@
+//! Workflows as scripts, which the server executes itself: the driver has the tasks only.
+
+use std::rc::Rc;
+
+use anyhow::Result;
+use segno_proto::segno_flow::DeployRequest;
+
+use super::{outcome::Outcome, session::Session, workflows};
+use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
+
+/// One task, as the workload `one-activity` has it.
+const ONE_TASK: &str = "workflow one_task(x) { return await Task.run(\"echo\", x) }\n";
+/// A hundred tasks, as the workload `fan-out` has it.
+const ALL: &str = "workflow all_tasks(x) {
+  const all = await Task.all(List.range(100).map(i => Task.run(\"echo\", x)))
+  return all[0]
+}
+";
+
+/// Runs a script of one task.
+pub async fn one_task(session: &Rc<Session>) -> Result<Outcome> {
+    deploy(session, ONE_TASK).await?;
+    workflows::run(session, "one_task").await
+}
+
+/// Runs a script of a hundred tasks.
+pub async fn all_tasks(session: &Rc<Session>) -> Result<Outcome> {
+    deploy(session, ALL).await?;
+    workflows::run(session, "all_tasks").await
+}
+
+async fn deploy(session: &Session, source: &'static str) -> Result<()> {
+    let message = DeployRequest {
+        namespace: NAMESPACE.to_owned(),
+        source: source.into(),
+        file_name: "bench.flow".to_owned(),
+        take_over: true,
+        ..Default::default()
+    };
+    wire::flow_client(session.load.port)?.deploy(request(message, CALL_TIMEOUT)).await?;
+    Ok(())
+}
