@@ -34,5 +34,6 @@ pub use render::render;
 pub use syntax::{SOURCE_BYTES_MAX, format, normalize};
 pub use compile::{CODE_FORMAT, Code, Schedule, compile};
 pub use machine::{
-    FrameInfo, Inspection, Metadata, PendingItem, QueryError, WaitingCode, inspect, metadata, query, stack, turn, version,
+    FrameInfo, Inspection, Metadata, MigrateError, PendingItem, QueryError, ScriptVersion, WaitingCode, inspect, metadata,
+    migrate, query, stack, turn, version,
 };

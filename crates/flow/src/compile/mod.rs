@@ -40,6 +40,11 @@ pub fn compile(program: &Program, file_name: &str) -> Result<Code, Vec<Diagnosti
     Compiler::new(program, file_name).and_then(Compiler::compile).map_err(|failed| vec![*failed])
 }
 
+/// The variables that each function captures, in the order in which its code numbers them.
+pub(crate) fn captures(program: &Program) -> Option<Vec<Vec<VariableId>>> {
+    captures::analyze(program).ok()
+}
+
 /// Everything that functions share while they are compiled.
 struct Compiler<'p> {
     program: &'p Program,

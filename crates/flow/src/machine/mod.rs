@@ -10,6 +10,7 @@ mod frame;
 mod inspect;
 mod library;
 mod load;
+mod migrate;
 mod promise;
 mod query;
 mod run;
@@ -34,6 +35,7 @@ use crate::pure::random::Random;
 use crate::value::{Kind, Object, Raised, Released, Value};
 
 pub use inspect::{FrameInfo, Inspection, Metadata, PendingItem, WaitingCode, inspect, metadata, stack};
+pub use migrate::{MigrateError, ScriptVersion, migrate};
 pub use query::{QueryError, query};
 
 use frame::{Cell, Closure, Fatal, FaultKind};

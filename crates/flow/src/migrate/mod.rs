@@ -4,7 +4,7 @@
 //! in the same chain of enclosing statements. Text is compared after formatting and without comments, so neither layout
 //! nor the rest of the file matters.
 
-mod outline;
+pub(crate) mod outline;
 
 use crate::diagnostic::Position;
 use crate::syntax::decode;
@@ -29,18 +29,20 @@ pub fn places(old: &[u8], new: &[u8], version: &str, frames: &[WaitingFrame]) ->
     for frame in frames {
         let place = old.as_ref().zip(new.as_ref()).and_then(|(old, new)| old.corresponding(frame.position, new));
         match place {
-            Some(position) => found.push(position),
-            None => missing.push(format!(
-                "{} (line {}): the waiting statement is not in version {version}",
-                frame.function, frame.position.line
-            )),
+            Some(place) => found.push(place.position),
+            None => missing.push(no_place(&frame.function, frame.position, version)),
         }
     }
     if missing.is_empty() { Ok(found) } else { Err(missing) }
 }
 
+/// What is said about a frame without a place.
+pub(crate) fn no_place(function: &str, position: Position, version: &str) -> String {
+    format!("{function} (line {}): the waiting statement is not in version {version}", position.line)
+}
+
 /// The outline of a source without syntax errors.
-fn outline(source: &[u8]) -> Option<Outline> {
+pub(crate) fn outline(source: &[u8]) -> Option<Outline> {
     let source = decode(source).ok()?;
     let parsed = parse(&source, FileKind::Script);
     parsed.diagnostics.is_empty().then(|| Outline::of(&source, &parsed))

@@ -15,15 +15,48 @@ struct Place {
     /// Function, parameters, headers of the enclosing statements and the text of the statement.
     key: String,
     span: Span,
+    /// Where the enclosing statements begin, the outermost first.
+    around: Vec<Position>,
+    /// For each `finally` around it the text of the `try` and `catch` blocks before.
+    guarded: String,
+    is_switch: bool,
+}
+
+/// What corresponds to a place where code waits.
+pub(crate) struct Correspondence {
+    /// The position in the new version.
+    pub position: Position,
+    /// The statement that waits and those around it: where they begin in the old and the new version.
+    pub statements: Vec<(Position, Position)>,
+    /// Whether the `try` and `catch` blocks are the same to whose `finally` the place belongs.
+    pub same_guarded: bool,
+    /// Whether the statement that waits is a `switch`.
+    pub is_switch: bool,
 }
 
 /// All statements of a script.
-pub(super) struct Outline {
+pub(crate) struct Outline {
     /// In the order of the source; inner statements after those around them.
     places: Vec<Place>,
     /// The place of a key. `None` if several have it.
     by_key: HashMap<String, Option<usize>>,
     words: Vec<Word>,
+}
+
+/// What is around a statement.
+struct Chain {
+    /// Function, parameters and headers.
+    text: String,
+    around: Vec<Position>,
+    guarded: String,
+}
+
+impl Chain {
+    /// The chain of what stands in a statement behind this header.
+    fn below(&self, start: Position, header: &str) -> Self {
+        let around = self.around.iter().copied().chain([start]).collect();
+        Self { text: format!("{}{header}\n", self.text), around, guarded: self.guarded.clone() }
+    }
 }
 
 /// A token as the formatter would leave it.
@@ -53,15 +86,30 @@ impl Outline {
         outline
     }
 
-    /// The position in another version that corresponds to this one: the same word of the same statement, if that exists
-    /// exactly once.
-    pub fn corresponding(&self, position: Position, other: &Self) -> Option<Position> {
-        let within = |place: &&Place| place.span.start <= position && position < place.span.end;
-        let place = self.places.iter().rev().find(within)?;
-        let new = (*other.by_key.get(&place.key)?)?;
-        let words = self.words_in(place.span);
-        let word = words.iter().position(|word| word.span.start == position)?;
-        other.words_in(other.places.get(new)?.span).get(word).map(|word| word.span.start)
+    /// What corresponds to a position in another version: the same word of the same statement, if that exists exactly once.
+    pub fn corresponding(&self, position: Position, other: &Self) -> Option<Correspondence> {
+        let place = self.places.get(self.innermost(position)?)?;
+        let new = other.places.get((*other.by_key.get(&place.key)?)?)?;
+        let word = self.words_in(place.span).partition_point(|word| word.span.start < position);
+        let position = other.words_in(new.span).get(word)?.span.start;
+        let around = place.around.iter().copied().zip(new.around.iter().copied());
+        Some(Correspondence {
+            position,
+            statements: around.chain([(place.span.start, new.span.start)]).collect(),
+            same_guarded: place.guarded == new.guarded,
+            is_switch: place.is_switch,
+        })
+    }
+
+    /// The innermost statement at a position.
+    fn innermost(&self, position: Position) -> Option<usize> {
+        self.places.iter().rposition(|place| place.span.start <= position && position < place.span.end)
+    }
+
+    /// The beginning of the first word at or behind a position: of `(x) =>` that of `x`, as in `x =>`.
+    pub fn word_at(&self, position: Position) -> Option<Position> {
+        let place = self.words.partition_point(|word| word.span.start < position);
+        self.words.get(place).map(|word| word.span.start)
     }
 
     fn words_in(&self, span: Span) -> &[Word] {
@@ -83,29 +131,30 @@ impl Outline {
     }
 
     fn function(&mut self, name: &str, params: &Params, body: &Block) {
-        let chain = format!("{name} {}\n", self.text(params.span, &[]));
+        let text = format!("{name} {}\n", self.text(params.span, &[]));
+        let chain = Chain { text, around: Vec::new(), guarded: String::new() };
         self.statements(&body.statements, &chain);
     }
 
-    fn statements(&mut self, statements: &[Statement], chain: &str) {
+    fn statements(&mut self, statements: &[Statement], chain: &Chain) {
         for statement in statements {
             self.statement(statement, chain);
         }
     }
 
     /// A statement behind a header that is part of its chain.
-    fn inner(&mut self, statement: &Statement, chain: &str) {
+    fn inner(&mut self, statement: &Statement, chain: &Chain) {
         match &statement.kind {
             StatementKind::Block(block) => self.statements(&block.statements, chain),
             _ => self.statement(statement, chain),
         }
     }
 
-    fn statement(&mut self, statement: &Statement, chain: &str) {
+    fn statement(&mut self, statement: &Statement, chain: &Chain) {
         match &statement.kind {
             StatementKind::Function(function) => {
                 let head = if function.is_async { "async function" } else { "function" };
-                let name = format!("{chain}{head} {}", function.name.text);
+                let name = format!("{}{head} {}", chain.text, function.name.text);
                 return self.function(&name, &function.params, &function.body);
             }
             StatementKind::Handler(handler) => {
@@ -114,13 +163,20 @@ impl Outline {
                     HandlerKind::Signal => "signal",
                     HandlerKind::Update => "update",
                 };
-                let name = format!("{chain}{kind} {}", handler.name.text);
+                let name = format!("{}{kind} {}", chain.text, handler.name.text);
                 return self.function(&name, &handler.params, &handler.body);
             }
             _ => {}
         }
         let span = statement.span;
-        self.places.push(Place { key: format!("{chain}{}", self.text(span, &[])), span });
+        self.places.push(Place {
+            key: format!("{}{}", chain.text, self.text(span, &[])),
+            span,
+            around: chain.around.clone(),
+            guarded: chain.guarded.clone(),
+            is_switch: matches!(statement.kind, StatementKind::Switch { .. }),
+        });
+        let below = |header: &str| chain.below(span.start, header);
         let mut arrows = Vec::new();
         expressions(statement, &mut |expr| find_arrows(expr, &mut arrows));
         let blocks: Vec<Span> = arrows.iter().map(|(_, block)| block.span).collect();
@@ -128,20 +184,20 @@ impl Outline {
         let header = |outline: &Self, end: u32| outline.text(Span { to: end, ..span }, &blocks);
         for (number, (_, block)) in arrows.iter().enumerate() {
             let end = body_of(statement).map_or(span.to, |body| body.from);
-            let chain = format!("{chain}{}=> {number}\n", header(self, end));
+            let chain = below(&format!("{}=> {number}", header(self, end)));
             self.statements(&block.statements, &chain);
         }
         match &statement.kind {
-            StatementKind::Block(block) => self.statements(&block.statements, &format!("{chain}{{\n")),
+            StatementKind::Block(block) => self.statements(&block.statements, &below("{")),
             StatementKind::If { then, otherwise, .. } => {
                 let header = header(self, then.span.from);
-                self.inner(then, &format!("{chain}{header}\n"));
+                self.inner(then, &below(&header));
                 if let Some(otherwise) = otherwise {
-                    self.inner(otherwise, &format!("{chain}{header}else\n"));
+                    self.inner(otherwise, &below(&format!("{header}else")));
                 }
             }
             StatementKind::While { body, .. } | StatementKind::ForOf { body, .. } | StatementKind::For { body, .. } => {
-                let chain = format!("{chain}{}\n", header(self, body.span.from));
+                let chain = below(&header(self, body.span.from));
                 self.inner(body, &chain);
             }
             StatementKind::Switch { value, cases } => {
@@ -149,20 +205,22 @@ impl Outline {
                 for case in cases {
                     labels.push_str(&self.text(case.span, &[]));
                     if !case.statements.is_empty() {
-                        let chain = format!("{chain}{}{labels}\n", header(self, value.span.to));
+                        let chain = below(&format!("{}{labels}", header(self, value.span.to)));
                         self.statements(&case.statements, &chain);
                         labels.clear();
                     }
                 }
             }
             StatementKind::Try { body, catch, finally } => {
-                self.statements(&body.statements, &format!("{chain}try\n"));
+                self.statements(&body.statements, &below("try"));
                 if let Some(catch) = catch {
                     let name = catch.name.as_ref().map_or("", |name| &name.text);
-                    self.statements(&catch.body.statements, &format!("{chain}catch {name}\n"));
+                    self.statements(&catch.body.statements, &below(&format!("catch {name}")));
                 }
                 if let Some(finally) = finally {
-                    self.statements(&finally.statements, &format!("{chain}finally\n"));
+                    let mut chain = below("finally");
+                    chain.guarded.push_str(&self.text(Span { to: finally.span.from, ..span }, &[]));
+                    self.statements(&finally.statements, &chain);
                 }
             }
             _ => {}
@@ -282,7 +340,7 @@ fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
             find_arrows(inner, found)
         }
         ExprKind::List(items) => {
-            for (ListItem::Item(item) | ListItem::Spread(item)) in items {
+            for ListItem::Item(item) | ListItem::Spread(item) in items {
                 find_arrows(item, found);
             }
         }
