@@ -70,40 +70,12 @@ impl Checker<'_> {
         self.call(expr, callee, arguments, true).0
     }
 
-    /// A call as a statement.
+    /// A call as a statement: nobody reads what it gives.
     pub fn call_statement(&mut self, expr: &Expr) -> hir::Expr {
-        let reads = match self.changed_variable(expr) {
-            Some(id) => Some((id, self.variables[id].read)),
-            None => None,
-        };
+        self.dropped = Some(expr.span);
         let lowered = self.chain(expr, Access::Plain);
-        // `xs.push(1)` alone does not read `xs`.
-        if let Some((id, read)) = reads {
-            self.variables[id].read = read || self.reads_in_arguments(expr, id);
-        }
+        self.dropped = None;
         lowered
-    }
-
-    /// The variable that a call of `push` and its kin changes.
-    fn changed_variable(&self, expr: &Expr) -> Option<hir::VariableId> {
-        let ExprKind::Call { callee, .. } = &expr.kind else { return None };
-        let ExprKind::Field { base, key, .. } = &callee.kind else { return None };
-        Method::named(&key.text).filter(|method| method.changes_receiver())?;
-        let mut base = &**base;
-        while let ExprKind::Field { base: inner, .. } | ExprKind::Index { base: inner, .. } = &base.kind {
-            base = inner;
-        }
-        let ExprKind::Name(name) = &base.kind else { return None };
-        match self.lookup(name) {
-            Some(Binding::Variable(id)) => Some(id),
-            _ => None,
-        }
-    }
-
-    /// Whether the arguments of a call mention a variable by name. May say yes too often.
-    fn reads_in_arguments(&self, expr: &Expr, id: hir::VariableId) -> bool {
-        let ExprKind::Call { arguments, .. } = &expr.kind else { return false };
-        arguments.iter().any(|argument| self.source_of(argument).contains(&*self.variables[id].name))
     }
 
     /// A call, and whether there is a `?.` in its chain. `allowed`: it is the operand of `return` in the workflow.
@@ -224,7 +196,10 @@ impl Checker<'_> {
         if method.changes_receiver() {
             let callee = if !optional && is_path(receiver) {
                 let target = self.target(receiver, Change::Inside);
-                if let Some(target) = &target {
+                // `xs.push(1)` alone does not read `xs`.
+                if let Some(target) = &target
+                    && self.dropped != Some(expr.span)
+                {
                     self.variables[target.variable].read = true;
                 }
                 target.map(|target| hir::Callee::Changing { target, method })

@@ -206,15 +206,13 @@ impl Checker<'_> {
         for variable in &self.variables {
             let (name, span) = (&variable.name, variable.span);
             let is_arrow = self.functions[variable.owner].kind == FunctionKind::Arrow;
+            let is_needed = is_arrow && last_used.get(&variable.owner).is_some_and(|last| *last > span.from);
             match variable.origin {
                 _ if variable.quiet => {}
                 Origin::Let | Origin::Const | Origin::Assigned if !variable.read => {
                     found.push(("F0901", format!("\"{name}\" is never read"), span));
                 }
-                Origin::Parameter
-                    if !used.contains(&span.from)
-                        && !(is_arrow && last_used.get(&variable.owner).is_some_and(|last| *last > span.from)) =>
-                {
+                Origin::Parameter if !is_needed && !used.contains(&span.from) => {
                     found.push(("F0903", format!("parameter \"{name}\" is never used"), span));
                 }
                 _ => {}

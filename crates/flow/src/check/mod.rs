@@ -68,6 +68,7 @@ fn check_file(source: &[u8], kind: FileKind) -> Checked {
         handlers: Vec::new(),
         signals: BTreeSet::new(),
         declared_functions: HashMap::new(),
+        dropped: None,
     };
     let program = checker.program(&parsed.file);
     finish(program, checker.diagnostics)
@@ -102,6 +103,8 @@ struct Checker<'a> {
     signals: BTreeSet<Arc<str>>,
     /// Functions by the offset where they begin; only looked up.
     declared_functions: HashMap<u32, hir::FunctionId>,
+    /// The call that is a statement of its own, while it is walked.
+    dropped: Option<Span>,
 }
 
 impl Checker<'_> {

@@ -174,6 +174,7 @@ fn syntax_errors() {
         ("try { log(1) }", "3:1 F0101", "expected \"catch\" or \"finally\", found \"}\""),
         ("return ...inputs", "2:10 F0101", "expected an expression, found \"...\""),
         ("log(...inputs)", "2:7 F0101", "expected an expression, found \"...\""),
+        ("for (log(1); inputs; ) log(2)", "2:14 F0101", "expected \"=\", found \";\""),
         ("for (x of inputs) log(x)", "2:10 F0101", "expected \"=\", found \"of\""),
         ("switch (inputs) { log(1) }", "2:21 F0101", "expected \"case\", \"default\" or \"}\", found \"log\""),
     ] {
@@ -608,6 +609,25 @@ fn test_files() {
     assert_eq!(refused("workflow w() {}"), ["1:1 F0101"]);
     assert_eq!(refused("test a {}"), ["1:6 F0101"]);
     assert_eq!(refused("test \"a\" { Test.status() }"), ["1:12 F0216"]);
+}
+
+#[test]
+fn editor_grammar_knows_all_words() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/editors/flow.tmLanguage.json");
+    let grammar = std::fs::read_to_string(path).unwrap();
+    assert!(segno_flow::pure::json::parse(grammar.as_bytes()).is_ok());
+    let words = "async await break case catch const continue default delete else false finally for function if in let new null \
+        return switch throw true try typeof while class do enum export extends import instanceof interface super this \
+        undefined var void with yield workflow query signal update validate schedule test use of";
+    let library =
+        segno_flow::library::Function::ALL.iter().filter_map(|function| function.signature().name.split('.').next());
+    for word in words.split(' ').chain(library) {
+        let found = grammar.match_indices(word).any(|(at, _)| {
+            let edge = |c: Option<char>| !c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+            edge(grammar[..at].chars().next_back()) && edge(grammar[at + word.len()..].chars().next())
+        });
+        assert!(found, "{word}");
+    }
 }
 
 #[test]

@@ -196,6 +196,12 @@ fn examine(source: &str) {
             );
             assert!(!segno_flow::render(found, "f", source).is_empty());
         }
+        if let Some(program) = &checked.program
+            && let Err(errors) = segno_flow::compile(program, "f")
+        {
+            // Only options of `schedule` are computed when compiling.
+            assert!(errors.iter().all(|error| error.code == "F0208"), "{errors:?}\n{source}");
+        }
     }
     if let Ok(once) = format_source(source) {
         let before = meaning(source);

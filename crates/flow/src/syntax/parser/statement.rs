@@ -246,6 +246,9 @@ impl Parser<'_> {
             self.next = before;
         }
         let first = self.for_part(start, ";")?;
+        if matches!(first.as_ref().map(|first| &first.kind), Some(StatementKind::Expr(_))) {
+            return self.expected("\"=\"");
+        }
         self.expect_sign(";")?;
         let condition = if self.is_sign(";") { None } else { Some(self.expression()?) };
         if condition.is_some() && self.is_sign("=") {
