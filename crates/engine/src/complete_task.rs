@@ -198,6 +198,7 @@ fn apply(
     inbox.handle_rest(&mut draft)?;
     if let Some(turn) = &call.script {
         script::turned(&mut draft, turn);
+        script::keep_checkpoint(&mut draft);
     }
 
     let mut reply = Completed::default();

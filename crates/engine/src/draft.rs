@@ -55,6 +55,8 @@ pub struct Draft {
     outbox: Vec<OutboxMessage>,
     effects: Vec<Effect>,
     successor: Option<Box<Applied<()>>>,
+    /// Where the state of the script is kept as a checkpoint.
+    script_checkpoint: Option<u32>,
     /// A step that no machine has: the transition must not happen.
     illegal: Option<Box<IllegalStep>>,
 }
@@ -82,8 +84,14 @@ impl Draft {
             outbox: Vec::new(),
             effects: Vec::new(),
             successor: None,
+            script_checkpoint: None,
             illegal: None,
         }
+    }
+
+    /// The state of the script after this transition is kept.
+    pub(crate) fn keep_script_state(&mut self, slot: u32) {
+        self.script_checkpoint = Some(slot);
     }
 
     /// Now.
@@ -311,9 +319,19 @@ impl Draft {
             }
         }
         let (outbox, successor, effects, illegal) = (self.outbox, self.successor, self.effects, self.illegal);
-        let (activities, script_state) = (self.activities, None);
-        let transition =
-            Transition { durability, batches, bytes, activities, outbox, successor, effects, script_state, illegal };
+        let transition = Transition {
+            durability,
+            batches,
+            bytes,
+            activities: self.activities,
+            outbox,
+            successor,
+            effects,
+            script_state: None,
+            script_checkpoint: self.script_checkpoint,
+            compaction: None,
+            illegal,
+        };
         Applied { run: self.run, transition, reply }
     }
 

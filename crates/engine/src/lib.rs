@@ -57,6 +57,6 @@ pub mod workflow_task;
 pub use draft::BUFFERED_EVENT_ID;
 pub use error::Rejection;
 pub use event_type::event_type;
-pub use run::{ActivityStop, Applied, Context, Durability, Effect, Run, Transition, run_id, run_key_of};
+pub use run::{ActivityStop, Applied, Compaction, Context, Durability, Effect, Run, Transition, run_id, run_key_of};
 pub use shared::Shared;
 pub use uuid::uuid;

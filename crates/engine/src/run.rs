@@ -271,8 +271,23 @@ pub struct Transition {
     pub effects: Vec<Effect>,
     /// The state of the script after a turn; whoever executed the turn adds it.
     pub script_state: Option<Bytes>,
+    /// Where that state is kept as a checkpoint too.
+    pub script_checkpoint: Option<u32>,
+    /// History that is removed with it.
+    pub compaction: Option<Box<Compaction>>,
     /// A step in it that no machine has: a defect. Such a transition must be neither stored nor kept.
     pub illegal: Option<Box<IllegalStep>>,
+}
+
+/// Old history of a script that is removed, and what stands in its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Compaction {
+    /// The first event that is removed.
+    pub from: i64,
+    /// The last event that is removed, whose id the marker has.
+    pub until: i64,
+    /// Says so in history.
+    pub marker: HistoryEvent,
 }
 
 impl Transition {

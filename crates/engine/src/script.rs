@@ -18,7 +18,7 @@ use crate::{
     draft::Draft,
     run::Run,
     signal::Signal,
-    state::{RunState, Script, ScriptGroup, ScriptOperation, ScriptWakeSet},
+    state::{RunState, Script, ScriptCheckpoint, ScriptGroup, ScriptOperation, ScriptWakeSet},
 };
 
 /// The queue of workflow tasks that the server executes itself.
@@ -29,6 +29,13 @@ pub const IDENTITY: &str = "segno-flow";
 pub const VERSION_ATTRIBUTE: &str = "SegnoFlowVersion";
 /// Most signals that no code of a script has taken.
 pub const SIGNALS_WAITING_MAX: u32 = 10_000;
+
+/// Events after which the state is kept as a checkpoint.
+const CHECKPOINT_EVENTS: i64 = 10_000;
+/// Events from which on history is compacted.
+const KEPT_EVENTS_MAX: i64 = 20_000;
+/// Checkpoints that are kept.
+const CHECKPOINTS_MAX: usize = 2;
 
 /// SHA-256 of a script's source.
 pub type Version = [u8; 32];
@@ -207,6 +214,41 @@ pub(crate) fn turned(draft: &mut Draft, turn: &AfterTurn) {
     let groups = turn.groups.iter().map(|(group, _)| group.clone()).collect();
     script.missing = turn.groups.iter().map(|(_, missing)| *missing).collect();
     script.wake = Shared::from(ScriptWakeSet { signals, operations, groups });
+}
+
+/// Keeps the state of this turn as a checkpoint if it is time. Events that wait in the buffer would become part of its
+/// batch, so that history could not be cut after it.
+pub(crate) fn keep_checkpoint(draft: &mut Draft) {
+    let waits = !draft.run.state.buffered.is_empty();
+    let Some(script) = draft.run.state.script.as_mut().filter(|_| !waits) else { return };
+    let last = script.checkpoints.last().map_or(0, |checkpoint| checkpoint.event_id);
+    if script.taken_event_id - last < CHECKPOINT_EVENTS {
+        return;
+    }
+    let slot = match script.checkpoints.len() {
+        CHECKPOINTS_MAX => script.checkpoints.remove(0).slot,
+        kept => kept as u32 + 1,
+    };
+    script.checkpoints.push(ScriptCheckpoint { event_id: script.taken_event_id, slot });
+    draft.keep_script_state(slot);
+}
+
+/// The last event that history can do without, if it has become long. What pending activities were scheduled with stays.
+pub fn compactable(run: &Run) -> Option<i64> {
+    let script = run.state.script.as_ref()?;
+    if run.state.next_event_id - 1 - script.compacted_until <= KEPT_EVENTS_MAX {
+        return None;
+    }
+    let oldest = script.checkpoints.first().filter(|_| script.checkpoints.len() == CHECKPOINTS_MAX)?.event_id;
+    let needed = run.state.activities.keys().next().copied().unwrap_or(i64::MAX);
+    (oldest > script.compacted_until && oldest < needed).then_some(oldest)
+}
+
+/// History up to this event was removed.
+pub fn compacted(run: &mut Run, until: i64) {
+    if let Some(script) = &mut run.state.script {
+        script.compacted_until = until;
+    }
 }
 
 /// Finds the events with which operations began, and their types. Those that have ended meanwhile are found in the wake

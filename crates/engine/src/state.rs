@@ -404,6 +404,23 @@ pub struct Script {
     /// The run is closed, and its pending activities are carried out all the same.
     #[prost(bool, tag = "8")]
     pub lingers: bool,
+    /// The newest states that are kept besides the last one, oldest first.
+    #[prost(message, repeated, tag = "9")]
+    pub checkpoints: Vec<ScriptCheckpoint>,
+    /// The last event that was removed from history; 0 if none was.
+    #[prost(int64, tag = "10")]
+    pub compacted_until: i64,
+}
+
+/// A state of a script that is kept.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScriptCheckpoint {
+    /// The last event that it has taken.
+    #[prost(int64, tag = "1")]
+    pub event_id: i64,
+    /// Where it is stored.
+    #[prost(uint32, tag = "2")]
+    pub slot: u32,
 }
 
 /// Which events make a turn of a script necessary.

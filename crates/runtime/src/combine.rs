@@ -394,6 +394,12 @@ pub(crate) fn merge_into(before: &mut Run, transition: &mut Transition, run: Run
     if next.script_state.is_some() {
         transition.script_state = next.script_state;
     }
+    if next.script_checkpoint.is_some() {
+        transition.script_checkpoint = next.script_checkpoint;
+    }
+    if next.compaction.is_some() {
+        transition.compaction = next.compaction;
+    }
     for effect in next.effects {
         if !transition.effects.contains(&effect) {
             transition.effects.push(effect);

@@ -55,6 +55,10 @@ impl Node {
         {
             return Ok(current.run.info.run_id.clone());
         }
+        let compacted = base.run.state().script.as_ref().map_or(0, |script| script.compacted_until);
+        if compacted > 0 {
+            return Err(CallError::NotReady(format!("events before {} were compacted", compacted + 1)));
+        }
         let context = self.context_for(locked.slot.key.namespace, true).await?;
         let mut past = self.all_events(&base).await?;
         let mut later = cut(&mut past, call.finish_event_id)?;

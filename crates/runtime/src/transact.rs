@@ -9,7 +9,8 @@ use prost::Message;
 use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, update::Updates, wake};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
-    Commit, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite, Store,
+    Commit, Compaction, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite,
+    Store,
 };
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -301,7 +302,7 @@ impl Node {
         write.visibility = self.facts_changed(same_run.map(|current| &*current.run), &run);
         let written = Written::of(&write);
         commit.runs.push(write);
-        add_script(&mut commit, &run, transition.script_state.as_ref());
+        add_script(&mut commit, &run, &transition);
         add_outbox(&mut commit, &run, transition.outbox);
         let before = same_run.map(|current| current.run.clone());
         let mut then = match transition.successor {
@@ -324,7 +325,7 @@ impl Node {
                 write.visibility = self.facts_changed(None, &next);
                 let written = Written::of(&write);
                 commit.runs.push(write);
-                add_script(&mut commit, &next, beginning.script_state.as_ref());
+                add_script(&mut commit, &next, &beginning);
                 add_outbox(&mut commit, &next, beginning.outbox);
                 let updates = run.take_updates();
                 Consequences {
@@ -607,9 +608,21 @@ pub(crate) fn run_write(run: &Run, expected_version: u64, batches: &[Vec<History
     }
 }
 
-fn add_script(commit: &mut Commit, run: &Run, state: Option<&Bytes>) {
+fn add_script(commit: &mut Commit, run: &Run, transition: &Transition) {
+    let Some(state) = &transition.script_state else { return };
     let run = RunKey(run.info.run_key);
-    commit.scripts.extend(state.map(|state| ScriptWrite { run, slot: 0, state: state.clone() }));
+    commit.scripts.push(ScriptWrite { run, slot: 0, state: state.clone() });
+    if let Some(slot) = transition.script_checkpoint.and_then(|slot| u8::try_from(slot).ok()) {
+        commit.scripts.push(ScriptWrite { run, slot, state: state.clone() });
+    }
+    if let Some(compaction) = &transition.compaction {
+        let batch = HistoryBatch {
+            first_event_id: compaction.from,
+            last_event_id: compaction.until,
+            events: History::encode_batch(std::slice::from_ref(&compaction.marker)),
+        };
+        commit.compactions.push(Compaction { run, batch });
+    }
 }
 
 fn add_outbox(commit: &mut Commit, run: &Run, messages: Vec<segno_engine::outbox::OutboxMessage>) {

@@ -9,7 +9,7 @@ use segno_store::{Commit, CurrentReset, CurrentWrite, DocumentWrite, RunKey};
 use crate::statements::Statements;
 use crate::visibility::{self, pending::PendingFacts, write::StatusChanges};
 use crate::write::Refusal;
-use crate::write_run::{one_row, write_run};
+use crate::write_run::{insert_batches, one_row, write_run};
 use crate::{checksum, layout};
 
 /// A transaction under way: the facts that are not listed yet and the counts of runs go with it and are written at its end.
@@ -49,6 +49,13 @@ impl<'a> Work<'a> {
         }
         for id in commit.outbox_remove.iter().filter_map(|key| layout::outbox_row(*key)) {
             self.statements.get("DELETE FROM outbox WHERE id = ?1")?.execute([id])?;
+        }
+        for compaction in &commit.compactions {
+            let (run, batch) = (compaction.run, &compaction.batch);
+            let row = |event| layout::history_row(run, event).ok_or(Refusal::Conflict);
+            let ends = [row(batch.first_event_id)?, row(batch.last_event_id)?];
+            self.statements.get("DELETE FROM history WHERE id BETWEEN ?1 AND ?2")?.execute(ends)?;
+            insert_batches(&mut self.statements, run, std::slice::from_ref(batch))?;
         }
         for write in &commit.documents {
             self.write_document(write)?;

@@ -140,7 +140,11 @@ impl Known {
     }
 }
 
-fn insert_batches(statements: &mut Statements<'_>, key: RunKey, batches: &[HistoryBatch]) -> Result<(), Refusal> {
+pub(crate) fn insert_batches(
+    statements: &mut Statements<'_>,
+    key: RunKey,
+    batches: &[HistoryBatch],
+) -> Result<(), Refusal> {
     let insert =
         "INSERT INTO history (id, last_event_id, checksum, events) VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO NOTHING";
     for batch in batches {

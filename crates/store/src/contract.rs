@@ -138,6 +138,15 @@ pub struct ScriptWrite {
     pub state: Bytes,
 }
 
+/// Whole history batches of a run that are replaced by one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Compaction {
+    /// The run.
+    pub run: RunKey,
+    /// Stands for all batches that begin within it.
+    pub batch: HistoryBatch,
+}
+
 /// Something small that is stored under a name: a deployed script, for example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
@@ -175,6 +184,8 @@ pub struct Commit {
     pub outbox_add: Vec<OutboxRow>,
     /// Messages that arrived. Removing an absent row is no error.
     pub outbox_remove: Vec<OutboxKey>,
+    /// Histories that become shorter, after what `runs` adds to them.
+    pub compactions: Vec<Compaction>,
     /// Documents to write or remove.
     pub documents: Vec<DocumentWrite>,
     /// Runs to delete: state, script states, history, searchable facts and outbox rows, readable or not. Deleting an absent run is no

@@ -20,7 +20,7 @@ mod shared;
 pub mod visibility;
 
 pub use contract::{
-    Commit, CommitError, CurrentReset, CurrentWrite, Document, DocumentWrite, HistoryBatch, NamespaceKey,
+    Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, HistoryBatch, NamespaceKey,
     NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite, Store,
 };
 pub use memory::MemoryStore;

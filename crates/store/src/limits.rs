@@ -43,6 +43,10 @@ pub fn check_commit(commit: &Commit) -> Result<(), CommitError> {
             return Err(refused(format!("script slot {} is too large", write.slot)));
         }
     }
+    for compaction in &commit.compactions {
+        check_run_key(compaction.run)?;
+        check_batches(std::slice::from_ref(&compaction.batch))?;
+    }
     for write in &commit.documents {
         check_value(write.content.as_ref().map_or(0, |content| content.len()))?;
     }

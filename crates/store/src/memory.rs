@@ -76,6 +76,15 @@ impl Tables {
         for write in &commit.scripts {
             self.scripts.insert((write.run, write.slot), write.state.clone());
         }
+        for compaction in &commit.compactions {
+            let (run, batch) = (compaction.run, &compaction.batch);
+            let range = (run, batch.first_event_id)..=(run, batch.last_event_id);
+            let firsts: Vec<_> = self.history.range(range).map(|(key, _)| *key).collect();
+            for key in firsts {
+                self.history.remove(&key);
+            }
+            self.history.insert((run, batch.first_event_id), batch.clone());
+        }
         for write in &commit.documents {
             let name = (write.namespace, write.name.clone());
             match &write.content {

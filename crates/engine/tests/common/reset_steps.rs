@@ -69,6 +69,8 @@ fn begin_beside(world: &mut World, made: Applied<()>) -> Transition {
         successor: Some(Box::new(made)),
         effects: Vec::new(),
         script_state: None,
+        script_checkpoint: None,
+        compaction: None,
         illegal: None,
     }
 }

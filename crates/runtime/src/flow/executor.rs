@@ -298,7 +298,8 @@ impl Node {
         let closes = turned.commands.iter().any(Command::closes);
         let context = self.context_on(&current.run, closes).await?;
         match self.decide_turn(namespace, &current.run, context, turned, flushed) {
-            Ok(Decided { run: after, transition, log, steps }) => {
+            Ok(Decided { run: mut after, mut transition, log, steps }) => {
+                self.compact(&mut after, &mut transition).await;
                 let info = after.info.clone();
                 drop(current);
                 let applied = segno_engine::Applied { run: after, transition, reply: () };

@@ -102,6 +102,7 @@ impl Node {
         let Decided { run: after, transition: end, log: lines, steps } = decided;
         merge_into(run, transition, started.run, started.transition);
         merge_into(run, transition, after, end);
+        self.compact(run, transition).await;
         if run.state().task.is_none() {
             transition.effects.retain(|effect| *effect != Effect::OfferWorkflowTask);
         }

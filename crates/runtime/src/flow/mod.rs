@@ -7,6 +7,7 @@
 //! and [`values`] translate, [`look`] answers queries.
 
 mod commands;
+mod compact;
 mod deployed;
 mod events;
 mod executor;

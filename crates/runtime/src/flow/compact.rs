@@ -1,0 +1,64 @@
+//! Removing old history of scripts: no turn ever reads it, so that a script may loop for years.
+
+use std::collections::BTreeMap;
+
+use segno_engine::{Compaction, Run, Transition, script};
+use segno_proto::{
+    common::{Payload, Payloads},
+    enums::EventType,
+    events::{HistoryEvent, MarkerRecordedEventAttributes, history_event::Attributes},
+    nanos_timestamp,
+};
+use segno_store::RunKey;
+
+use crate::{error::CallError, node::Node};
+
+/// The name of the marker that stands for removed events.
+const MARKER: &str = "segno.compacted";
+
+impl Node {
+    /// Adds the removal of old history to a transition if there is much of it. The first batch, with the first event,
+    /// stays.
+    pub(super) async fn compact(&self, run: &mut Run, transition: &mut Transition) {
+        let Some(until) = script::compactable(run) else { return };
+        match self.first_removable(run).await {
+            Ok(from) if from < until => {
+                let marker = marker(run, from, until, self.now());
+                transition.compaction = Some(Box::new(Compaction { from, until, marker }));
+                script::compacted(run, until);
+            }
+            Ok(_) => {}
+            // The next turn tries again.
+            Err(error) => tracing::warn!(run = run.info.run_id, %error, "history was not compacted"),
+        }
+    }
+
+    /// The first event after the first stored batch.
+    async fn first_removable(&self, run: &Run) -> Result<i64, CallError> {
+        let key = RunKey(run.info.run_key);
+        let first = self.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
+        first.first().map(|batch| batch.last_event_id + 1).ok_or_else(|| super::turn::damaged(run, "no first event"))
+    }
+}
+
+fn marker(run: &Run, from: i64, until: i64, now: i64) -> HistoryEvent {
+    let details = Payload {
+        metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into())]),
+        data: format!("{{\"from\":{from},\"to\":{until}}}").into(),
+        ..Default::default()
+    };
+    let attributes = MarkerRecordedEventAttributes {
+        marker_name: MARKER.to_owned(),
+        details: BTreeMap::from([("compacted".to_owned(), Payloads { payloads: vec![details] })]),
+        workflow_task_completed_event_id: run.state().last_completed_started_id + 1,
+        ..Default::default()
+    };
+    HistoryEvent {
+        event_id: until,
+        task_id: until,
+        event_time: Some(nanos_timestamp(now)),
+        event_type: EventType::MarkerRecorded as i32,
+        attributes: Some(Attributes::MarkerRecordedEventAttributes(attributes)),
+        ..Default::default()
+    }
+}
