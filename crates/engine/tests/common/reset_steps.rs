@@ -49,7 +49,7 @@ pub fn reset(world: &mut World, run: Option<usize>, call: &Reset) -> Result<Tran
         let known = world.run.tail().len();
         later.extend(ended.transition.batches.iter().flatten().skip(known).cloned());
     }
-    let made = reset::reset(&base_run, context, call, vec![past], &later)?;
+    let made = reset::reset(&base_run, context, call, vec![past], &later, None)?;
     match ended {
         Some(ended) => Ok(world.take(reset::replace(ended, &base_run, made)).transition),
         None => Ok(begin_beside(world, made)),

@@ -159,10 +159,16 @@ pub enum FlowError {
     Call(#[from] CallError),
 }
 
+/// The scripts of a namespace.
+type Names = BTreeMap<String, Arc<Record>>;
+
+/// What code is known by.
+type CodeKey = (NamespaceKey, Arc<str>, Version);
+
 /// All scripts of a node.
 #[derive(Default)]
 pub(crate) struct Flows {
-    names: RwLock<HashMap<NamespaceKey, BTreeMap<String, Arc<Record>>>>,
+    names: RwLock<HashMap<NamespaceKey, Names>>,
     codes: Mutex<Codes>,
     /// One deployment at a time.
     changing: tokio::sync::Mutex<()>,
@@ -173,7 +179,7 @@ pub(crate) struct Flows {
 /// Compiled code by namespace, name and version.
 #[derive(Default)]
 struct Codes {
-    by_version: HashMap<(NamespaceKey, Arc<str>, Version), (Arc<Code>, usize)>,
+    by_version: HashMap<CodeKey, (Arc<Code>, usize)>,
     bytes: usize,
 }
 

@@ -226,7 +226,7 @@ impl Node {
                 Outcome::Done => return Ok(()),
                 Outcome::Failed(why) => return Err(why),
                 Outcome::Again(events, buffered) => {
-                    prepared.events = *events;
+                    prepared.events = events;
                     flushed = buffered;
                 }
             }
@@ -293,7 +293,7 @@ impl Node {
             let late = super::events::events_of(&current.run, script, &current.run.state().buffered, &[]);
             let place = prepared.events.iter().position(is_update).unwrap_or(prepared.events.len());
             prepared.events.splice(place..place, late);
-            return Ok(Outcome::Again(Box::new(prepared.events), buffered));
+            return Ok(Outcome::Again(prepared.events, buffered));
         }
         let closes = turned.commands.iter().any(Command::closes);
         let context = self.context_on(&current.run, closes).await?;
@@ -321,7 +321,7 @@ enum Outcome {
     /// It is stored, or was overtaken.
     Done,
     /// It must be executed again with these events, of which so many are buffered.
-    Again(Box<Vec<segno_flow::interface::Event>>, usize),
+    Again(Vec<segno_flow::interface::Event>, usize),
     Failed(String),
 }
 

@@ -102,7 +102,7 @@ pub(super) fn replay(
             known.wake.operations.push(operation);
         }
         let Some(A::WorkflowTaskCompletedEventAttributes(completed)) = &event.attributes else { continue };
-        let input: Vec<HistoryEvent> = history[taken..place].iter().map(|event| HistoryEvent::clone(event)).collect();
+        let input: Vec<HistoryEvent> = history[taken..place].iter().copied().cloned().collect();
         let mut input = events::events_of(run, &known, &input, types);
         let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;

@@ -73,6 +73,24 @@ impl Store for Gate {
         self.memory.load(key)
     }
 
+    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<bytes::Bytes>, ReadError> {
+        self.memory.script_state(key, slot)
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<bytes::Bytes>, ReadError> {
+        self.memory.document(namespace, name)
+    }
+
+    fn documents(
+        &self,
+        namespace: NamespaceKey,
+        prefix: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<segno_store::Document>, ReadError> {
+        self.memory.documents(namespace, prefix, after, limit)
+    }
+
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
         if self.lost.lock().expect("nobody panics here").contains(workflow_id) {
             return Ok(None);

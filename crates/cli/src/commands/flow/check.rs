@@ -84,6 +84,6 @@ fn json(file: &File, found: &Diagnostic) -> Json {
         ("column", Json::number(found.start.column)),
         ("end_line", Json::number(found.end.line)),
         ("end_column", Json::number(found.end.column)),
-        ("hint", found.hint.as_ref().map_or(Json::Null, |hint| Json::text(hint))),
+        ("hint", found.hint.as_ref().map_or(Json::Null, Json::text)),
     ])
 }

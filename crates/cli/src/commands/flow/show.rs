@@ -105,7 +105,7 @@ fn facts(flow: &Flow, version: &str, colors: bool) -> String {
     fields.add("Current", current);
     let handlers: Vec<_> =
         flow.handlers.iter().map(|handler| format!("{} {}", handler.kind, plain(&handler.name))).collect();
-    fields.add("Handlers", &handlers.join(", "));
+    fields.add("Handlers", handlers.join(", "));
     fields.add("Schedule", &flow.schedule);
     let versions: Vec<_> = flow
         .versions
@@ -119,7 +119,7 @@ fn facts(flow: &Flow, version: &str, colors: bool) -> String {
             )
         })
         .collect();
-    fields.add("Versions", &versions.join(", "));
+    fields.add("Versions", versions.join(", "));
     fields.finish()
 }
 
