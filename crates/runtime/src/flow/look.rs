@@ -5,7 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use segno_engine::{Rejection, Run, script, state::RunInfo};
 use segno_flow::interface::{Limits, LogLine};
-use segno_proto::{common::Payloads, query::WorkflowQuery};
+use segno_proto::{
+    common::Payloads,
+    events::{HistoryEvent, history_event::Attributes},
+    query::WorkflowQuery,
+};
 use tokio::time::Instant;
 
 use super::values::{payloads, wire_payload};
@@ -83,6 +87,17 @@ impl Node {
             return Err(CallError::NoScript(format!("workflow \"{}\" is no script", key.workflow_id)));
         };
         let (code, mut state) = self.code_and_state(&current).await?;
+        let mut waiting = Vec::new();
+        if at_event == 0 {
+            // Signals that nobody waits for are recorded only; the next turn takes them.
+            let mut history = Vec::new();
+            self.read_stored(&current, script.taken_event_id + 1, &mut history).await?;
+            waiting.extend(history.into_iter().chain(run.tail().iter().cloned()));
+        }
+        if at_event > 0 && script.compacted_until > 0 {
+            let text = format!("events before {} were compacted", script.compacted_until + 1);
+            return Err(CallError::NotReady(text));
+        }
         if at_event > 0 {
             let types = super::turn::attribute_types(namespace);
             let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
@@ -100,7 +115,7 @@ impl Node {
             .await
             .map_err(|error| CallError::NoScript(error.to_string()))?;
         Ok(FlowRunView {
-            state: seen.to_json(),
+            state: with_signals(seen.to_json(), &waiting),
             run_id: run.info.run_id.clone(),
             status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
             source,
@@ -140,8 +155,7 @@ impl Node {
         let namespace = segno_store::NamespaceKey(run.info.namespace_key);
         let code = self.flow_code(namespace, &run.info.workflow_type, version).await?;
         if run.state().script.as_ref().is_some_and(|script| script.turns == 0) {
-            let text = "Workflow execution closed before WorkflowTaskStarted event";
-            return Err(CallError::NotReady(text.to_owned()));
+            return Err(CallError::NotReady("the script has not taken its first turn yet".to_owned()));
         }
         let state = match &current.script_state {
             Some(state) => state.clone(),
@@ -149,6 +163,27 @@ impl Node {
         };
         Ok((code, state))
     }
+}
+
+/// Adds signals that no turn has taken to the number of those that wait.
+fn with_signals(state: String, history: &[HistoryEvent]) -> String {
+    let names: Vec<_> = history
+        .iter()
+        .filter_map(|event| match &event.attributes {
+            Some(Attributes::WorkflowExecutionSignaledEventAttributes(signaled)) => Some(&signaled.signal_name),
+            _ => None,
+        })
+        .collect();
+    if names.is_empty() {
+        return state;
+    }
+    let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&state) else { return state };
+    let signals = fields.entry("signals").or_insert_with(|| serde_json::json!({}));
+    for name in names {
+        let known = signals.get(name).and_then(serde_json::Value::as_u64).unwrap_or(0);
+        signals[name] = (known + 1).into();
+    }
+    serde_json::Value::Object(fields).to_string()
 }
 
 /// Whether events wait that a turn must take. The update of a speculative task is no such event.

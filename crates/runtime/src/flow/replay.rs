@@ -39,7 +39,7 @@ impl Node {
         let code = self.flow_code(namespace, &run.info.workflow_type, version).await?;
         let types = self.namespaces.by_key(namespace).map(|known| attribute_types(&known)).unwrap_or_default();
         let history: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
-        let fresh = Script { version: script.version.clone(), ..Default::default() };
+        let fresh = Script { version: script.version.clone(), awake: true, ..Default::default() };
         let Some(replayed) = replay(&code, run, script, &history, until, &types)? else {
             return Ok(Some((fresh, None)));
         };

@@ -103,7 +103,12 @@ impl Node {
     }
 
     /// Adds stored events from `from` on.
-    async fn read_stored(&self, current: &Current, from: i64, into: &mut Vec<HistoryEvent>) -> Result<(), CallError> {
+    pub(super) async fn read_stored(
+        &self,
+        current: &Current,
+        from: i64,
+        into: &mut Vec<HistoryEvent>,
+    ) -> Result<(), CallError> {
         let mut from = Some(from);
         while let Some(next) = from {
             let view = self.stored_history(current, next, BATCHES).await?;

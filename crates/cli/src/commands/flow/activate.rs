@@ -17,7 +17,7 @@ pub struct Activate {
     name: String,
     /// The version: all digits of it, or as many as are unambiguous.
     #[arg(value_name = "VERSION")]
-    version: String,
+    digits: String,
 }
 
 impl Activate {
@@ -26,7 +26,7 @@ impl Activate {
         let message = ActivateRequest {
             namespace: client.namespace.clone(),
             name: self.name,
-            version: self.version,
+            version: self.digits,
             identity: client.identity.clone(),
         };
         let answer = client.flows.activate(request(message)).await;
