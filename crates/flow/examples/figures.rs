@@ -61,15 +61,40 @@ fn step(name: &str, source: &str) {
 
 fn main() {
     step("loop over integers", "workflow w() { let n = 0, s = 0; while (n < 100000) { s = s + n * 2; n++ } return s }");
-    step("calls", "function f(a, b) { return a + b }\nworkflow w() { let s = 0; for (let i = 0; i < 50000; i++) s = f(s, i); return s }");
-    step("fields", "workflow w() { let o = { a: { b: 1 } }; for (let i = 0; i < 50000; i++) { o.a.b = o.a.b + 1 } return o }");
-    step("texts and lists", "workflow w() { let l = []; for (let i = 0; i < 50000; i++) { l.push(`x${i}`) } return l.length }");
-    step("map and reduce", "workflow w() { return List.range(30000).map(x => x * 2).filter(x => x % 3 == 0).reduce((a, b) => a + b, 0) }");
-    step("async calls", "async function f(x) { return x + 1 }\nworkflow w() { let s = 0; for (let i = 0; i < 20000; i++) s = await f(s); return s }");
-    step("errors caught", "workflow w() { let s = 0; for (let i = 0; i < 5000; i++) { try { throw \"x\" } catch (e) { s++ } } return s }");
+    step(
+        "calls",
+        "function f(a, b) { return a + b }\nworkflow w() { let s = 0; for (let i = 0; i < 50000; i++) s = f(s, i); return s }",
+    );
+    step(
+        "fields",
+        "workflow w() { let o = { a: { b: 1 } }; for (let i = 0; i < 50000; i++) { o.a.b = o.a.b + 1 } return o }",
+    );
+    step(
+        "texts and lists",
+        "workflow w() { let l = []; for (let i = 0; i < 50000; i++) { l.push(`x${i}`) } return l.length }",
+    );
+    step(
+        "map and reduce",
+        "workflow w() { return List.range(30000).map(x => x * 2).filter(x => x % 3 == 0).reduce((a, b) => a + b, 0) }",
+    );
+    step(
+        "async calls",
+        "async function f(x) { return x + 1 }\nworkflow w() { let s = 0; for (let i = 0; i < 20000; i++) s = await f(s); return s }",
+    );
+    step(
+        "errors caught",
+        "workflow w() { let s = 0; for (let i = 0; i < 5000; i++) { try { throw \"x\" } catch (e) { s++ } } return s }",
+    );
 
     // A turn with a state of about 1 KiB and about 50 steps.
-    let items: Vec<String> = (0..12).map(|n| format!("{{\"sku\":\"article-{n:03}\",\"price\":{},\"count\":2,\"name\":\"a thing of the shop {n}\"}}", n * 250)).collect();
+    let items: Vec<String> = (0..12)
+        .map(|n| {
+            format!(
+                "{{\"sku\":\"article-{n:03}\",\"price\":{},\"count\":2,\"name\":\"a thing of the shop {n}\"}}",
+                n * 250
+            )
+        })
+        .collect();
     let input = format!("{{\"id\":7,\"address\":\"1 Main Street\",\"items\":[{}]}}", items.join(","));
     let source = "workflow w(inputs) {\n  let status = \"new\", undo = []\n  query status() { return status }\n  while (true) {\n    const r = await Task.run(\"step\", { id: inputs.id })\n    let sum = 0\n    for (const i of inputs.items.slice(0, 3)) sum += i.price * i.count\n    status = `${r.state} ${sum}`\n  }\n}";
     let code_of_turn = code(source);
@@ -85,7 +110,9 @@ fn main() {
     });
     println!("query of it: {:.2} us", time / 1e3);
 
-    let small = code("workflow w(inputs) {\n  const name = inputs.name, n = 3\n  const r = await Task.run(\"charge\", { name, n })\n  return [r, n, name]\n}");
+    let small = code(
+        "workflow w(inputs) {\n  const name = inputs.name, n = 3\n  const r = await Task.run(\"charge\", { name, n })\n  return [r, n, name]\n}",
+    );
     let state = run(&small, None, started("{\"name\":\"Ann\"}")).state;
     println!("state suspended with 3 short variables: {} bytes", state.len());
     let time = median(20_001, || drop(run(&small, Some(&state), done("task-1".into(), "1"))));
@@ -100,7 +127,11 @@ fn main() {
     let events: Vec<Event> = (1..=2000).map(|n| done(format!("task-{n}"), "1")).collect();
     let begin = Instant::now();
     turned = turn(&many, Some(&turned.state), &events, &Limits::default(), &mut Unpaced).expect("the turn succeeds");
-    println!("2000 tasks, last turn: {:.2} ms, {} commands", begin.elapsed().as_secs_f64() * 1e3, turned.commands.len());
+    println!(
+        "2000 tasks, last turn: {:.2} ms, {} commands",
+        begin.elapsed().as_secs_f64() * 1e3,
+        turned.commands.len()
+    );
 
     let lines: String = (0..250).map(|n| format!("  x{n} = inputs.a?.b ?? {n}\n  if (x{n} > 3) {{\n    await Task.run(\"t{n}\", {{ n: x{n}, all: [1, 2, x{n}] }})\n  }}\n")).collect();
     let source = format!("workflow w(inputs) {{\n{lines}}}\n");

@@ -15,7 +15,7 @@ pub(crate) struct Fields {
     entries: Vec<(Arc<str>, Value)>,
     /// Places by key. The hash function is keyed at random, so that nobody can choose keys that collide; nothing depends
     /// on its order.
-    index: Option<Box<HashMap<Arc<str>, usize>>>,
+    index: Option<HashMap<Arc<str>, usize>>,
 }
 
 impl Fields {
@@ -74,7 +74,7 @@ impl Fields {
 
     fn build_index(&mut self) {
         let places = self.entries.iter().enumerate().map(|(place, (key, _))| (key.clone(), place));
-        self.index = Some(Box::new(places.collect()));
+        self.index = Some(places.collect());
     }
 }
 

@@ -30,10 +30,10 @@ mod syntax;
 pub mod value;
 
 pub use check::{Checked, check, check_test};
-pub use render::render;
-pub use syntax::{SOURCE_BYTES_MAX, format, normalize};
 pub use compile::{CODE_FORMAT, Code, Schedule, compile};
 pub use machine::{
-    FrameInfo, Inspection, Metadata, MigrateError, PendingItem, QueryError, ScriptVersion, WaitingCode, inspect, metadata,
-    migrate, query, stack, turn, version,
+    FrameInfo, Inspection, Metadata, MigrateError, PendingItem, QueryError, ScriptVersion, WaitingCode, inspect,
+    metadata, migrate, query, stack, turn, version,
 };
+pub use render::render;
+pub use syntax::{SOURCE_BYTES_MAX, format, normalize};

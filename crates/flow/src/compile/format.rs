@@ -174,9 +174,8 @@ fn read(bytes: &[u8]) -> Result<Code, Damage> {
         1 => Ok(Err((of(&ERRORS, input)?, input.string()?))),
         _ => Err("there is no such constant"),
     })?;
-    let closures = read_list(input, |input| {
-        Ok(ClosureInfo { function: input.small()?, sources: read_list(input, read_place)? })
-    })?;
+    let closures =
+        read_list(input, |input| Ok(ClosureInfo { function: input.small()?, sources: read_list(input, read_place)? }))?;
     let targets = read_list(input, |input| {
         let place = read_place(input)?;
         let steps = read_list(input, |input| {
@@ -610,19 +609,11 @@ fn read_op(input: &mut Reader<'_>) -> Result<Op, Damage> {
             closure: input.small()?,
         },
         47 => Op::Method { method: entry(Method::ALL, input)?, arguments: input.small()? },
-        48 => Op::MethodWith {
-            method: entry(Method::ALL, input)?,
-            arguments: input.small()?,
-            closure: input.small()?,
-        },
+        48 => Op::MethodWith { method: entry(Method::ALL, input)?, arguments: input.small()?, closure: input.small()? },
         49 => Op::Assign(input.small()?),
         50 => Op::Read { access: entry(&ACCESSES, input)?, target: input.small()? },
         51 => Op::Delete(input.small()?),
-        52 => Op::Change {
-            method: entry(Method::ALL, input)?,
-            target: input.small()?,
-            arguments: input.small()?,
-        },
+        52 => Op::Change { method: entry(Method::ALL, input)?, target: input.small()?, arguments: input.small()? },
         53 => Op::IterStart(input.small()?),
         54 => Op::IterNext { slot: input.small()?, end: input.small()? },
         55 => Op::UnlessKind { slot: input.small()?, kind: input.small()?, target: input.small()? },

@@ -379,7 +379,9 @@ impl Body<'_, '_> {
                 self.for_loop(variables, first.as_deref(), condition.as_ref(), next.as_deref(), body, at)?;
             }
             StatementKind::Switch { value, cases } => self.switch(value, cases, at)?,
-            StatementKind::Try { body, catch, finally } => self.try_block(body, catch.as_ref(), finally.as_ref(), at)?,
+            StatementKind::Try { body, catch, finally } => {
+                self.try_block(body, catch.as_ref(), finally.as_ref(), at)?
+            }
             StatementKind::Throw(value) => {
                 self.expr(value)?;
                 self.emit(Op::Throw, at);

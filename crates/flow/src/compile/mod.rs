@@ -136,7 +136,8 @@ impl<'p> Compiler<'p> {
             match self.workflow_places.get(variable) {
                 Some(Place::Cell(slot)) => sources.push(Place::Cell(*slot)),
                 _ => {
-                    let at = self.program.functions.get(function).map_or_else(Position::default, |function| function.at);
+                    let at =
+                        self.program.functions.get(function).map_or_else(Position::default, |function| function.at);
                     return Err(failed("F0000", "a handler uses a variable that the workflow does not keep", at));
                 }
             }

@@ -16,7 +16,6 @@ mod wake;
 mod world;
 
 /// Until the machine has these.
-
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -101,7 +101,13 @@ impl Machine<'_> {
     }
 
     #[inline(never)]
-    fn map(&mut self, fiber: &mut Fiber, list: &List, closure: &Closure, up: Option<&Caller<'_>>) -> Result<Value, Fault> {
+    fn map(
+        &mut self,
+        fiber: &mut Fiber,
+        list: &List,
+        closure: &Closure,
+        up: Option<&Caller<'_>>,
+    ) -> Result<Value, Fault> {
         let mut results = Vec::with_capacity(list.items().len());
         let mut size = 0;
         for item in list.items().iter().enumerate() {
@@ -197,7 +203,13 @@ impl Machine<'_> {
 
     /// Merge sort: stable, and any answers of the comparator give some order. (That of the standard library may panic.)
     #[inline(never)]
-    fn sort(&mut self, fiber: &mut Fiber, list: &List, closure: &Closure, up: Option<&Caller<'_>>) -> Result<Value, Fault> {
+    fn sort(
+        &mut self,
+        fiber: &mut Fiber,
+        list: &List,
+        closure: &Closure,
+        up: Option<&Caller<'_>>,
+    ) -> Result<Value, Fault> {
         let mut items = list.items().to_vec();
         let mut merged = Vec::with_capacity(items.len());
         let mut width = 1;

@@ -45,27 +45,83 @@ impl Machine<'_> {
                 self.ask_to_cancel(number, &reason);
             }
         }
+        self.interrupt_all(&numbers, &reason);
+        let awaited = self.awaited();
         for &number in &numbers {
-            let coroutine = self.promises.get_mut(&number).filter(|promise| promise.end.is_none());
-            if let Some(coroutine) = coroutine.and_then(Promise::coroutine_mut) {
-                coroutine.is_interrupted = true;
-                // Functions that are waited for get an interruption of their own in this loop.
-                self.interrupt(number, &Interruption { reason: reason.clone(), is_request: true });
-            }
-        }
-        for &number in &numbers {
-            if self.on_cancel(number) == Some(OnCancel::Try) && !self.is_awaited(number) {
+            if self.on_cancel(number) == Some(OnCancel::Try) && !awaited.contains(&number) {
                 self.fail_canceled(number, &reason);
             }
         }
     }
 
+    /// Interrupts every piece of code; those that wait for others leave it to them.
+    fn interrupt_all(&mut self, numbers: &[u32], reason: &Arc<str>) {
+        let for_code = self.leads_to(|promise| matches!(promise.kind, PromiseKind::Code(_)));
+        let protected = self.leads_to(|promise| match promise.kind {
+            PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. } => on_cancel != OnCancel::Try,
+            _ => false,
+        });
+        for &number in numbers {
+            let promise = self.promises.get_mut(&number).filter(|promise| promise.end.is_none());
+            let Some(coroutine) = promise.and_then(Promise::coroutine_mut) else { continue };
+            coroutine.is_interrupted = true;
+            let Some(waiting) = coroutine.waiting.as_ref().map(|waiting| waiting.number) else { continue };
+            if for_code.contains(&waiting) {
+                continue;
+            }
+            if protected.contains(&waiting) {
+                coroutine.interruption = Some(Interruption { reason: reason.clone(), is_request: true });
+                continue;
+            }
+            self.stop_waiting(number);
+            let error = self.canceled(reason);
+            self.resume_with(number, Err(error));
+        }
+    }
+
+    /// Pending promises of a kind, and the combinations of which they are a part.
+    fn leads_to(&self, is_of: impl Fn(&Promise) -> bool) -> BTreeSet<u32> {
+        let pending = self.promises.iter().filter(|(_, promise)| promise.end.is_none() && is_of(promise));
+        let mut found: BTreeSet<u32> = pending.map(|(number, _)| *number).collect();
+        let mut queue: Vec<u32> = found.iter().copied().collect();
+        while let Some(number) = queue.pop() {
+            let Some(promise) = self.promises.get(&number) else { continue };
+            for parent in &promise.parents {
+                if self.is_undecided(*parent) && found.insert(*parent) {
+                    queue.push(*parent);
+                }
+            }
+        }
+        found
+    }
+
+    /// Promises for which code waits, also through combinations.
+    fn awaited(&self) -> BTreeSet<u32> {
+        let waited = self.promises.iter().filter(|(_, promise)| !promise.waiters.is_empty());
+        let mut found: BTreeSet<u32> = waited.map(|(number, _)| *number).collect();
+        let mut queue: Vec<u32> = found.iter().copied().collect();
+        while let Some(number) = queue.pop() {
+            let Some(promise) = self.promises.get(&number) else { continue };
+            let PromiseKind::Combination(combination) = &promise.kind else { continue };
+            for item in &combination.items {
+                if let ItemValue::Promise(item) = &item.value
+                    && found.insert(item.number)
+                {
+                    queue.push(item.number);
+                }
+            }
+        }
+        found
+    }
+
     /// What a pending task or child does when it is canceled.
     fn on_cancel(&self, number: u32) -> Option<OnCancel> {
         match self.promises.get(&number)? {
-            Promise { end: None, kind: PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. }, .. } => {
-                Some(*on_cancel)
-            }
+            Promise {
+                end: None,
+                kind: PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. },
+                ..
+            } => Some(*on_cancel),
             _ => None,
         }
     }
@@ -160,7 +216,8 @@ impl Machine<'_> {
                 continue;
             }
             let Some(coroutine) = self.promises.get(&number).and_then(Promise::coroutine) else { continue };
-            let waits = coroutine.waiting.as_ref().map(|waiting| self.how_it_waits(waiting.number));
+            let waiting = coroutine.waiting.as_ref().map(|waiting| waiting.number);
+            let waits = waiting.map(|waiting| self.how_it_waits(waiting));
             match waits {
                 Some(Waits::Plain) => {
                     self.stop_waiting(number);
@@ -168,9 +225,8 @@ impl Machine<'_> {
                     self.resume_with(number, Err(error));
                 }
                 Some(Waits::ForCode(numbers)) => {
-                    if !interruption.is_request {
-                        queue.extend(numbers.into_iter().rev().filter(|number| self.take_interruption(*number, false)));
-                    }
+                    let direct = numbers.into_iter().rev().filter(|number| self.take_interruption(*number, false));
+                    queue.extend(direct);
                 }
                 // It runs, or waits for something protected: kept until its next await.
                 Some(Waits::Protected) | None => {
@@ -215,7 +271,7 @@ impl Machine<'_> {
         }
     }
 
-    fn how_it_waits(&self, awaited: u32) -> Waits {
+    fn how_it_waits(&mut self, awaited: u32) -> Waits {
         let (mut codes, mut is_protected) = (Vec::new(), false);
         let mut queue = vec![awaited];
         let mut seen = BTreeSet::new();
@@ -238,6 +294,8 @@ impl Machine<'_> {
                 _ => {}
             }
         }
+        // Steps: nobody shall make this long for nothing.
+        self.debt += seen.len() as u64;
         codes.sort_unstable();
         if !codes.is_empty() {
             Waits::ForCode(codes)
@@ -246,19 +304,5 @@ impl Machine<'_> {
         } else {
             Waits::Plain
         }
-    }
-
-    /// Whether code waits for it, also through combinations.
-    pub(super) fn is_awaited(&self, number: u32) -> bool {
-        let mut queue = vec![number];
-        let mut seen = BTreeSet::new();
-        while let Some(number) = queue.pop() {
-            let Some(promise) = self.promises.get(&number).filter(|_| seen.insert(number)) else { continue };
-            if !promise.waiters.is_empty() {
-                return true;
-            }
-            queue.extend(&promise.parents);
-        }
-        false
     }
 }

@@ -1,5 +1,6 @@
 //! Combinations: `Task.all`, `any`, `race`, `settle`, `map` and `timeout`.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -113,10 +114,10 @@ impl Machine<'_> {
                 .items()
                 .iter()
                 .map(|value| match value {
-                    Value::Promise(promise) => {
-                        Ok(Item { key: None, value: ItemValue::Promise(Rc::clone(promise)) })
+                    Value::Promise(promise) => Ok(Item { key: None, value: ItemValue::Promise(Rc::clone(promise)) }),
+                    other => {
+                        Err(Raised::argument(format!("{name}: an item is a {}, not a promise", other.type_name())))
                     }
-                    other => Err(Raised::argument(format!("{name}: an item is a {}, not a promise", other.type_name()))),
                 })
                 .collect(),
             Value::Object(object) => object
@@ -132,7 +133,8 @@ impl Machine<'_> {
                 })
                 .collect(),
             other => {
-                let message = format!("{name}: the items must be a list or an object of promises, not {}", other.type_name());
+                let message =
+                    format!("{name}: the items must be a list or an object of promises, not {}", other.type_name());
                 Err(Raised::argument(message))
             }
         };
@@ -154,7 +156,7 @@ impl Machine<'_> {
             entry.heard = true;
             match &entry.end {
                 Some(end) => ended.push((end.sequence, promise.number)),
-                None => entry.parents.push(number),
+                None => self.add_parent(promise.number, number),
             }
             missing += 1;
         }
@@ -178,7 +180,8 @@ impl Machine<'_> {
             Some(end) => end.outcome.is_ok(),
             None => return,
         };
-        let Some(Promise { kind: PromiseKind::Combination(combination), end: None, .. }) = self.promises.get_mut(&number)
+        let Some(Promise { kind: PromiseKind::Combination(combination), end: None, .. }) =
+            self.promises.get_mut(&number)
         else {
             return;
         };
@@ -208,7 +211,8 @@ impl Machine<'_> {
 
     /// Ends a combination. `item` is the one that decided.
     fn decide(&mut self, number: u32, item: Option<u32>) {
-        let Some(Promise { kind: PromiseKind::Combination(combination), end: None, .. }) = self.promises.get_mut(&number)
+        let Some(Promise { kind: PromiseKind::Combination(combination), end: None, .. }) =
+            self.promises.get_mut(&number)
         else {
             return;
         };
@@ -216,16 +220,24 @@ impl Machine<'_> {
         let (kind, cancel, is_keyed) = (combination.kind, combination.cancel, combination.is_keyed);
         let timer = combination.timer.take();
         combination.map = None;
-        let outcome = self.outcome(kind, &items, is_keyed, item);
+        let mut outcome = self.outcome(kind, &items, is_keyed, item);
+        if let Ok(value) | Err(value) = &outcome
+            && let Err(raised) = self.check_value(value)
+        {
+            // Combinations of combinations can nest deeper than values may.
+            self.broken = Some(raised);
+            outcome = Ok(Value::Null);
+        }
         if let Some(timer) = timer {
             self.withdraw(timer);
         }
         let mut others = Vec::new();
         if cancel {
+            let mut seen = BTreeSet::new();
             for other in &items {
                 if let ItemValue::Promise(promise) = &other.value
                     && Some(promise.number) != item
-                    && !others.contains(&promise.number)
+                    && seen.insert(promise.number)
                     && self.promises.get(&promise.number).is_some_and(|entry| entry.end.is_none())
                 {
                     others.push(promise.number);
@@ -236,7 +248,7 @@ impl Machine<'_> {
         for other in others {
             self.cancel_later(other);
         }
-        self.drop_items(number, items);
+        drop(items);
     }
 
     fn outcome(&self, kind: Combine, items: &[Item], is_keyed: bool, decided: Option<u32>) -> Outcome {
@@ -247,7 +259,8 @@ impl Machine<'_> {
             (None, ItemValue::Promise(promise)) => Value::Str(promise.id.clone()),
             (None, ItemValue::Value(_)) => Value::Null,
         };
-        let is_decided = |item: &&Item| matches!(&item.value, ItemValue::Promise(promise) if Some(promise.number) == decided);
+        let is_decided =
+            |item: &&Item| matches!(&item.value, ItemValue::Promise(promise) if Some(promise.number) == decided);
         let item_id = items.iter().find(is_decided).map_or(Value::Null, id_of);
         match (kind, decided_end) {
             (Combine::All | Combine::Map, Some(Err(error))) => Err(error.clone()),
@@ -303,15 +316,23 @@ impl Machine<'_> {
         pure::error::make(kind.name(), &message, Value::list(errors), kind.retryable(), Value::Null, Value::Null, "")
     }
 
-    /// A combination no longer waits for its items.
-    pub(super) fn drop_items(&mut self, number: u32, items: Vec<Item>) {
-        for item in &items {
-            if let ItemValue::Promise(promise) = &item.value
-                && let Some(entry) = self.promises.get_mut(&promise.number)
-            {
-                entry.parents.retain(|parent| *parent != number);
+    /// Notes that a promise is an item of a combination.
+    fn add_parent(&mut self, item: u32, combination: u32) {
+        let Some(entry) = self.promises.get_mut(&item) else { return };
+        entry.parents.push(combination);
+        // Now and then those that are decided are forgotten.
+        if entry.parents.len() >= 16 && entry.parents.len().is_power_of_two() {
+            let mut parents = std::mem::take(&mut entry.parents);
+            parents.retain(|parent| *parent == combination || self.is_undecided(*parent));
+            if let Some(entry) = self.promises.get_mut(&item) {
+                entry.parents = parents;
             }
         }
+    }
+
+    /// Whether this is a combination that has not ended.
+    pub(super) fn is_undecided(&self, number: u32) -> bool {
+        matches!(self.promises.get(&number), Some(Promise { end: None, kind: PromiseKind::Combination(_), .. }))
     }
 
     /// `Task.timeout`.
@@ -423,8 +444,8 @@ impl Machine<'_> {
                     if let Some(combination) = self.mapping(number) {
                         let items = std::mem::take(&mut combination.items);
                         combination.map = None;
+                        drop(items);
                         self.end_later(number, Err(error));
-                        self.drop_items(number, items);
                         self.settle_work();
                     }
                     return Ok(());
@@ -455,9 +476,9 @@ impl Machine<'_> {
         if let Some(entry) = self.promises.get_mut(&item) {
             entry.heard = true;
             has_ended = entry.end.is_some();
-            if !has_ended {
-                entry.parents.push(number);
-            }
+        }
+        if !has_ended {
+            self.add_parent(item, number);
         }
         let Some(combination) = self.mapping(number) else { return };
         combination.items.push(Item { key: None, value: ItemValue::Promise(promise) });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::hir::FunctionKind;
 use crate::interface::{
-    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, Turned, TurnError,
+    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, TurnError, Turned,
 };
 use crate::pure;
 use crate::value::{Kind, Raised, Value};
@@ -128,8 +128,7 @@ impl Machine<'_> {
             }
             let known: Vec<&str> = self.code.handlers(FunctionKind::Update).collect();
             let message = format!("unknown update \"{name}\"; known: {}", known.join(", "));
-            let error =
-                pure::error::make("UnknownUpdate", &message, Value::Null, false, Value::Null, Value::Null, "");
+            let error = pure::error::make("UnknownUpdate", &message, Value::Null, false, Value::Null, Value::Null, "");
             self.reject(id, &error);
             return Ok(());
         };
@@ -206,7 +205,6 @@ impl Machine<'_> {
                         self.cancel(promise.number, "".into());
                     }
                 }
-                self.drop_items(owner, items);
             }
             _ => {}
         }
@@ -267,13 +265,7 @@ impl Machine<'_> {
         let Some(closing) = self.closing.take() else { return };
         self.is_closed = true;
         let command = match closing {
-            Closing::Returned(value) => match pure::payload::write(&value) {
-                Ok(payload) => Command::Complete { result: vec![payload] },
-                Err(raised) => {
-                    let stack = self.start_position();
-                    Command::Fail { failure: pure::error::to_failure(&pure::error::from_raised(&raised, &stack)) }
-                }
-            },
+            Closing::Returned(payload) => Command::Complete { result: vec![payload] },
             Closing::New(value) => Command::ContinueAsNew(Box::new(self.continue_as_new(&value))),
             Closing::Failed(error) => {
                 if self.cancel_requested.is_some() && error_type(&error) == Some("Canceled") {
@@ -302,13 +294,6 @@ impl Machine<'_> {
         if let Ok(mut released) = self.released.try_borrow_mut() {
             released.clear();
         }
-    }
-
-    /// Where the workflow begins, for errors that no code raised.
-    fn start_position(&self) -> String {
-        let Some(info) = self.code.workflow.and_then(|number| self.code.function(number)) else { return String::new() };
-        let at = self.code.position_before(info.start + 1);
-        format!("at {} ({}:{}:{})", info.name, self.code.file, at.line, at.column)
     }
 
     fn continue_as_new(&mut self, value: &Value) -> ContinueAsNew {

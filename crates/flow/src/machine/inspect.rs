@@ -158,7 +158,9 @@ impl Machine<'_> {
         let mut waiting_for = Vec::new();
         if let Some(waiting) = &coroutine.waiting {
             waiting_for.push(waiting.id.to_string());
-            if let Some(Promise { kind: PromiseKind::Combination(combination), .. }) = self.promises.get(&waiting.number) {
+            if let Some(Promise { kind: PromiseKind::Combination(combination), .. }) =
+                self.promises.get(&waiting.number)
+            {
                 waiting_for.clear();
                 for item in &combination.items {
                     if let ItemValue::Promise(item) = &item.value

@@ -1,6 +1,5 @@
 //! Functions of the library that need the run.
 
-
 use crate::interface::LogLine;
 use crate::library::{Effect, Function};
 use crate::pure;
@@ -32,7 +31,11 @@ impl Machine<'_> {
                 return Err(Raised::type_error("no effects allowed here").into());
             }
             self.sweep()?;
-            self.effect(fiber, function, &arguments, up)?
+            let value = self.effect(fiber, function, &arguments, up)?;
+            if let Some(raised) = self.broken.take() {
+                return Err(raised.into());
+            }
+            value
         } else {
             match function {
                 Function::TimeNow => Value::text(pure::time::show(self.now)),

@@ -102,7 +102,10 @@ impl<'a> Machine<'a> {
             if step == 0 && place > 0 {
                 return Err("a promise is there twice");
             }
-            last = last.checked_add(step).filter(|number| *number < self.next_promise).ok_or("a promise has a wrong number")?;
+            last = last
+                .checked_add(step)
+                .filter(|number| *number < self.next_promise)
+                .ok_or("a promise has a wrong number")?;
             let id = loader.input.shared()?;
             numbers.push(last);
             loader.promises.insert(last, Rc::new(PromiseRef::watched(last, id, Rc::clone(&self.released))));
@@ -156,7 +159,9 @@ impl<'a> Machine<'a> {
                 PromiseKind::Code(coroutine) if coroutine.waiting.is_none() => return Err("code waits for nothing"),
                 PromiseKind::Timer { owner: Some(owner), .. } => {
                     let is_owned = self.promises.get(owner).is_some_and(|promise| match &promise.kind {
-                        PromiseKind::Signal { timer, .. } | PromiseKind::Condition { timer, .. } => *timer == Some(*number),
+                        PromiseKind::Signal { timer, .. } | PromiseKind::Condition { timer, .. } => {
+                            *timer == Some(*number)
+                        }
                         PromiseKind::Combination(combination) => combination.timer == Some(*number),
                         _ => false,
                     });
@@ -263,9 +268,8 @@ impl<'a> Machine<'a> {
                     _ => return Err("there is no such role"),
                 };
                 let (is_canceled, is_interrupted) = (input.flag()?, input.flag()?);
-                let interruption = option(input, |input| {
-                    Ok(Interruption { reason: input.shared()?, is_request: input.flag()? })
-                })?;
+                let interruption =
+                    option(input, |input| Ok(Interruption { reason: input.shared()?, is_request: input.flag()? }))?;
                 let fiber = Some(self.read_fiber(loader, number)?);
                 PromiseKind::Code(Box::new(Coroutine {
                     role,
@@ -445,11 +449,4 @@ fn id(input: &mut Reader<'_>) -> Result<String, Damage> {
         1 => Ok(uuid_text(input.exact(16)?)),
         _ => Err("there is no such id"),
     }
-}
-
-/// Used by tests of damage: a state whose checksum is right again.
-#[cfg(test)]
-pub(super) fn sealed(content: &[u8]) -> Vec<u8> {
-    let sum = checksum(content).to_le_bytes();
-    [&[STATE_FORMAT][..], &sum, content].concat()
 }

@@ -11,15 +11,18 @@ mod inspect;
 mod library;
 mod load;
 mod migrate;
+mod path;
 mod promise;
 mod query;
+mod reach;
 mod run;
 mod save;
 mod schedule;
 mod stack;
-mod path;
 mod task;
 mod testing;
+#[cfg(test)]
+mod tests;
 mod values;
 mod wake;
 mod workflow;
@@ -29,7 +32,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::compile::Code;
-use crate::interface::{Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, Turned, TurnError, Unpaced};
+use crate::interface::{
+    Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, TurnError, Turned, Unpaced,
+};
 use crate::pure;
 use crate::pure::random::Random;
 use crate::value::{Kind, Object, Raised, Released, Value};
@@ -82,7 +87,7 @@ struct Untaken {
 
 /// How the run closed.
 enum Closing {
-    Returned(Value),
+    Returned(Payload),
     New(Value),
     Failed(Value),
 }
@@ -143,6 +148,8 @@ pub(crate) struct Machine<'a> {
     new_log: Vec<LogLine>,
     new_details: bool,
     closing: Option<Closing>,
+    /// A limit that was reached outside of code: the run fails before code goes on.
+    broken: Option<Raised>,
     /// Nested calls.
     depth: u32,
     /// Whether code with effects is refused: queries, validators, conditions.
@@ -204,6 +211,7 @@ impl<'a> Machine<'a> {
             new_log: Vec::new(),
             new_details: false,
             closing: None,
+            broken: None,
             depth: 0,
             is_pure: false,
             fuel: 0,

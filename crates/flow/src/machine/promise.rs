@@ -50,7 +50,8 @@ pub(super) struct Promise {
     pub end: Option<Ended>,
     /// Code that waits for it, in the order in which it began to wait.
     pub waiters: Vec<u32>,
-    /// Combinations of which it is an item, once per item.
+    /// Combinations of which it is an item, once per item. Those that are decided stay until they are met: finding them
+    /// at once would cost too much for a promise that is part of many.
     pub parents: Vec<u32>,
 }
 
@@ -63,16 +64,37 @@ pub(super) struct Ended {
 
 /// What a promise stands for.
 pub(super) enum PromiseKind {
-    Task { name: Arc<str>, on_cancel: OnCancel, is_asked: bool },
+    Task {
+        name: Arc<str>,
+        on_cancel: OnCancel,
+        is_asked: bool,
+    },
     /// `owner` is the wait or combination whose time-out this is.
-    Timer { due: i64, owner: Option<u32> },
+    Timer {
+        due: i64,
+        owner: Option<u32>,
+    },
     /// `is_asked`: whether it was asked to cancel.
     /// `start_only`: the promise of `Workflow.start`.
-    Child { name: Arc<str>, on_cancel: OnCancel, start_only: bool, is_asked: bool },
+    Child {
+        name: Arc<str>,
+        on_cancel: OnCancel,
+        start_only: bool,
+        is_asked: bool,
+    },
     /// A signal or cancel request to another workflow.
-    Send { name: Arc<str> },
-    Signal { name: Arc<str>, timer: Option<u32>, timeout: i64 },
-    Condition { closure: Closure, timer: Option<u32> },
+    Send {
+        name: Arc<str>,
+    },
+    Signal {
+        name: Arc<str>,
+        timer: Option<u32>,
+        timeout: i64,
+    },
+    Condition {
+        closure: Closure,
+        timer: Option<u32>,
+    },
     Code(Box<Coroutine>),
     Combination(Box<Combination>),
     /// Ended by the host of a test.
@@ -246,7 +268,7 @@ impl Machine<'_> {
     }
 
     fn end_one(&mut self, number: u32, outcome: Outcome) {
-        if !self.promises.get(&number).is_some_and(|promise| promise.end.is_none()) {
+        if self.promises.get(&number).is_none_or(|promise| promise.end.is_some()) {
             return;
         }
         self.unindex(number);
@@ -274,6 +296,7 @@ impl Machine<'_> {
         for waiter in waiters {
             self.resume_with(waiter, outcome.clone());
         }
+        self.debt += parents.len() as u64;
         parents.sort_unstable();
         for parent in parents {
             self.item_ended(parent, number);
@@ -302,7 +325,7 @@ impl Machine<'_> {
 
     /// Takes a pending promise out of the table as if it had never been.
     pub(super) fn withdraw(&mut self, number: u32) {
-        if !self.promises.get(&number).is_some_and(|promise| promise.end.is_none()) {
+        if self.promises.get(&number).is_none_or(|promise| promise.end.is_some()) {
             return;
         }
         self.unindex(number);
@@ -316,7 +339,6 @@ impl Machine<'_> {
                 if let Some(timer) = combination.timer {
                     self.withdraw(timer);
                 }
-                self.drop_items(number, combination.items);
             }
             _ => {}
         }

@@ -77,9 +77,8 @@ pub fn query(
         // The body failed before its variables were there.
         machine.root.extend(code.root.iter().map(|_| Rc::new(RefCell::new(Value::Null))));
     }
-    let result = machine
-        .handler(handler.closure)
-        .and_then(|closure| machine.evaluate(&closure, &arguments(input), None));
+    let result =
+        machine.handler(handler.closure).and_then(|closure| machine.evaluate(&closure, &arguments(input), None));
     match result {
         Ok(value) => write(&value).map(|payload| vec![payload]),
         Err(fault) => Err(match *fatal(fault) {

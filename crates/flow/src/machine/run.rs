@@ -274,11 +274,16 @@ impl Machine<'_> {
 
     /// Refuses a value that is too large or nested too deeply.
     pub(super) fn check_value(&self, value: &Value) -> Result<(), Raised> {
-        if value.size() > self.limits.value_bytes || value.depth() > DEPTH_MAX { Err(pure::memory_limit()) } else { Ok(()) }
+        if value.size() > self.limits.value_bytes || value.depth() > DEPTH_MAX {
+            Err(pure::memory_limit())
+        } else {
+            Ok(())
+        }
     }
 
     /// Finds the `catch` of an error and goes on there. An error that leaves the frame at `floor` is given back.
     #[inline(never)]
+    #[expect(clippy::boxed_local, reason = "faults are boxed wherever they go")]
     pub(super) fn unwind(
         &mut self,
         fiber: &mut Fiber,
@@ -459,7 +464,9 @@ impl Machine<'_> {
         let value = fiber.pop()?;
         let key = match fiber.pop()? {
             Value::Str(key) => key,
-            other => return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into()),
+            other => {
+                return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into());
+            }
         };
         let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
         Rc::make_mut(object).insert(key, value);

@@ -164,10 +164,7 @@ impl Machine<'_> {
                 self.end(number, outcome);
                 Ok(())
             }
-            (Some(Role::Main), outcome) => {
-                drop(fiber.values);
-                self.finish_main(outcome, is_new)
-            }
+            (Some(Role::Main), outcome) => self.finish_main(&fiber, outcome, is_new),
             (Some(Role::Signal), outcome) => {
                 self.promises.remove(&number);
                 match outcome {
@@ -190,22 +187,30 @@ impl Machine<'_> {
         }
     }
 
-    fn finish_main(&mut self, outcome: Outcome, is_new: bool) -> Result<(), Fault> {
-        self.closing = Some(match outcome {
+    fn finish_main(&mut self, fiber: &Fiber, outcome: Outcome, is_new: bool) -> Result<(), Fault> {
+        let closing = match outcome {
             Err(error) => Closing::Failed(error),
-            Ok(value) => {
-                self.sweep()?;
-                // What failed and was never heard cannot be heard any more.
-                let lost = self.promises.values().filter(|promise| {
-                    !promise.heard && promise.coroutine().is_some_and(|coroutine| coroutine.role == Role::Call)
-                });
-                let lost = lost.filter_map(|promise| promise.end.as_ref()).filter(|end| end.outcome.is_err());
-                if let Some(Err(error)) = lost.min_by_key(|end| end.sequence).map(|end| end.outcome.clone()) {
-                    self.unheard(error)?;
-                }
-                if is_new { Closing::New(value) } else { Closing::Returned(value) }
+            Ok(value) if is_new => Closing::New(value),
+            Ok(value) => match pure::payload::write(&value) {
+                Ok(payload) => Closing::Returned(payload),
+                Err(raised) => Closing::Failed(self.error_object(&raised, fiber, None)?),
+            },
+        };
+        if matches!(closing, Closing::Failed(_)) {
+            // Timers that were started for nothing leave no command. The error of the body is the one that counts.
+            while self.sweep().is_err() {}
+        } else {
+            self.sweep()?;
+            // What failed and was never heard cannot be heard any more.
+            let lost = self.promises.values().filter(|promise| {
+                !promise.heard && promise.coroutine().is_some_and(|coroutine| coroutine.role == Role::Call)
+            });
+            let lost = lost.filter_map(|promise| promise.end.as_ref()).filter(|end| end.outcome.is_err());
+            if let Some(Err(error)) = lost.min_by_key(|end| end.sequence).map(|end| end.outcome.clone()) {
+                self.unheard(error)?;
             }
-        });
+        }
+        self.closing = Some(closing);
         Ok(())
     }
 
@@ -273,6 +278,7 @@ impl Machine<'_> {
     pub(super) fn go_on(&mut self) -> Result<(), Box<Fatal>> {
         loop {
             self.sweep()?;
+            self.check_broken()?;
             while let Some(ready) = self.ready.pop_front() {
                 self.depth = 0;
                 match ready {
@@ -287,11 +293,17 @@ impl Machine<'_> {
                     return Ok(());
                 }
                 self.sweep()?;
+                self.check_broken()?;
             }
             if !self.has_changed || !self.look_at_conditions()? {
-                return Ok(());
+                return self.withdraw_cycles();
             }
         }
+    }
+
+    /// Fails the run if a limit was reached while no code ran.
+    fn check_broken(&mut self) -> Result<(), Box<Fatal>> {
+        self.broken.take().map_or(Ok(()), |raised| Err(Box::new(Fatal::Limit(raised, String::new()))))
     }
 
     fn resume(&mut self, number: u32, outcome: Outcome) -> Result<(), Box<Fatal>> {
@@ -310,13 +322,13 @@ impl Machine<'_> {
             }
             Err(error) => Some(throw(self.thrown_here(error, &fiber, None))),
         };
-        if let Some(fault) = fault {
-            if let Err(fault) = self.unwind(&mut fiber, fault, 0, None) {
-                return match *fault {
-                    FaultKind::Throw(error) => self.finish_code(fiber, Err(error), false).map_err(fatal),
-                    other => Err(fatal(Box::new(other))),
-                };
-            }
+        if let Some(fault) = fault
+            && let Err(fault) = self.unwind(&mut fiber, fault, 0, None)
+        {
+            return match *fault {
+                FaultKind::Throw(error) => self.finish_code(fiber, Err(error), false).map_err(fatal),
+                other => Err(fatal(Box::new(other))),
+            };
         }
         self.drive(fiber, None).map_err(fatal)
     }
@@ -336,6 +348,11 @@ impl Machine<'_> {
                 continue;
             };
             let closure = closure.clone();
+            self.debt += 10;
+            if self.spent > self.steps_max {
+                let raised = Raised::new(Kind::Limit, format!("step limit of {} reached", self.steps_max));
+                return Err(Box::new(Fatal::Limit(raised, String::new())));
+            }
             if let Some(outcome) = self.look_at(&closure, None).map_err(fatal)? {
                 self.end(number, outcome);
                 // Whoever waits changes things; others are looked at again after that.
@@ -400,6 +417,7 @@ fn code(role: Role) -> PromiseKind {
 }
 
 /// A fault outside of any code is fatal.
+#[expect(clippy::boxed_local, reason = "faults are boxed wherever they go")]
 pub(super) fn fatal(fault: Fault) -> Box<Fatal> {
     match *fault {
         FaultKind::Fatal(fatal) => fatal,

@@ -7,6 +7,9 @@ use super::Machine;
 use super::frame::{Caller, Fiber};
 use super::promise::{Promise, PromiseKind};
 
+/// Combinations among which the one is looked for through which code is awaited.
+const PARENTS_MAX: usize = 16;
+
 /// Lines of a stack.
 const LINES_MAX: usize = 250;
 
@@ -60,12 +63,15 @@ impl Machine<'_> {
             let Some(promise) = self.promises.get(&number) else { return };
             if let Some(waiter) = promise.waiters.first() {
                 number = *waiter;
-                if let Some(fiber) = self.promises.get(waiter).and_then(Promise::coroutine).and_then(|code| code.fiber.as_ref())
+                if let Some(fiber) =
+                    self.promises.get(waiter).and_then(Promise::coroutine).and_then(|code| code.fiber.as_ref())
                 {
                     text.push_str("\nawaited by");
                     self.frames(fiber, text, lines);
                 }
-            } else if let Some(parent) = promise.parents.first() {
+            } else if let Some(parent) =
+                promise.parents.iter().take(PARENTS_MAX).find(|parent| self.is_undecided(**parent))
+            {
                 number = *parent;
                 *lines += 1;
             } else {
@@ -127,11 +133,7 @@ impl Machine<'_> {
     }
 
     #[inline(never)]
-    pub(super) fn check_memory(
-        &mut self,
-        fiber: &Fiber,
-        up: Option<&Caller<'_>>,
-    ) -> Result<(), crate::value::Raised> {
+    pub(super) fn check_memory(&mut self, fiber: &Fiber, up: Option<&Caller<'_>>) -> Result<(), crate::value::Raised> {
         let (bytes, count) = self.memory(fiber, up);
         if bytes > self.limits.memory_bytes {
             return Err(crate::pure::memory_limit());

@@ -53,7 +53,12 @@ impl Machine<'_> {
     }
 
     /// The arguments of a task or child: `input` if it was given, or the option `args`.
-    pub(super) fn input(&mut self, name: &str, input: Option<&Value>, args: Option<&Value>) -> Result<Vec<Payload>, Raised> {
+    pub(super) fn input(
+        &mut self,
+        name: &str,
+        input: Option<&Value>,
+        args: Option<&Value>,
+    ) -> Result<Vec<Payload>, Raised> {
         match (args, input) {
             (Some(Value::List(list)), None | Some(Value::Null)) => {
                 list.items().iter().map(|value| self.payload(value)).collect()
@@ -69,7 +74,8 @@ impl Machine<'_> {
         let name = pure::name(function, "the name", arguments.first().unwrap_or(&Value::Null))?;
         let given = pure::options::check(function, arguments.get(2).unwrap_or(&Value::Null), TASK)?;
         let defaults = Value::Object(Rc::clone(&self.task_defaults));
-        let mut task = ScheduleTask { name: name.to_string(), start_to_close: START_TO_CLOSE, ..ScheduleTask::default() };
+        let mut task =
+            ScheduleTask { name: name.to_string(), start_to_close: START_TO_CLOSE, ..ScheduleTask::default() };
         let (mut id, mut args, mut on_cancel) = (None, None, OnCancel::Try);
         let defaults = pure::options::check(function, &defaults, TASK)?;
         // What is given replaces what is the default.
@@ -197,8 +203,9 @@ impl Machine<'_> {
     /// Gives a wait its time-out.
     fn set_timer(&mut self, number: u32, timeout: i64) {
         let started = self.start_timer_of(number, timeout);
-        if let Some(Promise { kind: PromiseKind::Signal { timer, .. } | PromiseKind::Condition { timer, .. }, .. }) =
-            self.promises.get_mut(&number)
+        if let Some(Promise {
+            kind: PromiseKind::Signal { timer, .. } | PromiseKind::Condition { timer, .. }, ..
+        }) = self.promises.get_mut(&number)
         {
             *timer = Some(started);
         }

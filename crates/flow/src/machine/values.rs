@@ -63,7 +63,8 @@ const KEY_PLACES: usize = 64;
 fn key_place(key: &str) -> usize {
     let bytes = key.as_bytes();
     let byte = |place: Option<&u8>| usize::from(place.copied().unwrap_or(0));
-    (bytes.len() * 7 + byte(bytes.first()) * 31 + byte(bytes.last()) * 11 + byte(bytes.get(bytes.len() / 2))) % KEY_PLACES
+    (bytes.len() * 7 + byte(bytes.first()) * 31 + byte(bytes.last()) * 11 + byte(bytes.get(bytes.len() / 2)))
+        % KEY_PLACES
 }
 
 impl Saver {

@@ -1,6 +1,6 @@
 //! The wake set: which ends of pending operations make a turn necessary (section 6.3 of the reference).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::hir::FunctionKind;
 use crate::interface::{Group, GroupEffect, Operation, OperationKind, Wake, WakeSet};
@@ -20,70 +20,82 @@ impl Machine<'_> {
         set.signals.extend(self.code.handlers(FunctionKind::Signal).map(ToOwned::to_owned));
         set.signals.sort_unstable();
         set.signals.dedup();
-        let mut groups = BTreeMap::new();
+        let mut finder = Finder { needed: self.needed(), known: BTreeMap::new(), groups: Vec::new() };
         for ((kind, id), number) in &self.operations {
             let Some(promise) = self.promises.get(number) else { continue };
-            let wake = self.wake(promise, *number, &mut groups, &mut set.groups);
+            let wake = self.wake(promise, *number, &mut finder);
             let start_only = matches!(promise.kind, PromiseKind::Child { start_only: true, .. });
             let wakes_on_start = start_only && wake != Wake::Ignored;
             set.operations.push(Operation { kind: *kind, id: id.to_string(), wake, wakes_on_start });
         }
+        set.groups = finder.groups;
         set
     }
 
     /// What the end of an operation does. What nobody waits for is recorded only: the next turn takes it in its order.
-    fn wake(&self, promise: &Promise, number: u32, groups: &mut BTreeMap<u32, u32>, list: &mut Vec<Group>) -> Wake {
+    fn wake(&self, promise: &Promise, number: u32, finder: &mut Finder) -> Wake {
         if !promise.waiters.is_empty() {
             return Wake::Wakes;
         }
-        if let PromiseKind::Timer { owner: Some(owner), .. } = promise.kind {
-            let has_effect = self.promises.get(&owner).is_some_and(has_effect);
-            return if has_effect || self.is_needed(owner) { Wake::Wakes } else { Wake::Ignored };
+        let number = match promise.kind {
+            PromiseKind::Timer { owner: Some(owner), .. } => owner,
+            _ => number,
+        };
+        if !finder.needed.contains(&number) {
+            return Wake::Ignored;
         }
-        let mut parents = promise.parents.clone();
-        parents.dedup();
-        if let [parent] = parents.as_slice() {
-            if let Some(group) = groups.get(parent) {
-                return Wake::Group(*group);
-            }
-            if let Some(group) = self.group(*parent) {
-                let place = u32::try_from(list.len()).unwrap_or(u32::MAX);
-                list.push(group);
-                groups.insert(*parent, place);
-                return Wake::Group(place);
-            }
+        let mut parents = promise.parents.iter().copied().filter(|parent| self.is_undecided(*parent));
+        let Some(parent) = parents.next() else { return Wake::Wakes };
+        if parents.any(|other| other != parent) {
+            return Wake::Wakes;
         }
-        if self.is_needed(number) { Wake::Wakes } else { Wake::Ignored }
+        let known = finder.known.get(&parent).copied().unwrap_or_else(|| {
+            let place = self.group(parent).map(|group| {
+                finder.groups.push(group);
+                u32::try_from(finder.groups.len() - 1).unwrap_or(u32::MAX)
+            });
+            finder.known.insert(parent, place);
+            place
+        });
+        known.map_or(Wake::Wakes, Wake::Group)
     }
 
-    /// Whether code waits for it, or for a combination of which it is a part, or such a combination does something.
-    fn is_needed(&self, number: u32) -> bool {
-        let mut queue = vec![number];
-        let mut seen = std::collections::BTreeSet::new();
+    /// All promises for which code waits, or a combination that does something, also through other combinations.
+    fn needed(&self) -> BTreeSet<u32> {
+        let is_needed = |promise: &Promise| !promise.waiters.is_empty() || has_effect(promise);
+        let mut needed: BTreeSet<u32> =
+            self.promises.iter().filter(|(_, promise)| is_needed(promise)).map(|(number, _)| *number).collect();
+        let mut queue: Vec<u32> = needed.iter().copied().collect();
         while let Some(number) = queue.pop() {
-            let Some(promise) = self.promises.get(&number).filter(|_| seen.insert(number)) else { continue };
-            if !promise.waiters.is_empty() || has_effect(promise) {
-                return true;
+            let Some(PromiseKind::Combination(combination)) = self.promises.get(&number).map(|promise| &promise.kind)
+            else {
+                continue;
+            };
+            for item in &combination.items {
+                if let ItemValue::Promise(item) = &item.value
+                    && needed.insert(item.number)
+                {
+                    queue.push(item.number);
+                }
             }
-            queue.extend(&promise.parents);
         }
-        false
+        needed
     }
 
     /// The group of a combination of plain operations whose single ends nobody else needs.
     fn group(&self, number: u32) -> Option<Group> {
         let promise = self.promises.get(&number)?;
         let PromiseKind::Combination(combination) = &promise.kind else { return None };
-        if promise.waiters.is_empty() && !has_effect(promise) || !promise.parents.is_empty() {
+        if promise.parents.iter().any(|parent| self.is_undecided(*parent)) {
             return None;
         }
         let (completion, failure) = effects(combination)?;
         let mut missing = 0;
-        let mut last = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for item in &combination.items {
             let ItemValue::Promise(item) = &item.value else { continue };
             let Some(entry) = self.promises.get(&item.number) else { continue };
-            if entry.end.is_some() || !last.insert(item.number) {
+            if entry.end.is_some() || !seen.insert(item.number) {
                 continue;
             }
             let is_plain = match entry.kind {
@@ -92,13 +104,22 @@ impl Machine<'_> {
                 PromiseKind::Child { start_only, .. } => !start_only,
                 _ => false,
             };
-            if !is_plain || !entry.waiters.is_empty() || entry.parents.iter().any(|parent| *parent != number) {
+            let is_shared = entry.parents.iter().any(|parent| *parent != number && self.is_undecided(*parent));
+            if !is_plain || !entry.waiters.is_empty() || is_shared {
                 return None;
             }
             missing += 1;
         }
         Some(Group { missing, completion, failure })
     }
+}
+
+/// What is known while a wake set is made.
+struct Finder {
+    needed: BTreeSet<u32>,
+    /// Combinations that were looked at, with their groups.
+    known: BTreeMap<u32, Option<u32>>,
+    groups: Vec<Group>,
 }
 
 /// What ends of items do to a combination; `None` if each end is needed.

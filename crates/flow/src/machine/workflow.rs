@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::interface::{
-    Command, ContinueAsNew, IdReuse, OperationKind, ParentClose, Payload, StartChild,
-};
+use crate::interface::{Command, ContinueAsNew, IdReuse, OperationKind, ParentClose, Payload, StartChild};
 use crate::library::{CHILD, CONTINUE, Function, SEND_CANCEL, SEND_SIGNAL};
 use crate::pure;
 use crate::value::{Raised, Value};
@@ -152,12 +150,13 @@ impl Machine<'_> {
         let start = &self.start;
         let or_null = |text: &str| if text.is_empty() { Value::Null } else { Value::text(text) };
         let values = |fields: &[(String, Payload)]| {
-            Value::object(
-                fields.iter().map(|(key, payload)| (key.as_str(), pure::payload::argument(payload.clone()))),
-            )
+            Value::object(fields.iter().map(|(key, payload)| (key.as_str(), pure::payload::argument(payload.clone()))))
         };
         let parent = start.parent.as_ref().map_or(Value::Null, |(workflow_id, run_id)| {
-            Value::object([("workflow_id", Value::text(workflow_id.as_str())), ("run_id", Value::text(run_id.as_str()))])
+            Value::object([
+                ("workflow_id", Value::text(workflow_id.as_str())),
+                ("run_id", Value::text(run_id.as_str())),
+            ])
         });
         let value = Value::object([
             ("workflow_id", Value::text(start.workflow_id.as_str())),
@@ -239,7 +238,8 @@ impl Machine<'_> {
                 _ => false,
             };
             if !is_right {
-                let message = format!("{function}: search attribute \"{key}\" is of type {wanted}, not {}", value.type_name());
+                let message =
+                    format!("{function}: search attribute \"{key}\" is of type {wanted}, not {}", value.type_name());
                 return Err(Raised::argument(message));
             }
         }

@@ -1,5 +1,18 @@
 //! The machine: order, promises, cancellation, limits, state and wake sets (sections 3 to 6 of the reference).
 
+mod cancel;
+mod combine;
+mod damage;
+mod handlers;
+mod language;
+mod limits;
+mod order;
+mod promises;
+mod stacks;
+mod state;
+mod wake;
+mod workflow;
+
 use segno_flow::interface::{Command, Event, EventKind, Failure, FailureInfo, Limits, Payload, Start, Turned, Unpaced};
 use segno_flow::{Code, check, compile, inspect, query, stack, turn};
 
@@ -160,7 +173,8 @@ pub fn failed(id: &str, kind: &str, message: &str) -> EventKind {
         identity: String::new(),
         retry_state: 0,
     };
-    let failure = Failure { message: "activity error".into(), cause: Some(Box::new(cause)), info, ..Failure::default() };
+    let failure =
+        Failure { message: "activity error".into(), cause: Some(Box::new(cause)), info, ..Failure::default() };
     EventKind::TaskEnded { id: id.into(), end: Err(failure) }
 }
 
@@ -191,7 +205,8 @@ fn end(end: &Result<Vec<Payload>, Failure>) -> String {
 
 /// A command in a few words.
 pub fn show(command: &Command) -> String {
-    let input = |payloads: &[Payload]| payloads.iter().map(|payload| format!(" {}", shown(payload))).collect::<String>();
+    let input =
+        |payloads: &[Payload]| payloads.iter().map(|payload| format!(" {}", shown(payload))).collect::<String>();
     match command {
         Command::ScheduleTask(task) => format!("task {} {}{}", task.id, task.name, input(&task.input)),
         Command::CancelTask { id } => format!("cancel {id}"),
@@ -205,7 +220,8 @@ pub fn show(command: &Command) -> String {
         Command::CancelWorkflow { id, workflow_id, reason, .. } => format!("{id} cancel {workflow_id} {reason}"),
         Command::SetMemo(changes) | Command::SetSearchAttributes(changes) => {
             let word = if matches!(command, Command::SetMemo(_)) { "memo" } else { "attributes" };
-            let changes = changes.iter().map(|(key, value)| format!(" {key}={}", value.as_ref().map_or("-".into(), shown)));
+            let changes =
+                changes.iter().map(|(key, value)| format!(" {key}={}", value.as_ref().map_or("-".into(), shown)));
             format!("{word}{}", changes.collect::<String>())
         }
         Command::AcceptUpdate { id } => format!("accept {id}"),
@@ -219,14 +235,4 @@ pub fn show(command: &Command) -> String {
             format!("new{}{}", input(&next.input), signals.collect::<String>())
         }
     }
-}
-
-#[test]
-fn a_task_and_its_result() {
-    let (mut run, commands) =
-        Run::start("workflow w(inputs) {\n  result = await Task.run(\"a\", inputs)\n  return result\n}", &["{\"n\":1}"]);
-    assert_eq!(commands, ["task task-1 a {\"n\":1}"]);
-    assert_eq!(run.wake(), ["Task task-1 Wakes"]);
-    assert_eq!(run.done("task-1", "{\"ok\":true}"), ["complete {\"ok\":true}"]);
-    assert!(run.wake().is_empty());
 }

@@ -1,0 +1,216 @@
+//! Limits (section 6.8) and pace.
+
+use super::{Run, json};
+use segno_flow::interface::{Event, EventKind, Limits, Pace, TurnError};
+use segno_flow::turn;
+
+#[track_caller]
+fn result(source: &str) -> String {
+    let (_, commands) = Run::start(source, &[]);
+    commands.last().unwrap().clone()
+}
+
+/// The same on a thread with a stack of the size that inline turns have, and half of it.
+fn on_small_stack(work: impl FnOnce() + Send + 'static) {
+    std::thread::Builder::new().stack_size(1 << 20).spawn(work).unwrap().join().unwrap();
+}
+
+#[test]
+fn steps() {
+    let want = "fail LimitError: step limit of 5000000 reached";
+    assert_eq!(result("workflow w() { while (true) {} }"), want);
+    assert_eq!(result("workflow w() { try { while (true) {} } catch { return 1 } finally { log(\"never\") } }"), want);
+    let mut run = Run::new(
+        "workflow w() {\n  let n = 0\n  while (true) { n++\n    if (n == 200) { n = 0; await Task.delay(1) } }\n}",
+    );
+    run.limits.steps = 5_000;
+    run.begin(&[]);
+    for number in 1..20 {
+        assert_eq!(
+            run.fired(&format!("timer-{number}")),
+            [format!("timer-{} 1000", number + 1)],
+            "steps count for each event"
+        );
+    }
+    assert_eq!(
+        result(
+            "workflow w() {\n  let n = 0\n  signal s() { n++ }\n  await wait_until(() => { while (n == 0) {}\n return true })\n}"
+        ),
+        "fail LimitError: step limit of 100000 reached"
+    );
+    // Library functions count what they touch.
+    assert_eq!(
+        result(
+            "workflow w() { const s = \"x\".repeat(1000000)\n  let n = 0\n  while (true) { if (s.includes(\"y\")) n++ } }"
+        ),
+        want
+    );
+}
+
+#[test]
+fn depth() {
+    on_small_stack(|| {
+        let want = "fail LimitError: call depth limit of 200 reached";
+        assert_eq!(
+            result(
+                "function deep(n) { return deep(n + 1) }\nworkflow w() { try { deep(0) } catch { return \"never\" } }"
+            ),
+            want
+        );
+        assert_eq!(
+            result("function deep(n) { return n == 0 ? 0 : deep(n - 1) }\nworkflow w() { return deep(199) }"),
+            "complete 0"
+        );
+        assert_eq!(
+            result("function deep(n) { return n == 0 ? 0 : deep(n - 1) }\nworkflow w() { return deep(200) }"),
+            want
+        );
+        assert_eq!(
+            result(
+                "async function deep(n) { return n == 0 ? 0 : await deep(n - 1) }\nworkflow w() { return await deep(199) }"
+            ),
+            "complete 0"
+        );
+        assert_eq!(
+            result(
+                "async function deep(n) { return n == 0 ? 0 : await deep(n - 1) }\nworkflow w() { return await deep(200) }"
+            ),
+            want
+        );
+        assert_eq!(
+            result("function deep(n) { return [1].map(x => deep(n + 1)) }\nworkflow w() { return deep(0) }"),
+            want
+        );
+        assert_eq!(
+            result("function deep(n) { return [2, 1].sort((a, b) => deep(n + 1)) }\nworkflow w() { return deep(0) }"),
+            want
+        );
+        assert_eq!(
+            result(
+                "async function deep(n) { return await Task.map([1], async x => await deep(n + 1)) }\nworkflow w() { return await deep(0) }"
+            ),
+            want
+        );
+        assert_eq!(
+            result(
+                "async function deep(n) { return await Task.all([n].map(async x => await deep(x + 1))) }\nworkflow w() { return await deep(0) }"
+            ),
+            want
+        );
+        assert_eq!(
+            result("function deep(n) { return [1].reduce((a, b) => deep(n + 1), 0) }\nworkflow w() { return deep(0) }"),
+            want
+        );
+    });
+}
+
+#[test]
+fn a_chain_of_waiting_calls_is_no_nesting() {
+    let source = "async function f(n) { await Task.delay(1)\n  return await f(n + 1) }\nworkflow w() { await f(0) }";
+    let mut run = Run::new(source);
+    run.limits.pending_calls = 300;
+    run.begin(&[]);
+    for number in 1..300 {
+        assert_eq!(run.fired(&format!("timer-{number}")), [format!("timer-{} 1000", number + 1)]);
+    }
+    assert_eq!(run.fired("timer-300"), ["fail LimitError: limit of 300 pending async calls reached"]);
+}
+
+#[test]
+fn values() {
+    let want = "fail LimitError: memory limit reached";
+    for source in [
+        "workflow w() { let x = [1]\n  while (true) x = [x, x] }",
+        "workflow w() { let x = []\n  while (true) x = [x] }",
+        "workflow w() { let x = {}\n  while (true) x = { x } }",
+        "workflow w() { let s = \"abc\"\n  while (true) s = s + s }",
+        "workflow w() { let s = \"abc\"\n  while (true) s = `${s}${s}` }",
+        "workflow w() { let x = [\"abcdefghij\"]\n  while (true) x.push(...[x]) }",
+        "workflow w() { let x = [1, 2, 3]\n  while (true) x = [...x, ...x] }",
+        "workflow w() { let x = { a: 1 }\n  while (true) x.a = { ...x } }",
+        "workflow w() { let x = [1, 2, 3]\n  while (true) x = x.concat(x) }",
+        "workflow w() { let x = [[1]]\n  while (true) x[0] = x }",
+        "workflow w() { let x = \"ab\"\n  while (true) x = x.repeat(10) }",
+        "workflow w() { return List.range(10000000) }",
+        "workflow w() { const big = \"x\".repeat(100000)\n  return List.range(100).map(x => big) }",
+        "workflow w() { const big = \"x\".repeat(100000)\n  return List.range(100).flatMap(x => [big]) }",
+        "workflow w() { const big = \"x\".repeat(100000)\n  return List.range(100).reduce((a, b) => [...a, big], []) }",
+    ] {
+        let source = source.replace("x.push(...[x])", "x.push(x)");
+        assert_eq!(result(&source), want, "{source}");
+    }
+}
+
+#[test]
+fn all_values_together() {
+    // Each list is below the limit of one value.
+    let lines: String = (0..40).map(|n| format!("  let v{n} = s + \"{n}\"\n")).collect();
+    let reads: String = (0..40).map(|n| format!("v{n}.length + ")).collect();
+    let source = format!("workflow w() {{\n  const s = \"x\".repeat(3000000)\n{lines}  return {reads} 0\n}}");
+    assert_eq!(result(&source), "fail LimitError: memory limit reached");
+    // Results of tasks together are one value.
+    let source = "workflow w() { return (await Task.all([Task.run(\"a\"), Task.run(\"b\"), Task.run(\"c\")])).length }";
+    let (mut run, _) = Run::start(source, &[]);
+    let big = format!("\"{}\"", "x".repeat(1_900_000));
+    let mut last = Vec::new();
+    for id in ["task-1", "task-2", "task-3"] {
+        last = run.event(EventKind::TaskEnded { id: id.into(), end: Ok(vec![json(&big)]) });
+    }
+    assert_eq!(last, ["fail LimitError: memory limit reached"]);
+}
+
+#[test]
+fn the_stored_state() {
+    let source = "workflow w() {\n  let a = \"x\".repeat(3000000), b = \"y\".repeat(3000000)\n  query a() { return a }\n  await Task.delay(1)\n  return a + b\n}";
+    let (run, commands) = Run::start(source, &[]);
+    assert_eq!(commands, ["timer-1 1000", "fail LimitError: state limit of 4194304 bytes reached"]);
+    assert!(run.state.as_ref().unwrap().len() <= 4 << 20);
+    assert!(run.query("a", &[]).is_err() || run.query("a", &[]).is_ok());
+}
+
+#[test]
+fn pending_operations() {
+    for (call, word, count) in [
+        ("Task.run(\"a\")", "tasks", 2_000),
+        ("Task.delay(1)", "timers", 2_000),
+        ("wait_for_signal(\"s\", { timeout: 5 })", "timers", 2_000),
+        ("Workflow.run(\"a\")", "children", 2_000),
+        ("Workflow.signal(\"a\", \"b\")", "sends", 2_000),
+        ("f()", "async calls", 10_000),
+    ] {
+        let source = format!(
+            "async function f() {{ await wait_for_signal(\"x\") }}\nworkflow w() {{\n  let ps = []\n  while (true) ps.push({call})\n}}"
+        );
+        let (_, commands) = Run::start(&source, &[]);
+        assert_eq!(commands.last().unwrap(), &format!("fail LimitError: limit of {count} pending {word} reached"));
+    }
+}
+
+#[test]
+fn names_and_ids() {
+    let source = "workflow w() { try { Task.run(\"x\".repeat(1001)) } catch (e) { return e.type } }";
+    assert_eq!(result(source), "complete \"ArgumentError\"");
+    let source =
+        "workflow w() { try { Task.run(\"x\", null, { id: \"x\".repeat(1001) }) } catch (e) { return e.type } }";
+    assert_eq!(result(source), "complete \"ArgumentError\"");
+}
+
+#[test]
+fn pace_is_asked_often_and_can_end_a_turn() {
+    struct Counted(u64, u64);
+    impl Pace for Counted {
+        fn go_on(&mut self, steps: u64) -> bool {
+            assert!(steps <= self.0 + 1_001, "{steps} after {}", self.0);
+            self.0 = steps;
+            steps < self.1
+        }
+    }
+    let code =
+        super::code("workflow w() { let n = 0\n  while (n < 100000) n++\n  return [1, 2, 3].map(x => x).length }");
+    let start = Event { time: 0, kind: EventKind::Started(Box::default()) };
+    let mut pace = Counted(0, u64::MAX);
+    let turned = turn(&code, None, std::slice::from_ref(&start), &Limits::default(), &mut pace).unwrap();
+    assert!(turned.steps >= pace.0 && turned.steps > 300_000);
+    let given_up = turn(&code, None, &[start], &Limits::default(), &mut Counted(0, 20_000));
+    assert_eq!(given_up, Err(TurnError::GivenUp));
+}
