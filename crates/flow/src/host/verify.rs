@@ -112,7 +112,7 @@ fn group(events: &[Event], made_by: &[Vec<Command>], random: &mut Random) -> Vec
                 && !matches!(events[place].kind, EventKind::Update { .. });
             asked_in_group || update_before
         };
-        if is_end || must_end || random.next_u64() % 3 == 0 {
+        if is_end || must_end || random.next_u64().is_multiple_of(3) {
             groups.push(place - begin);
             begin = place;
         }
@@ -158,22 +158,23 @@ fn compare(original: &Outcome, other: &Outcome, how: &str) -> Result<(), String>
     Ok(())
 }
 
+/// Whether a command takes back what another one made.
+fn withdraws(command: &Command, made: &Command) -> bool {
+    match (command, made) {
+        (Command::CancelTimer { id }, Command::StartTimer { id: made, .. }) => id == made,
+        (Command::CancelTask { id }, Command::ScheduleTask(order)) => order.id == *id,
+        (Command::CancelChild { workflow_id, .. }, Command::StartChild(order)) => order.workflow_id == *workflow_id,
+        _ => false,
+    }
+}
+
 /// Commands without what grouping may leave out: things that were withdrawn in the turn that made them, and merges of
 /// memo and search attributes.
 fn normalized(commands: &[Command]) -> Vec<Command> {
     let mut kept: Vec<Option<&Command>> = Vec::with_capacity(commands.len());
     let mut merges = [Vec::new(), Vec::new()];
     for command in commands {
-        let withdraws: Option<Box<dyn Fn(&Command) -> bool>> = match command {
-            Command::CancelTimer { id } => {
-                Some(Box::new(move |made| matches!(made, Command::StartTimer { id: of, .. } if of == id)))
-            }
-            Command::CancelTask { id } => {
-                Some(Box::new(move |made| matches!(made, Command::ScheduleTask(order) if order.id == *id)))
-            }
-            Command::CancelChild { workflow_id, .. } => Some(Box::new(
-                move |made| matches!(made, Command::StartChild(order) if order.workflow_id == *workflow_id),
-            )),
+        match command {
             Command::SetMemo(changes) => {
                 merge(&mut merges[0], changes);
                 continue;
@@ -182,10 +183,9 @@ fn normalized(commands: &[Command]) -> Vec<Command> {
                 merge(&mut merges[1], changes);
                 continue;
             }
-            _ => None,
-        };
-        let made = withdraws
-            .and_then(|withdraws| kept.iter().rposition(|kept| kept.is_some_and(|command| withdraws(command))));
+            _ => {}
+        }
+        let made = kept.iter().rposition(|made| made.is_some_and(|made| withdraws(command, made)));
         match made {
             Some(place) => kept[place] = None,
             None => kept.push(Some(command)),
