@@ -2,6 +2,7 @@
 
 mod captures;
 pub(crate) mod code;
+mod effect;
 mod expression;
 mod format;
 mod function;
