@@ -15,7 +15,6 @@ mod verify;
 mod wake;
 mod world;
 
-/// Until the machine has these.
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;

@@ -77,20 +77,26 @@ fn failures_say_where() {
         ("  assert(1 > 2)", "w_test.flow:5:3: assertion failed"),
         ("  assert(1 > 2, \"really\")", "w_test.flow:5:3: really"),
         ("  assertEqual(1, \"1\")", "w_test.flow:5:3: values differ"),
-        ("  await assertFails(Test.result())", "w_test.flow:5:9: expected an error, got 1"),
+        ("  await assertFails(Test.result())", "w_test.flow:5:3: expected an error, got 1"),
         ("  const x = null\n  return x.f", "w_test.flow:6:12: TypeError: cannot read \"f\" of null"),
         ("  throw \"no\"", "w_test.flow:5:3: no"),
         ("  await wait_until(() => false)", "w_test.flow:5:3: the test waits for something that never happens"),
-        ("  Test.start(2)", "w_test.flow:5:8: ArgumentError: Test.start: the run has been started already"),
-        ("  await Test.result()\n  Test.signal(\"s\")", "w_test.flow:6:8: ArgumentError: Test.signal: the run has ended"),
-        ("  Test.query(\"q\")", "w_test.flow:5:8: QueryFailed: unknown query \"q\"; known: "),
+        ("  Test.start(2)", "w_test.flow:5:3: ArgumentError: Test.start: the run has been started already"),
+        (
+            "  await Test.result()\n  Test.signal(\"s\")",
+            "w_test.flow:6:3: ArgumentError: Test.signal: the run has ended",
+        ),
+        ("  Test.query(\"q\")", "w_test.flow:5:3: QueryFailed: unknown query \"q\"; known: "),
     ];
     for (test, want) in cases {
         let text = fails(ONE, &format!("{start}{test}"));
         let line = text.lines().nth(1).unwrap_or_default().trim_start();
         assert_eq!(line, want, "{text}");
     }
-    let text = fails("workflow w() { throw Error(\"no\", { type: \"T\" }) }", "  Test.start()\n  await assertFails(Test.result(), \"U\")");
+    let text = fails(
+        "workflow w() { throw Error(\"no\", { type: \"T\" }) }",
+        "  Test.start()\n  await assertFails(Test.result(), \"U\")",
+    );
     assert!(text.contains("expected an error of type \"U\", got \"T\": \"no\""), "{text}");
 }
 
@@ -118,7 +124,11 @@ fn errors_of_sources_are_reported() {
 #[test]
 fn retries_follow_the_policy() {
     let script = |options: &str| format!("workflow w() {{ return await Task.run(\"t\", null, {options}) }}");
-    let test = |body: &str| format!("  let at = []\n  mock(\"t\", () => {{ at.push(Time.diff(Time.now(), \"2026-01-01T00:00:00.000Z\")); {body} }})\n  Test.start()\n");
+    let test = |body: &str| {
+        format!(
+            "  let at = []\n  mock(\"t\", () => {{ at.push(Time.diff(Time.now(), \"2026-01-01T00:00:00.000Z\")); {body} }})\n  Test.start()\n"
+        )
+    };
     // 1 s, doubling.
     passes(
         &script("{}"),
@@ -138,11 +148,13 @@ fn retries_follow_the_policy() {
     );
     passes(
         &script("{ retry: { non_retryable: [\"Fatal\"] } }"),
-        &(test("throw Error(\"no\", { type: \"Fatal\" })") + "  await assertFails(Test.result(), \"Fatal\")\n  assertEqual(at, [0])"),
+        &(test("throw Error(\"no\", { type: \"Fatal\" })")
+            + "  await assertFails(Test.result(), \"Fatal\")\n  assertEqual(at, [0])"),
     );
     passes(
         &script("{}"),
-        &(test("throw Error(\"no\", { retryable: false })") + "  await assertFails(Test.result())\n  assertEqual(at, [0])"),
+        &(test("throw Error(\"no\", { retryable: false })")
+            + "  await assertFails(Test.result())\n  assertEqual(at, [0])"),
     );
 }
 
@@ -156,11 +168,15 @@ fn time_outs_of_tasks() {
     let slow = "  mock(\"t\", async () => { await Task.delay(60); return 1 })\n  Test.start()\n";
     passes(
         &script("{ start_to_close: 10, retry: 2 }"),
-        &format!("{slow}  assertEqual(await Test.result(), [\"Timeout\", \"activity StartToClose timeout\", \"start_to_close\", \"task-1\"])\n  assertEqual(Time.now(), \"2026-01-01T00:00:21.000Z\")\n  assertEqual(Test.calls(\"t\").length, 2)"),
+        &format!(
+            "{slow}  assertEqual(await Test.result(), [\"Timeout\", \"activity StartToClose timeout\", \"start_to_close\", \"task-1\"])\n  assertEqual(Time.now(), \"2026-01-01T00:00:21.000Z\")\n  assertEqual(Test.calls(\"t\").length, 2)"
+        ),
     );
     passes(
         &script("{ schedule_to_close: 30 }"),
-        &format!("{slow}  assertEqual((await Test.result())[2], \"schedule_to_close\")\n  assertEqual(Time.now(), \"2026-01-01T00:00:30.000Z\")"),
+        &format!(
+            "{slow}  assertEqual((await Test.result())[2], \"schedule_to_close\")\n  assertEqual(Time.now(), \"2026-01-01T00:00:30.000Z\")"
+        ),
     );
     // There is no time for another attempt: the task fails with the error of the last one.
     passes(
@@ -210,7 +226,10 @@ fn canceling_tasks() {
 
 #[test]
 fn children() {
-    passes("workflow w() { return await Workflow.run(\"child\", 5) }", "  Test.start()\n  assertEqual(await Test.result(), [5, 0])");
+    passes(
+        "workflow w() { return await Workflow.run(\"child\", 5) }",
+        "  Test.start()\n  assertEqual(await Test.result(), [5, 0])",
+    );
     passes(
         "workflow w() { const c = await Workflow.start(\"child\", \"wait\", { id: \"c\" }); await Workflow.signal(\"c\", \"add\", 1); await Workflow.signal(\"c\", \"add\", 2); return c.workflow_id }",
         "  Test.start()\n  assertEqual(await Test.result(), \"c\")",

@@ -109,7 +109,9 @@ impl Writer<'_> {
                 let list = (0..2 + self.number()).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
                 let inner = self.promise(0);
                 let concurrency = 1 + self.number();
-                format!("Task.map([{list}], async x => {{ await {inner}; return x }}, {{ concurrency: {concurrency} }})")
+                format!(
+                    "Task.map([{list}], async x => {{ await {inner}; return x }}, {{ concurrency: {concurrency} }})"
+                )
             }
             9 => format!("Workflow.run(\"child\", {})", self.number()),
             _ => {
@@ -208,7 +210,8 @@ impl Writer<'_> {
             }
             13 => {
                 let number = self.number();
-                self.line(&format!("if (count == {number} && {}) throw Error(\"thrown\", {{ type: \"Own\" }})", self.dice.chance(50)));
+                let chance = self.dice.chance(50);
+                self.line(&format!("if (count == {number} && {chance}) throw Error(\"thrown\", {{ type: \"Own\" }})"));
             }
             14 if self.is_workflow => {
                 let number = self.number();
@@ -223,15 +226,8 @@ impl Writer<'_> {
 }
 
 fn script(dice: &mut Dice) -> String {
-    let mut writer = Writer {
-        dice,
-        text: String::new(),
-        level: 0,
-        promises: Vec::new(),
-        names: 0,
-        budget: 24,
-        is_workflow: true,
-    };
+    let mut writer =
+        Writer { dice, text: String::new(), level: 0, promises: Vec::new(), names: 0, budget: 24, is_workflow: true };
     writer.line("workflow w(round = 0) {");
     writer.level += 1;
     writer.line("let count = 0, trace = []");
@@ -280,7 +276,10 @@ fn test_of(dice: &mut Dice) -> String {
         text,
         "  mock(\"flaky\", async x => {{ n++; await Task.delay(x); if (n % 2 == 0) throw Error(\"flaky\", {{ type: \"Flaky\" }}); return {{ x }} }})"
     );
-    let _ = writeln!(text, "  mock(\"bad\", async x => {{ await Task.delay(x); throw Error(\"bad\", {{ retryable: false }}) }})");
+    let _ = writeln!(
+        text,
+        "  mock(\"bad\", async x => {{ await Task.delay(x); throw Error(\"bad\", {{ retryable: false }}) }})"
+    );
     text.push_str("  Test.start()\n");
     for _ in 0..dice.below(8) {
         if dice.chance(60) {
@@ -302,7 +301,8 @@ fn test_of(dice: &mut Dice) -> String {
     text
 }
 
-const CHILD: &str = "workflow child(n) { await Task.delay(n); if (n == 3) throw Error(\"three\", { type: \"Three\" }); return n }";
+const CHILD: &str =
+    "workflow child(n) { await Task.delay(n); if (n == 3) throw Error(\"three\", { type: \"Three\" }); return n }";
 
 #[test]
 fn grouping_and_saving_do_not_matter() {
