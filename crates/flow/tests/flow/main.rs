@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says enough by failing")]
 
+mod dice;
 mod examples;
 mod failures;
 mod format;

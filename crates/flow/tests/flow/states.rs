@@ -5,7 +5,7 @@
 use segno_flow::interface::{Event, EventKind, FailureInfo, Limits, Pace, Payload, Start, TurnError};
 use segno_flow::{Code, check, compile, inspect, query, turn};
 
-use crate::properties::{Dice, from_environment};
+use crate::dice::{Dice, from_environment};
 
 /// Ends a turn that takes more steps than any of these scripts needs.
 struct Bounded;
@@ -167,6 +167,30 @@ fn states_of_other_scripts_do_no_harm() {
     for code in &codes {
         for state in states.iter().flatten() {
             use_state(code, state);
+        }
+    }
+}
+
+#[test]
+fn damaged_code_does_no_harm() {
+    let mut dice = Dice(7);
+    for source in SCRIPTS {
+        let code = code(source);
+        let encoded = code.encode();
+        let decoded = Code::decode(&encoded).unwrap();
+        assert_eq!(decoded, code);
+        let states = states(&code);
+        for _ in 0..from_environment("FLOW_FUZZ_RUNS", 2_000) / 4 {
+            let mut encoded = encoded.clone();
+            let place = dice.below(encoded.len() as u64) as usize;
+            if dice.below(8) == 0 {
+                encoded.truncate(place);
+            } else {
+                encoded[place] ^= 1 << dice.below(8);
+            }
+            if let Ok(code) = Code::decode(&encoded) {
+                use_state(&code, &states[dice.below(states.len() as u64) as usize]);
+            }
         }
     }
 }
