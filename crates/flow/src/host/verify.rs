@@ -45,7 +45,10 @@ pub(super) fn check(code: &Code, turns: &[TurnRecord], state: &[u8], seed: &str)
             && !matches!(event.kind, EventKind::Started(_))
             && !shares_turn(turns, place)
         {
-            return Err(format!("an event that did not wake the run did something: {:?}", event.kind));
+            return Err(format!(
+                "an event that did not wake the run did something: {:?} gave {:?}",
+                event.kind, turned.commands
+            ));
         }
         made_by.push(turned.commands.clone());
         single.commands.extend(turned.commands);

@@ -62,7 +62,7 @@ impl Machine<'_> {
 
     /// All promises for which code waits, or a combination that does something, also through other combinations.
     fn needed(&self) -> BTreeSet<u32> {
-        let is_needed = |promise: &Promise| !promise.waiters.is_empty() || has_effect(promise);
+        let is_needed = |promise: &Promise| !promise.waiters.is_empty() || self.has_effect(promise);
         let mut needed: BTreeSet<u32> =
             self.promises.iter().filter(|(_, promise)| is_needed(promise)).map(|(number, _)| *number).collect();
         let mut queue: Vec<u32> = needed.iter().copied().collect();
@@ -112,6 +112,50 @@ impl Machine<'_> {
         }
         Some(Group { missing, completion, failure })
     }
+
+    /// Whether the end of a combination does something besides waking who waits for it.
+    fn has_effect(&self, promise: &Promise) -> bool {
+        match &promise.kind {
+            PromiseKind::Combination(combination) if promise.end.is_none() => {
+                combination.has_effect() || self.withdraws(combination)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a combination may be decided while items are pending that nobody else can reach and that are withdrawn
+    /// then: timers, signal waits, conditions.
+    fn withdraws(&self, combination: &Combination) -> bool {
+        let mut queue = vec![combination];
+        let mut seen = BTreeSet::new();
+        let mut is_first = true;
+        while let Some(combination) = queue.pop() {
+            if std::mem::take(&mut is_first) && matches!(combination.kind, Combine::Settle) {
+                return false;
+            }
+            for item in &combination.items {
+                let ItemValue::Promise(item) = &item.value else { continue };
+                let Some(entry) = self.promises.get(&item.number) else { continue };
+                let inner = match &entry.kind {
+                    _ if entry.end.is_some() || !seen.insert(item.number) => continue,
+                    PromiseKind::Timer { .. } | PromiseKind::Signal { .. } | PromiseKind::Condition { .. } => None,
+                    PromiseKind::Combination(inner) => Some(inner),
+                    _ => continue,
+                };
+                let same =
+                    |other: &ItemValue| matches!(other, ItemValue::Promise(other) if other.number == item.number);
+                let references = entry.reference.strong_count();
+                if references > 1 && references > combination.items.iter().filter(|other| same(&other.value)).count() {
+                    continue;
+                }
+                match inner {
+                    Some(inner) => queue.push(inner),
+                    None => return true,
+                }
+            }
+        }
+        false
+    }
 }
 
 /// What is known while a wake set is made.
@@ -131,10 +175,6 @@ fn effects(combination: &Combination) -> Option<(GroupEffect, GroupEffect)> {
         Combine::Settle => Some((GroupEffect::Counts, GroupEffect::Counts)),
         Combine::Map | Combine::Race | Combine::Timeout => None,
     }
-}
-
-fn has_effect(promise: &Promise) -> bool {
-    matches!(&promise.kind, PromiseKind::Combination(combination) if promise.end.is_none() && combination.has_effect())
 }
 
 /// Kinds of operations as inspection names them.

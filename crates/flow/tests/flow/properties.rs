@@ -4,7 +4,7 @@
 //! scripts.
 //!
 //! `FLOW_PROPERTY_RUNS` says how many scripts to try (300 if not set), `FLOW_PROPERTY_SEED` where to begin. A failure
-//! names its seed.
+//! names its seed; `FLOW_PROPERTY_PRINT` prints each script before it runs.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,8 @@ struct Writer<'a> {
     names: u32,
     /// Statements that may still be written.
     budget: u32,
-    is_workflow: bool,
+    /// Whether this is the body of `work`.
+    in_work: bool,
 }
 
 impl Writer<'_> {
@@ -58,6 +59,12 @@ impl Writer<'_> {
         format!("{{ {} }}", options.join(", "))
     }
 
+    /// A call of the script's async function; inside of that itself, which would never end, something else.
+    fn work(&mut self) -> String {
+        let number = self.number();
+        if self.in_work { format!("Task.delay({number})") } else { format!("work({number})") }
+    }
+
     /// An expression that gives a promise.
     fn promise(&mut self, depth: u32) -> String {
         let kinds = if depth == 0 { 6 } else { 12 };
@@ -73,10 +80,10 @@ impl Writer<'_> {
             }
             4 => format!("wait_until(() => count >= {}, {})", self.number(), 1 + self.number()),
             5 => match self.promises.len() {
-                0 => format!("work({})", self.number()),
+                0 => self.work(),
                 count => self.promises[self.dice.below(count as u64) as usize].clone(),
             },
-            6 => format!("work({})", self.number()),
+            6 => self.work(),
             7 => format!("Task.timeout({}, {})", self.promise(depth - 1), self.number()),
             8 => {
                 let list = (0..2 + self.number()).map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
@@ -186,7 +193,7 @@ impl Writer<'_> {
                 let chance = self.dice.chance(50);
                 self.line(&format!("if (count == {number} && {chance}) throw Error(\"thrown\", {{ type: \"Own\" }})"));
             }
-            14 if self.is_workflow => {
+            14 => {
                 let number = self.number();
                 self.line(&format!("Workflow.setMemo({{ k{number}: count }})"));
             }
@@ -200,7 +207,7 @@ impl Writer<'_> {
 
 fn script(dice: &mut Dice) -> String {
     let mut writer =
-        Writer { dice, text: String::new(), level: 0, promises: Vec::new(), names: 0, budget: 24, is_workflow: true };
+        Writer { dice, text: String::new(), level: 0, promises: Vec::new(), names: 0, budget: 24, in_work: true };
     writer.line("workflow w(round = 0) {");
     writer.level += 1;
     writer.line("let count = 0, trace = []");
@@ -213,6 +220,7 @@ fn script(dice: &mut Dice) -> String {
     writer.block(statements);
     writer.line("  return n");
     writer.line("}");
+    writer.in_work = false;
     writer.line("query all() { return [count, trace] }");
     if writer.dice.chance(70) {
         writer.line("signal inc(n) {");
@@ -285,6 +293,9 @@ fn grouping_and_saving_do_not_matter() {
     for seed in first..first + runs {
         let mut dice = Dice(seed);
         let (script, test) = (script(&mut dice), test_of(&mut dice));
+        if std::env::var_os("FLOW_PROPERTY_PRINT").is_some() {
+            println!("{script}\n{test}");
+        }
         let mut load = |path: &str| match path {
             "w.flow" => Ok(script.clone().into_bytes()),
             "child.flow" => Ok(CHILD.as_bytes().to_vec()),

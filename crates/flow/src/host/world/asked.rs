@@ -33,6 +33,7 @@ impl World {
         match self.latest(WORKFLOW_ID).filter(|run| self.runs[*run].is_running()) {
             Some(run) => {
                 self.record(run, event);
+                self.begin_all();
                 true
             }
             None => false,

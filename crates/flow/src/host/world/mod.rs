@@ -38,8 +38,6 @@ enum Ready {
     Record(usize, EventKind),
     Attempt(usize, String),
     StartChild(usize, Box<StartChild>),
-    /// A run that was made and has to begin: its first events.
-    Begin(usize, Vec<EventKind>),
     /// A signal or cancel request to another workflow: the sender, its promise, workflow id, run id, and the event.
     Send {
         from: usize,
@@ -79,6 +77,8 @@ pub(in crate::host) struct World {
     agenda: BTreeMap<(i64, u64), Due>,
     sequence: u64,
     ready: VecDeque<Ready>,
+    /// Runs that were made and have to begin, with their first events.
+    beginning: VecDeque<(usize, Vec<EventKind>)>,
     test_timers: BTreeMap<String, u64>,
     mocks: BTreeSet<String>,
     mock_calls: BTreeMap<String, Caller>,
@@ -102,6 +102,7 @@ impl World {
             agenda: BTreeMap::new(),
             sequence: 0,
             ready: VecDeque::new(),
+            beginning: VecDeque::new(),
             test_timers: BTreeMap::new(),
             mocks: BTreeSet::new(),
             mock_calls: BTreeMap::new(),
@@ -128,6 +129,7 @@ impl World {
     /// happen, or the test has ended.
     pub(in crate::host) fn next(&mut self) -> Option<EventKind> {
         loop {
+            self.begin_all();
             if self.problem.is_some() {
                 return None;
             }
@@ -156,7 +158,6 @@ impl World {
             Ready::Record(run, event) => self.record(run, event),
             Ready::Attempt(run, id) => return self.attempt(run, &id),
             Ready::StartChild(parent, order) => return self.start_child(parent, *order),
-            Ready::Begin(run, events) => self.begin(run, events),
             Ready::Send { from, id, workflow_id, run_id, event } => self.send(from, id, &workflow_id, &run_id, event),
         }
         None

@@ -7,6 +7,9 @@ use super::super::task::next_attempt;
 use super::super::wake;
 use super::{Due, Ready, WORKFLOW_ID, World};
 
+/// Runs of a test after which it is given up: a workflow continues as new for ever.
+const RUNS_MAX: usize = 10_000;
+
 impl World {
     /// Notes an event of a run and executes a turn if one is due.
     pub(super) fn record(&mut self, run: usize, kind: EventKind) {
@@ -84,6 +87,16 @@ impl World {
         }
     }
 
+    /// Lets runs begin that follow others. They begin with the commit that closes the run before.
+    pub(super) fn begin_all(&mut self) {
+        while let Some((run, events)) = self.beginning.pop_front() {
+            if self.runs.len() > RUNS_MAX {
+                return self.fail(format!("the test makes more than {RUNS_MAX} runs"));
+            }
+            self.begin(run, events);
+        }
+    }
+
     pub(super) fn begin(&mut self, run: usize, events: Vec<EventKind>) {
         let now = self.now;
         let timeout = self.runs[run].run_timeout;
@@ -123,6 +136,7 @@ impl World {
         let start = Start { version, input, ..self.new_start(WORKFLOW_ID, &name) };
         self.runs.push(Run::new(start.clone(), Some(0)));
         self.begin(0, vec![EventKind::Started(Box::new(start))]);
+        self.begin_all();
         Ok(())
     }
 
@@ -206,7 +220,7 @@ impl World {
         }
         let signals = order.signals.into_iter().map(|(name, input)| EventKind::Signaled { name, input });
         let events = std::iter::once(EventKind::Started(Box::new(start))).chain(signals).collect();
-        self.ready.push_back(Ready::Begin(next, events));
+        self.beginning.push_back((next, events));
     }
 }
 
