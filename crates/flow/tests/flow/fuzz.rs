@@ -215,7 +215,7 @@ fn examine(source: &str) {
 #[test]
 fn mutated_source() {
     let setting = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
-    let count = setting("FLOW_FUZZ").unwrap_or(3_000);
+    let count = setting("FLOW_FUZZ").unwrap_or(1_000);
     let seed = setting("FLOW_FUZZ_SEED").unwrap_or(1);
     let examples = examples();
     for round in 0..count {

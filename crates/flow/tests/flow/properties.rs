@@ -3,7 +3,7 @@
 //! them, and the events of history explain the state. The test host checks these after each test; here are only the
 //! scripts.
 //!
-//! `FLOW_PROPERTY_RUNS` says how many scripts to try (300 if not set), `FLOW_PROPERTY_SEED` where to begin. A failure
+//! `FLOW_PROPERTY_RUNS` says how many scripts to try (100 if not set), `FLOW_PROPERTY_SEED` where to begin. A failure
 //! names its seed; `FLOW_PROPERTY_PRINT` prints each script before it runs.
 
 use std::fmt::Write as _;
@@ -287,7 +287,7 @@ const CHILD: &str =
 
 #[test]
 fn grouping_and_saving_do_not_matter() {
-    let runs = from_environment("FLOW_PROPERTY_RUNS", 300);
+    let runs = from_environment("FLOW_PROPERTY_RUNS", 100);
     let first = from_environment("FLOW_PROPERTY_SEED", 1);
     let (mut passed, mut failed) = (0, Vec::new());
     for seed in first..first + runs {
