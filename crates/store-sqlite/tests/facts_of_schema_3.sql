@@ -1,4 +1,6 @@
 -- Makes a file with five listed runs one of schema 3, with facts of some of them still pending.
+DROP TABLE script_states;
+DROP TABLE documents;
 DROP TABLE pending_facts;
 ALTER TABLE runs RENAME COLUMN recent_history TO tail;
 ALTER TABLE current DROP COLUMN checksum;
