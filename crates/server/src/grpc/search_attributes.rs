@@ -1,6 +1,9 @@
 //! Registering search attributes, per namespace, by OperatorService; and the older call that lists the server's own.
 
-use segno_engine::search_attributes::{PREDEFINED, SYSTEM};
+use segno_engine::{
+    script::VERSION_ATTRIBUTE,
+    search_attributes::{PREDEFINED, SYSTEM},
+};
 use segno_proto::{
     enums::IndexedValueType,
     operatorservice::{
@@ -22,7 +25,9 @@ use crate::validate;
 
 /// The attributes that every namespace has.
 fn own() -> impl Iterator<Item = (String, i32)> {
-    let predefined = PREDEFINED.iter().map(|(name, kind, _)| (*name, *kind));
+    // Segno's own attribute can be searched by and is not listed: tools compare the list with Temporal's.
+    let of_temporal = PREDEFINED.iter().filter(|(name, ..)| *name != VERSION_ATTRIBUTE);
+    let predefined = of_temporal.map(|(name, kind, _)| (*name, *kind));
     SYSTEM.iter().copied().chain(predefined).map(|(name, kind)| (name.to_owned(), kind as i32))
 }
 
