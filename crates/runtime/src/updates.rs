@@ -101,7 +101,13 @@ impl Node {
         let reply = |stage| Ok(UpdateReply { run_id: run_id.to_owned(), stage });
         loop {
             progress.mark_unchanged();
-            let current = self.run_with_updates(key, run_id).await?;
+            let current = match self.run_with_updates(key, run_id).await {
+                // It was there when the update was admitted: a deletion has closed it and removed it since.
+                Err(CallError::RunNotFound { .. } | CallError::WorkflowNotFound { .. }) => {
+                    return Err(CallError::UpdateAborted(Abort::Closed));
+                }
+                current => current?,
+            };
             let stage = match status::of(&current.run, id) {
                 Some(Status::Admitted) => UpdateStage::Admitted,
                 Some(Status::Accepted) => UpdateStage::Accepted,
