@@ -3,6 +3,7 @@
 use super::Checker;
 use super::effects::Level;
 use super::hints::is_foreign_namespace;
+use super::index;
 use super::scope::Binding;
 use super::statement::Change;
 use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
@@ -38,7 +39,7 @@ impl Checker<'_> {
     }
 
     fn library_function(&self, name: &str) -> Option<Function> {
-        Function::named(name).filter(|function| self.offers(*function))
+        index::function(name).filter(|function| self.offers(*function))
     }
 
     /// `Namespace.name`, if the base is a namespace of the library.
@@ -169,7 +170,7 @@ impl Checker<'_> {
             self.unknown_function(&format!("{name}.{}", key.text), span);
             return Called::Unknown;
         }
-        match Method::named(&key.text) {
+        match index::method(&key.text) {
             Some(method) => Called::Method { receiver: base, method, key, optional },
             None => {
                 let before = self.diagnostics.len();
@@ -372,7 +373,7 @@ impl Checker<'_> {
         {
             return None;
         }
-        Method::named(&key.text).map(Method::signature)
+        index::method(&key.text).map(Method::signature)
     }
 
     /// `new Error(…)`.

@@ -11,6 +11,7 @@ mod expression;
 mod file;
 mod function;
 mod hints;
+mod index;
 mod literal;
 mod pattern;
 mod scope;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::Checker;
 use crate::hir;
-use crate::library::{self, Function};
 use crate::syntax::parser::FileKind;
 use crate::syntax::token::Span;
 use crate::syntax::tree::{self, ExprKind, Name, Pattern, Statement, StatementKind};
@@ -75,9 +74,7 @@ impl Checker<'_> {
 
     /// Whether a name belongs to the library.
     pub fn is_library(&self, name: &str) -> bool {
-        library::is_reserved(name)
-            || (self.kind == FileKind::Test
-                && Function::ALL.iter().any(|function| function.signature().name.split('.').next() == Some(name)))
+        super::index::is_first_word(name, self.kind == FileKind::Test)
     }
 
     /// Enters a block.

@@ -11,11 +11,55 @@ pub(crate) struct Lexed {
     pub comments: Vec<Comment>,
 }
 
-/// Longer ones first where one begins another.
-const SIGNS: &[&str] = &[
-    "...", "===", "!==", "??=", "=>", "==", "!=", "<=", ">=", "&&", "||", "??", "?.", "++", "--", "+=", "-=", "*=",
-    "/=", "%=", "(", ")", "[", "]", "{", "}", ",", ";", ":", ".", "?", "=", "<", ">", "+", "-", "*", "/", "%", "!",
-];
+/// The operator, bracket or separator that a text begins with. Of two, the longer one.
+fn sign_at(text: &str) -> Option<&'static str> {
+    let bytes = text.as_bytes();
+    let second = bytes.get(1).copied().unwrap_or(0);
+    let third = bytes.get(2).copied().unwrap_or(0);
+    Some(match (bytes.first()?, second, third) {
+        (b'.', b'.', b'.') => "...",
+        (b'.', ..) => ".",
+        (b'(', ..) => "(",
+        (b')', ..) => ")",
+        (b'[', ..) => "[",
+        (b']', ..) => "]",
+        (b'{', ..) => "{",
+        (b'}', ..) => "}",
+        (b',', ..) => ",",
+        (b';', ..) => ";",
+        (b':', ..) => ":",
+        (b'=', b'=', b'=') => "===",
+        (b'=', b'=', _) => "==",
+        (b'=', b'>', _) => "=>",
+        (b'=', ..) => "=",
+        (b'!', b'=', b'=') => "!==",
+        (b'!', b'=', _) => "!=",
+        (b'!', ..) => "!",
+        (b'?', b'?', b'=') => "??=",
+        (b'?', b'?', _) => "??",
+        (b'?', b'.', _) => "?.",
+        (b'?', ..) => "?",
+        (b'<', b'=', _) => "<=",
+        (b'<', ..) => "<",
+        (b'>', b'=', _) => ">=",
+        (b'>', ..) => ">",
+        (b'&', b'&', _) => "&&",
+        (b'|', b'|', _) => "||",
+        (b'+', b'+', _) => "++",
+        (b'+', b'=', _) => "+=",
+        (b'+', ..) => "+",
+        (b'-', b'-', _) => "--",
+        (b'-', b'=', _) => "-=",
+        (b'-', ..) => "-",
+        (b'*', b'=', _) => "*=",
+        (b'*', ..) => "*",
+        (b'/', b'=', _) => "/=",
+        (b'/', ..) => "/",
+        (b'%', b'=', _) => "%=",
+        (b'%', ..) => "%",
+        _ => return None,
+    })
+}
 
 /// Splits a source into tokens.
 pub(crate) fn lex(source: &str) -> Lexed {
@@ -168,7 +212,7 @@ impl<'a> Lexer<'a> {
     }
 
     fn sign(&mut self, from: Mark, c: char) {
-        let Some(sign) = SIGNS.iter().find(|sign| self.rest().starts_with(**sign)) else {
+        let Some(sign) = sign_at(self.rest()) else {
             self.bump();
             let bad = self.bad("F0001", format!("unexpected character \"{c}\""), from);
             self.push(bad, from);
@@ -178,7 +222,7 @@ impl<'a> Lexer<'a> {
             self.bump();
         }
         if let Some(open) = self.templates.last_mut() {
-            match *sign {
+            match sign {
                 "{" => *open += 1,
                 "}" => *open -= 1,
                 _ => {}

@@ -113,6 +113,10 @@ fn long_lines_are_broken() {
         ),
     );
     check_format(
+        &format!("workflow w({long}) {{ return {long} ? 1 : {long} == 2 ? 3 : [{long}] }}"),
+        &format!("workflow w({long}) {{\n  return {long}\n    ? 1\n    : {long} == 2\n    ? 3\n    : [{long}]\n}}\n"),
+    );
+    check_format(
         &format!("workflow w({long}) {{ Task.run(\"x\", {{ {long}, a: {long} }}) }}"),
         &format!("workflow w({long}) {{\n  Task.run(\"x\", {{\n    {long},\n    a: {long},\n  }})\n}}\n"),
     );

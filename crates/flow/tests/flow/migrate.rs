@@ -1,7 +1,9 @@
 //! Moving a run to another version (7.4): the places of waiting frames, and the state.
 
 use segno_flow::diagnostic::Position;
-use segno_flow::interface::{Command, Event, EventKind, Limits, Payload, Start, Unpaced, WakeSet};
+use segno_flow::interface::{
+    Command, Event, EventKind, Failure, Limits, OperationKind, Payload, Start, Unpaced, WakeSet,
+};
 use segno_flow::migrate::{WaitingFrame, places};
 use segno_flow::{Code, MigrateError, ScriptVersion, compile, migrate, turn};
 
@@ -378,4 +380,63 @@ fn what_has_no_place_is_refused() {
     let old = ScriptVersion { code: &run.code, source: old.as_bytes() };
     assert!(matches!(migrate(old, new, b"junk", &[], &Limits::default()), Err(MigrateError::DamagedState(_))));
     assert!(matches!(migrate(new, new, &run.state, &[], &Limits::default()), Err(MigrateError::DamagedState(_))));
+}
+
+/// What may happen next to a run.
+fn next_event(run: &Run, step: usize) -> Option<EventKind> {
+    let operations = &run.wake.operations;
+    if let Some(operation) = operations.get(step * 7 % operations.len().max(1)) {
+        let id = operation.id.clone();
+        let end = if step % 5 == 4 {
+            Err(Failure { message: "no".into(), ..Failure::default() })
+        } else {
+            Ok(vec![json(&(step % 4).to_string())])
+        };
+        return Some(match operation.kind {
+            OperationKind::Task => EventKind::TaskEnded { id, end },
+            OperationKind::Timer => EventKind::TimerFired { id },
+            OperationKind::Child => EventKind::ChildEnded { workflow_id: id, end },
+            OperationKind::Send => EventKind::SendEnded { id, failed: None },
+        });
+    }
+    let name = run.wake.signals.first()?.clone();
+    Some(EventKind::Signaled { name, input: vec![json("\"stop\"")] })
+}
+
+#[test]
+fn examples_go_on_in_their_formatted_version() {
+    let moved = std::cell::Cell::new(0);
+    for (name, source) in crate::format::examples() {
+        if name.ends_with("_test.flow") {
+            continue;
+        }
+        let formatted = segno_flow::format(&source).unwrap();
+        let inputs = "{\"id\":1,\"items\":[],\"address\":\"x\",\"a\":{},\"user\":{},\"n\":0}";
+        let drive = |moves: bool| {
+            let mut run = Run::start(&source, inputs);
+            let mut all = format!("{:?}", run.commands);
+            for step in 0..60 {
+                if run.commands.iter().any(Command::closes) {
+                    break;
+                }
+                if moves {
+                    let result = run.migrate(if step % 2 == 0 { &formatted } else { &source });
+                    result.unwrap_or_else(|error| panic!("{name}: {error}"));
+                    moved.set(moved.get() + 1);
+                }
+                let Some(event) = next_event(&run, step) else { break };
+                run.take(event);
+                // Stacks have other lines there.
+                all += &format!("{:?}", run.commands).replace("w (order.flow", "");
+            }
+            let stack = |text: &str| {
+                text.split("stack_trace")
+                    .map(|part| part[part.find(", cause").unwrap_or(0)..].to_owned())
+                    .collect::<String>()
+            };
+            stack(&all)
+        };
+        assert_eq!(drive(true), drive(false), "{name}");
+    }
+    assert!(moved.get() > 50, "{}", moved.get());
 }

@@ -56,11 +56,11 @@ impl<'a> Formatter<'a> {
     pub fn trailing(&mut self, end: u32, limit: u32) -> Doc {
         let mut parts = Vec::new();
         let mut end = end;
-        while let Some(comment) = self.comments.get(self.next).copied() {
+        while let Some(comment) = self.comments.get(self.next).copied().filter(|comment| comment.span.from < limit) {
             let same_line = self.newlines(end, comment.span.from) == 0;
             // A block comment in front of something else on its line belongs to that.
             let ends_line = self.is_line_comment(comment) || self.ends_line(comment.span.to);
-            if comment.span.from >= limit || !same_line || !ends_line {
+            if !same_line || !ends_line {
                 break;
             }
             self.next += 1;
@@ -77,10 +77,10 @@ impl<'a> Formatter<'a> {
     pub fn inline(&mut self, end: u32, limit: u32) -> Doc {
         let mut parts = Vec::new();
         let mut end = end;
-        while let Some(comment) = self.comments.get(self.next).copied() {
+        while let Some(comment) = self.comments.get(self.next).copied().filter(|comment| comment.span.from < limit) {
             let text = self.comment_text(comment);
             let same_line = self.newlines(end, comment.span.from) == 0;
-            if comment.span.from >= limit || !same_line || self.is_line_comment(comment) || text.contains('\n') {
+            if !same_line || self.is_line_comment(comment) || text.contains('\n') {
                 break;
             }
             self.next += 1;

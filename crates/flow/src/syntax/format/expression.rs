@@ -59,13 +59,7 @@ impl Formatter<'_> {
                 Doc::concat(vec![Doc::text(sign), self.expr(operand)])
             }
             ExprKind::Binary { .. } => self.binary(expr),
-            ExprKind::Conditional { condition, then, otherwise } => {
-                let condition = self.expr(condition);
-                let then = self.expr(then);
-                let otherwise = self.expr(otherwise);
-                let rest = vec![Doc::line(), Doc::text("? "), then, Doc::line(), Doc::text(": "), otherwise];
-                Doc::concat(vec![condition, Doc::concat(rest).indent()]).group()
-            }
+            ExprKind::Conditional { .. } => self.conditional(expr),
             ExprKind::Arrow(arrow) => self.arrow(arrow),
         }
     }
@@ -78,6 +72,25 @@ impl Formatter<'_> {
         }
         let inner = Doc::concat(vec![Doc::soft(), inner]).indent();
         Doc::concat(vec![Doc::text("("), inner, Doc::soft(), Doc::text(")")]).group()
+    }
+
+    /// `a ? b : c`; a further one behind the `:` is not indented more.
+    fn conditional(&mut self, expr: &Expr) -> Doc {
+        let mut expr = expr;
+        let mut first = None;
+        let mut rest = Vec::new();
+        while let ExprKind::Conditional { condition, then, otherwise } = &expr.kind {
+            let condition = self.expr(condition);
+            if first.is_none() {
+                first = Some(condition);
+            } else {
+                rest.push(condition);
+            }
+            rest.extend([Doc::line(), Doc::text("? "), self.expr(then), Doc::line(), Doc::text(": ")]);
+            expr = otherwise;
+        }
+        rest.push(self.expr(expr));
+        Doc::concat(vec![first.unwrap_or_else(Doc::none), Doc::concat(rest).indent()]).group()
     }
 
     /// Items in brackets: on one line, or each on its own with a comma after the last (but not after a rest).
