@@ -99,6 +99,16 @@ fn style() {
 }
 
 #[test]
+fn statements_are_not_joined() {
+    for source in ["workflow w(a) { -a; if (a) -a; -a }", "workflow w(a) { switch (a) { case 1: -a; -a } }"] {
+        let once = formatted(source);
+        assert_eq!(formatted(&once), once);
+        assert_eq!(once.matches("-a").count(), source.matches("-a").count());
+        assert_eq!(once.matches(';').count(), 1, "{once}");
+    }
+}
+
+#[test]
 fn long_lines_are_broken() {
     let source = "workflow w(inputs) {\n  return await Task.run(\"a_rather_long_name_of_a_task\", { first: inputs.first, second: inputs.second }, { retry: 5 })\n}";
     check_format(

@@ -56,11 +56,16 @@ impl Formatter<'_> {
     pub fn statements(&mut self, statements: &[Statement], close: u32, last: &mut Option<u32>, parts: &mut Vec<Doc>) {
         let mut shown =
             statements.iter().filter(|statement| !matches!(statement.kind, StatementKind::Empty)).peekable();
+        let mut is_first = true;
         while let Some(statement) = shown.next() {
             let Span { from, to, .. } = statement.span;
             self.own_lines(from, last, parts);
             parts.push(self.separator(*last, from));
-            parts.push(self.statement(statement));
+            // Without `;` it would go on with the statement before. (It does nothing, so nobody writes it.)
+            let joins = !is_first && self.source_of(statement.span).starts_with('-');
+            let doc = self.statement(statement);
+            parts.push(if joins { Doc::concat(vec![Doc::text(";"), doc]) } else { doc });
+            is_first = false;
             let limit = shown.peek().map_or(close, |next| next.span.from);
             let leftover = self.leftover(to);
             let trailing = self.trailing(to, limit);
@@ -146,11 +151,7 @@ impl Formatter<'_> {
             StatementKind::Break => Doc::text("break"),
             StatementKind::Continue => Doc::text("continue"),
             StatementKind::Delete(target) => word("delete ", self.expr(target)),
-            StatementKind::Expr(expr) => {
-                // Would go on with the statement before (and does nothing, so nobody writes it).
-                let joins = self.source_of(expr.span).starts_with('-');
-                word(if joins { ";" } else { "" }, self.expr(expr))
-            }
+            StatementKind::Expr(expr) => self.expr(expr),
             StatementKind::Function(function) => self.function(function),
             StatementKind::Handler(handler) => self.handler(handler),
             StatementKind::Empty | StatementKind::Broken => Doc::none(),
