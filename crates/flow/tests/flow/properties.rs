@@ -3,7 +3,7 @@
 //! them, and the events of history explain the state. The test host checks these after each test; here are only the
 //! scripts.
 //!
-//! `FLOW_PROPERTY_RUNS` says how many scripts to try (100 if not set), `FLOW_PROPERTY_SEED` where to begin. A failure
+//! `FLOW_PROPERTY_RUNS` says how many scripts to try (300 if not set), `FLOW_PROPERTY_SEED` where to begin. A failure
 //! names its seed; `FLOW_PROPERTY_PRINT` prints each script before it runs.
 
 use std::fmt::Write as _;
@@ -67,7 +67,7 @@ impl Writer<'_> {
 
     /// An expression that gives a promise.
     fn promise(&mut self, depth: u32) -> String {
-        let kinds = if depth == 0 { 6 } else { 12 };
+        let kinds = if depth == 0 { 6 } else { 14 };
         match self.dice.below(kinds) {
             0 | 1 => {
                 let (task, input) = (self.dice.pick(&["quick", "slow", "flaky", "bad"]), self.number());
@@ -93,7 +93,15 @@ impl Writer<'_> {
                     "Task.map([{list}], async x => {{ await {inner}; return x }}, {{ concurrency: {concurrency} }})"
                 )
             }
-            9 => format!("Workflow.run(\"child\", {})", self.number()),
+            9 => match self.number() {
+                0 => format!("Workflow.start(\"child\", {}, {{ parent_close: \"cancel\" }})", self.number()),
+                1 => "Workflow.signal(\"nobody\", \"s\", 1)".to_owned(),
+                _ => format!("Workflow.run(\"child\", {})", self.number()),
+            },
+            10 => {
+                let (inner, combination) = (self.promise(0), self.dice.pick(&["all", "settle", "race"]));
+                format!("Task.{combination}([1, 2].map(async y => {{ await {inner}; count += y; return y }}))")
+            }
             _ => {
                 let combination = self.dice.pick(&["all", "any", "race", "settle"]);
                 let items: Vec<String> = (0..1 + self.number()).map(|_| self.promise(depth - 1)).collect();
@@ -124,7 +132,7 @@ impl Writer<'_> {
     }
 
     fn statement(&mut self) {
-        match self.dice.below(if self.level > 4 { 9 } else { 16 }) {
+        match self.dice.below(if self.level > 4 { 9 } else { 21 }) {
             0 | 1 => {
                 let promise = self.promise(2);
                 self.line(&format!("note(await {promise})"));
@@ -192,6 +200,40 @@ impl Writer<'_> {
                 let number = self.number();
                 let chance = self.dice.chance(50);
                 self.line(&format!("if (count == {number} && {chance}) throw Error(\"thrown\", {{ type: \"Own\" }})"));
+            }
+            16 => {
+                // A variable that changes what it holds: what nobody can reach any more is withdrawn.
+                let (name, first, second) = (self.name(), self.promise(1), self.promise(1));
+                self.line(&format!("let {name} = {first}"));
+                self.line(&format!("note({name}.id)"));
+                self.block(0);
+                self.line(&format!("{name} = {second}"));
+                self.line(&format!("note({name}.id)"));
+                self.promises.push(name);
+            }
+            17 => {
+                // Promises in a list.
+                let (name, promise) = (self.name(), self.promise(1));
+                self.line(&format!("let {name} = []"));
+                self.line(&format!("for (const x of List.range(3)) {name}.push({promise})"));
+                self.block(0);
+                self.line(&format!("note(await Task.settle({name}))"));
+            }
+            18 => {
+                let (name, promise, bound) = (self.name(), self.promise(1), 1 + self.number());
+                self.line(&format!("let {name} = 0"));
+                self.line(&format!("while ({name} < {bound}) {{"));
+                self.line(&format!("  {name}++"));
+                self.line(&format!("  if ({name} == 2) continue"));
+                self.line(&format!("  note(typeof await {promise})"));
+                self.line("}");
+            }
+            19 => {
+                let promise = self.promise(1);
+                self.line("switch (count % 3) {");
+                self.line(&format!("  case 0: case 1: note(await {promise})"));
+                self.line("  default: count++");
+                self.line("}");
             }
             14 => {
                 let number = self.number();
@@ -262,8 +304,8 @@ fn test_of(dice: &mut Dice) -> String {
         "  mock(\"bad\", async x => {{ await Task.delay(x); throw Error(\"bad\", {{ retryable: false }}) }})"
     );
     text.push_str("  Test.start()\n");
-    for _ in 0..dice.below(8) {
-        if dice.chance(60) {
+    for _ in 0..dice.below(16) {
+        if dice.chance(45) {
             let _ = writeln!(text, "  await Task.delay({})", dice.below(3));
         }
         let number = dice.below(4);
@@ -287,7 +329,7 @@ const CHILD: &str =
 
 #[test]
 fn grouping_and_saving_do_not_matter() {
-    let runs = from_environment("FLOW_PROPERTY_RUNS", 100);
+    let runs = from_environment("FLOW_PROPERTY_RUNS", 300);
     let first = from_environment("FLOW_PROPERTY_SEED", 1);
     let (mut passed, mut failed) = (0, Vec::new());
     for seed in first..first + runs {
