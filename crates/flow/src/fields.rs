@@ -64,10 +64,12 @@ impl Fields {
     /// Removes a field; the others keep their order.
     pub(crate) fn remove(&mut self, key: &str) -> Option<Value> {
         let place = self.find(key)?;
-        let (_, value) = self.entries.remove(place);
-        self.index = None;
-        if self.entries.len() >= INDEXED_FROM {
-            self.build_index();
+        let (key, value) = self.entries.remove(place);
+        if self.entries.len() < INDEXED_FROM {
+            self.index = None;
+        } else if let Some(index) = &mut self.index {
+            index.remove(&key);
+            index.values_mut().filter(|other| **other > place).for_each(|other| *other -= 1);
         }
         Some(value)
     }

@@ -6,6 +6,7 @@ mod effect;
 mod expression;
 mod format;
 mod function;
+mod op_format;
 mod pattern;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

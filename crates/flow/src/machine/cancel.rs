@@ -61,12 +61,14 @@ impl Machine<'_> {
             PromiseKind::Task { on_cancel, .. } | PromiseKind::Child { on_cancel, .. } => on_cancel != OnCancel::Try,
             _ => false,
         });
+        // Through these an error can arrive.
+        let arrives = self.leads_to_waiters(&for_code);
         for &number in numbers {
             let promise = self.promises.get_mut(&number).filter(|promise| promise.end.is_none());
             let Some(coroutine) = promise.and_then(Promise::coroutine_mut) else { continue };
             coroutine.is_interrupted = true;
             let Some(waiting) = coroutine.waiting.as_ref().map(|waiting| waiting.number) else { continue };
-            if for_code.contains(&waiting) {
+            if for_code.contains(&waiting) && arrives.contains(&number) {
                 continue;
             }
             if protected.contains(&waiting) {
@@ -77,6 +79,27 @@ impl Machine<'_> {
             let error = self.canceled(reason);
             self.resume_with(number, Err(error));
         }
+    }
+
+    /// Code that does not wait for other code, and all that waits for it. What is not among these waits in a circle.
+    fn leads_to_waiters(&self, for_code: &BTreeSet<u32>) -> BTreeSet<u32> {
+        let is_first = |promise: &Promise| {
+            let waiting = promise.coroutine().and_then(|coroutine| coroutine.waiting.as_ref());
+            promise.end.is_none() && waiting.is_some_and(|waiting| !for_code.contains(&waiting.number))
+        };
+        let first = self.promises.iter().filter(|(_, promise)| is_first(promise));
+        let mut found: BTreeSet<u32> = first.map(|(number, _)| *number).collect();
+        let mut queue: Vec<u32> = found.iter().copied().collect();
+        while let Some(number) = queue.pop() {
+            let Some(promise) = self.promises.get(&number) else { continue };
+            let parents = promise.parents.iter().filter(|parent| self.is_undecided(**parent));
+            for next in promise.waiters.iter().chain(parents) {
+                if found.insert(*next) {
+                    queue.push(*next);
+                }
+            }
+        }
+        found
     }
 
     /// Pending promises of a kind, and the combinations of which they are a part.
@@ -225,8 +248,9 @@ impl Machine<'_> {
                     self.resume_with(number, Err(error));
                 }
                 Some(Waits::ForCode(numbers)) => {
-                    let direct = numbers.into_iter().rev().filter(|number| self.take_interruption(*number, false));
-                    queue.extend(direct);
+                    let is_request = interruption.is_request;
+                    let fresh = numbers.into_iter().rev().filter(|number| self.take_interruption(*number, is_request));
+                    queue.extend(fresh);
                 }
                 // It runs, or waits for something protected: kept until its next await.
                 Some(Waits::Protected) | None => {
@@ -262,8 +286,7 @@ impl Machine<'_> {
             Waits::ForCode(numbers) => {
                 for number in numbers {
                     if self.take_interruption(number, interruption.is_request) {
-                        let direct = Interruption { is_request: false, ..interruption.clone() };
-                        self.interrupt(number, &direct);
+                        self.interrupt(number, &interruption);
                     }
                 }
                 None

@@ -218,8 +218,6 @@ impl Machine<'_> {
             return;
         };
         let value = Value::object([("workflow_id", Value::text(workflow_id)), ("run_id", Value::text(run_id))]);
-        // The child still runs: its id is taken.
-        self.lingering.insert(key);
         self.end(number, Ok(value));
     }
 

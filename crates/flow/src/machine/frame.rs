@@ -202,7 +202,7 @@ impl Fiber {
             Slot::Value(value) => value.size(),
             Slot::Cell(cell) => cell_size(cell),
         };
-        self.values.iter().map(size).sum()
+        self.values.iter().map(size).sum::<usize>() + self.values.len() * size_of::<Slot>()
     }
 }
 

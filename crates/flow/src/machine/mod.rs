@@ -1,6 +1,7 @@
 //! The machine: executes turns of compiled scripts. One turn takes events in the order of history, each as if it had come
 //! alone: the event ends promises, then all code that can go on does, then conditions are looked at.
 
+mod build;
 pub(crate) mod bytes;
 mod callback;
 mod cancel;
@@ -8,6 +9,7 @@ mod combine;
 mod event;
 mod frame;
 mod inspect;
+mod iterate;
 mod library;
 mod load;
 mod migrate;

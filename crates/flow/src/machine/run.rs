@@ -8,10 +8,11 @@ use std::rc::Rc;
 use crate::compile::code::{Literal, Op, Place, Tree};
 use crate::hir::{Access, Binary};
 use crate::pure;
-use crate::value::{DEPTH_MAX, Kind, List, Object, Raised, Value};
+use crate::value::{DEPTH_MAX, Kind, List, Raised, Value};
 
 use super::Machine;
 use super::frame::{Caller, Captures, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, get, set, throw};
+use super::iterate::{iter_next, iter_start};
 
 /// How a piece of code stopped.
 pub(super) enum Exit {
@@ -272,6 +273,13 @@ impl Machine<'_> {
         }
     }
 
+    /// Counts what an instruction touches besides what every instruction does.
+    pub(super) fn charge_units(&mut self, units: usize) {
+        if units >= 16 {
+            self.charge(pure::Cost { steps: (units / 16) as u64 });
+        }
+    }
+
     /// Refuses a value that is too large or nested too deeply.
     pub(super) fn check_value(&self, value: &Value) -> Result<(), Raised> {
         if value.size() > self.limits.value_bytes || value.depth() > DEPTH_MAX {
@@ -299,10 +307,12 @@ impl Machine<'_> {
         loop {
             let info = self.code.function(fiber.function).ok_or_else(|| defect("no such function"))?;
             let address = fiber.pc.saturating_sub(1);
+            self.charge_units(info.catches.len());
             let catch = info.catches.iter().find(|catch| (catch.start..catch.end).contains(&address));
             if let Some(catch) = catch {
                 fiber.values.truncate(fiber.base + info.slots as usize);
                 fiber.clear(catch.clear, info.slots)?;
+                self.charge_units(info.slots as usize);
                 fiber.push(error);
                 fiber.pc = catch.target;
                 return Ok(());
@@ -410,174 +420,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    #[inline(never)]
-    fn make_list(&mut self, fiber: &mut Fiber, count: u32) -> Result<(), Fault> {
-        let items = fiber.take(count as usize)?;
-        let value = Value::list(items);
-        self.check_value(&value)?;
-        fiber.push(value);
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn list_push(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
-        let item = fiber.pop()?;
-        let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
-        Rc::make_mut(list).push(item);
-        Ok(self.check_value(fiber.top()?)?)
-    }
-
-    #[inline(never)]
-    fn list_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
-        let item = fiber.pop()?;
-        let Value::List(other) = &item else {
-            return Err(Raised::type_error(format!("cannot spread {} into a list", item.type_name())).into());
-        };
-        let mut cost = pure::Cost::default();
-        cost.touch(other.items().len());
-        self.charge(cost);
-        let (bytes, limit) = (fiber.top()?.size() + item.size(), self.limits.value_bytes);
-        if bytes > limit {
-            return Err(pure::memory_limit().into());
-        }
-        let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
-        let list = Rc::make_mut(list);
-        other.items().iter().for_each(|item| list.push(item.clone()));
-        Ok(self.check_value(fiber.top()?)?)
-    }
-
-    #[inline(never)]
-    fn object_field(&mut self, fiber: &mut Fiber, key: u32) -> Result<(), Fault> {
-        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?.clone();
-        let value = fiber.pop()?;
-        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
-        Rc::make_mut(object).insert(key, value);
-        let top = fiber.top()?;
-        if top.size() > self.limits.value_bytes || top.depth() > DEPTH_MAX {
-            return Err(pure::memory_limit().into());
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn object_computed(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
-        let value = fiber.pop()?;
-        let key = match fiber.pop()? {
-            Value::Str(key) => key,
-            other => {
-                return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into());
-            }
-        };
-        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
-        Rc::make_mut(object).insert(key, value);
-        Ok(self.check_value(fiber.top()?)?)
-    }
-
-    #[inline(never)]
-    fn object_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
-        let item = fiber.pop()?;
-        let Value::Object(other) = &item else {
-            return Err(Raised::type_error(format!("cannot spread {} into an object", item.type_name())).into());
-        };
-        let mut cost = pure::Cost::default();
-        cost.touch(other.len());
-        self.charge(cost);
-        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
-        if object.is_empty() {
-            // The fields are shared until one of the two is changed. What was an error from outside is a new object now.
-            let mut copy = Rc::clone(other);
-            if copy.origin.is_some() {
-                Rc::make_mut(&mut copy).origin = None;
-            }
-            *object = copy;
-        } else {
-            let object = Rc::make_mut(object);
-            other.iter().for_each(|(key, value)| object.insert(key.clone(), value.clone()));
-        }
-        Ok(self.check_value(fiber.top()?)?)
-    }
-
-    #[inline(never)]
-    fn concat(&mut self, fiber: &mut Fiber, count: u32) -> Result<(), Fault> {
-        let mut text = String::new();
-        let mut cost = pure::Cost::default();
-        for value in fiber.take(count as usize)? {
-            match &value {
-                Value::Str(part) => text.push_str(part),
-                value => text.push_str(&pure::text(value, &mut cost)?),
-            }
-            if text.len() > self.limits.value_bytes {
-                return Err(pure::memory_limit().into());
-            }
-        }
-        cost.touch(text.len());
-        self.charge(cost);
-        fiber.push(Value::text(text));
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn element(&mut self, fiber: &mut Fiber, index: u32, access: Access) -> Result<(), Fault> {
-        let top = fiber.top()?;
-        let mut cost = pure::Cost::default();
-        cost.touch(pure::access_units(top));
-        let value = pure::index(top, &Value::Int(index.into()), access)?.unwrap_or(Value::Null);
-        fiber.push(value);
-        self.charge(cost);
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn part(&mut self, fiber: &mut Fiber, key: u32, access: Access) -> Result<(), Fault> {
-        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?;
-        let value = pure::field(fiber.top()?, key, access)?.unwrap_or(Value::Null);
-        fiber.push(value);
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn rest_list(&mut self, fiber: &mut Fiber, from: u32) -> Result<(), Fault> {
-        let top = fiber.top()?;
-        let Value::List(list) = &*top else {
-            return Err(Raised::type_error(format!("cannot take {} apart as a list", top.type_name())).into());
-        };
-        let mut cost = pure::Cost::default();
-        let rest = list.items().get(from as usize..).unwrap_or_default();
-        cost.touch(rest.len());
-        let rest = Value::list(rest.to_vec());
-        *top = rest;
-        self.charge(cost);
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn rest_object(&mut self, fiber: &mut Fiber, keys: u32) -> Result<(), Fault> {
-        let keys = self.code.keys.get(keys as usize).ok_or_else(|| defect("no such keys"))?;
-        let top = fiber.top()?;
-        let Value::Object(object) = &*top else {
-            return Err(Raised::type_error(format!("cannot take {} apart as an object", top.type_name())).into());
-        };
-        let mut cost = pure::Cost::default();
-        cost.touch(object.len());
-        let mut rest = Object::clone(object);
-        rest.origin = None;
-        for key in keys {
-            if let Some(key) = self.code.strings.get(*key as usize) {
-                cost.touch(rest.len());
-                rest.remove(key);
-            }
-        }
-        *top = Value::Object(Rc::new(rest));
-        self.charge(cost);
-        Ok(())
-    }
-
     /// A function with the cells that it captures, seen from this frame.
-    pub(super) fn closure(&self, fiber: &Fiber, number: u32) -> Result<Closure, Fault> {
+    pub(super) fn closure(&mut self, fiber: &Fiber, number: u32) -> Result<Closure, Fault> {
         let info = self.code.closures.get(number as usize).ok_or_else(|| defect("no such closure"))?;
         if info.sources.is_empty() {
             return Ok(Closure { function: info.function, captures: None });
         }
+        self.charge_units(info.sources.len());
         let mut cells = Vec::with_capacity(info.sources.len());
         for source in &info.sources {
             cells.push(match source {
@@ -600,6 +449,7 @@ impl Machine<'_> {
     pub(super) fn enter(&mut self, fiber: &mut Fiber, closure: Closure) -> Result<(), Fault> {
         let info = self.code.function(closure.function).ok_or_else(|| defect("no such function"))?;
         self.deeper()?;
+        self.charge_units(info.slots as usize);
         fiber.enter(closure, info.start, info.params as usize, info.slots as usize)
     }
 
@@ -649,51 +499,4 @@ pub(super) fn from_tree(tree: &Tree) -> Value {
         Tree::List(items) => Value::List(Rc::new(List::new(items.iter().map(from_tree).collect()))),
         Tree::Object(fields) => Value::object(fields.iter().map(|(key, value)| (key.clone(), from_tree(value)))),
     }
-}
-
-#[inline(never)]
-fn iter_start(fiber: &mut Fiber, slot: u32) -> Result<(), Fault> {
-    let value = fiber.pop()?;
-    match &value {
-        Value::List(_) | Value::Str(_) => {}
-        Value::Object(_) => {
-            let message = "for … of takes a list or a string, not object; use Object.entries";
-            return Err(Raised::type_error(message).into());
-        }
-        other => {
-            let message = format!("for … of takes a list or a string, not {}", other.type_name());
-            return Err(Raised::type_error(message).into());
-        }
-    }
-    *fiber.slot_mut(slot)? = Slot::Value(value);
-    *fiber.slot_mut(slot + 1)? = Slot::Value(Value::Int(0));
-    Ok(())
-}
-
-/// Pushes the next element. The second slot counts elements of a list, or bytes of a string.
-#[inline(never)]
-fn iter_next(fiber: &mut Fiber, slot: u32, end: u32) -> Result<(), Fault> {
-    let at = match fiber.slot(slot + 1)? {
-        Slot::Value(Value::Int(at)) => usize::try_from(*at).map_err(|_| defect("a loop has no place"))?,
-        _ => return Err(defect("a loop has no place")),
-    };
-    let (value, next) = match fiber.slot(slot)? {
-        Slot::Value(Value::List(list)) => (list.items().get(at).cloned(), at + 1),
-        Slot::Value(Value::Str(text)) => match text.get(at..).and_then(|rest| rest.chars().next()) {
-            Some(next) => {
-                let mut buffer = [0; 4];
-                (Some(Value::text(&*next.encode_utf8(&mut buffer))), at + next.len_utf8())
-            }
-            None => (None, at),
-        },
-        _ => return Err(defect("a loop goes over nothing")),
-    };
-    match value {
-        Some(value) => {
-            *fiber.slot_mut(slot + 1)? = Slot::Value(Value::Int(i64::try_from(next).unwrap_or(i64::MAX)));
-            fiber.push(value);
-        }
-        None => fiber.pc = end,
-    }
-    Ok(())
 }

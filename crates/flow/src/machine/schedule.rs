@@ -14,8 +14,9 @@ use crate::interface::Command;
 
 impl Machine<'_> {
     /// A fiber at the beginning of a function. Arguments that the function does not take are dropped.
-    pub(super) fn fiber(&self, number: u32, closure: &Closure, arguments: &[Value]) -> Result<Fiber, Fault> {
+    pub(super) fn fiber(&mut self, number: u32, closure: &Closure, arguments: &[Value]) -> Result<Fiber, Fault> {
         let info = self.code.function(closure.function).ok_or_else(|| defect("no such function"))?;
+        self.charge_units(info.slots as usize);
         let mut values = Vec::with_capacity(info.slots as usize + 8);
         values.extend(arguments.iter().take(info.params as usize).cloned().map(Slot::Value));
         values.resize_with(info.slots as usize, Slot::default);

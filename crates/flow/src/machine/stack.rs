@@ -10,6 +10,9 @@ use super::promise::{Promise, PromiseKind};
 /// Combinations among which the one is looked for through which code is awaited.
 const PARENTS_MAX: usize = 16;
 
+/// Bytes that a promise needs besides its values.
+const PROMISE_BYTES: usize = 200;
+
 /// Lines of a stack.
 const LINES_MAX: usize = 250;
 
@@ -97,6 +100,7 @@ impl Machine<'_> {
         }
         for promise in self.promises.values() {
             count += 1;
+            bytes += PROMISE_BYTES;
             if let Some(end) = &promise.end {
                 let (Ok(value) | Err(value)) = &end.outcome;
                 bytes += value.size();

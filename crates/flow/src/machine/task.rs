@@ -174,6 +174,9 @@ impl Machine<'_> {
         for (_, value) in pure::options::check(function, arguments.get(1).unwrap_or(&Value::Null), SIGNAL_WAIT)? {
             timeout = Some(pure::duration::parse(&value, function)?);
         }
+        let mut cost = pure::Cost::default();
+        cost.touch(self.code.handlers.len());
+        self.charge(cost);
         if self.code.handler(crate::hir::FunctionKind::Signal, &name).is_some() {
             return Err(Raised::argument(format!("{function}: signal \"{name}\" has a handler")).into());
         }
@@ -232,6 +235,7 @@ impl Machine<'_> {
         let reference = self.promise(id, PromiseKind::Condition { closure, timer: None });
         match (seen, timeout) {
             (Some(outcome), _) => self.end(reference.number, outcome),
+            (None, Some(0)) => self.end(reference.number, Ok(Value::Bool(false))),
             (None, Some(timeout)) => self.set_timer(reference.number, timeout),
             (None, None) => {}
         }

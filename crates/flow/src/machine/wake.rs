@@ -28,6 +28,14 @@ impl Machine<'_> {
             let wakes_on_start = start_only && wake != Wake::Ignored;
             set.operations.push(Operation { kind: *kind, id: id.to_string(), wake, wakes_on_start });
         }
+        // Their ends free their ids.
+        set.operations.extend(self.lingering.iter().map(|(kind, id)| Operation {
+            kind: *kind,
+            id: id.to_string(),
+            wake: Wake::Ignored,
+            wakes_on_start: false,
+        }));
+        set.operations.sort_unstable();
         set.groups = finder.groups;
         set
     }

@@ -181,6 +181,9 @@ impl Machine<'_> {
 
     pub(super) fn set_memo(&mut self, arguments: &[Value]) -> Result<Value, Fault> {
         let changes = self.changes("Workflow.setMemo", arguments)?;
+        if changes.is_empty() {
+            return Ok(Value::Null);
+        }
         merge(&mut self.start.memo, &changes);
         match self.memo_command.and_then(|place| self.commands.get_mut(place)) {
             Some(Some(Command::SetMemo(known))) => merge_changes(known, changes),
@@ -193,6 +196,9 @@ impl Machine<'_> {
         let function = "Workflow.setSearchAttributes";
         self.check_attributes(function, arguments.first().unwrap_or(&Value::Null))?;
         let changes = self.changes(function, arguments)?;
+        if changes.is_empty() {
+            return Ok(Value::Null);
+        }
         merge(&mut self.start.search_attributes, &changes);
         match self.attributes_command.and_then(|place| self.commands.get_mut(place)) {
             Some(Some(Command::SetSearchAttributes(known))) => merge_changes(known, changes),

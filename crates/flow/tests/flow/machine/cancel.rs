@@ -189,6 +189,7 @@ fn an_ended_task_is_not_asked_in_the_same_turn() {
     let source = "workflow w() {\n  const t = Task.run(\"a\", null, { id: \"x\" })\n  Task.cancel(t)\n  try { Task.run(\"b\", null, { id: \"x\" }) } catch (e) { log(e.message) }\n  await wait_for_signal(\"s\")\n  Task.run(\"b\", null, { id: \"x\" })\n  await Task.delay(1)\n}";
     let (mut run, _) = Run::start(source, &[]);
     assert_eq!(run.last.as_ref().unwrap().log.len(), 1);
+    assert_eq!(run.wake(), ["signal s", "Task x Ignored"]);
     assert_eq!(run.take(vec![done("x", "1"), super::signal("s", &[])]), ["task x b null", "timer-1 1000"]);
 }
 
@@ -199,4 +200,29 @@ fn a_handler_that_is_interrupted_does_not_fail_the_run() {
     run.signal("h", &[]);
     run.cancel("");
     assert_eq!(run.done("task-1", "1"), ["complete 1"]);
+}
+
+#[test]
+fn a_kept_interruption_does_not_reach_who_was_interrupted_before() {
+    let source = r#"
+async function inner() { try { await Task.delay(60) } catch (e) { await Task.run("clean"); return "cleaned" } }
+async function outer() { return await inner() }
+async function wrap(p) { return await p }
+workflow w() {
+  const p = outer()
+  await Task.run("a", null, { on_cancel: "ignore" })
+  return await wrap(p)
+}"#;
+    let (mut run, _) = Run::start(source, &[]);
+    assert_eq!(run.cancel(""), ["cancel timer-1", "task task-2 clean"]);
+    assert!(run.done("task-1", "1").is_empty());
+    assert_eq!(run.done("task-2", "1"), ["complete \"cleaned\""]);
+}
+
+#[test]
+fn code_that_waits_in_a_circle_is_interrupted() {
+    let source = "workflow w() {\n  let p = null\n  async function f() { await Task.delay(1)\n    await p }\n  p = f()\n  await p\n}";
+    let (mut run, _) = Run::start(source, &[]);
+    assert!(run.fired("timer-1").is_empty());
+    assert_eq!(run.cancel("out"), ["canceled"]);
 }

@@ -214,3 +214,37 @@ fn pace_is_asked_often_and_can_end_a_turn() {
     let given_up = turn(&code, None, &[start], &Limits::default(), &mut Counted(0, 20_000));
     assert_eq!(given_up, Err(TurnError::GivenUp));
 }
+
+#[test]
+fn large_frames_cost_what_they_are() {
+    let many: String = (0..20_000).map(|n| format!("let v{n}\n")).collect();
+    let unused = format!("if (x == 1) {{\n{many}}}");
+    for body in [
+        format!("function f(x) {{ {unused} }}\nworkflow w() {{ while (true) f(0) }}"),
+        format!("function f(x) {{ {unused}\n return f(x) }}\nworkflow w() {{ f(0) }}"),
+        format!(
+            "async function f(x) {{ {unused}\n await Task.delay(1) }}\nworkflow w() {{ let l = []\n while (true) l.push(f(0)) }}"
+        ),
+        format!("workflow w(x) {{ {unused}\n while (true) {{ try {{ throw \"a\" }} catch {{ x = 0 }} }} }}"),
+    ] {
+        let begin = std::time::Instant::now();
+        let (run, commands) = Run::start(&body, &[]);
+        let last = commands.last().unwrap();
+        assert!(last.starts_with("fail LimitError: "), "{last}");
+        assert!(begin.elapsed().as_secs() < 60, "{:?}", begin.elapsed());
+        assert!(run.last.unwrap().steps <= 5_100_000);
+    }
+}
+
+#[test]
+fn long_chains_of_operators() {
+    on_small_stack(|| {
+        for count in [500, 100_000] {
+            let source = format!("workflow w() {{ return 1{} }}", " + 1".repeat(count));
+            let checked = segno_flow::check(&source.as_bytes()[..source.len().min(262_000)]);
+            if let Some(program) = checked.program {
+                let _ = segno_flow::compile(&program, "w.flow");
+            }
+        }
+    });
+}

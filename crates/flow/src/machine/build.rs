@@ -1,0 +1,174 @@
+//! Instructions that make values: lists, objects, texts, and the parts of values that are taken apart.
+
+use std::rc::Rc;
+
+use crate::hir::Access;
+use crate::pure;
+use crate::value::{DEPTH_MAX, Object, Raised, Value};
+
+use super::Machine;
+use super::frame::{Fault, Fiber, defect};
+
+impl Machine<'_> {
+    #[inline(never)]
+    pub(super) fn make_list(&mut self, fiber: &mut Fiber, count: u32) -> Result<(), Fault> {
+        let items = fiber.take(count as usize)?;
+        let value = Value::list(items);
+        self.check_value(&value)?;
+        fiber.push(value);
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn list_push(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let item = fiber.pop()?;
+        let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
+        Rc::make_mut(list).push(item);
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    pub(super) fn list_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let item = fiber.pop()?;
+        let Value::List(other) = &item else {
+            return Err(Raised::type_error(format!("cannot spread {} into a list", item.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        cost.touch(other.items().len());
+        self.charge(cost);
+        let (bytes, limit) = (fiber.top()?.size() + item.size(), self.limits.value_bytes);
+        if bytes > limit {
+            return Err(pure::memory_limit().into());
+        }
+        let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
+        let list = Rc::make_mut(list);
+        other.items().iter().for_each(|item| list.push(item.clone()));
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    pub(super) fn object_field(&mut self, fiber: &mut Fiber, key: u32) -> Result<(), Fault> {
+        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?.clone();
+        let value = fiber.pop()?;
+        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
+        Rc::make_mut(object).insert(key, value);
+        let top = fiber.top()?;
+        if top.size() > self.limits.value_bytes || top.depth() > DEPTH_MAX {
+            return Err(pure::memory_limit().into());
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn object_computed(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let value = fiber.pop()?;
+        let key = match fiber.pop()? {
+            Value::Str(key) => key,
+            other => {
+                return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into());
+            }
+        };
+        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
+        Rc::make_mut(object).insert(key, value);
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    pub(super) fn object_spread(&mut self, fiber: &mut Fiber) -> Result<(), Fault> {
+        let item = fiber.pop()?;
+        let Value::Object(other) = &item else {
+            return Err(Raised::type_error(format!("cannot spread {} into an object", item.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        cost.touch(other.len());
+        self.charge(cost);
+        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
+        if object.is_empty() {
+            // The fields are shared until one of the two is changed. What was an error from outside is a new object now.
+            let mut copy = Rc::clone(other);
+            if copy.origin.is_some() {
+                Rc::make_mut(&mut copy).origin = None;
+            }
+            *object = copy;
+        } else {
+            let object = Rc::make_mut(object);
+            other.iter().for_each(|(key, value)| object.insert(key.clone(), value.clone()));
+        }
+        Ok(self.check_value(fiber.top()?)?)
+    }
+
+    #[inline(never)]
+    pub(super) fn concat(&mut self, fiber: &mut Fiber, count: u32) -> Result<(), Fault> {
+        let mut text = String::new();
+        let mut cost = pure::Cost::default();
+        for value in fiber.take(count as usize)? {
+            match &value {
+                Value::Str(part) => text.push_str(part),
+                value => text.push_str(&pure::text(value, &mut cost)?),
+            }
+            if text.len() > self.limits.value_bytes {
+                return Err(pure::memory_limit().into());
+            }
+        }
+        cost.touch(text.len());
+        self.charge(cost);
+        fiber.push(Value::text(text));
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn element(&mut self, fiber: &mut Fiber, index: u32, access: Access) -> Result<(), Fault> {
+        let top = fiber.top()?;
+        let mut cost = pure::Cost::default();
+        cost.touch(pure::access_units(top));
+        let value = pure::index(top, &Value::Int(index.into()), access)?.unwrap_or(Value::Null);
+        fiber.push(value);
+        self.charge(cost);
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn part(&mut self, fiber: &mut Fiber, key: u32, access: Access) -> Result<(), Fault> {
+        let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?;
+        let value = pure::field(fiber.top()?, key, access)?.unwrap_or(Value::Null);
+        fiber.push(value);
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn rest_list(&mut self, fiber: &mut Fiber, from: u32) -> Result<(), Fault> {
+        let top = fiber.top()?;
+        let Value::List(list) = &*top else {
+            return Err(Raised::type_error(format!("cannot take {} apart as a list", top.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        let rest = list.items().get(from as usize..).unwrap_or_default();
+        cost.touch(rest.len());
+        let rest = Value::list(rest.to_vec());
+        *top = rest;
+        self.charge(cost);
+        Ok(())
+    }
+
+    #[inline(never)]
+    pub(super) fn rest_object(&mut self, fiber: &mut Fiber, keys: u32) -> Result<(), Fault> {
+        let keys = self.code.keys.get(keys as usize).ok_or_else(|| defect("no such keys"))?;
+        let top = fiber.top()?;
+        let Value::Object(object) = &*top else {
+            return Err(Raised::type_error(format!("cannot take {} apart as an object", top.type_name())).into());
+        };
+        let mut cost = pure::Cost::default();
+        cost.touch(object.len());
+        let mut rest = Object::clone(object);
+        rest.origin = None;
+        for key in keys {
+            if let Some(key) = self.code.strings.get(*key as usize) {
+                cost.touch(rest.len());
+                rest.remove(key);
+            }
+        }
+        *top = Value::Object(Rc::new(rest));
+        self.charge(cost);
+        Ok(())
+    }
+}
