@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that unwraps says enough by failing")]
 
 mod dice;
+mod example_commands;
 mod examples;
 mod failures;
 mod format;
