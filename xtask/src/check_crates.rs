@@ -8,6 +8,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-http2", &[]),
     // The language knows nothing of the server that executes it.
     ("segno-flow", &[]),
+    ("segno-sdk-macros", &[]),
+    // The wire only, so that it works against any server.
+    ("segno-sdk", &["segno-proto", "segno-sdk-macros"]),
     ("segno-engine", &["segno-proto"]),
     ("segno-store", &["segno-proto", "segno-engine"]),
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),

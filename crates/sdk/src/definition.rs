@@ -1,0 +1,164 @@
+//! What a task or a workflow is: its name, what goes in and what comes out.
+//!
+//! The macros [`task`](macro@crate::task), [`tasks`](macro@crate::tasks) and [`workflow`](macro@crate::workflow) implement
+//! these traits; [`define_task!`](crate::define_task) and [`define_workflow!`](crate::define_workflow) name things that are
+//! written elsewhere, in any language.
+
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use crate::{failure::Result, options::ScheduleTaskOptions, task::TaskContext, workflow::Context};
+
+pub use crate::workflow::handlers::Handlers;
+
+/// What can travel: through JSON, between threads, for as long as it likes.
+pub trait Data: Serialize + DeserializeOwned + Send + 'static {}
+impl<T: Serialize + DeserializeOwned + Send + 'static> Data for T {}
+
+/// A task as a workflow sees it: a name, an input, an output. Temporal calls tasks activities.
+pub trait TaskDefinition: Send + Sync + 'static {
+    /// What it is given.
+    type Input: Serialize + DeserializeOwned + Send + 'static;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// Its name on the wire.
+    const KIND: &'static str;
+    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
+    #[doc(hidden)]
+    const ARGUMENTS: usize = 1;
+    /// Options of every call that does not bring its own.
+    fn options() -> ScheduleTaskOptions {
+        ScheduleTaskOptions::default()
+    }
+}
+
+/// A task that a worker can execute.
+pub trait Task: TaskDefinition {
+    /// What its executions share; `()` for a plain function.
+    type State: Send + Sync + 'static;
+    /// One attempt.
+    fn execute(
+        state: Arc<Self::State>,
+        ctx: TaskContext,
+        input: Self::Input,
+    ) -> impl Future<Output = Result<Self::Output>> + Send;
+}
+
+/// Tasks that share a state: what [`tasks`](macro@crate::tasks) implements for the type it stands on.
+pub trait TaskSet: Send + Sync + Sized + 'static {
+    /// Registers each of them.
+    fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry);
+}
+
+/// A workflow as its callers see it: a name, an input, an output.
+pub trait WorkflowDefinition: Send + Sync + 'static {
+    /// What it is given.
+    type Input: Serialize + DeserializeOwned + Send + 'static;
+    /// What it returns.
+    type Output: Serialize + DeserializeOwned + Send + 'static;
+    /// Its name on the wire.
+    const KIND: &'static str;
+    /// How many payloads the input becomes: with two or more, `Input` is a tuple of that length.
+    #[doc(hidden)]
+    const ARGUMENTS: usize = 1;
+}
+
+/// A workflow that a worker can execute.
+pub trait Workflow: WorkflowDefinition {
+    /// Its fields: rebuilt by replay, never stored. `()` for a plain function.
+    type State: Send + Sync + 'static;
+    /// The state that it begins with.
+    fn init(input: &Self::Input) -> Self::State;
+    /// Its signals, queries and updates.
+    fn handlers() -> Handlers<Self::State> {
+        Handlers::default()
+    }
+    /// The workflow itself.
+    fn run(ctx: Context<Self::State>, input: Self::Input) -> impl Future<Output = Result<Self::Output>> + Send;
+}
+
+macro_rules! named {
+    ($(#[$meta:meta])* $name:ident<$($type:ident),+>) => {
+        $(#[$meta])*
+        pub struct $name<$($type),+> {
+            name: &'static str,
+            arguments: usize,
+            marker: PhantomData<fn($($type),+)>,
+        }
+        impl<$($type),+> $name<$($type),+> {
+            /// The one with this name.
+            pub const fn named(name: &'static str) -> Self {
+                Self { name, arguments: 1, marker: PhantomData }
+            }
+            /// The one with this name, whose input is a tuple that travels as one payload per element.
+            #[doc(hidden)]
+            pub const fn with_arguments(name: &'static str, arguments: usize) -> Self {
+                Self { name, arguments, marker: PhantomData }
+            }
+            /// Its name on the wire.
+            pub const fn name(&self) -> &'static str {
+                self.name
+            }
+            /// How many payloads its input becomes.
+            #[doc(hidden)]
+            pub const fn arguments(&self) -> usize {
+                self.arguments
+            }
+        }
+        impl<$($type),+> Clone for $name<$($type),+> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+        impl<$($type),+> Copy for $name<$($type),+> {}
+        impl<$($type),+> fmt::Debug for $name<$($type),+> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({:?})", stringify!($name), self.name)
+            }
+        }
+    };
+}
+
+named!(
+    /// A signal with its type: `const PAID: Signal<Payment> = Signal::named("paid");`, shared by workflow and client.
+    Signal<T>
+);
+named!(
+    /// A query with the types of its input and its answer.
+    Query<I, O>
+);
+named!(
+    /// An update with the types of its input and its outcome.
+    Update<I, O>
+);
+
+/// Names a task that is written elsewhere: `define_task!(pub Charge = "charge": Order => Receipt);`
+#[macro_export]
+macro_rules! define_task {
+    ($(#[$meta:meta])* $visibility:vis $name:ident = $kind:literal : $input:ty => $output:ty $(;)?) => {
+        $(#[$meta])*
+        #[doc = concat!("The task `", $kind, "`.")]
+        $visibility struct $name;
+        impl $crate::TaskDefinition for $name {
+            type Input = $input;
+            type Output = $output;
+            const KIND: &'static str = $kind;
+        }
+    };
+}
+
+/// Names a workflow that is written elsewhere: `define_workflow!(pub Shipping = "Shipping": Order => Receipt);`
+#[macro_export]
+macro_rules! define_workflow {
+    ($(#[$meta:meta])* $visibility:vis $name:ident = $kind:literal : $input:ty => $output:ty $(;)?) => {
+        $(#[$meta])*
+        #[doc = concat!("The workflow `", $kind, "`.")]
+        $visibility struct $name;
+        impl $crate::WorkflowDefinition for $name {
+            type Input = $input;
+            type Output = $output;
+            const KIND: &'static str = $kind;
+        }
+    };
+}

@@ -1,0 +1,193 @@
+//! Options of calls: tasks, local tasks, children.
+
+use std::time::Duration;
+
+use segno_proto::{common, enums};
+
+/// How failed attempts are repeated. The default is Temporal's: without end, after 1 s, doubled up to 100 s.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// The wait after the first attempt.
+    pub initial_interval: Duration,
+    /// What each further wait is multiplied by.
+    pub backoff_coefficient: f64,
+    /// The longest wait; by default a hundred times the first.
+    pub maximum_interval: Option<Duration>,
+    /// Attempts in all; 0 is no limit.
+    pub maximum_attempts: u32,
+    /// Kinds of failures that are not repeated.
+    pub non_retryable_kinds: Vec<String>,
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        Self {
+            initial_interval: Duration::from_secs(1),
+            backoff_coefficient: 2.0,
+            maximum_interval: None,
+            maximum_attempts: 0,
+            non_retryable_kinds: Vec::new(),
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// At most this many attempts.
+    pub fn attempts(maximum_attempts: u32) -> Self {
+        Self { maximum_attempts, ..Self::default() }
+    }
+
+    pub(crate) fn to_wire(&self) -> common::RetryPolicy {
+        common::RetryPolicy {
+            initial_interval: wire_duration(self.initial_interval),
+            backoff_coefficient: self.backoff_coefficient,
+            maximum_interval: self.maximum_interval.and_then(wire_duration),
+            maximum_attempts: i32::try_from(self.maximum_attempts).unwrap_or(i32::MAX),
+            non_retryable_error_types: self.non_retryable_kinds.clone(),
+        }
+    }
+
+    /// The wait before the attempt after this one, which counts from 1. `None`: there is none.
+    pub(crate) fn next_wait(&self, attempt: u32) -> Option<Duration> {
+        if self.maximum_attempts != 0 && attempt >= self.maximum_attempts {
+            return None;
+        }
+        let longest = self.maximum_interval.unwrap_or(self.initial_interval.saturating_mul(100));
+        let factor = self.backoff_coefficient.max(1.0).powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
+        let wait = self.initial_interval.as_secs_f64() * factor;
+        Some(Duration::try_from_secs_f64(wait).unwrap_or(longest).min(longest))
+    }
+}
+
+/// What happens when a task or a child is cancelled by the workflow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CancellationType {
+    /// It is asked to stop, and counts as cancelled at once.
+    #[default]
+    TryCancel,
+    /// It is asked to stop, and the workflow waits for what comes of it.
+    WaitCompleted,
+    /// It is not told, and counts as cancelled at once.
+    Abandon,
+}
+
+/// Options of one call of a task. What is `None` comes from the task's definition.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScheduleTaskOptions {
+    /// How urgent it is: above 0 before others (60 and more: before those as well), below 0 after them.
+    pub priority_seconds: i32,
+    /// Attempts after the first.
+    pub max_retries: Option<u32>,
+    /// From the start of an attempt to its end (start-to-close); 5 minutes if no time-out is given at all.
+    pub timeout: Option<Duration>,
+    /// From scheduling to the final end, all attempts included.
+    pub schedule_to_close: Option<Duration>,
+    /// From scheduling until a worker takes it.
+    pub schedule_to_start: Option<Duration>,
+    /// Between two heartbeats.
+    pub heartbeat_timeout: Option<Duration>,
+    /// The task queue, if not the workflow's own.
+    pub queue: Option<String>,
+    /// How attempts are repeated; `max_retries` goes before its number of attempts.
+    pub retry_policy: Option<RetryPolicy>,
+    /// What a cancellation means.
+    pub cancellation: CancellationType,
+    /// Never hand it to the worker that asked for it in the same call.
+    pub disable_eager: bool,
+    /// A line for people, shown by user interfaces.
+    pub summary: Option<String>,
+}
+
+/// Options of a task that the workflow's own worker executes, without a task queue.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LocalOptions {
+    /// From the start of an attempt to its end; 5 minutes if not given.
+    pub timeout: Option<Duration>,
+    /// From scheduling to the final end, all attempts included.
+    pub schedule_to_close: Option<Duration>,
+    /// How attempts are repeated.
+    pub retry_policy: Option<RetryPolicy>,
+}
+
+/// What happens to a child when its parent closes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ParentClosePolicy {
+    /// It is terminated.
+    #[default]
+    Terminate,
+    /// It goes on.
+    Abandon,
+    /// It is asked to cancel itself.
+    RequestCancel,
+}
+
+/// Whether an id that was used may be used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdReusePolicy {
+    /// If no run with it is open.
+    #[default]
+    AllowDuplicate,
+    /// If the last run did not complete.
+    AllowDuplicateFailedOnly,
+    /// Never.
+    RejectDuplicate,
+}
+
+/// What happens if a run with the id is open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum IdConflictPolicy {
+    /// The start fails.
+    #[default]
+    Fail,
+    /// The open run is taken.
+    UseExisting,
+    /// The open run is terminated.
+    TerminateExisting,
+}
+
+impl IdReusePolicy {
+    pub(crate) fn to_wire(self) -> i32 {
+        match self {
+            Self::AllowDuplicate => enums::WorkflowIdReusePolicy::AllowDuplicate as i32,
+            Self::AllowDuplicateFailedOnly => enums::WorkflowIdReusePolicy::AllowDuplicateFailedOnly as i32,
+            Self::RejectDuplicate => enums::WorkflowIdReusePolicy::RejectDuplicate as i32,
+        }
+    }
+}
+
+/// Options of a child workflow.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ChildOptions {
+    /// Its name below the parent: the workflow id is `<parent id>/<name>`. Empty: a generated id.
+    pub name: String,
+    /// Its workflow id, taken as it is.
+    pub workflow_id: Option<String>,
+    /// The task queue, if not the parent's own.
+    pub queue: Option<String>,
+    /// What happens when the parent closes.
+    pub parent_close_policy: ParentClosePolicy,
+    /// What a cancellation means.
+    pub cancellation: CancellationType,
+    /// Whether an id that was used may be used again.
+    pub id_reuse_policy: IdReusePolicy,
+    /// All runs together.
+    pub execution_timeout: Option<Duration>,
+    /// One run.
+    pub run_timeout: Option<Duration>,
+    /// One workflow task.
+    pub task_timeout: Option<Duration>,
+    /// How failed runs are repeated; not at all by default.
+    pub retry_policy: Option<RetryPolicy>,
+    /// A cron schedule.
+    pub cron: Option<String>,
+    /// Notes for people.
+    pub memo: Vec<(String, serde_json::Value)>,
+    /// Values to search by.
+    pub search_attributes: Vec<(String, serde_json::Value)>,
+    /// A line for people, shown by user interfaces.
+    pub summary: Option<String>,
+}
+
+pub(crate) fn wire_duration(duration: Duration) -> Option<prost_types::Duration> {
+    prost_types::Duration::try_from(duration).ok()
+}

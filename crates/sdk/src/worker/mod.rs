@@ -1,0 +1,1 @@
+//! Workers: programs that execute workflows and tasks.
