@@ -27,7 +27,8 @@ fn payload(encoding: &'static [u8], data: impl Into<Bytes>) -> Payload {
 
 /// One value as one payload.
 pub fn encode_json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, ConversionError> {
-    let text = serde_json::to_vec(value).map_err(|error| ConversionError(format!("a value cannot be sent: {error}")))?;
+    let text =
+        serde_json::to_vec(value).map_err(|error| ConversionError(format!("a value cannot be sent: {error}")))?;
     Ok(if text == b"null" { payload(NULL, Bytes::new()) } else { payload(JSON, text) })
 }
 
@@ -43,7 +44,8 @@ pub fn encode<T: Serialize + 'static>(value: &T, arguments: usize) -> Result<Vec
     if arguments < 2 {
         return Ok(vec![encode_json(value)?]);
     }
-    let text = serde_json::to_string(value).map_err(|error| ConversionError(format!("a value cannot be sent: {error}")))?;
+    let text =
+        serde_json::to_string(value).map_err(|error| ConversionError(format!("a value cannot be sent: {error}")))?;
     let elements: Vec<&serde_json::value::RawValue> =
         serde_json::from_str(&text).map_err(|error| ConversionError(format!("arguments must be a tuple: {error}")))?;
     Ok(elements

@@ -33,4 +33,6 @@ macro_rules! select {
 pub mod __private {
     pub use serde;
     pub use tokio;
+
+    pub use crate::task::blocking;
 }

@@ -53,7 +53,8 @@ impl RetryPolicy {
             return None;
         }
         let longest = self.maximum_interval.unwrap_or(self.initial_interval.saturating_mul(100));
-        let factor = self.backoff_coefficient.max(1.0).powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
+        let factor =
+            self.backoff_coefficient.max(1.0).powi(i32::try_from(attempt.saturating_sub(1)).unwrap_or(i32::MAX));
         let wait = self.initial_interval.as_secs_f64() * factor;
         Some(Duration::try_from_secs_f64(wait).unwrap_or(longest).min(longest))
     }

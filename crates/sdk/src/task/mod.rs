@@ -1,9 +1,16 @@
-//! Executing tasks.
+//! Executing tasks: what a task can ask and say while it runs, and which tasks a worker knows.
 
-/// What a task can ask and say while it runs.
-#[derive(Clone)]
-pub struct TaskContext;
+mod cancel;
+mod context;
+mod heartbeat;
+mod info;
+mod registry;
 
-/// The tasks that a worker can execute.
-#[derive(Default)]
-pub struct TaskRegistry;
+pub use cancel::CancelReason;
+pub use context::TaskContext;
+pub use info::TaskInfo;
+pub use registry::{TaskFn, TaskRegistry};
+
+pub(crate) use heartbeat::{Answer, Heartbeats};
+#[doc(hidden)]
+pub use registry::blocking;
