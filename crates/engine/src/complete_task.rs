@@ -24,7 +24,9 @@ use crate::{
     draft::Draft,
     error::{Rejection, TaskFailure},
     limits::{DISCARD_EVENTS_MAX, TASK_HEARTBEAT_MAX},
-    oversize, retry,
+    oversize,
+    repeats::{self, Digest},
+    retry,
     run::{Applied, Context, Effect, Run},
     script,
     search_attributes::Rules,
@@ -81,6 +83,8 @@ pub struct CompleteTask {
     pub worker_reports: bool,
     /// What a turn of a script leaves, if this run is one.
     pub script: Option<script::AfterTurn>,
+    /// Recognises the same answer when it comes again.
+    pub digest: Digest,
 }
 
 /// What commands may ask of their surroundings.
@@ -106,6 +110,8 @@ pub struct Completed {
     pub eager_activities: Vec<Activity>,
     /// The task left no trace: the worker goes back to what it knew after this event. 0 if nothing was discarded.
     pub reset_history_event_id: i64,
+    /// The same answer was taken before; nothing has changed.
+    pub repeated: bool,
 }
 
 /// Applies a worker's answer.
@@ -116,7 +122,19 @@ pub fn complete(
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied<Completed>, Rejection> {
     // A completion that comes after the end is told that its task is gone; a failure, that the workflow is.
-    let task = task_calls::find(run, &call.token).map_err(|_| Rejection::TaskNotFound)?.clone();
+    let Ok(task) = task_calls::find(run, &call.token) else { return repeats::completion(run, context, call.digest) };
+    let mut applied = take(run, context, &call, task, surroundings)?;
+    repeats::note_completion(&mut applied, call.digest);
+    Ok(applied)
+}
+
+fn take(
+    run: &Run,
+    context: Context,
+    call: &CompleteTask,
+    task: &WorkflowTask,
+    surroundings: &Surroundings<'_>,
+) -> Result<Applied<Completed>, Rejection> {
     validate::commands::command_sequence(&call.commands).map_err(|invalid| Rejection::InvalidArgument(invalid.0))?;
     let heartbeat = call.force_new_task && call.commands.is_empty() && call.messages.is_empty();
     if heartbeat && context.now > task.original_scheduled_time + TASK_HEARTBEAT_MAX {
@@ -125,7 +143,7 @@ pub fn complete(
         workflow_task::time_out(&mut draft);
         return Ok(draft.finish(Completed { heartbeat_timed_out: true, ..Default::default() }));
     }
-    match apply(run, context, &call, &task, heartbeat, surroundings) {
+    match apply(run, context, call, task, heartbeat, surroundings) {
         Ok(applied) if oversize::is_too_large(&applied.transition) => {
             let reason = "Transaction size exceeds limit.";
             let ended = oversize::end(run, context, reason);
@@ -135,7 +153,7 @@ pub fn complete(
         }
         Ok(applied) => Ok(applied),
         Err(commands::CommandError::Call(rejection)) => Err(rejection),
-        Err(commands::CommandError::Task(failure)) => fail(run, context, &call, &task, failure),
+        Err(commands::CommandError::Task(failure)) => fail(run, context, call, task, failure),
     }
 }
 

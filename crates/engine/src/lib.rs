@@ -33,6 +33,7 @@ pub mod oversize;
 pub mod priority;
 pub mod problems;
 pub mod rebuild;
+pub mod repeats;
 pub mod reset;
 pub mod retry;
 pub mod run;

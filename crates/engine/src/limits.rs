@@ -40,6 +40,8 @@ pub const PENDING_MAX: usize = 2000;
 pub const SIGNALS_MAX: i64 = 10_000;
 /// Signal request ids remembered for recognising repeated calls.
 pub const SIGNAL_REQUEST_IDS_MAX: usize = 1000;
+/// Results of activities remembered for recognising repeated ones.
+pub const RESULT_DIGESTS_MAX: usize = 64;
 /// Largest failure kept of an activity attempt.
 pub const ACTIVITY_FAILURE_BYTES_MAX: usize = 4 * 1024;
 /// Time a worker has for a workflow task, unless told otherwise.

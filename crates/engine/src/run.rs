@@ -19,6 +19,7 @@ use crate::{
     limits::Limits,
     machine::IllegalStep,
     outbox::OutboxMessage,
+    repeats,
     script::Version,
     signal_ids,
     state::{RunInfo, RunState, TaskKind, UpdateRecord},
@@ -80,6 +81,7 @@ impl Run {
         let info = RunInfo::decode(encoded_info.clone())?;
         let mut state = RunState::decode(stored)?;
         signal_ids::upgrade(&mut state);
+        repeats::detach(&mut state);
         Ok(Self::of(info, encoded_info, state))
     }
 

@@ -265,6 +265,15 @@ pub struct RunState {
     /// Set if the run is a script, see [`crate::script`].
     #[prost(message, optional, tag = "38")]
     pub script: Option<Script>,
+    /// Digest of the request that completed the last workflow task, see [`crate::repeats`]; 0 is none.
+    #[prost(fixed64, tag = "39")]
+    pub completion_digest: u64,
+    /// What that request was answered, unless nothing.
+    #[prost(message, optional, boxed, tag = "40")]
+    pub completion_reply: Option<Box<CompletionReply>>,
+    /// Digests of the requests that brought the newest results of activities, 8 bytes each.
+    #[prost(bytes = "bytes", tag = "41")]
+    pub result_digests: Bytes,
 }
 
 impl RunState {
@@ -346,6 +355,38 @@ impl WorkflowTask {
     pub fn is_transient(&self) -> bool {
         self.attempt > 1
     }
+}
+
+/// What the completion of a workflow task was answered, for the case that the same completion comes again.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct CompletionReply {
+    /// Why the task failed nevertheless; 0 if it did not.
+    #[prost(int32, tag = "1")]
+    pub failure_cause: i32,
+    /// What was wrong.
+    #[prost(string, tag = "2")]
+    pub failure_message: String,
+    /// Whether that ended the run.
+    #[prost(bool, tag = "3")]
+    pub terminated: bool,
+    /// It came too late in a chain of heartbeats.
+    #[prost(bool, tag = "4")]
+    pub heartbeat_timed_out: bool,
+    /// What the worker was to go back to; 0 if nothing was discarded.
+    #[prost(int64, tag = "5")]
+    pub reset_history_event_id: i64,
+    /// When the task that came with the reply was started; 0 if none came.
+    #[prost(int64, tag = "6")]
+    pub task_started_time: Nanos,
+    /// Updates that came with it.
+    #[prost(string, repeated, tag = "7")]
+    pub updates: Vec<String>,
+    /// Activities that came with the reply, by their scheduled events.
+    #[prost(int64, repeated, tag = "8")]
+    pub activities: Vec<i64>,
+    /// When these were started.
+    #[prost(int64, tag = "9")]
+    pub activities_started_time: Nanos,
 }
 
 /// Where history speaks of an update.

@@ -57,12 +57,14 @@ impl Node {
             complete_task::complete(run, context, call, &surroundings)
         };
         let after = move |state: &mut SlotState, completed: &Completed| {
-            if completed.failure.is_none() && !completed.heartbeat_timed_out {
-                state.queries.resolve(answers);
-            }
-            let pending = state.current.as_ref().is_some_and(|current| current.run.state().task.is_some());
-            if !pending {
-                state.queries.unblock();
+            if !completed.repeated {
+                if completed.failure.is_none() && !completed.heartbeat_timed_out {
+                    state.queries.resolve(answers);
+                }
+                let pending = state.current.as_ref().is_some_and(|current| current.run.state().task.is_some());
+                if !pending {
+                    state.queries.unblock();
+                }
             }
             let queries = if completed.new_task.is_some() { state.queries.outgoing() } else { BTreeMap::new() };
             let current = state.current.clone();

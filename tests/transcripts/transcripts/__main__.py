@@ -18,6 +18,7 @@ from .play import Transcript, in_parallel, play_stable, play_towards, stopped
 from .scenarios import Scenario, load
 
 RECORDED = Path(__file__).parent.parent / "recorded"
+INTENDED = Path(__file__).parent.parent / "intended"
 
 
 def as_text(transcript: Transcript) -> str:
@@ -88,12 +89,29 @@ def record(args: argparse.Namespace) -> int:
     return 1 if bad else 0
 
 
+def intend(args: argparse.Namespace) -> int:
+    """Stores what a server answers where it differs from the real one on purpose."""
+    server = Server(args.address)
+    server.wait_ready()
+    INTENDED.mkdir(exist_ok=True)
+    for name, scenario in choose(args.names).items():
+        transcript = play_stable(server, scenario)
+        if transcript == stored(RECORDED, name):
+            raise SystemExit(f"{name} does not differ")
+        print(difference(name, stored(RECORDED, name), transcript))
+        (INTENDED / f"{name}.json").write_text(as_text(transcript))
+    return 0
+
+
 def check(args: argparse.Namespace) -> int:
     """Plays scenarios against a server and compares them with the recordings."""
+    for path in INTENDED.glob("*.json"):
+        if stored(RECORDED, path.stem) in ([], stored(INTENDED, path.stem)):
+            raise SystemExit(f"{path.stem} has no recording that differs")
     server = Server(args.address)
     server.wait_ready()
     scenarios = choose(args.names)
-    expected = {name: recorded(name) for name in scenarios}
+    expected = {name: stored(INTENDED, name) or stored(RECORDED, name) for name in scenarios}
     playings = 1 if args.sabotage else 1 + args.again
     jobs = {name: partial(play_towards, server, s, expected[name], playings) for name, s in scenarios.items()}
     passed = 0
@@ -123,9 +141,9 @@ def check(args: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def recorded(name: str) -> Transcript:
+def stored(directory: Path, name: str) -> Transcript:
     """The stored transcript; empty if there is none."""
-    path = RECORDED / f"{name}.json"
+    path = directory / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else []
 
 
@@ -144,6 +162,10 @@ def main() -> int:
     recorder.add_argument("--address", help="an already running real Temporal; otherwise one is started")
     recorder.add_argument("names", nargs="*")
     recorder.set_defaults(run=record)
+    intender = commands.add_parser("intend", help="store what a server answers differently on purpose")
+    intender.add_argument("--address", required=True)
+    intender.add_argument("names", nargs="+")
+    intender.set_defaults(run=intend)
     checker = commands.add_parser("check", help="compare a server with the recordings")
     checker.add_argument("--address", required=True)
     checker.add_argument("--sabotage", action="store_true", help="perturb every transcript: all must fail")

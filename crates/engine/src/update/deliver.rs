@@ -3,7 +3,8 @@
 use prost::Message as _;
 use segno_proto::protocol::{Message, message::SequencingId};
 
-use crate::{draft::Draft, machine::update::Event, steps::OfUpdate};
+use super::Waiting;
+use crate::{draft::Draft, machine::update::Event, run::Run, steps::OfUpdate};
 
 /// Names a message's body.
 const TYPE_PREFIX: &str = "type.googleapis.com/temporal.api.update.v1.";
@@ -17,20 +18,31 @@ pub fn request_message_id(update: &str) -> String {
 /// worker that only asked for more time still has what it was sent: `again` is false then.
 pub fn deliver(draft: &mut Draft, again: bool) -> Vec<Message> {
     let Some(task) = &draft.run.state.task else { return Vec::new() };
-    let after = task.started_event_id - 1;
+    let started_event_id = task.started_event_id;
     let mut messages = Vec::new();
     for update in draft.run.updates.waiting().to_vec() {
         if update.sent && !again {
             continue;
         }
         draft.step(OfUpdate(&update.id), Event::Send, |draft| draft.run.updates.send(&update.id));
-        let Some(request) = &update.request else { continue };
-        messages.push(Message {
-            id: request_message_id(&update.id),
-            sequencing_id: Some(SequencingId::EventId(after)),
-            body: Some(prost_types::Any { type_url: format!("{TYPE_PREFIX}Request"), value: request.encode_to_vec() }),
-            protocol_instance_id: update.id,
-        });
+        messages.extend(message_of(&update, started_event_id));
     }
     messages
+}
+
+/// The messages of these updates once more, for the task that brought them.
+pub(crate) fn messages_of(run: &Run, updates: &[String]) -> Vec<Message> {
+    let Some(task) = &run.state.task else { return Vec::new() };
+    let sent = run.updates.waiting().iter().filter(|update| update.sent && updates.contains(&update.id));
+    sent.filter_map(|update| message_of(update, task.started_event_id)).collect()
+}
+
+fn message_of(update: &Waiting, started_event_id: i64) -> Option<Message> {
+    let request = update.request.as_ref()?;
+    Some(Message {
+        id: request_message_id(&update.id),
+        sequencing_id: Some(SequencingId::EventId(started_event_id - 1)),
+        body: Some(prost_types::Any { type_url: format!("{TYPE_PREFIX}Request"), value: request.encode_to_vec() }),
+        protocol_instance_id: update.id.clone(),
+    })
 }

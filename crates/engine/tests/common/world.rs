@@ -241,6 +241,7 @@ pub fn answer(token: TaskRef) -> CompleteTask {
         control_queue: String::new(),
         worker_reports: false,
         script: None,
+        digest: Default::default(),
     }
 }
 

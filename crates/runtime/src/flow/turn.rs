@@ -186,6 +186,7 @@ impl Node {
             control_queue: String::new(),
             worker_reports: false,
             script: Some(answer.turn),
+            digest: Default::default(),
         })
     }
 

@@ -10,6 +10,7 @@ use segno_engine::{
     Rejection,
     activity::{self, ActivityRef},
     complete_task::CompleteTask,
+    repeats::{self, Digest},
     signal::{self, Signal},
     task_calls::TaskRef,
 };
@@ -102,6 +103,7 @@ async fn answer(place: &Place, seen: &Seen, task: StartedTask) -> Option<Started
     };
     super::check::history(&events).expect("a worker is shown a valid history");
     let mut call = complete_with(token, Vec::new());
+    call.digest = Digest(token.started_time as u64);
     (call.commands, call.messages) = updates::answer(&task.messages, &events, task.previous_started_event_id);
     call.commands.extend(story::decide(&info.workflow_type, &events));
     if info.workflow_type == "sticky" {
@@ -162,20 +164,18 @@ async fn run_activity(place: &Place, started: StartedActivity, ledger: &Ledger) 
     let key = WorkflowKey::new(NamespaceKey(info.namespace_key), &info.workflow_id);
     for _ in 0..20 {
         let Some(node) = place.current() else { return };
-        let reference = ActivityRef::Token {
-            scheduled_event_id: id,
-            attempt: activity.attempt,
-            started_time: activity.started_time,
-        };
+        let (attempt, started_time) = (activity.attempt, activity.started_time);
+        let reference = ActivityRef::Token { scheduled_event_id: id, attempt, started_time };
         let who = "worker".to_owned();
         let selector = RunSelector::run(info.run_id.clone());
         let result = node
             .transact(&key, &selector, move |run, context| {
-                if fails {
+                let outcome = if fails {
                     activity::fail(run, context, &reference, None, who, None, None)
                 } else {
                     activity::complete(run, context, &reference, None, who, None)
-                }
+                };
+                repeats::result(run, context, Digest(started_time as u64), outcome)
             })
             .await;
         match result {
@@ -292,6 +292,7 @@ pub fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
         control_queue: String::new(),
         worker_reports: false,
         script: None,
+        digest: Default::default(),
     }
 }
 

@@ -4,6 +4,7 @@ use segno_engine::{
     Run,
     activity::{self, ActivityRef, HeartbeatReply},
     priority,
+    repeats::{self, Call, Digest},
 };
 use segno_proto::{
     common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowType},
@@ -68,6 +69,8 @@ struct Target {
     key: WorkflowKey,
     selector: RunSelector,
     activity: ActivityRef,
+    /// Recognises the same result when it comes again.
+    digest: Digest,
 }
 
 impl Workflows {
@@ -106,7 +109,7 @@ impl Workflows {
     fn by_token(&self, namespace: &str, token: &bytes::Bytes) -> Result<Target, Status> {
         let (namespace, token) = self.open_any::<ActivityToken>(namespace, token)?;
         let (key, activity) = activity_of(&namespace, &token);
-        Ok(Target { key, selector: RunSelector::run(token.run_id), activity })
+        Ok(Target { key, selector: RunSelector::run(token.run_id), activity, digest: Digest::default() })
     }
 
     fn by_id(&self, namespace: &str, workflow_id: &str, run_id: &str, activity_id: &str) -> Result<Target, Status> {
@@ -115,6 +118,8 @@ impl Workflows {
             key: WorkflowKey::new(namespace.key, workflow_id),
             selector: RunSelector::run(run_id),
             activity: ActivityRef::Id(activity_id.to_owned()),
+            // An id may be used again, so that the same result again may be meant for another activity.
+            digest: Digest::default(),
         })
     }
 
@@ -131,7 +136,7 @@ impl Workflows {
             self.fail_at(target, instead, identity, None, None).await?;
             return Ok(HeartbeatReply { cancel_requested: true, ..Default::default() });
         }
-        let Target { key, selector, activity } = target;
+        let Target { key, selector, activity, .. } = target;
         let taken = self.node.activity_heartbeat(&key, &selector, activity, details, identity, connection);
         taken.await.map_err(failed)
     }
@@ -143,8 +148,11 @@ impl Workflows {
         identity: String,
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
-        let Target { key, selector, activity } = target;
-        let apply = move |run: &Run, context| activity::complete(run, context, &activity, result, identity, version);
+        let Target { key, selector, activity, digest } = target;
+        let apply = move |run: &Run, context| {
+            let completed = activity::complete(run, context, &activity, result, identity, version);
+            repeats::result(run, context, digest, completed)
+        };
         self.node.transact(&key, &selector, apply).await.map_err(failed)
     }
 
@@ -156,9 +164,11 @@ impl Workflows {
         details: Option<Payloads>,
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
-        let Target { key, selector, activity } = target;
-        let apply =
-            move |run: &Run, context| activity::fail(run, context, &activity, failure, identity, details, version);
+        let Target { key, selector, activity, digest } = target;
+        let apply = move |run: &Run, context| {
+            let failed = activity::fail(run, context, &activity, failure, identity, details, version);
+            repeats::result(run, context, digest, failed)
+        };
         self.node.transact(&key, &selector, apply).await.map_err(failed)
     }
 
@@ -169,8 +179,11 @@ impl Workflows {
         identity: String,
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
-        let Target { key, selector, activity } = target;
-        let apply = move |run: &Run, context| activity::cancel(run, context, &activity, details, identity, version);
+        let Target { key, selector, activity, digest } = target;
+        let apply = move |run: &Run, context| {
+            let canceled = activity::cancel(run, context, &activity, details, identity, version);
+            repeats::result(run, context, digest, canceled)
+        };
         self.node.transact(&key, &selector, apply).await.map_err(failed)
     }
 
@@ -203,8 +216,9 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCompletedRequest,
     ) -> Result<RespondActivityTaskCompletedResponse, Status> {
+        let digest = Digest::of(Call::ActivityCompleted, &request);
         let instead = validate::activity::completed(&mut request, self.sizes()).map_err(refused)?;
-        let target = self.by_token(&request.namespace, &request.task_token)?;
+        let target = Target { digest, ..self.by_token(&request.namespace, &request.task_token)? };
         match instead {
             Some(failure) => {
                 self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?
@@ -232,8 +246,9 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskFailedRequest,
     ) -> Result<RespondActivityTaskFailedResponse, Status> {
+        let digest = Digest::of(Call::ActivityFailed, &request);
         let failures = validate::activity::failed(&mut request, self.sizes()).map_err(refused)?;
-        let target = self.by_token(&request.namespace, &request.task_token)?;
+        let target = Target { digest, ..self.by_token(&request.namespace, &request.task_token)? };
         let (details, version) = (request.last_heartbeat_details, request.worker_version);
         self.fail_at(target, request.failure, request.identity, details, version).await?;
         Ok(RespondActivityTaskFailedResponse { failures })
@@ -254,8 +269,9 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCanceledRequest,
     ) -> Result<RespondActivityTaskCanceledResponse, Status> {
+        let digest = Digest::of(Call::ActivityCanceled, &request);
         let instead = validate::activity::canceled(&mut request, self.sizes()).map_err(refused)?;
-        let target = self.by_token(&request.namespace, &request.task_token)?;
+        let target = Target { digest, ..self.by_token(&request.namespace, &request.task_token)? };
         match instead {
             Some(failure) => {
                 self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?

@@ -3,6 +3,7 @@
 use segno_engine::{
     Run,
     complete_task::CompleteTask,
+    repeats::{self, Digest},
     task_calls::{self, FailTask},
 };
 use segno_proto::{
@@ -118,6 +119,7 @@ impl Workflows {
     ) -> Result<Response<RespondWorkflowTaskCompletedResponse>, Status> {
         let connection = peers::of(&request);
         let mut request = request.into_inner();
+        let digest = Digest::of(repeats::Call::TaskCompleted, &request);
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
         let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
         if request.intermediate_page || request.page_number > 0 {
@@ -158,6 +160,7 @@ impl Workflows {
             control_queue: caller.control_queue,
             worker_reports,
             script: None,
+            digest,
         };
         let sizes = self.sizes();
         let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result, sizes))).collect();

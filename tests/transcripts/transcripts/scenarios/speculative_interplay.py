@@ -38,7 +38,8 @@ def stale_answer(s: Session) -> None:
     s.join(first)
     second = s.admit("two")
     task = s.poll()
-    answer(s, old, reject(old.messages[0]))
+    # Not the same answer again, which Segno recognises.
+    answer(s, old, reject(old.messages[0], "late"))
     s.fail_task(old)
     accept_all(s, task)
     s.join(second)
