@@ -1,1 +1,67 @@
-//! The attributes of segno-sdk.
+//! The attributes of segno-sdk: [`macro@task`], [`macro@tasks`] and [`macro@workflow`].
+//!
+//! Each keeps what it stands on, so that tests can call it directly, and adds the types that name it elsewhere. The
+//! expansions only refer to `::segno_sdk`; what they need beyond its public items is in `::segno_sdk::__private`.
+
+mod duration;
+mod handlers;
+mod names;
+mod options;
+mod signature;
+mod task;
+mod tasks;
+#[cfg(test)]
+mod tests;
+mod workflow;
+
+use proc_macro::TokenStream;
+
+/// Makes a task of a function.
+///
+/// The function stays as it is. A unit struct of the same visibility is added, named like the function in camel case
+/// (`compose_mail` becomes `ComposeMail`), which stands for the task in `ctx.schedule::<ComposeMail>(..)` and in
+/// `worker.task::<ComposeMail>()`.
+///
+/// - An argument of type `TaskContext` is optional and may stand anywhere. Without any other argument the input is `()`,
+///   with one it is that argument's type, with several a tuple.
+/// - A function that is not `async` runs on a thread for blocking work.
+/// - It returns `Result<T>` or `Result<T, E>`, where `E` becomes an `Error` by `into()`.
+///
+/// Options: `name = ".."` (otherwise the function's name), `as = TypeName` (otherwise derived from it), `timeout`,
+/// `schedule_to_close`, `schedule_to_start` and `heartbeat_timeout` (durations such as `"1h30m"`), `max_retries = n`,
+/// `queue = ".."`, and `dynamic` for the task that stands in for all that have no other; its one argument is a list with
+/// an element per payload.
+#[proc_macro_attribute]
+pub fn task(options: TokenStream, item: TokenStream) -> TokenStream {
+    task::expand(options.into(), item.into()).into()
+}
+
+/// Makes tasks of the methods of an `impl` block that are marked with `#[task]`; they share the value of its type.
+///
+/// The methods take `&self` (or `self: Arc<Self>`, or nothing). The unit structs that stand for the tasks are added at the
+/// level of the `impl` block. A worker gets them all with `worker.tasks(instance)`.
+#[proc_macro_attribute]
+pub fn tasks(options: TokenStream, item: TokenStream) -> TokenStream {
+    tasks::expand(options.into(), item.into()).into()
+}
+
+/// Makes a workflow of an `async fn`, or of an `impl` block with a method marked `#[run]`.
+///
+/// A function stays as it is and gets a unit struct that stands for the workflow, as with [`macro@task`]. Options:
+/// `name = ".."`, `as = TypeName`, `dynamic`.
+///
+/// On an `impl` block the type itself is both the definition and the state. Its methods:
+///
+/// - `#[run] async fn run(ctx: Context<Self>, ..) -> Result<T>`: the workflow.
+/// - `#[init] fn new(input: &In) -> Self`: the first state; without it the type's `Default`.
+/// - `#[signal] fn (&mut self, ..)` or `async fn (ctx: Context<Self>, ..)`.
+/// - `#[query] fn (&self, ..) -> T`.
+/// - `#[update] fn (&mut self, ..) -> Result<T>` or `async fn (ctx: Context<Self>, ..) -> Result<T>`, and
+///   `#[validate(update)] fn (&self, &In) -> Result<()>` for what it refuses.
+///
+/// For each signal, query and update there is a constant of its name in upper case, with which clients address it:
+/// `handle.signal(Cart::CHECK_OUT, ())`. All take `name = ".."`.
+#[proc_macro_attribute]
+pub fn workflow(options: TokenStream, item: TokenStream) -> TokenStream {
+    workflow::expand(options.into(), item.into()).into()
+}

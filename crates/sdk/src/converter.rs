@@ -15,6 +15,9 @@ const JSON: &[u8] = b"json/plain";
 const NULL: &[u8] = b"binary/null";
 const PLAIN: &[u8] = b"binary/plain";
 
+/// In the place of a number of arguments: however many payloads there are, as one list.
+pub const ALL_PAYLOADS: usize = usize::MAX;
+
 /// A value that cannot be sent, or that is not what was expected.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -97,8 +100,9 @@ pub fn decode<T: DeserializeOwned + 'static>(payloads: &[Payload], arguments: us
             }),
         };
     }
+    let count = if arguments == ALL_PAYLOADS { payloads.len() } else { arguments };
     let mut text = vec![b'['];
-    for index in 0..arguments {
+    for index in 0..count {
         if index > 0 {
             text.push(b',');
         }

@@ -3,6 +3,9 @@
 //! A workflow is an ordinary `async fn`. Scheduling a task is a function call that returns a future at once; `join!`,
 //! `select!` and `?` work as everywhere. Its progress is kept by the server, and replay is exact.
 
+// So that the macros, whose expansions name the crate, also work inside it.
+extern crate self as segno_sdk;
+
 pub mod client;
 pub mod converter;
 pub mod definition;
@@ -17,7 +20,7 @@ pub use client::*;
 pub use definition::*;
 pub use failure::*;
 pub use options::*;
-// pub use segno_sdk_macros::{task, tasks, workflow};
+pub use segno_sdk_macros::{task, tasks, workflow};
 pub use task::*;
 pub use worker::*;
 pub use workflow::*;
@@ -34,5 +37,10 @@ pub mod __private {
     pub use serde;
     pub use tokio;
 
-    pub use crate::task::blocking;
+    pub use crate::{converter::ALL_PAYLOADS, task::blocking};
+
+    /// What a function of the user's returned, with the error that all have.
+    pub fn outcome<T, E: Into<crate::Error>>(outcome: Result<T, E>) -> crate::Result<T> {
+        outcome.map_err(Into::into)
+    }
 }

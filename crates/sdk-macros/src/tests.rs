@@ -1,0 +1,409 @@
+//! What the attributes say about mistakes, and that what they stand on stays.
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::{task, tasks, workflow};
+
+/// The messages of the `compile_error!` in an expansion.
+fn errors(tokens: TokenStream) -> Vec<String> {
+    let text = tokens.to_string();
+    text.split("compile_error ! {")
+        .skip(1)
+        .map(|rest| {
+            let end = rest.rfind('}').unwrap_or(rest.len());
+            rest[..end].split('}').next().unwrap_or_default().trim().trim_matches('"').replace("\\\"", "\"")
+        })
+        .collect()
+}
+
+fn only(tokens: TokenStream) -> String {
+    let errors = errors(tokens);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    errors.into_iter().next().unwrap_or_default()
+}
+
+#[test]
+fn a_task_keeps_its_function_and_its_documentation() {
+    let text = task::expand(
+        quote!(timeout = "1h30m", max_retries = 4, name = "mail", queue = "mails"),
+        quote! {
+            /// Composes.
+            pub(crate) async fn compose_mail(ctx: TaskContext, mut to: String, copies: u32) -> Result<u8> { Ok(1) }
+        },
+    )
+    .to_string();
+    assert!(text.contains("pub (crate) async fn compose_mail"), "{text}");
+    assert!(text.contains("pub (crate) struct ComposeMail"), "{text}");
+    assert_eq!(text.matches("Composes.").count(), 2, "{text}");
+    assert!(text.contains("type Input = (String , u32)"), "{text}");
+    assert!(text.contains("type Output = u8"), "{text}");
+    assert!(text.contains(r#"const KIND : & 'static str = "mail""#), "{text}");
+    assert!(text.contains("from_millis (5400000u64)"), "{text}");
+    assert!(text.contains("Some (4u32)"), "{text}");
+}
+
+#[test]
+fn mistakes_in_tasks() {
+    let cases = [
+        (
+            quote!(),
+            quote!(
+                async fn f<T>(x: T) -> Result<T> {
+                    Ok(x)
+                }
+            ),
+            "cannot be generic",
+        ),
+        (
+            quote!(),
+            quote!(
+                async fn f(x: &str) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "take them by value",
+        ),
+        (
+            quote!(),
+            quote!(
+                async fn f(x: impl Read) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "no generic arguments",
+        ),
+        (
+            quote!(),
+            quote!(
+                async fn f() -> u32 {
+                    1
+                }
+            ),
+            "returns `Result<T>` or `Result<T, E>`",
+        ),
+        (
+            quote!(),
+            quote!(
+                async fn f() {}
+            ),
+            "returns `Result<T>` or `Result<T, E>`",
+        ),
+        (
+            quote!(),
+            quote!(
+                async fn f(&self) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "put `#[tasks]` on the `impl` block",
+        ),
+        (
+            quote!(),
+            quote!(
+                async fn f(a: TaskContext, b: TaskContext) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "one context",
+        ),
+        (
+            quote!(timeout = "soon"),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "a duration is written as",
+        ),
+        (
+            quote!(timeout = 30),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "in quotation marks",
+        ),
+        (
+            quote!(colour = 3),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "has no option `colour`; there are: `name`",
+        ),
+        (
+            quote!(name = "a", name = "b"),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "given twice",
+        ),
+        (
+            quote!(name = ""),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "must not be empty",
+        ),
+        (
+            quote!(max_retries = -1),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "expected",
+        ),
+        (
+            quote!(dynamic),
+            quote!(
+                fn f() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "one argument for all payloads",
+        ),
+        (
+            quote!(dynamic, name = "x"),
+            quote!(
+                fn f(x: Vec<Value>) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "has no `name`",
+        ),
+        (
+            quote!(),
+            quote!(
+                struct S;
+            ),
+            "stands on a function",
+        ),
+        (
+            quote!(),
+            quote!(
+                fn _1() -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "add `as = TypeName`",
+        ),
+    ];
+    for (options, item, expected) in cases {
+        let expanded = task::expand(options, item.clone());
+        let error = only(expanded.clone());
+        assert!(error.contains(expected), "{item}: {error}");
+        let kept = expanded.to_string().starts_with(&item.to_string());
+        assert!(kept, "the item is gone: {expanded}");
+    }
+}
+
+#[test]
+fn a_name_can_be_chosen_for_the_type() {
+    let text = task::expand(
+        quote!(as = Other),
+        quote!(
+            fn f() -> Result<()> {
+                Ok(())
+            }
+        ),
+    )
+    .to_string();
+    assert!(text.contains("struct Other"), "{text}");
+    assert!(text.contains(r#"= "f""#), "{text}");
+}
+
+#[test]
+fn tasks_of_a_type() {
+    let text = tasks::expand(
+        quote!(),
+        quote! {
+            impl Shop {
+                #[task(timeout = "1s")] pub async fn buy(&self, what: Vec<Self>) -> Result<Self> { todo() }
+                #[task] fn sell(self: Arc<Self>) -> Result<()> { Ok(()) }
+                fn other(&mut self) {}
+            }
+        },
+    )
+    .to_string();
+    assert!(!text.contains("# [task"), "{text}");
+    assert!(text.contains("type Input = Vec < Shop >"), "{text}");
+    assert!(text.contains("type Output = Shop"), "{text}");
+    assert!(text.contains("add :: < Buy >") && text.contains("add :: < Sell >"), "{text}");
+}
+
+#[test]
+fn mistakes_in_tasks_of_a_type() {
+    let cases = [
+        (quote!(impl S {}), "no method here"),
+        (
+            quote!(
+                impl<T> S<T> {
+                    #[task]
+                    fn f(&self) -> Result<()> {
+                        Ok(())
+                    }
+                }
+            ),
+            "generic",
+        ),
+        (quote!(impl Clone for S { #[task] fn f(&self) -> Result<()> { Ok(()) } }), "not of a trait"),
+        (quote!(impl S { #[task] fn f(&mut self) -> Result<()> { Ok(()) } }), "take `&self`"),
+        (quote!(impl S { #[task] fn f(self) -> Result<()> { Ok(()) } }), "take `&self`"),
+        (
+            quote!(
+                fn f() {}
+            ),
+            "stands on an `impl` block",
+        ),
+    ];
+    for (item, expected) in cases {
+        let error = only(tasks::expand(quote!(), item.clone()));
+        assert!(error.contains(expected), "{item}: {error}");
+    }
+    let both = quote!(impl S { #[task] fn f(&self) {} #[task] fn g(&self) {} });
+    assert_eq!(errors(tasks::expand(quote!(), both)).len(), 2, "all mistakes are shown at once");
+}
+
+#[test]
+fn mistakes_in_workflow_functions() {
+    let cases = [
+        (
+            quote!(
+                fn f(ctx: Context) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "is an `async fn`",
+        ),
+        (
+            quote!(
+                async fn f(x: u8) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "takes a context",
+        ),
+        (
+            quote!(
+                async fn f<T>(ctx: Context, x: T) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "cannot be generic",
+        ),
+        (
+            quote!(
+                async fn f(ctx: Context<u8>) -> Result<()> {
+                    Ok(())
+                }
+            ),
+            "has no fields",
+        ),
+        (
+            quote!(
+                async fn f(ctx: Context) -> u8 {
+                    1
+                }
+            ),
+            "returns `Result<T>`",
+        ),
+        (
+            quote!(
+                struct S;
+            ),
+            "stands on an `async fn` or on an `impl` block",
+        ),
+    ];
+    for (item, expected) in cases {
+        let error = only(workflow::expand(quote!(), item.clone()));
+        assert!(error.contains(expected), "{item}: {error}");
+    }
+}
+
+const RUN: &str = "#[run] async fn run(ctx: Context<Self>, limit: usize) -> Result<u64> { Ok(1) }";
+
+fn block(methods: &str) -> TokenStream {
+    format!("impl Cart {{ {RUN} {methods} }}").parse().unwrap()
+}
+
+#[test]
+fn handlers_become_constants() {
+    let text = workflow::expand(
+        quote!(name = "Basket"),
+        block(
+            "#[signal] fn check_out(&mut self) {}
+             #[query(name = \"sum\")] fn total(&self, a: u8, b: u8) -> u64 { 1 }
+             #[query] fn risky(&self) -> Result<u64> { Ok(1) }
+             #[update] async fn add(ctx: Context<Self>, line: Line) -> Result<usize> { Ok(1) }
+             #[validate(add)] fn check(&self, line: &Line) -> Result<()> { Ok(()) }
+             #[init] fn new(limit: &usize) -> Self { Self }",
+        ),
+    )
+    .to_string();
+    for expected in [
+        r#"= "Basket""#,
+        r#"pub const CHECK_OUT : :: segno_sdk :: Signal < () > = < :: segno_sdk :: Signal < () > > :: named ("check_out")"#,
+        r#"with_arguments ("sum" , 2usize)"#,
+        "pub const TOTAL : :: segno_sdk :: Query < (u8 , u8) , u64 >",
+        "pub const ADD : :: segno_sdk :: Update < Line , usize >",
+        "query_fallible (Self :: RISKY",
+        "update_async (Self :: ADD , :: core :: option :: Option :: Some (",
+        "Self :: new (input)",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+}
+
+#[test]
+fn mistakes_in_workflow_types() {
+    let cases = [
+        ("#[run] async fn again(ctx: Context<Self>) -> Result<()> { Ok(()) }", "one such method already"),
+        ("#[signal] fn s(self) {}", "a signal is `fn(&mut self, ..)` or `async fn"),
+        ("#[signal] fn s(&mut self) -> u8 { 1 }", "nobody hears"),
+        ("#[signal] async fn s(x: u8) {}", "takes `ctx: Context<Self>`"),
+        ("#[signal] fn s(&mut self, ctx: Context<Self>) {}", "has no context"),
+        ("#[query] fn q(&mut self) -> u8 { 1 }", "a query is `fn(&self, ..)`"),
+        ("#[query] async fn q(ctx: Context<Self>) -> u8 { 1 }", "a query is `fn(&self, ..)`"),
+        ("#[query] fn q(&self) -> &str { \"\" }", "return a value"),
+        ("#[update] fn u(&mut self) -> u8 { 1 }", "an update returns `Result<T>`"),
+        ("#[validate(u)] fn v(&self) -> Result<()> { Ok(()) }", "no `#[update]` named `u`"),
+        ("#[validate] fn v(&self) -> Result<()> { Ok(()) }", "name the update"),
+        (
+            "#[update] fn u(&mut self, x: u8) -> Result<u8> { Ok(x) } #[validate(u)] fn v(&self, x: u8) -> Result<()> { Ok(()) }",
+            "take a reference",
+        ),
+        (
+            "#[update] fn u(&mut self) -> Result<u8> { Ok(1) } #[validate(u)] fn v(&self, x: &u8) -> Result<()> { Ok(()) }",
+            "has 0 arguments",
+        ),
+        ("#[init] async fn new() -> Self { Self }", "not `async`"),
+        ("#[signal] #[query] fn s(&self) {}", "one thing only"),
+        ("#[signal(colour = 1)] fn s(&mut self) {}", "has no option `colour`"),
+    ];
+    for (methods, expected) in cases {
+        let error = only(workflow::expand(quote!(), block(methods)));
+        assert!(error.contains(expected), "{methods}: {error}");
+    }
+    let error = only(workflow::expand(quote!(), quote!(impl S { fn f() {} })));
+    assert!(error.contains("marked with `#[run]`"), "{error}");
+    let error = only(workflow::expand(
+        quote!(),
+        quote!(
+            impl<T> S<T> {
+                #[run]
+                async fn run(ctx: Context<Self>) -> Result<()> {
+                    Ok(())
+                }
+            }
+        ),
+    ));
+    assert!(error.contains("generic"), "{error}");
+}

@@ -1,0 +1,3 @@
+//! Tests of the SDK as its users see it, in one program so that they are linked once.
+
+mod macros;
