@@ -13,6 +13,8 @@ pub mod failure;
 pub mod options;
 // pub mod prelude;
 pub mod task;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod worker;
 pub mod workflow;
 

@@ -1,0 +1,3 @@
+//! Tests of workflows and tasks without a server.
+
+pub(crate) mod server;
