@@ -1,9 +1,43 @@
 //! Workflows: the context, its futures, and what executes them.
+//!
+//! - `context`, `context_trait`, `schedule`, `futures`, `handlers`, `state`, `scope`: what workflows use
+//! - `core`: what they share; who becomes ready
+//! - `instance`: roots and polls; `events`: what an event means; `execution`: history in, commands out
+//! - `history`, `commands`, `matching`, `violation`: turns, and their comparison with history
 
+pub(crate) mod cancel;
+pub(crate) mod commands;
+mod context;
+mod context_trait;
+pub(crate) mod core;
+pub(crate) mod events;
+pub(crate) mod execution;
+mod futures;
 pub mod handlers;
+pub(crate) mod history;
+mod info;
+pub(crate) mod instance;
+pub(crate) mod local;
+pub(crate) mod matching;
+mod query;
+mod queue;
+pub(crate) mod random;
+mod registry;
+pub(crate) mod sabotage;
+mod schedule;
+mod scope;
+mod signals;
+mod state;
+mod violation;
 
-/// What a workflow does everything with.
-pub struct Context<S = ()>(std::marker::PhantomData<S>);
-
-/// A wish to begin again.
-pub struct ContinueAsNew;
+pub use context::{Context, ContinueAsNew, ExternalWorkflow, RandomStream};
+pub use context_trait::WorkflowContext;
+pub use futures::{
+    CancelledFuture, ChildWorkflowFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, OperationFuture,
+    PromiseFuture, SignalFuture, StartedFuture, TaskFuture, TimerFuture,
+};
+pub use info::WorkflowInfo;
+pub use registry::WorkflowRegistry;
+pub use scope::Scope;
+pub use state::{Ref, RefMut};
+pub use violation::{DeterminismViolation, ViolationKind};

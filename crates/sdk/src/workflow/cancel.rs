@@ -1,0 +1,113 @@
+//! Cancelling and dropping: what an operation that nobody wants any more becomes.
+
+use super::{
+    commands::{Ask, Expected},
+    core::{Core, OpId, OpKind},
+    sabotage::{self, Sabotage},
+};
+use crate::{failure::Failure, options::CancellationType};
+
+/// Cancels a scope, and what is in it, by age.
+pub(crate) fn cancel_scope(core: &mut Core, scope: u64, reason: &str) {
+    let scopes = core.scopes.cancel(scope, reason);
+    if scopes.is_empty() {
+        return;
+    }
+    let inside: Vec<OpId> = core
+        .ops
+        .iter()
+        .filter(|(_, op)| scopes.contains(&op.scope) && op.outcome.is_none())
+        .map(|(id, _)| *id)
+        .collect();
+    for id in inside {
+        if matches!(core.ops.get(&id).map(|op| &op.kind), Some(OpKind::Cancelled)) {
+            core.resolve(id, Ok(Vec::new()));
+        } else {
+            cancel(core, id);
+        }
+    }
+}
+
+/// Cancels an operation that somebody waits for.
+pub(crate) fn cancel(core: &mut Core, id: OpId) {
+    let Some(op) = core.ops.get(&id) else { return };
+    if op.outcome.is_some() {
+        return;
+    }
+    let waits = match &op.kind {
+        OpKind::Task { cancellation, .. } | OpKind::Child { cancellation, .. } => {
+            *cancellation == CancellationType::WaitCompleted && op.command.is_none()
+        }
+        _ => false,
+    };
+    if let Some((ask, expected)) = request(core, id) {
+        core.push(ask, expected);
+    }
+    if !waits {
+        if let Some(OpKind::Receive { name }) = core.ops.get(&id).map(|op| &op.kind) {
+            let name = name.clone();
+            core.unreceive(&name, id, None);
+        }
+        core.resolve(id, Err(Failure::cancelled()));
+    }
+}
+
+/// The future of an operation was dropped.
+pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
+    let Some(op) = core.ops.get(&id) else { return };
+    if op.outcome.is_none()
+        && let Some((ask, expected)) = request(core, id)
+        && !((cfg!(test) || cfg!(feature = "testing")) && sabotage::is_on(Sabotage::DropWithoutCancel))
+    {
+        core.push_dropped(id, ask, expected);
+    }
+    let Some(op) = core.forget(id) else { return };
+    if let OpKind::Receive { name } = op.kind {
+        let given = op.outcome.and_then(|(at, outcome)| outcome.ok().map(|payloads| (at, payloads)));
+        core.unreceive(&name, id, given);
+    }
+}
+
+/// The command that asks for the end of an operation. What was not sent yet is withdrawn instead.
+fn request(core: &mut Core, id: OpId) -> Option<(Ask, Expected)> {
+    let op = core.ops.get_mut(&id)?;
+    if let Some(index) = op.command.take() {
+        if let OpKind::Child { workflow_id, .. } = &op.kind {
+            core.open_children.remove(workflow_id);
+        }
+        if let Some(pending) = core.commands.get_mut(index) {
+            pending.withdrawn = true;
+        }
+        return None;
+    }
+    if op.cancel_sent {
+        return None;
+    }
+    op.cancel_sent = true;
+    match &mut op.kind {
+        OpKind::Task { cancellation, .. } if *cancellation != CancellationType::Abandon && op.event_id != 0 => {
+            let scheduled_event_id = op.event_id;
+            Some((Ask::CancelTask { scheduled_event_id }, Expected::CancelTask { scheduled_event_id }))
+        }
+        OpKind::Timer { id } if op.event_id != 0 => {
+            let id = id.clone();
+            Some((Ask::CancelTimer { id: id.clone() }, Expected::CancelTimer { id }))
+        }
+        OpKind::Child { workflow_id, run_id, cancellation, abandon, .. }
+            if *cancellation != CancellationType::Abandon && !*abandon && op.event_id != 0 =>
+        {
+            let (workflow_id, run_id) = (workflow_id.clone(), run_id.clone());
+            let expected = Expected::CancelExternal { op: 0, workflow_id: workflow_id.clone() };
+            Some((Ask::CancelExternal { workflow_id, run_id, child_only: true }, expected))
+        }
+        OpKind::Local { id, running, work, .. } => {
+            *work = None;
+            if *running {
+                let id = id.clone();
+                core.cancelled_locals.push(id);
+            }
+            None
+        }
+        _ => None,
+    }
+}

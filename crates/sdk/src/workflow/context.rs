@@ -1,0 +1,497 @@
+//! [`Context`]: what a workflow does everything with.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use futures_util::Stream;
+use segno_proto::common::{Payload, WorkflowExecution};
+use serde::{Serialize, de::DeserializeOwned};
+use uuid::Uuid;
+
+use super::{
+    commands::{Ask, CHANGE_VERSION, Expected, PATCH_MARKER, marker},
+    core::{BoxFuture, Core, OpId, OpKind, Shared, Spawned},
+    futures::{
+        CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, JoinState, Operation, SignalFuture,
+        signal_external,
+    },
+    handlers::{Dynamic, HandlerOutcome},
+    info::WorkflowInfo,
+    scope::Scope,
+    state::{Ref, RefMut, StateCell},
+};
+use crate::{
+    converter,
+    definition::{Query, Signal, Update, WorkflowDefinition},
+    failure::{Error, Failure, Result},
+};
+
+/// What a workflow does everything with. Cheap to clone; `S` is the workflow's own state.
+pub struct Context<S = ()> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) state: Arc<StateCell<S>>,
+    pub(crate) dynamic: Arc<Dynamic>,
+    pub(crate) scope: u64,
+}
+
+impl<S> Clone for Context<S> {
+    fn clone(&self) -> Self {
+        let Self { shared, state, dynamic, scope } = self;
+        Self { shared: shared.clone(), state: state.clone(), dynamic: dynamic.clone(), scope: *scope }
+    }
+}
+
+/// A wish to begin again, with a new history.
+pub struct ContinueAsNew {
+    pub(crate) kind: String,
+    pub(crate) input: Vec<Payload>,
+}
+
+impl<S: Send + Sync + 'static> Context<S> {
+    /// An operation in this context's scope. In a cancelled one it has ended before it began, and `begin` is not called.
+    pub(crate) fn operation(&self, kind: OpKind, begin: impl FnOnce(&mut Core, OpId)) -> Operation {
+        let mut core = self.shared.core();
+        let id = core.add(self.scope, kind);
+        if core.scopes.reason(self.scope).is_some() {
+            core.resolve(id, Err(Failure::cancelled()));
+        } else {
+            begin(&mut core, id);
+        }
+        drop(core);
+        Operation::new(self.shared.clone(), id)
+    }
+
+    /// The workflow's state, to read.
+    #[track_caller]
+    pub fn this(&self) -> Ref<'_, S> {
+        self.state.read()
+    }
+
+    /// The workflow's state, to change.
+    #[track_caller]
+    pub fn this_mut(&self) -> RefMut<'_, S> {
+        self.state.write()
+    }
+
+    /// Waits until the state fulfils a condition. It is looked at whenever the workflow has nothing else to do.
+    pub fn wait_condition(&self, f: impl Fn(&S) -> bool + Send + Sync + 'static) -> ConditionFuture {
+        let state = self.state.clone();
+        let check = Arc::new(move || f(&state.read()));
+        let operation = self.operation(OpKind::Condition { check }, |_, _| {});
+        ConditionFuture { operation, id: String::new() }
+    }
+
+    /// The same for so long at most. Says whether the condition is fulfilled.
+    pub async fn wait_condition_timeout(
+        &self,
+        duration: Duration,
+        f: impl Fn(&S) -> bool + Send + Sync + 'static,
+    ) -> Result<bool, Failure> {
+        let condition = self.wait_condition(f);
+        match self.timeout(duration, condition).await {
+            Ok(fulfilled) => fulfilled.map(|()| true),
+            Err(Elapsed) => Ok(false),
+        }
+    }
+
+    /// Awaits a future for so long at most; then it is dropped, which cancels what it waits for.
+    pub async fn timeout<F: Future>(&self, duration: Duration, f: F) -> Result<F::Output, Elapsed> {
+        let mut timer = super::WorkflowContext::sleep(self, duration);
+        let mut f = std::pin::pin!(f);
+        tokio::select! {
+            biased;
+            output = &mut f => return Ok(output),
+            fired = &mut timer => {
+                if fired.is_ok() {
+                    return Err(Elapsed);
+                }
+            }
+        }
+        // The scope was cancelled, and what the future waits for with it.
+        Ok(f.await)
+    }
+
+    /// Lets a future go on by itself.
+    pub fn spawn<F>(&self, f: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let state = Arc::new(Mutex::new(JoinState { value: None, waker: None }));
+        let mut core = self.shared.core();
+        let root = core.next_root();
+        let joined = state.clone();
+        let future = Box::pin(async move {
+            let value = f.await;
+            let mut state = joined.lock().unwrap_or_else(PoisonError::into_inner);
+            state.value = Some(Ok(value));
+            let waker = state.waker.take();
+            drop(state);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        });
+        core.spawned.push(Spawned { id: root, future });
+        drop(core);
+        JoinHandle { shared: self.shared.clone(), root, state }
+    }
+
+    /// The next signal of a name that no handler takes.
+    pub fn receive<T: DeserializeOwned>(&self, signal: Signal<T>) -> SignalFuture<T> {
+        let mut core = self.shared.core();
+        let id = match core.scopes.reason(self.scope) {
+            None => core.receive(self.scope, signal.name()),
+            Some(_) => {
+                let id = core.add(self.scope, OpKind::Receive { name: signal.name().to_owned() });
+                core.resolve(id, Err(Failure::cancelled()));
+                id
+            }
+        };
+        drop(core);
+        let operation = Operation::new(self.shared.clone(), id);
+        SignalFuture::new(operation, signal.name().to_owned(), decode_first)
+    }
+
+    /// The next signal of a name, if one is there.
+    pub fn try_receive<T: DeserializeOwned>(&self, signal: Signal<T>) -> Option<T> {
+        let mut core = self.shared.core();
+        let (_, payloads) = core.take_signal(signal.name())?;
+        match decode_first(&payloads) {
+            Ok(value) => Some(value),
+            Err(error) => {
+                core.fail_task(Failure::application("Conversion", error.to_string()));
+                None
+            }
+        }
+    }
+
+    /// All signals of a name, one after the other, until the scope is cancelled.
+    pub fn signals<T: DeserializeOwned>(&self, signal: Signal<T>) -> impl Stream<Item = T> + Send + Unpin {
+        let context = self.clone();
+        Box::pin(futures_util::stream::unfold((), move |()| {
+            let next = context.receive(signal);
+            async move { next.await.ok().map(|value| (value, ())) }
+        }))
+    }
+
+    /// Handles a signal, those that wait already first.
+    pub fn on_signal<T, R, F>(&self, signal: Signal<T>, handle: F)
+    where
+        T: DeserializeOwned + 'static,
+        R: HandlerOutcome,
+        F: Fn(T) -> R + Send + Sync + 'static,
+    {
+        let arguments = signal.arguments();
+        let handler = Arc::new(move |payloads: Vec<Payload>| {
+            match handle(converter::decode(&payloads, arguments)?).into_result() {
+                Ok(()) => Ok(None),
+                Err(error) => Ok(Some(Box::pin(async move { Err(error) }) as BoxFuture<Result<()>>)),
+            }
+        });
+        self.shared.core().signals.handlers.insert(signal.name().to_owned(), handler.clone());
+        loop {
+            let waiting = self.shared.core().take_signal(signal.name());
+            let Some((_, payloads)) = waiting else { break };
+            match handler(payloads) {
+                Ok(None) => {}
+                Ok(Some(future)) => super::instance::spawn_signal_handler(&self.shared, future),
+                Err(error) => self.shared.core().fail_task(Failure::application("Conversion", error.to_string())),
+            }
+        }
+    }
+
+    /// Answers a query.
+    pub fn on_query<I, O>(&self, query: Query<I, O>, answer: impl Fn(I) -> O + Send + Sync + 'static)
+    where
+        I: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+    {
+        let arguments = query.arguments();
+        let answer = move |payloads: &[Payload]| {
+            let answer = answer(converter::decode(payloads, arguments)?);
+            Ok(converter::encode(&answer, 1)?)
+        };
+        let mut queries = self.dynamic.queries.lock().unwrap_or_else(PoisonError::into_inner);
+        queries.insert(query.name().to_owned(), Arc::new(answer));
+    }
+
+    /// Handles an update; `validate` decides whether it is accepted.
+    pub fn on_update<I, O, R>(
+        &self,
+        update: Update<I, O>,
+        validate: impl Fn(&I) -> Result<()> + Send + Sync + 'static,
+        handle: impl Fn(I) -> R + Send + Sync + 'static,
+    ) where
+        I: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        R: Future<Output = Result<O>> + Send + 'static,
+    {
+        let arguments = update.arguments();
+        let check = move |payloads: &[Payload]| validate(&converter::decode(payloads, arguments)?);
+        let handle = move |payloads: &[Payload]| {
+            let future = handle(converter::decode(payloads, arguments)?);
+            let future = async move { Ok(converter::encode(&future.await?, 1)?) };
+            Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
+        };
+        let mut updates = self.dynamic.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.insert(update.name().to_owned(), (Arc::new(check), Arc::new(handle)));
+    }
+
+    /// Another workflow.
+    pub fn external(&self, workflow_id: &str) -> ExternalWorkflow {
+        let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: String::new() };
+        ExternalWorkflow { shared: self.shared.clone(), scope: self.scope, execution }
+    }
+
+    /// A context that goes on when this one, or the workflow, is cancelled: for clean-up.
+    pub fn detached(&self) -> Self {
+        let scope = self.shared.core().scopes.add(None);
+        Self { scope, ..self.clone() }
+    }
+
+    /// A context whose operations can be cancelled together. It is cancelled with this one.
+    pub fn scope(&self) -> (Self, Scope) {
+        let id = self.shared.core().scopes.add(Some(self.scope));
+        (Self { scope: id, ..self.clone() }, Scope { shared: self.shared.clone(), id })
+    }
+
+    /// Whether this context is cancelled.
+    pub fn is_cancelled(&self) -> bool {
+        self.shared.core().scopes.reason(self.scope).is_some()
+    }
+
+    /// Waits until it is.
+    pub fn cancelled(&self) -> CancelledFuture {
+        let mut core = self.shared.core();
+        let id = core.add(self.scope, OpKind::Cancelled);
+        if core.scopes.reason(self.scope).is_some() {
+            core.resolve(id, Ok(Vec::new()));
+        }
+        drop(core);
+        CancelledFuture { operation: Operation::new(self.shared.clone(), id) }
+    }
+
+    /// Why it is.
+    pub fn cancel_reason(&self) -> Option<String> {
+        self.shared.core().scopes.reason(self.scope).map(str::to_owned)
+    }
+
+    /// Ends this run and begins another with this input: `return Err(ctx.continue_as_new::<W>(input))`.
+    pub fn continue_as_new<W: WorkflowDefinition>(&self, input: W::Input) -> Error {
+        match converter::encode(&input, W::ARGUMENTS) {
+            Ok(input) => Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input }),
+            Err(error) => {
+                self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
+                error.into()
+            }
+        }
+    }
+
+    /// Whether the server advises to continue as new, because the history has become long.
+    pub fn should_continue_as_new(&self) -> bool {
+        self.shared.core().suggest_continue_as_new
+    }
+
+    /// Whether code that was added later may run: yes in new executions, no where history is older than the code.
+    pub fn patched(&self, id: &str) -> bool {
+        self.patch(id, false)
+    }
+
+    /// The code is there for good, and no execution without it is left but some that know the patch.
+    pub fn deprecate_patch(&self, id: &str) {
+        self.patch(id, true);
+    }
+
+    fn patch(&self, id: &str, deprecated: bool) -> bool {
+        let mut core = self.shared.core();
+        if let Some(known) = core.patches.get(id) {
+            return *known;
+        }
+        let there =
+            core.replayed.as_ref().map(|turn| turn.patches.iter().find(|(patch, _)| patch == id).map(|patch| patch.1));
+        let is_new = match there {
+            None => true,
+            Some(None) => {
+                core.patches.insert(id.to_owned(), false);
+                return false;
+            }
+            Some(Some(was_deprecated)) => !was_deprecated,
+        };
+        let deprecated = if there.is_some() { !is_new } else { deprecated };
+        core.patches.insert(id.to_owned(), true);
+        let details = [("id", converter::encode_json(id)), ("deprecated", converter::encode_json(&deprecated))];
+        let details = details.into_iter().filter_map(|(key, payload)| Some((key, vec![payload.ok()?]))).collect();
+        core.push(marker(PATCH_MARKER, details, None), Expected::Patch { id: id.to_owned() });
+        if !deprecated {
+            let ids: Vec<&String> = core.patches.iter().filter(|(_, is_on)| **is_on).map(|(id, _)| id).collect();
+            if let Ok(mut payload) = converter::encode_json(&ids) {
+                payload.metadata.insert("type".to_owned(), "KeywordList".into());
+                let keys = vec![CHANGE_VERSION.to_owned()];
+                core.search.insert(CHANGE_VERSION.to_owned(), payload.clone());
+                let ask = Ask::SearchAttributes(vec![(CHANGE_VERSION.to_owned(), payload)]);
+                core.push(ask, Expected::SearchAttributes { keys });
+            }
+        }
+        true
+    }
+
+    /// Whether this turn repeats what history has. For logs and the like only: code that depends on it is not
+    /// deterministic.
+    pub fn is_replaying(&self) -> bool {
+        self.shared.core().is_replaying()
+    }
+
+    /// The time of this turn.
+    pub fn now(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(u64::try_from(self.shared.core().time()).unwrap_or_default())
+    }
+
+    /// A random id that begins with the time of this turn.
+    pub fn uuid7(&self) -> Uuid {
+        let mut core = self.shared.core();
+        let millis = u64::try_from(core.time() / 1_000_000).unwrap_or_default();
+        core.user_random.uuid7(millis)
+    }
+
+    /// A stream of random numbers of its own: what others take from theirs does not shift it.
+    pub fn random_stream(&self, name: &str) -> RandomStream {
+        RandomStream { shared: self.shared.clone(), name: name.to_owned() }
+    }
+
+    /// What the workflow knows about itself.
+    pub fn info(&self) -> Arc<WorkflowInfo> {
+        self.shared.core().info.clone()
+    }
+
+    /// Changes values to search by; `null` removes one.
+    pub fn upsert_search_attributes<K: Into<String>, V: Serialize>(&self, values: impl IntoIterator<Item = (K, V)>) {
+        if let Some(fields) = self.fields(values) {
+            let mut core = self.shared.core();
+            let keys = fields.iter().map(|(key, _)| key.clone()).collect();
+            core.search.extend(fields.iter().cloned());
+            core.push(Ask::SearchAttributes(fields), Expected::SearchAttributes { keys });
+        }
+    }
+
+    /// Changes notes for people; `null` removes one.
+    pub fn upsert_memo<K: Into<String>, V: Serialize>(&self, values: impl IntoIterator<Item = (K, V)>) {
+        if let Some(fields) = self.fields(values) {
+            let mut core = self.shared.core();
+            let keys = fields.iter().map(|(key, _)| key.clone()).collect();
+            core.memo.extend(fields.iter().cloned());
+            core.push(Ask::Memo(fields), Expected::State { keys });
+        }
+    }
+
+    /// Keys in order, each once.
+    fn fields<K: Into<String>, V: Serialize>(
+        &self,
+        values: impl IntoIterator<Item = (K, V)>,
+    ) -> Option<Vec<(String, Payload)>> {
+        let mut fields = std::collections::BTreeMap::new();
+        for (key, value) in values {
+            match converter::encode_json(&value) {
+                Ok(payload) => {
+                    fields.insert(key.into(), payload);
+                }
+                Err(error) => {
+                    self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
+                    return None;
+                }
+            }
+        }
+        (!fields.is_empty()).then(|| fields.into_iter().collect())
+    }
+
+    /// A text for people who look at the running workflow.
+    pub fn set_details(&self, text: &str) {
+        self.shared.core().details = text.to_owned();
+    }
+
+    /// Whether no handler of a signal or update runs. Wait for it before the end:
+    /// `ctx.wait_condition(..)` with other state, or loop until it is true.
+    pub fn all_handlers_finished(&self) -> bool {
+        self.shared.core().unfinished_handlers == 0
+    }
+}
+
+/// One value from the first payload; none is `null`.
+pub(crate) fn decode_first<T: DeserializeOwned>(payloads: &[Payload]) -> Result<T, converter::ConversionError> {
+    match payloads.first() {
+        Some(payload) => converter::decode_payload(payload),
+        None => serde_json::from_slice(b"null")
+            .map_err(|_| converter::ConversionError("a value was expected, but there is no payload".to_owned())),
+    }
+}
+
+/// Another workflow.
+pub struct ExternalWorkflow {
+    shared: Arc<Shared>,
+    scope: u64,
+    execution: WorkflowExecution,
+}
+
+impl ExternalWorkflow {
+    /// This run of it only.
+    pub fn with_run_id(mut self, run_id: impl Into<String>) -> Self {
+        self.execution.run_id = run_id.into();
+        self
+    }
+
+    /// Signals it.
+    pub fn signal<T: Serialize + 'static>(&self, signal: Signal<T>, value: T) -> ExternalFuture {
+        signal_external(&self.shared, self.scope, self.execution.clone(), signal, value, false)
+    }
+
+    /// Asks it to cancel itself.
+    pub fn cancel(&self) -> ExternalFuture {
+        let WorkflowExecution { workflow_id, run_id } = self.execution.clone();
+        let mut core = self.shared.core();
+        let id = core.add(self.scope, OpKind::External { what: "cancellation", workflow_id: workflow_id.clone() });
+        if core.scopes.reason(self.scope).is_some() {
+            core.resolve(id, Err(Failure::cancelled()));
+        } else {
+            let expected = Expected::CancelExternal { op: id, workflow_id: workflow_id.clone() };
+            core.push_for(
+                id,
+                Ask::CancelExternal { workflow_id: workflow_id.clone(), run_id, child_only: false },
+                expected,
+            );
+        }
+        drop(core);
+        ExternalFuture { operation: Operation::new(self.shared.clone(), id), id: workflow_id }
+    }
+}
+
+/// A stream of random numbers that replay gives again.
+pub struct RandomStream {
+    shared: Arc<Shared>,
+    name: String,
+}
+
+impl RandomStream {
+    fn with<T>(&self, f: impl FnOnce(&mut super::random::Generator) -> T) -> T {
+        let mut core = self.shared.core();
+        let seed = core.seed;
+        let generator =
+            core.streams.entry(self.name.clone()).or_insert_with(|| seed.part("stream").part(&self.name).generator());
+        f(generator)
+    }
+
+    /// 64 random bits.
+    pub fn next_u64(&self) -> u64 {
+        self.with(super::random::Generator::next)
+    }
+
+    /// From 0 to below 1.
+    pub fn next_f64(&self) -> f64 {
+        self.with(super::random::Generator::next_f64)
+    }
+
+    /// A random id.
+    pub fn next_uuid(&self) -> Uuid {
+        self.with(super::random::Generator::uuid4)
+    }
+}

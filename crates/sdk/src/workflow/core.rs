@@ -1,0 +1,449 @@
+//! What the futures of one workflow share: its operations, its commands, and who may become ready.
+//!
+//! The rule that makes every combinator right: at most one operation becomes ready at a time, and of several that could
+//! it is the one that is earliest in history. So the winner of a race follows from history and not from who was polled
+//! first.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context as TaskContext, Poll, Waker},
+};
+
+use segno_proto::{command::Command, common::Payload, protocol};
+
+use super::{
+    commands::{Ask, Expected, STATE_PREFIX},
+    info::WorkflowInfo,
+    local::LocalWork,
+    queue::{RootId, RunQueue},
+    random::{Generator, Seed},
+    scope::Scopes,
+    signals::Signals,
+};
+use crate::{
+    failure::{Error, Failure},
+    options::CancellationType,
+};
+
+/// An operation, by age.
+pub(crate) type OpId = u64;
+/// What comes of an operation.
+pub(crate) type Outcome = Result<Vec<Payload>, Failure>;
+pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+pub(crate) type Check = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// Something that a workflow waits for.
+pub(crate) struct Op {
+    pub kind: OpKind,
+    pub scope: u64,
+    pub waker: Option<Waker>,
+    /// When it was resolved, counted in history's order, and with what.
+    pub outcome: Option<(u64, Outcome)>,
+    /// The event that its command became; 0 as long as there is none.
+    pub event_id: i64,
+    /// Where its command stands in this turn; `None` once it is sent.
+    pub command: Option<usize>,
+    /// Nobody waits for it any more, and nobody minds.
+    pub detached: bool,
+    pub cancel_sent: bool,
+}
+
+pub(crate) enum OpKind {
+    Task {
+        id: String,
+        kind: String,
+        cancellation: CancellationType,
+    },
+    Timer {
+        id: String,
+    },
+    Child {
+        workflow_id: String,
+        kind: String,
+        run_id: String,
+        cancellation: CancellationType,
+        abandon: bool,
+    },
+    /// The start of a child, which the operation named here waits for.
+    ChildStarted {
+        child: OpId,
+    },
+    /// A signal to, or a cancellation of, another workflow.
+    External {
+        what: &'static str,
+        workflow_id: String,
+    },
+    Local {
+        id: String,
+        name: String,
+        index: u64,
+        is_task: bool,
+        work: Option<LocalWork>,
+        running: bool,
+    },
+    Promise {
+        name: String,
+    },
+    Receive {
+        name: String,
+    },
+    Condition {
+        check: Check,
+    },
+    /// The cancellation of a scope.
+    Cancelled,
+}
+
+impl OpKind {
+    /// For people: what is it?
+    pub fn describe(&self) -> String {
+        match self {
+            Self::Task { id, kind, .. } => format!("task {kind} ({id})"),
+            Self::Timer { id } => format!("timer ({id})"),
+            Self::Child { workflow_id, kind, .. } => format!("child {kind} ({workflow_id})"),
+            Self::ChildStarted { .. } => "start of a child".to_owned(),
+            Self::External { what, workflow_id } => format!("{what} of workflow {workflow_id}"),
+            Self::Local { name, .. } => format!("local operation {name}"),
+            Self::Promise { name } => format!("promise {name}"),
+            Self::Receive { name } => format!("signal {name}"),
+            Self::Condition { .. } => "condition".to_owned(),
+            Self::Cancelled => "cancellation".to_owned(),
+        }
+    }
+}
+
+/// A command of this turn.
+pub(crate) struct Pending {
+    pub command: Command,
+    pub expected: Expected,
+    /// Withdrawn before it was sent.
+    pub withdrawn: bool,
+}
+
+/// How the run ends.
+pub(crate) enum Closing {
+    Returned(Result<Vec<Payload>, Error>),
+}
+
+/// A future that becomes a root of its own.
+pub(crate) struct Spawned {
+    pub id: RootId,
+    pub future: BoxFuture<()>,
+}
+
+/// Why a workflow task fails without any word to user code.
+pub(crate) enum Poison {
+    /// A payload cannot be read or written, or the like.
+    Failure(Failure),
+    /// A violation that is not a difference to history.
+    NeverRests,
+}
+
+/// A turn that is replayed: what its workflow task left in history that the code asks for.
+#[derive(Default)]
+pub(crate) struct ReplayedTurn {
+    /// Patches, and whether they were deprecated.
+    pub patches: Vec<(String, bool)>,
+}
+
+pub(crate) struct Core {
+    pub info: Arc<WorkflowInfo>,
+    pub seed: Seed,
+    pub user_random: Generator,
+    pub streams: HashMap<String, Generator>,
+    /// Nanoseconds since the epoch: when this turn's workflow task was started.
+    pub time: i64,
+    /// `Some` while a turn is replayed.
+    pub replayed: Option<ReplayedTurn>,
+    pub suggest_continue_as_new: bool,
+
+    pub ops: BTreeMap<OpId, Op>,
+    next_op: OpId,
+    next_root: RootId,
+    next_resolution: u64,
+    granted: Option<OpId>,
+    /// Resolved operations that somebody waits for, in history's order.
+    asked: BTreeSet<(u64, OpId)>,
+    /// Resolved operations that nobody has taken yet.
+    resolved: usize,
+    pub conditions: BTreeSet<OpId>,
+    pub by_event: HashMap<i64, OpId>,
+    pub counters: HashMap<&'static str, u64>,
+
+    pub commands: Vec<Pending>,
+    pub messages: Vec<protocol::Message>,
+    /// Commands of operations that were dropped in the poll that goes on, by age.
+    dropped: BTreeMap<OpId, (Ask, Expected)>,
+    /// Something happened in this turn that lets it go on: a command, a result taken.
+    pub progress: bool,
+
+    pub scopes: Scopes,
+    pub signals: Signals,
+    pub promises: HashMap<String, (u64, Outcome)>,
+    pub patches: BTreeMap<String, bool>,
+    pub state: BTreeMap<String, Payload>,
+    pub changed_state: BTreeMap<String, Option<Payload>>,
+    pub memo: BTreeMap<String, Payload>,
+    pub search: BTreeMap<String, Payload>,
+    pub details: String,
+    pub open_children: HashSet<String>,
+
+    pub spawned: Vec<Spawned>,
+    pub aborted: Vec<RootId>,
+    pub unfinished_handlers: usize,
+    pub closing: Option<Closing>,
+    pub poison: Option<Poison>,
+    /// Local operations to tell that nobody waits for them any more.
+    pub cancelled_locals: Vec<String>,
+}
+
+/// The part of a workflow that its contexts and futures hold.
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    pub queue: Arc<RunQueue>,
+}
+
+impl Shared {
+    pub fn new(info: WorkflowInfo, seed: Seed) -> Arc<Self> {
+        let state = info.memo.iter().filter_map(|(key, value)| {
+            let key = key.strip_prefix(STATE_PREFIX)?;
+            Some((key.to_owned(), value.clone()))
+        });
+        let core = Core {
+            state: state.collect(),
+            memo: info.memo.clone(),
+            search: info.search_attributes.clone(),
+            info: Arc::new(info),
+            seed,
+            user_random: seed.part("user").generator(),
+            streams: HashMap::new(),
+            time: 0,
+            replayed: None,
+            suggest_continue_as_new: false,
+            ops: BTreeMap::new(),
+            next_op: 1,
+            next_root: 1,
+            next_resolution: 1,
+            granted: None,
+            asked: BTreeSet::new(),
+            resolved: 0,
+            conditions: BTreeSet::new(),
+            by_event: HashMap::new(),
+            counters: HashMap::new(),
+            commands: Vec::new(),
+            messages: Vec::new(),
+            dropped: BTreeMap::new(),
+            progress: false,
+            scopes: Scopes::default(),
+            signals: Signals::default(),
+            promises: HashMap::new(),
+            patches: BTreeMap::new(),
+            changed_state: BTreeMap::new(),
+            details: String::new(),
+            open_children: HashSet::new(),
+            spawned: Vec::new(),
+            aborted: Vec::new(),
+            unfinished_handlers: 0,
+            closing: None,
+            poison: None,
+            cancelled_locals: Vec::new(),
+        };
+        Arc::new(Self { core: Mutex::new(core), queue: Arc::default() })
+    }
+
+    /// Never held while user code runs.
+    pub fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Core {
+    /// The number of the next thing of a type, from 0.
+    pub fn count(&mut self, kind: &'static str) -> u64 {
+        let counter = self.counters.entry(kind).or_default();
+        *counter += 1;
+        *counter - 1
+    }
+
+    pub fn next_root(&mut self) -> RootId {
+        self.next_root += 1;
+        self.next_root - 1
+    }
+
+    pub fn next_resolution(&mut self) -> u64 {
+        self.next_resolution += 1;
+        self.next_resolution - 1
+    }
+
+    /// A new operation. In a cancelled scope it has ended before it began.
+    pub fn add(&mut self, scope: u64, kind: OpKind) -> OpId {
+        let id = self.next_op;
+        self.next_op += 1;
+        if matches!(kind, OpKind::Condition { .. }) {
+            self.conditions.insert(id);
+        }
+        let op = Op {
+            kind,
+            scope,
+            waker: None,
+            outcome: None,
+            event_id: 0,
+            command: None,
+            detached: false,
+            cancel_sent: false,
+        };
+        self.ops.insert(id, op);
+        id
+    }
+
+    pub fn is_replaying(&self) -> bool {
+        self.replayed.is_some()
+    }
+
+    /// The time of this turn.
+    pub fn time(&self) -> i64 {
+        if (cfg!(test) || cfg!(feature = "testing")) && super::sabotage::is_on(super::sabotage::Sabotage::TimeIsNow) {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            return now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
+        }
+        self.time
+    }
+
+    /// Adds a command to this turn.
+    pub fn push(&mut self, ask: Ask, expected: Expected) -> usize {
+        self.progress = true;
+        self.commands.push(Pending { command: ask.into_command(), expected, withdrawn: false });
+        self.commands.len() - 1
+    }
+
+    /// Adds the command that an operation stands for.
+    pub fn push_for(&mut self, id: OpId, ask: Ask, expected: Expected) {
+        let index = self.push(ask, expected);
+        if let Some(op) = self.ops.get_mut(&id) {
+            op.command = Some(index);
+        }
+    }
+
+    /// The operation has an outcome now.
+    pub fn resolve(&mut self, id: OpId, outcome: Outcome) {
+        let at = self.next_resolution();
+        self.resolve_at(id, at, outcome);
+    }
+
+    /// The same, at a point of history that may have passed.
+    pub fn resolve_at(&mut self, id: OpId, at: u64, outcome: Outcome) {
+        let Some(op) = self.ops.get_mut(&id) else { return };
+        if op.outcome.is_some() {
+            return;
+        }
+        if op.detached {
+            self.forget(id);
+            return;
+        }
+        op.outcome = Some((at, outcome));
+        self.resolved += 1;
+        self.conditions.remove(&id);
+        if op.waker.is_some() {
+            self.asked.insert((at, id));
+        }
+    }
+
+    /// Removes an operation.
+    pub fn forget(&mut self, id: OpId) -> Option<Op> {
+        let op = self.ops.remove(&id)?;
+        self.conditions.remove(&id);
+        if op.event_id != 0 && self.by_event.get(&op.event_id) == Some(&id) {
+            self.by_event.remove(&op.event_id);
+        }
+        if let Some((at, _)) = &op.outcome {
+            self.resolved -= 1;
+            self.asked.remove(&(*at, id));
+            if self.granted == Some(id) {
+                self.granted = None;
+            }
+        }
+        Some(op)
+    }
+
+    /// A future asks for its operation.
+    pub fn poll(&mut self, id: OpId, context: &TaskContext<'_>) -> Poll<Outcome> {
+        let Some(op) = self.ops.get_mut(&id) else { return Poll::Pending };
+        if let Some((at, _)) = &op.outcome {
+            let at = *at;
+            if self.granted == Some(id) || (self.granted.is_none() && self.resolved == 1) || Self::grants_all() {
+                self.progress = true;
+                if let Some((_, outcome)) = self.forget(id).and_then(|op| op.outcome) {
+                    return Poll::Ready(outcome);
+                }
+                return Poll::Pending;
+            }
+            self.asked.insert((at, id));
+        }
+        match &op.waker {
+            Some(waker) if waker.will_wake(context.waker()) => {}
+            _ => op.waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Sabotage for the tests of the tests: whoever is asked first is ready first.
+    fn grants_all() -> bool {
+        (cfg!(test) || cfg!(feature = "testing")) && super::sabotage::is_on(super::sabotage::Sabotage::NoGrant)
+    }
+
+    /// Lets the earliest of the operations that somebody asked for become ready. Gives whom to wake, once the core is
+    /// no longer held.
+    pub fn grant(&mut self) -> Option<Waker> {
+        if self.granted.is_some() {
+            return None;
+        }
+        let (_, id) = self.asked.pop_first()?;
+        self.granted = Some(id);
+        self.ops.get_mut(&id).and_then(|op| op.waker.take())
+    }
+
+    /// At rest: whoever was granted and did not come is no longer waited for.
+    pub fn ungrant(&mut self) {
+        self.granted = None;
+    }
+
+    /// A command for something that was dropped: sent when the poll ends, by age.
+    pub fn push_dropped(&mut self, id: OpId, ask: Ask, expected: Expected) {
+        self.dropped.insert(id, (ask, expected));
+    }
+
+    /// The end of a poll.
+    pub fn flush_dropped(&mut self) {
+        for (_, (ask, expected)) in std::mem::take(&mut self.dropped) {
+            self.push(ask, expected);
+        }
+    }
+
+    /// The run has ended: the server ends the rest.
+    pub fn discard_dropped(&mut self) {
+        self.dropped.clear();
+    }
+
+    /// Fails the workflow task: what happened is nothing that user code could handle.
+    pub fn fail_task(&mut self, failure: impl Into<Failure>) {
+        self.poison.get_or_insert(Poison::Failure(failure.into()));
+    }
+
+    /// Ends the turn: the commands that are to be sent, and what is to be found in history of them.
+    pub fn take_commands(&mut self) -> (Vec<Command>, VecDeque<Expected>) {
+        let mut commands = Vec::with_capacity(self.commands.len());
+        let mut expected = VecDeque::with_capacity(self.commands.len());
+        for pending in std::mem::take(&mut self.commands) {
+            if let Some(op) = pending.expected.op().and_then(|op| self.ops.get_mut(&op)) {
+                op.command = None;
+            }
+            if !pending.withdrawn {
+                commands.push(pending.command);
+                expected.push_back(pending.expected);
+            }
+        }
+        (commands, expected)
+    }
+}

@@ -1,0 +1,685 @@
+//! [`Execution`]: one run, fed with its history. Synchronous and without a runtime, so that worker, replayer and tests
+//! use the very same code.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use prost::Message;
+use segno_proto::{
+    command::{Command, ContinueAsNewWorkflowExecutionCommandAttributes},
+    common::{self, Payload},
+    enums::{self, WorkflowTaskFailedCause},
+    events::{HistoryEvent, history_event::Attributes},
+    protocol::{self, message::SequencingId},
+    taskqueue::TaskQueue,
+    timestamp_nanos, update,
+};
+
+use super::{
+    commands::{Ask, CloseKind, Expected, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
+    core::{Closing, OpKind, ReplayedTurn, Shared},
+    events,
+    history::{Batch, Part, Splitter, Turn},
+    info::WorkflowInfo,
+    instance::{Instance, Stop},
+    local::{LocalRequest, LocalResult},
+    matching::{self, Difference},
+    random::Seed,
+    registry::WorkflowRegistry,
+    violation::{DeterminismViolation, ViolationKind},
+};
+use crate::{
+    converter,
+    failure::{Error, Failure},
+};
+
+/// Why a workflow task cannot be answered.
+#[derive(Debug)]
+pub(crate) struct TaskFailed {
+    pub cause: WorkflowTaskFailedCause,
+    pub failure: Failure,
+    pub violation: Option<DeterminismViolation>,
+    /// The cache holds something that history does not have: begin again with the whole history.
+    pub stale: bool,
+}
+
+/// What a turn needs before it can be answered.
+#[derive(Default)]
+pub(crate) struct Step {
+    pub start: Vec<LocalRequest>,
+    pub cancel: Vec<String>,
+    pub open_locals: usize,
+}
+
+/// The answer of a turn.
+#[derive(Default)]
+pub(crate) struct Finished {
+    pub commands: Vec<Command>,
+    pub messages: Vec<protocol::Message>,
+    pub closed: bool,
+}
+
+/// What of an update is needed to answer it.
+struct UpdateRequest {
+    request: update::Request,
+    message_id: String,
+    sequencing_event_id: i64,
+}
+
+/// One run.
+pub(crate) struct Execution {
+    registry: Arc<WorkflowRegistry>,
+    namespace: String,
+    splitter: Splitter,
+    instance: Option<Instance>,
+    /// Commands that were sent, to be found in history.
+    sent: VecDeque<Expected>,
+    /// Updates that history admitted and nobody accepted yet.
+    admitted: HashMap<String, update::Request>,
+    live: bool,
+    closed: bool,
+    identity: (String, String),
+    /// When the live turn's workflow task was started.
+    turn_time: i64,
+}
+
+impl Execution {
+    /// A run that nothing is known of yet. `run_id` is empty if the history is to say it.
+    pub fn new(registry: Arc<WorkflowRegistry>, namespace: &str, run_id: &str) -> Self {
+        Self {
+            registry,
+            namespace: namespace.to_owned(),
+            splitter: Splitter::default(),
+            instance: None,
+            sent: VecDeque::new(),
+            admitted: HashMap::new(),
+            live: false,
+            closed: false,
+            identity: (String::new(), run_id.to_owned()),
+            turn_time: 0,
+        }
+    }
+
+    /// Feeds the next events, up to the start of the workflow task that is to be answered: the whole history the first
+    /// time. What was completed is replayed, then the live turn begins.
+    pub fn begin(&mut self, events: Vec<HistoryEvent>, messages: Vec<protocol::Message>) -> Result<Step, TaskFailed> {
+        self.feed(events, messages, true)?;
+        self.step()
+    }
+
+    /// Feeds events of which none is to be answered.
+    pub fn replay(&mut self, events: Vec<HistoryEvent>) -> Result<(), TaskFailed> {
+        self.feed(events, Vec::new(), false)
+    }
+
+    /// The last event that it has seen.
+    pub fn last_event(&self) -> i64 {
+        self.splitter.last_event()
+    }
+
+    /// The server dropped the last workflow task, of which nothing was left.
+    pub fn reset_to(&mut self, event_id: i64) {
+        self.splitter.reset_to(event_id);
+    }
+
+    /// Whether the run has ended.
+    pub fn is_closed(&self) -> bool {
+        self.closed
+    }
+
+    fn feed(
+        &mut self,
+        events: Vec<HistoryEvent>,
+        mut messages: Vec<protocol::Message>,
+        answer: bool,
+    ) -> Result<(), TaskFailed> {
+        let parts = self.splitter.split(events, answer).map_err(|gap| TaskFailed {
+            cause: WorkflowTaskFailedCause::Unspecified,
+            failure: Failure::application(
+                "HistoryGap",
+                format!("event {} was expected, event {} came", gap.expected, gap.found),
+            )
+            .into(),
+            violation: None,
+            stale: true,
+        })?;
+        for part in parts {
+            match part {
+                Part::Batch(batch) => {
+                    self.note_close(&batch);
+                    let sent = std::mem::take(&mut self.sent);
+                    self.compare(sent, &batch)?;
+                }
+                Part::NotTaken => {
+                    return Err(TaskFailed {
+                        cause: WorkflowTaskFailedCause::Unspecified,
+                        failure: Failure::new("the answer before this one was not taken").into(),
+                        violation: None,
+                        stale: true,
+                    });
+                }
+                Part::Turn(turn) => {
+                    let live = turn.batch.is_none();
+                    let messages = if live { std::mem::take(&mut messages) } else { Vec::new() };
+                    self.turn(turn, messages)?;
+                    self.live = live;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self, mut turn: Turn, messages: Vec<protocol::Message>) -> Result<(), TaskFailed> {
+        let batch = turn.batch.take();
+        let first = self.instance.is_none();
+        if first {
+            self.make_instance(&turn)?;
+        }
+        let replayed = batch
+            .as_ref()
+            .map(|batch| ReplayedTurn { patches: batch.events.iter().filter_map(matching::patch_of).collect() });
+        let updates = match &batch {
+            Some(batch) => self.accepted_updates(batch),
+            None => update_requests(&messages),
+        };
+        self.note_admitted(&turn.inbound);
+        let delivers = first
+            || !updates.is_empty()
+            || turn.inbound.iter().any(events::concerns_workflow)
+            || batch.as_ref().is_some_and(|batch| batch.events.iter().any(is_local_marker));
+        let Some(instance) = self.instance.as_mut() else { return Ok(()) };
+        instance.begin_turn();
+        {
+            let mut core = instance.shared.core();
+            core.replayed = replayed;
+            core.suggest_continue_as_new = turn.suggest_continue_as_new;
+            if delivers || batch.is_none() {
+                // A turn without anything in it cannot be seen, nor can its time. A live one may get results yet.
+                if delivers {
+                    core.time = turn.time;
+                }
+                let info = Arc::make_mut(&mut core.info);
+                info.history_length = turn.started_event_id;
+                info.history_size = turn.history_size;
+            }
+        }
+        let result = Self::make_turn(instance, &turn, &updates, batch.as_ref(), first);
+        if let Some(instance) = self.instance.as_ref() {
+            instance.end_turn();
+        }
+        result.map_err(|stop| self.failed(stop))?;
+        self.turn_time = turn.time;
+        if let Some(batch) = batch {
+            let finished = self.end_of_turn();
+            self.note_close(&batch);
+            let sent = std::mem::take(&mut self.sent);
+            self.compare(sent, &batch)?;
+            self.closed |= finished.closed;
+        }
+        Ok(())
+    }
+
+    fn make_turn(
+        instance: &mut Instance,
+        turn: &Turn,
+        updates: &[UpdateRequest],
+        batch: Option<&Batch>,
+        first: bool,
+    ) -> Result<(), Stop> {
+        for event in &turn.inbound {
+            events::deliver(instance, event.clone())?;
+            instance.settle()?;
+            if instance.is_closing() {
+                return Ok(());
+            }
+        }
+        let live = batch.is_none();
+        // In the first turn a function has registered no handler yet: its updates wait until it has run.
+        let mut waiting = Vec::new();
+        for update in updates {
+            let name = update.name();
+            if first && instance.validate(name, update.input()).is_none() {
+                waiting.push(update);
+                continue;
+            }
+            Self::deliver_update(instance, update, live)?;
+            if instance.is_closing() {
+                return Ok(());
+            }
+        }
+        if first {
+            instance.begin_run();
+            instance.settle()?;
+        }
+        for update in waiting {
+            if instance.is_closing() {
+                return Ok(());
+            }
+            Self::deliver_update(instance, update, live)?;
+        }
+        for event in batch.iter().flat_map(|batch| &batch.events).filter(|event| is_local_marker(event)) {
+            if instance.is_closing() {
+                return Ok(());
+            }
+            if let Some(Attributes::MarkerRecordedEventAttributes(marker)) = &event.attributes {
+                deliver_marker(instance, marker);
+                instance.settle()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn deliver_update(instance: &mut Instance, update: &UpdateRequest, live: bool) -> Result<(), Stop> {
+        let meta = update.request.meta.clone().unwrap_or_default();
+        let (id, name) = (meta.update_id.clone(), update.name());
+        if live {
+            let verdict = instance.validate(name, update.input()).unwrap_or_else(|| {
+                let [_, _, known] = instance.handlers.names();
+                Err(super::handlers::unknown("update", name, known))
+            });
+            if let Err(failure) = verdict {
+                let rejection = update::Rejection {
+                    rejected_request_message_id: update.message_id.clone(),
+                    rejected_request_sequencing_event_id: update.sequencing_event_id,
+                    rejected_request: Some(update.request.clone()),
+                    failure: Some(failure.to_wire()),
+                };
+                let message = message(&id, "reject", "temporal.api.update.v1.Rejection", &rejection);
+                instance.shared.core().messages.push(message);
+                return Ok(());
+            }
+        }
+        {
+            let mut core = instance.shared.core();
+            let acceptance = update::Acceptance {
+                accepted_request_message_id: update.message_id.clone(),
+                accepted_request_sequencing_event_id: update.sequencing_event_id,
+                accepted_request: Some(update.request.clone()),
+            };
+            let message = message(&id, "accept", "temporal.api.update.v1.Acceptance", &acceptance);
+            let expected = Expected::UpdateAccepted { id: id.clone() };
+            core.push(Ask::Message { id: message.id.clone() }, expected);
+            core.messages.push(message);
+        }
+        instance.update(name, update.input(), move |shared, result| {
+            let value = match result {
+                Ok(payloads) => update::outcome::Value::Success(common::Payloads { payloads }),
+                Err(error) => update::outcome::Value::Failure(error.failure().to_wire()),
+            };
+            let outcome = Some(update::Outcome { value: Some(value) });
+            let response = update::Response { meta: Some(meta), outcome };
+            let message = message(&id, "complete", "temporal.api.update.v1.Response", &response);
+            let mut core = shared.core();
+            core.push(Ask::Message { id: message.id.clone() }, Expected::UpdateCompleted { id });
+            core.messages.push(message);
+        })?;
+        instance.settle()
+    }
+
+    fn make_instance(&mut self, turn: &Turn) -> Result<(), TaskFailed> {
+        let unhandled = |failure: Failure| TaskFailed {
+            cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+            failure,
+            violation: None,
+            stale: false,
+        };
+        let start = turn.inbound.iter().find_map(|event| match &event.attributes {
+            Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => Some((event, started)),
+            _ => None,
+        });
+        let Some((event, started)) = start else {
+            let failure = Failure::application("HistoryGap", "the history does not begin with its first event");
+            return Err(TaskFailed { stale: true, ..unhandled(failure.into()) });
+        };
+        let time = event.event_time.as_ref().map(timestamp_nanos).and_then(|nanos| u64::try_from(nanos).ok());
+        let mut info = WorkflowInfo::of(started, time.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos)));
+        info.namespace.clone_from(&self.namespace);
+        if !self.identity.1.is_empty() {
+            // After a reset the first event names the run that it was copied from.
+            info.run_id.clone_from(&self.identity.1);
+        }
+        self.identity = (info.workflow_id.clone(), info.run_id.clone());
+        let Some(factory) = self.registry.get(&info.kind) else {
+            let message = format!(
+                "this worker does not know the workflow {:?}; it knows {}",
+                info.kind,
+                self.registry.kinds().join(", ")
+            );
+            return Err(unhandled(Failure::application("UnknownWorkflow", message).into()));
+        };
+        let seed = Seed::of(&started.original_execution_run_id);
+        let shared = Shared::new(info, seed);
+        let input = converter::items(&started.input).to_vec();
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| factory.make(shared.clone(), &input)));
+        let made = match made {
+            Ok(Ok(made)) => made,
+            Ok(Err(error)) => return Err(unhandled(Failure::application("Conversion", error.to_string()).into())),
+            Err(panic) => return Err(unhandled(Failure::panic(&*panic))),
+        };
+        self.instance = Some(Instance::new(shared, made));
+        Ok(())
+    }
+
+    fn note_admitted(&mut self, inbound: &[HistoryEvent]) {
+        for event in inbound {
+            if let Some(Attributes::WorkflowExecutionUpdateAdmittedEventAttributes(admitted)) = &event.attributes
+                && let Some(request) = &admitted.request
+            {
+                let id = request.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default();
+                self.admitted.insert(id, request.clone());
+            }
+        }
+    }
+
+    fn accepted_updates(&mut self, batch: &Batch) -> Vec<UpdateRequest> {
+        let mut updates = Vec::new();
+        for event in &batch.events {
+            if let Some(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(accepted)) = &event.attributes {
+                let id = &accepted.protocol_instance_id;
+                let request = accepted.accepted_request.clone().or_else(|| self.admitted.remove(id));
+                updates.extend(request.map(|request| UpdateRequest {
+                    request,
+                    message_id: accepted.accepted_request_message_id.clone(),
+                    sequencing_event_id: accepted.accepted_request_sequencing_event_id,
+                }));
+            }
+        }
+        updates
+    }
+
+    fn note_close(&mut self, batch: &Batch) {
+        let closes = |event: &HistoryEvent| {
+            use Attributes as A;
+            matches!(
+                event.attributes,
+                Some(
+                    A::WorkflowExecutionCompletedEventAttributes(_)
+                        | A::WorkflowExecutionFailedEventAttributes(_)
+                        | A::WorkflowExecutionCanceledEventAttributes(_)
+                        | A::WorkflowExecutionContinuedAsNewEventAttributes(_)
+                )
+            )
+        };
+        self.closed |= batch.events.iter().any(closes);
+    }
+
+    fn compare(&mut self, sent: VecDeque<Expected>, batch: &Batch) -> Result<(), TaskFailed> {
+        let Some(instance) = &self.instance else { return Ok(()) };
+        let shared = instance.shared.clone();
+        let mut core = shared.core();
+        let result = matching::compare(sent, &batch.events, |op, event_id| {
+            if let Some(there) = core.ops.get_mut(&op) {
+                there.event_id = event_id;
+                core.by_event.insert(event_id, op);
+            }
+        });
+        drop(core);
+        result.map_err(|difference| self.violated(difference, batch.completed_event_id))
+    }
+
+    /// One result of a local operation, in the live turn.
+    pub fn local_done(&mut self, result: LocalResult) -> Result<Step, TaskFailed> {
+        let time = self.turn_time;
+        if let Some(instance) = self.instance.as_mut() {
+            instance.begin_turn();
+            instance.shared.core().time = time;
+            let settled = match deliver_local(instance, &result) {
+                true => instance.settle(),
+                false => Ok(()),
+            };
+            instance.end_turn();
+            settled.map_err(|stop| self.failed(stop))?;
+        }
+        self.step()
+    }
+
+    /// Local operations that are to begin or end now.
+    fn step(&mut self) -> Result<Step, TaskFailed> {
+        let mut step = Step::default();
+        let Some(instance) = &self.instance else { return Ok(step) };
+        let mut core = instance.shared.core();
+        step.cancel = std::mem::take(&mut core.cancelled_locals);
+        if core.closing.is_some() || !self.live {
+            return Ok(step);
+        }
+        for op in core.ops.values_mut().filter(|op| op.outcome.is_none()) {
+            if let OpKind::Local { id, work, running, .. } = &mut op.kind {
+                step.open_locals += 1;
+                if !*running && let Some(work) = work.take() {
+                    *running = true;
+                    step.start.push(LocalRequest { id: id.clone(), work });
+                }
+            }
+        }
+        Ok(step)
+    }
+
+    /// The answer of the live turn. If local operations are open, more turns follow.
+    pub fn finish(&mut self) -> Finished {
+        let finished = self.end_of_turn();
+        self.splitter.answered();
+        self.live = false;
+        self.closed |= finished.closed;
+        finished
+    }
+
+    fn end_of_turn(&mut self) -> Finished {
+        let Some(instance) = self.instance.as_mut() else { return Finished::default() };
+        let shared = instance.shared.clone();
+        let mut core = shared.core();
+        let changed = std::mem::take(&mut core.changed_state);
+        if !changed.is_empty() {
+            let mut fields = Vec::new();
+            for (key, value) in changed {
+                let key = format!("{STATE_PREFIX}{key}");
+                match &value {
+                    Some(value) => core.memo.insert(key.clone(), value.clone()),
+                    None => core.memo.remove(&key),
+                };
+                let null = || converter::encode_json(&()).unwrap_or_default();
+                fields.push((key, value.unwrap_or_else(null)));
+            }
+            let keys = fields.iter().map(|(key, _)| key.clone()).collect();
+            core.push(Ask::Memo(fields), Expected::State { keys });
+        }
+        let closing = core.closing.take();
+        let closed = closing.is_some();
+        if let Some(Closing::Returned(result)) = closing {
+            if core.unfinished_handlers > 0 && !core.is_replaying() {
+                tracing::warn!(
+                    workflow_id = core.info.workflow_id,
+                    kind = core.info.kind,
+                    handlers = core.unfinished_handlers,
+                    "the workflow ends while handlers of signals or updates run; wait for `all_handlers_finished`"
+                );
+            }
+            let cancelled = core.scopes.reason(super::scope::ROOT).is_some();
+            let (ask, kind) = closing_command(result, cancelled, &core);
+            core.push(ask, Expected::Close(kind));
+        }
+        core.replayed = None;
+        let messages = std::mem::take(&mut core.messages);
+        let (commands, sent) = core.take_commands();
+        self.sent = sent;
+        Finished { commands, messages, closed }
+    }
+
+    /// Answers a query. Nothing that the workflow can see is changed.
+    pub fn query(&mut self, name: &str, input: &[Payload]) -> Result<Vec<Payload>, Failure> {
+        let Some(instance) = self.instance.as_mut() else {
+            return Err(Failure::new("the workflow has not begun").into());
+        };
+        super::query::answer(instance, name, input)
+    }
+
+    fn failed(&mut self, stop: Stop) -> TaskFailed {
+        match stop {
+            Stop::Panic(message) => TaskFailed {
+                cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+                failure: Failure::application("Panic", message).into(),
+                violation: None,
+                stale: false,
+            },
+            Stop::Failure(failure) => TaskFailed {
+                cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+                failure,
+                violation: None,
+                stale: false,
+            },
+            Stop::Violation(kind, actual) => {
+                let expected = String::new();
+                self.violated(Difference { kind, event_id: 0, sequence: 0, expected, actual }, 0)
+            }
+        }
+    }
+
+    fn violated(&self, difference: Difference, task_completed_event_id: i64) -> TaskFailed {
+        let Difference { kind, event_id, sequence, expected, actual } = difference;
+        let (workflow_id, run_id) = self.identity.clone();
+        let violation = DeterminismViolation {
+            kind,
+            workflow_id,
+            run_id,
+            event_id,
+            task_completed_event_id,
+            sequence,
+            expected,
+            actual,
+        };
+        let failure = Failure::application("DeterminismViolation", violation.to_string())
+            .details(&violation.to_json())
+            .non_retryable();
+        let cause = WorkflowTaskFailedCause::NonDeterministicError;
+        TaskFailed { cause, failure: failure.into(), violation: Some(violation), stale: false }
+    }
+}
+
+impl UpdateRequest {
+    fn name(&self) -> &str {
+        self.request.input.as_ref().map(|input| input.name.as_str()).unwrap_or_default()
+    }
+
+    fn input(&self) -> &[Payload] {
+        self.request.input.as_ref().map(|input| converter::items(&input.args)).unwrap_or_default()
+    }
+}
+
+/// The updates among the messages of a workflow task.
+fn update_requests(messages: &[protocol::Message]) -> Vec<UpdateRequest> {
+    messages
+        .iter()
+        .filter_map(|message| {
+            let body = message.body.as_ref()?;
+            if !body.type_url.ends_with("temporal.api.update.v1.Request") {
+                return None;
+            }
+            let mut request = update::Request::decode(body.value.as_slice()).ok()?;
+            let meta = request.meta.get_or_insert_default();
+            if meta.update_id.is_empty() {
+                meta.update_id.clone_from(&message.protocol_instance_id);
+            }
+            let sequencing_event_id = match message.sequencing_id {
+                Some(SequencingId::EventId(event_id)) => event_id,
+                _ => 0,
+            };
+            Some(UpdateRequest { request, message_id: message.id.clone(), sequencing_event_id })
+        })
+        .collect()
+}
+
+fn message(update: &str, what: &str, kind: &str, body: &impl Message) -> protocol::Message {
+    protocol::Message {
+        id: format!("{update}/{what}"),
+        protocol_instance_id: update.to_owned(),
+        body: Some(prost_types::Any { type_url: format!("type.googleapis.com/{kind}"), value: body.encode_to_vec() }),
+        sequencing_id: None,
+    }
+}
+
+fn is_local_marker(event: &HistoryEvent) -> bool {
+    matches!(&event.attributes, Some(Attributes::MarkerRecordedEventAttributes(marker))
+        if marker.marker_name == RUN_MARKER || marker.marker_name == LOCAL_MARKER)
+}
+
+/// A result that history has.
+fn deliver_marker(instance: &mut Instance, event: &segno_proto::events::MarkerRecordedEventAttributes) {
+    let id: Option<String> = matching::detail(event, "id");
+    let outcome = match &event.failure {
+        Some(failure) => Err(Failure::from_wire(failure.clone())),
+        None => Ok(event.details.get("result").map(|result| result.payloads.clone()).unwrap_or_default()),
+    };
+    let attempt = matching::detail(event, "attempt").unwrap_or(1);
+    let known = id.is_some_and(|id| deliver_local(instance, &LocalResult { id, attempt, outcome }));
+    if !known {
+        // The code has no such operation: the comparison of the turn will say so.
+        tracing::debug!("a marker belongs to no operation");
+    }
+}
+
+/// Records a result and gives it to whoever waits. Says whether anybody does.
+fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
+    let mut core = instance.shared.core();
+    let found = core.ops.iter().find_map(|(op, there)| match &there.kind {
+        OpKind::Local { id, name, index, is_task, .. } if *id == result.id && there.outcome.is_none() => {
+            Some((*op, name.clone(), *index, *is_task))
+        }
+        _ => None,
+    });
+    let Some((op, name, index, is_task)) = found else { return false };
+    let json = |value: serde_json::Value| converter::encode_json(&value).into_iter().collect::<Vec<Payload>>();
+    let (failure, payloads) = match &result.outcome {
+        Ok(payloads) => (None, payloads.clone()),
+        Err(failure) => (Some(failure.to_wire()), Vec::new()),
+    };
+    let (ask, expected) = if is_task {
+        let details = vec![
+            ("kind", json(name.clone().into())),
+            ("id", json(result.id.clone().into())),
+            ("attempt", json(result.attempt.into())),
+            ("result", payloads),
+        ];
+        (marker(LOCAL_MARKER, details, failure), Expected::Local { kind: name, id: result.id.clone(), index })
+    } else {
+        let details = vec![
+            ("name", json(name.clone().into())),
+            ("index", json(index.into())),
+            ("id", json(result.id.clone().into())),
+            ("result", payloads),
+        ];
+        (marker(RUN_MARKER, details, failure), Expected::Run { name, index })
+    };
+    core.push(ask, expected);
+    let outcome: Result<Vec<Payload>, Failure> = result.outcome.clone();
+    core.resolve(op, outcome);
+    true
+}
+
+fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &super::core::Core) -> (Ask, CloseKind) {
+    match result.map_err(Error::into_outcome) {
+        Ok(payloads) => (Ask::Complete(payloads), CloseKind::Completed),
+        Err(Err(failure)) if cancelled && failure.is_cancelled() => (Ask::Cancel, CloseKind::Canceled),
+        Err(Err(failure)) => (Ask::Fail(Box::new(failure.to_wire())), CloseKind::Failed),
+        Err(Ok(continued)) => {
+            let memo = (!core.memo.is_empty()).then(|| common::Memo { fields: core.memo.clone() });
+            let search_attributes =
+                (!core.search.is_empty()).then(|| common::SearchAttributes { indexed_fields: core.search.clone() });
+            let attributes = ContinueAsNewWorkflowExecutionCommandAttributes {
+                workflow_type: Some(common::WorkflowType { name: continued.kind }),
+                task_queue: Some(TaskQueue {
+                    name: core.info.queue.clone(),
+                    kind: enums::TaskQueueKind::Normal as i32,
+                    ..Default::default()
+                }),
+                input: converter::list(continued.input),
+                initiator: enums::ContinueAsNewInitiator::Workflow as i32,
+                memo,
+                search_attributes,
+                ..Default::default()
+            };
+            (Ask::ContinueAsNew(Box::new(attributes)), CloseKind::ContinuedAsNew)
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The futures that a context gives out. Each stands for one operation; dropping it cancels the operation.
+
+use std::{
+    marker::PhantomData,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context as TaskContext, Poll, Waker},
+};
+
+use futures_util::future::FusedFuture;
+use segno_proto::common::{Payload, WorkflowExecution};
+use serde::Serialize;
+
+use super::{
+    cancel,
+    commands::{Ask, Expected},
+    core::{OpId, OpKind, Outcome, Shared},
+    queue::RootId,
+};
+use crate::{
+    converter::{self, ConversionError},
+    definition::Signal,
+    failure::Failure,
+};
+
+pub(crate) type Decode<T> = fn(&[Payload]) -> Result<T, ConversionError>;
+
+/// An operation that somebody waits for.
+pub(crate) struct Operation {
+    pub shared: Arc<Shared>,
+    pub id: OpId,
+    done: bool,
+}
+
+impl Operation {
+    pub fn new(shared: Arc<Shared>, id: OpId) -> Self {
+        Self { shared, id, done: false }
+    }
+
+    fn poll(&mut self, context: &TaskContext<'_>, name: &str) -> Poll<Outcome> {
+        assert!(!self.done, "{name} was polled after it was ready");
+        let outcome = self.shared.core().poll(self.id, context);
+        self.done = outcome.is_ready();
+        outcome
+    }
+
+    fn cancel(&self) {
+        if !self.done {
+            cancel::cancel(&mut self.shared.core(), self.id);
+        }
+    }
+
+    fn detach(mut self) {
+        let mut core = self.shared.core();
+        match core.ops.get_mut(&self.id) {
+            Some(op) if op.outcome.is_none() => op.detached = true,
+            _ => {
+                core.forget(self.id);
+            }
+        }
+        drop(core);
+        self.done = true;
+    }
+}
+
+impl Drop for Operation {
+    fn drop(&mut self) {
+        if !self.done && !self.shared.queue.is_torn_down() && self.shared.queue.in_turn() {
+            cancel::drop_operation(&mut self.shared.core(), self.id);
+        }
+    }
+}
+
+macro_rules! operation_future {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[must_use = "it is cancelled when it is dropped: await it, or let it go with `detach()`"]
+        pub struct $name<T> {
+            pub(crate) operation: Operation,
+            pub(crate) id: String,
+            decode: Decode<T>,
+            marker: PhantomData<fn() -> T>,
+        }
+
+        impl<T> $name<T> {
+            pub(crate) fn new(operation: Operation, id: String, decode: Decode<T>) -> Self {
+                Self { operation, id, decode, marker: PhantomData }
+            }
+
+            /// Its id.
+            pub fn id(&self) -> &str {
+                &self.id
+            }
+
+            /// Cancels it; awaiting it then says so.
+            pub fn cancel(&self) {
+                self.operation.cancel();
+            }
+
+            /// Lets it go on without anybody who waits for it.
+            pub fn detach(self) {
+                self.operation.detach();
+            }
+        }
+
+        impl<T> Future for $name<T> {
+            type Output = Result<T, Failure>;
+
+            fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+                let outcome = match self.operation.poll(context, stringify!($name)) {
+                    Poll::Ready(outcome) => outcome,
+                    Poll::Pending => return Poll::Pending,
+                };
+                match outcome.map(|payloads| (self.decode)(&payloads)) {
+                    Ok(Ok(value)) => Poll::Ready(Ok(value)),
+                    Err(failure) => Poll::Ready(Err(failure)),
+                    Ok(Err(error)) => {
+                        self.operation.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
+                        Poll::Pending
+                    }
+                }
+            }
+        }
+
+        impl<T> FusedFuture for $name<T> {
+            fn is_terminated(&self) -> bool {
+                self.operation.done
+            }
+        }
+
+        impl<T> Unpin for $name<T> {}
+    };
+}
+
+operation_future!(
+    /// A task that was scheduled.
+    TaskFuture
+);
+operation_future!(
+    /// A child workflow that was started.
+    ChildWorkflowFuture
+);
+operation_future!(
+    /// A value that somebody outside provides.
+    PromiseFuture
+);
+operation_future!(
+    /// A side effect whose result is remembered.
+    OperationFuture
+);
+operation_future!(
+    /// The next signal of a name.
+    SignalFuture
+);
+
+macro_rules! unit_future {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[must_use = "it does nothing unless it is awaited"]
+        pub struct $name {
+            pub(crate) operation: Operation,
+            pub(crate) id: String,
+        }
+
+        impl $name {
+            /// Its id.
+            pub fn id(&self) -> &str {
+                &self.id
+            }
+
+            /// Cancels it; awaiting it then says so.
+            pub fn cancel(&self) {
+                self.operation.cancel();
+            }
+
+            /// Lets it go on without anybody who waits for it.
+            pub fn detach(self) {
+                self.operation.detach();
+            }
+        }
+
+        impl Future for $name {
+            type Output = Result<(), Failure>;
+
+            fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+                self.operation.poll(context, stringify!($name)).map(|outcome| outcome.map(|_| ()))
+            }
+        }
+
+        impl FusedFuture for $name {
+            fn is_terminated(&self) -> bool {
+                self.operation.done
+            }
+        }
+    };
+}
+
+unit_future!(
+    /// A timer that was started.
+    TimerFuture
+);
+unit_future!(
+    /// A condition on the workflow's state.
+    ConditionFuture
+);
+unit_future!(
+    /// A signal to, or a cancellation of, another workflow.
+    ExternalFuture
+);
+
+/// The cancellation of a scope.
+#[must_use = "it does nothing unless it is awaited"]
+pub struct CancelledFuture {
+    pub(crate) operation: Operation,
+}
+
+impl Future for CancelledFuture {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<()> {
+        self.operation.poll(context, "CancelledFuture").map(|_| ())
+    }
+}
+
+impl FusedFuture for CancelledFuture {
+    fn is_terminated(&self) -> bool {
+        self.operation.done
+    }
+}
+
+/// The start of a child.
+#[must_use = "it does nothing unless it is awaited"]
+pub struct StartedFuture {
+    operation: Operation,
+}
+
+impl Future for StartedFuture {
+    type Output = Result<String, Failure>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        self.operation.poll(context, "StartedFuture").map(|outcome| {
+            outcome
+                .map(|payloads| payloads.first().and_then(|id| converter::decode_payload(id).ok()).unwrap_or_default())
+        })
+    }
+}
+
+impl<T> ChildWorkflowFuture<T> {
+    /// Waits until the child was started, and gives its run id.
+    pub fn started(&self) -> StartedFuture {
+        let shared = self.operation.shared.clone();
+        let mut core = shared.core();
+        let child = self.operation.id;
+        let (scope, known) = match core.ops.get(&child) {
+            Some(op) => {
+                let known = match (&op.kind, &op.outcome) {
+                    (OpKind::Child { run_id, .. }, _) if !run_id.is_empty() => Some(Ok(run_id.clone())),
+                    (_, Some((_, Err(failure)))) => Some(Err(failure.clone())),
+                    _ => None,
+                };
+                (op.scope, known)
+            }
+            None => (super::scope::ROOT, Some(Ok(String::new()))),
+        };
+        let id = core.add(scope, OpKind::ChildStarted { child });
+        match known {
+            Some(Ok(run_id)) => core.resolve(id, Ok(converter::encode_json(&run_id).into_iter().collect())),
+            Some(Err(failure)) => core.resolve(id, Err(failure)),
+            None => {}
+        }
+        drop(core);
+        StartedFuture { operation: Operation::new(shared, id) }
+    }
+
+    /// Signals the child.
+    pub fn signal<A: Serialize + 'static>(&self, signal: Signal<A>, value: A) -> ExternalFuture {
+        let execution = WorkflowExecution { workflow_id: self.id.clone(), run_id: String::new() };
+        signal_external(&self.operation.shared, super::scope::ROOT, execution, signal, value, true)
+    }
+}
+
+pub(crate) fn signal_external<A: Serialize + 'static>(
+    shared: &Arc<Shared>,
+    scope: u64,
+    execution: WorkflowExecution,
+    signal: Signal<A>,
+    value: A,
+    child_only: bool,
+) -> ExternalFuture {
+    let input = converter::encode(&value, signal.arguments());
+    let mut core = shared.core();
+    let workflow_id = execution.workflow_id.clone();
+    let id = core.add(scope, OpKind::External { what: "signal", workflow_id: workflow_id.clone() });
+    match input {
+        _ if core.scopes.reason(scope).is_some() => core.resolve(id, Err(Failure::cancelled())),
+        Err(error) => core.fail_task(Failure::application("Conversion", error.to_string())),
+        Ok(input) => {
+            let name = signal.name().to_owned();
+            let expected = Expected::SignalExternal { op: id, workflow_id: workflow_id.clone(), name: name.clone() };
+            core.push_for(id, Ask::SignalExternal { execution, name, input, child_only }, expected);
+        }
+    }
+    drop(core);
+    ExternalFuture { operation: Operation::new(shared.clone(), id), id: workflow_id }
+}
+
+pub(crate) struct JoinState<T> {
+    pub value: Option<Result<T, Failure>>,
+    pub waker: Option<Waker>,
+}
+
+/// A future that goes on by itself. Dropping the handle lets it; [`abort`](Self::abort) ends it.
+pub struct JoinHandle<T> {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) root: RootId,
+    pub(crate) state: Arc<Mutex<JoinState<T>>>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Ends it: what it waits for is cancelled, as if it had been dropped.
+    pub fn abort(&self) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.value.is_none() {
+            state.value = Some(Err(Failure::cancelled()));
+            self.shared.core().aborted.push(self.root);
+            if let Some(waker) = state.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Whether it has ended.
+    pub fn is_finished(&self) -> bool {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).value.is_some()
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, Failure>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.value.take() {
+            Some(value) => Poll::Ready(value),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// The time was over first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the time is over")]
+pub struct Elapsed;

@@ -1,0 +1,143 @@
+//! Takes a history apart into turns: one per completed workflow task, nothing folded.
+
+use segno_proto::{
+    enums::EventType,
+    events::{HistoryEvent, history_event::Attributes},
+    timestamp_nanos,
+};
+
+use super::matching::is_command_event;
+
+/// One turn.
+#[derive(Debug, Default)]
+pub(crate) struct Turn {
+    pub started_event_id: i64,
+    /// When its workflow task was started.
+    pub time: i64,
+    pub suggest_continue_as_new: bool,
+    pub history_size: i64,
+    /// What happened before it, in order.
+    pub inbound: Vec<HistoryEvent>,
+    /// What its workflow task left; `None` for the one that is to be answered.
+    pub batch: Option<Batch>,
+}
+
+/// The events that the commands of a workflow task became.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub completed_event_id: i64,
+    pub events: Vec<HistoryEvent>,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub(crate) enum Part {
+    Turn(Turn),
+    /// The commands of a turn that was answered before.
+    Batch(Batch),
+    /// The answer to that turn was not taken.
+    NotTaken,
+}
+
+/// Why events make no sense.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    pub expected: i64,
+    pub found: i64,
+}
+
+/// Remembers what it has seen, so that events can come in parts.
+#[derive(Debug, Default)]
+pub(crate) struct Splitter {
+    inbound: Vec<HistoryEvent>,
+    /// The last event seen.
+    last: i64,
+    /// A turn is made, its batch is still to come.
+    answered: bool,
+}
+
+impl Splitter {
+    /// The live turn was answered: its batch comes with the next events.
+    pub fn answered(&mut self) {
+        self.answered = true;
+    }
+
+    /// The server dropped the workflow task: history goes on after this event.
+    pub fn reset_to(&mut self, event_id: i64) {
+        self.answered = false;
+        self.last = event_id;
+    }
+
+    pub fn last_event(&self) -> i64 {
+        self.last
+    }
+
+    /// Takes the next events apart. With `answer` a workflow task that was started last is the one to be answered.
+    pub fn split(&mut self, events: Vec<HistoryEvent>, answer: bool) -> Result<Vec<Part>, Gap> {
+        let mut parts = Vec::new();
+        let mut events = events.into_iter().filter(|event| event.event_id > self.last).peekable();
+        let mut last = self.last;
+        while let Some(event) = events.next() {
+            if event.event_id != last + 1 {
+                return Err(Gap { expected: last + 1, found: event.event_id });
+            }
+            last = event.event_id;
+            match event.event_type() {
+                EventType::WorkflowTaskStarted => {
+                    let next = events.peek().map(HistoryEvent::event_type);
+                    let is_turn = match next {
+                        Some(EventType::WorkflowTaskCompleted) => true,
+                        None => answer,
+                        // Failed and timed-out ones are no turns.
+                        Some(_) => false,
+                    };
+                    if !is_turn {
+                        continue;
+                    }
+                    let mut turn = Turn {
+                        started_event_id: event.event_id,
+                        time: event.event_time.as_ref().map(timestamp_nanos).unwrap_or_default(),
+                        inbound: std::mem::take(&mut self.inbound),
+                        ..Turn::default()
+                    };
+                    if let Some(Attributes::WorkflowTaskStartedEventAttributes(started)) = &event.attributes {
+                        turn.suggest_continue_as_new = started.suggest_continue_as_new;
+                        turn.history_size = started.history_size_bytes;
+                    }
+                    if next.is_some() {
+                        turn.batch = events.next().map(|completed| take_batch(&mut last, &completed, &mut events));
+                    }
+                    parts.push(Part::Turn(turn));
+                }
+                EventType::WorkflowTaskCompleted if self.answered => {
+                    self.answered = false;
+                    parts.push(Part::Batch(take_batch(&mut last, &event, &mut events)));
+                }
+                EventType::WorkflowTaskFailed | EventType::WorkflowTaskTimedOut if self.answered => {
+                    parts.push(Part::NotTaken);
+                    self.last = last;
+                    return Ok(parts);
+                }
+                EventType::WorkflowTaskScheduled | EventType::WorkflowTaskTimedOut => {}
+                _ => self.inbound.push(event),
+            }
+        }
+        self.last = last;
+        Ok(parts)
+    }
+}
+
+fn take_batch(
+    last: &mut i64,
+    completed: &HistoryEvent,
+    events: &mut std::iter::Peekable<impl Iterator<Item = HistoryEvent>>,
+) -> Batch {
+    *last = completed.event_id;
+    let mut batch = Batch { completed_event_id: completed.event_id, events: Vec::new() };
+    while let Some(event) = events.next_if(|event| is_command_event(event.event_type()) && event.event_id == *last + 1)
+    {
+        *last = event.event_id;
+        batch.events.push(event);
+    }
+    batch
+}

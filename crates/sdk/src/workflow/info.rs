@@ -1,0 +1,112 @@
+//! What a workflow knows about itself.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
+
+use segno_proto::{common::Payload, events::WorkflowExecutionStartedEventAttributes};
+use serde::de::DeserializeOwned;
+
+use crate::{converter, failure::Failure};
+
+/// What a workflow knows about itself.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct WorkflowInfo {
+    /// The namespace.
+    pub namespace: String,
+    /// The workflow's id.
+    pub workflow_id: String,
+    /// The id of this run.
+    pub run_id: String,
+    /// The id of the first run of the chain.
+    pub first_run_id: String,
+    /// The run that continued as this one, if any.
+    pub continued_run_id: Option<String>,
+    /// The workflow's kind.
+    pub kind: String,
+    /// The task queue.
+    pub queue: String,
+    /// Which attempt this run is, from 1.
+    pub attempt: u32,
+    /// When this run was started.
+    pub start_time: Option<SystemTime>,
+    /// All runs together.
+    pub execution_timeout: Option<Duration>,
+    /// This run.
+    pub run_timeout: Option<Duration>,
+    /// One workflow task.
+    pub task_timeout: Option<Duration>,
+    /// The cron schedule, if any.
+    pub cron: Option<String>,
+    /// The parent: workflow id and run id.
+    pub parent: Option<(String, String)>,
+    /// The workflow at the top of the tree: workflow id and run id.
+    pub root: Option<(String, String)>,
+    /// Events up to this turn.
+    pub history_length: i64,
+    /// Their size in bytes.
+    pub history_size: i64,
+    pub(crate) memo: BTreeMap<String, Payload>,
+    pub(crate) search_attributes: BTreeMap<String, Payload>,
+    pub(crate) last_result: Vec<Payload>,
+    pub(crate) last_failure: Option<Failure>,
+}
+
+impl WorkflowInfo {
+    pub(crate) fn of(started: &WorkflowExecutionStartedEventAttributes, start_time: Option<SystemTime>) -> Self {
+        let duration = |there: &Option<prost_types::Duration>| {
+            there.and_then(|there| Duration::try_from(there).ok()).filter(|there| !there.is_zero())
+        };
+        let execution = |there: &Option<segno_proto::common::WorkflowExecution>| {
+            there.as_ref().map(|there| (there.workflow_id.clone(), there.run_id.clone()))
+        };
+        let some = |text: &String| (!text.is_empty()).then(|| text.clone());
+        Self {
+            workflow_id: started.workflow_id.clone(),
+            run_id: started.original_execution_run_id.clone(),
+            first_run_id: started.first_execution_run_id.clone(),
+            continued_run_id: some(&started.continued_execution_run_id),
+            kind: started.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default(),
+            queue: started.task_queue.as_ref().map(|queue| queue.name.clone()).unwrap_or_default(),
+            attempt: u32::try_from(started.attempt).unwrap_or(1).max(1),
+            start_time,
+            execution_timeout: duration(&started.workflow_execution_timeout),
+            run_timeout: duration(&started.workflow_run_timeout),
+            task_timeout: duration(&started.workflow_task_timeout),
+            cron: some(&started.cron_schedule),
+            parent: execution(&started.parent_workflow_execution),
+            root: execution(&started.root_workflow_execution),
+            memo: started.memo.as_ref().map(|memo| memo.fields.clone()).unwrap_or_default(),
+            search_attributes: started
+                .search_attributes
+                .as_ref()
+                .map(|there| there.indexed_fields.clone())
+                .unwrap_or_default(),
+            last_result: converter::items(&started.last_completion_result).to_vec(),
+            last_failure: started.continued_failure.clone().map(Failure::from_wire),
+            ..Self::default()
+        }
+    }
+
+    /// A note of the memo that the run was started with.
+    pub fn memo<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        self.memo.get(key).and_then(|payload| converter::decode_payload(payload).ok())
+    }
+
+    /// A search attribute that the run was started with.
+    pub fn search_attribute<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        self.search_attributes.get(name).and_then(|payload| converter::decode_payload(payload).ok())
+    }
+
+    /// What the run before returned (cron).
+    pub fn last_result<T: DeserializeOwned>(&self) -> Option<T> {
+        self.last_result.first().and_then(|payload| converter::decode_payload(payload).ok())
+    }
+
+    /// How the run before failed (cron, retries).
+    pub fn last_failure(&self) -> Option<&Failure> {
+        self.last_failure.as_ref()
+    }
+}

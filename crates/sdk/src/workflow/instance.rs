@@ -1,0 +1,314 @@
+//! One execution of a workflow in memory: its roots, and how they are polled.
+
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    task::{Context as TaskContext, Poll, Waker},
+};
+
+use segno_proto::common::Payload;
+
+use super::{
+    core::{BoxFuture, Check, Closing, OpId, OpKind, Poison, Shared, Spawned},
+    handlers::Bound,
+    queue::{self, RootId},
+    registry::Made,
+    violation::ViolationKind,
+};
+use crate::{
+    converter::ConversionError,
+    failure::{Error, Failure, Result, panic_message},
+};
+
+/// The run itself.
+const RUN: RootId = 0;
+/// Polls in a turn without a command or a result, after which it counts as one that never rests.
+const POLLS_MAX: u32 = 1_000_000;
+
+/// Why a turn cannot go on.
+pub(crate) enum Stop {
+    Panic(String),
+    Failure(Failure),
+    Violation(ViolationKind, String),
+}
+
+struct Root {
+    future: BoxFuture<()>,
+    waker: Waker,
+}
+
+pub(crate) struct Instance {
+    pub shared: Arc<Shared>,
+    pub handlers: Box<dyn Bound>,
+    roots: BTreeMap<RootId, Root>,
+    polls: u32,
+}
+
+/// Lets the handler of a signal go on by itself.
+pub(crate) fn spawn_signal_handler(shared: &Arc<Shared>, future: BoxFuture<Result<()>>) {
+    let mut core = shared.core();
+    let id = core.next_root();
+    core.unfinished_handlers += 1;
+    let inner = shared.clone();
+    let future = Box::pin(async move {
+        let result = future.await;
+        let mut core = inner.core();
+        core.unfinished_handlers -= 1;
+        if let Err(error) = result
+            && core.closing.is_none()
+        {
+            core.closing = Some(Closing::Returned(Err(error)));
+        }
+    });
+    core.spawned.push(Spawned { id, future });
+    drop(core);
+    shared.queue.push(id);
+}
+
+impl Instance {
+    pub fn new(shared: Arc<Shared>, made: Made) -> Self {
+        let Made { run, handlers } = made;
+        let inner = shared.clone();
+        let future = Box::pin(async move {
+            let result = run.await;
+            inner.core().closing.get_or_insert(Closing::Returned(result));
+        });
+        let waker = queue::waker(RUN, &shared.queue);
+        Self { shared, handlers, roots: BTreeMap::from([(RUN, Root { future, waker })]), polls: 0 }
+    }
+
+    /// The first poll of the run itself is due.
+    pub fn begin_run(&self) {
+        self.shared.queue.push(RUN);
+    }
+
+    pub fn begin_turn(&mut self) {
+        self.polls = 0;
+        self.shared.queue.begin_turn();
+    }
+
+    pub fn end_turn(&self) {
+        self.shared.queue.end_turn();
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.shared.core().closing.is_some()
+    }
+
+    /// Polls whoever was woken, until nobody is. One operation becomes ready at a time.
+    pub fn settle(&mut self) -> std::result::Result<(), Stop> {
+        loop {
+            self.end_of_poll()?;
+            if self.is_closing() {
+                return Ok(());
+            }
+            if let Some(root) = self.shared.queue.pop() {
+                self.poll(root)?;
+                continue;
+            }
+            // At rest.
+            let mut core = self.shared.core();
+            core.ungrant();
+            let waker = core.grant();
+            drop(core);
+            if let Some(waker) = waker {
+                waker.wake();
+            } else if !self.grant_condition()? {
+                return self.check_foreign();
+            }
+        }
+    }
+
+    fn check_foreign(&self) -> std::result::Result<(), Stop> {
+        if !self.shared.queue.take_foreign() {
+            return Ok(());
+        }
+        let waiting: Vec<String> = self.shared.core().ops.values().map(|op| op.kind.describe()).collect();
+        let message = format!(
+            "something outside of the workflow woke it: a thread, a channel to one, or a future of another runtime; \
+             wrap it in `ctx.run_async` or make it a task. It waits for: {}",
+            if waiting.is_empty() { "nothing of its own".to_owned() } else { waiting.join(", ") }
+        );
+        Err(Stop::Violation(ViolationKind::ForeignWake, message))
+    }
+
+    fn poll(&mut self, id: RootId) -> std::result::Result<(), Stop> {
+        let Some(root) = self.roots.get_mut(&id) else { return Ok(()) };
+        let waker = root.waker.clone();
+        let mut context = TaskContext::from_waker(&waker);
+        let polled = catch_unwind(AssertUnwindSafe(|| root.future.as_mut().poll(&mut context)));
+        match polled {
+            Ok(Poll::Pending) => {}
+            Ok(Poll::Ready(())) => {
+                let root = self.roots.remove(&id);
+                drop_safely(root)?;
+            }
+            Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+        }
+        self.polls += 1;
+        let mut core = self.shared.core();
+        if std::mem::take(&mut core.progress) {
+            self.polls = 0;
+        } else if self.polls > POLLS_MAX {
+            core.poison.get_or_insert(Poison::NeverRests);
+        }
+        Ok(())
+    }
+
+    /// What a poll left: roots that it spawned or ended, cancellations of what it dropped, who may become ready.
+    fn end_of_poll(&mut self) -> std::result::Result<(), Stop> {
+        loop {
+            let mut core = self.shared.core();
+            let aborted = std::mem::take(&mut core.aborted);
+            let spawned = std::mem::take(&mut core.spawned);
+            drop(core);
+            if aborted.is_empty() && spawned.is_empty() {
+                break;
+            }
+            for Spawned { id, future } in spawned {
+                let waker = queue::waker(id, &self.shared.queue);
+                self.roots.insert(id, Root { future, waker });
+                self.shared.queue.push(id);
+            }
+            for id in aborted {
+                let root = self.roots.remove(&id);
+                drop_safely(root)?;
+            }
+        }
+        let mut core = self.shared.core();
+        match core.poison.take() {
+            None => {}
+            Some(Poison::Failure(failure)) => return Err(Stop::Failure(failure)),
+            Some(Poison::NeverRests) => {
+                let message = format!("the workflow was polled {POLLS_MAX} times in one turn without a result");
+                return Err(Stop::Violation(ViolationKind::NeverRests, message));
+            }
+        }
+        if core.closing.is_some() {
+            core.discard_dropped();
+            return Ok(());
+        }
+        core.flush_dropped();
+        let waker = core.grant();
+        drop(core);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    /// The oldest condition that is fulfilled.
+    fn grant_condition(&mut self) -> std::result::Result<bool, Stop> {
+        let conditions: Vec<(OpId, Check)> = {
+            let core = self.shared.core();
+            core.conditions
+                .iter()
+                .filter_map(|id| match core.ops.get(id) {
+                    Some(op) if op.waker.is_some() => match &op.kind {
+                        OpKind::Condition { check } => Some((*id, check.clone())),
+                        _ => None,
+                    },
+                    _ => None,
+                })
+                .collect()
+        };
+        for (id, check) in conditions {
+            match catch_unwind(AssertUnwindSafe(|| check())) {
+                Ok(false) => {}
+                Ok(true) => {
+                    self.shared.core().resolve(id, Ok(Vec::new()));
+                    return Ok(true);
+                }
+                Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Delivers a signal to its handler, or keeps it for whoever receives it.
+    pub fn signal(&mut self, name: &str, payloads: Vec<Payload>) -> std::result::Result<(), Stop> {
+        let handler = self.shared.core().signals.handlers.get(name).cloned();
+        let handled = catch_unwind(AssertUnwindSafe(|| match handler {
+            Some(handler) => Some(handler(payloads.clone())),
+            None => self.handlers.signal(name, &payloads),
+        }));
+        match handled {
+            Ok(None) => self.shared.core().deliver_signal(name, payloads),
+            Ok(Some(Ok(None))) => {}
+            Ok(Some(Ok(Some(future)))) => spawn_signal_handler(&self.shared, future),
+            Ok(Some(Err(ConversionError(error)))) => {
+                let message = format!("signal {name:?}: {error}");
+                return Err(Stop::Failure(Failure::application("Conversion", message).into()));
+            }
+            Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+        }
+        Ok(())
+    }
+
+    /// Whether an update is accepted. `None`: there is no such update.
+    pub fn validate(&self, name: &str, payloads: &[Payload]) -> Option<std::result::Result<(), Failure>> {
+        match catch_unwind(AssertUnwindSafe(|| self.handlers.validate(name, payloads))) {
+            Ok(validated) => validated.map(|result| result.map_err(|error| error.failure())),
+            Err(panic) => Some(Err(Failure::panic(&*panic))),
+        }
+    }
+
+    /// Begins to handle an update; `done` is called with what comes of it.
+    pub fn update(
+        &mut self,
+        name: &str,
+        payloads: &[Payload],
+        done: impl FnOnce(&Shared, std::result::Result<Vec<Payload>, Error>) + Send + 'static,
+    ) -> std::result::Result<(), Stop> {
+        let future = match catch_unwind(AssertUnwindSafe(|| self.handlers.update(name, payloads))) {
+            Ok(Some(Ok(future))) => future,
+            Ok(Some(Err(error))) => {
+                return Err(Stop::Failure(Failure::application("Conversion", error.to_string()).into()));
+            }
+            Ok(None) => {
+                let [_, _, known] = self.handlers.names();
+                return Err(Stop::Failure(super::handlers::unknown("update", name, known)));
+            }
+            Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
+        };
+        let mut core = self.shared.core();
+        let id = core.next_root();
+        core.unfinished_handlers += 1;
+        let inner = self.shared.clone();
+        let future = Box::pin(async move {
+            let result = future.await;
+            inner.core().unfinished_handlers -= 1;
+            done(&inner, result);
+        });
+        core.spawned.push(Spawned { id, future });
+        Ok(())
+    }
+}
+
+/// Drops something of the user's, which may panic.
+fn drop_safely<T>(value: T) -> std::result::Result<(), Stop> {
+    catch_unwind(AssertUnwindSafe(|| drop(value)))
+        .map_err(|panic: Box<dyn Any + Send>| Stop::Panic(panic_message(&*panic)))
+}
+
+impl Drop for Instance {
+    fn drop(&mut self) {
+        self.shared.queue.tear_down();
+        for (_, root) in std::mem::take(&mut self.roots) {
+            // A panic here concerns nobody: the instance is thrown away.
+            let _ = drop_safely(root);
+        }
+        let mut core = self.shared.core();
+        let kept = (
+            std::mem::take(&mut core.ops),
+            std::mem::take(&mut core.spawned),
+            std::mem::take(&mut core.signals),
+            core.closing.take(),
+        );
+        drop(core);
+        let _ = drop_safely(kept);
+        self.handlers.clear();
+    }
+}

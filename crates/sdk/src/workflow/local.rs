@@ -1,0 +1,34 @@
+//! Work that the workflow's own worker does, outside of the workflow's turn: `run`, `run_async`, local tasks.
+
+use std::pin::Pin;
+
+use segno_proto::common::Payload;
+
+use crate::{failure::Failure, options::LocalOptions};
+
+/// What came of it.
+pub(crate) type LocalOutcome = Result<Vec<Payload>, Failure>;
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What is to be done.
+pub(crate) enum LocalWork {
+    /// A closure, on a thread where it may block.
+    Run(Box<dyn FnOnce() -> LocalOutcome + Send>),
+    /// A future.
+    Async(Box<dyn FnOnce() -> BoxFuture<LocalOutcome> + Send>),
+    /// A task that the worker knows.
+    Task { kind: String, input: Vec<Payload>, options: LocalOptions },
+}
+
+/// Work to begin now.
+pub(crate) struct LocalRequest {
+    pub id: String,
+    pub work: LocalWork,
+}
+
+/// The end of one.
+pub(crate) struct LocalResult {
+    pub id: String,
+    pub attempt: u32,
+    pub outcome: LocalOutcome,
+}

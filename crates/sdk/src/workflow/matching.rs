@@ -1,0 +1,268 @@
+//! Compares the commands of a turn with the events that its workflow task left in history.
+
+use std::collections::VecDeque;
+
+use segno_proto::{
+    enums::EventType,
+    events::{HistoryEvent, MarkerRecordedEventAttributes, history_event::Attributes},
+};
+use serde::de::DeserializeOwned;
+
+use super::{
+    commands::{CHANGE_VERSION, CloseKind, Expected, LOCAL_MARKER, PATCH_MARKER, RUN_MARKER},
+    core::OpId,
+    sabotage::{self, Sabotage},
+    violation::ViolationKind,
+};
+use crate::converter;
+
+/// A difference, before it is known whose.
+#[derive(Debug)]
+pub(crate) struct Difference {
+    pub kind: ViolationKind,
+    pub event_id: i64,
+    pub sequence: u64,
+    pub expected: String,
+    pub actual: String,
+}
+
+/// Whether a command makes this event. All such events of a workflow task follow its completion directly.
+pub(crate) fn is_command_event(kind: EventType) -> bool {
+    matches!(
+        kind,
+        EventType::ActivityTaskScheduled
+            | EventType::ActivityTaskCancelRequested
+            | EventType::TimerStarted
+            | EventType::TimerCanceled
+            | EventType::StartChildWorkflowExecutionInitiated
+            | EventType::RequestCancelExternalWorkflowExecutionInitiated
+            | EventType::SignalExternalWorkflowExecutionInitiated
+            | EventType::MarkerRecorded
+            | EventType::UpsertWorkflowSearchAttributes
+            | EventType::WorkflowPropertiesModified
+            | EventType::WorkflowExecutionUpdateAccepted
+            | EventType::WorkflowExecutionUpdateCompleted
+            | EventType::WorkflowExecutionCompleted
+            | EventType::WorkflowExecutionFailed
+            | EventType::WorkflowExecutionCanceled
+            | EventType::WorkflowExecutionContinuedAsNew
+            | EventType::NexusOperationScheduled
+            | EventType::NexusOperationCancelRequested
+    )
+}
+
+/// Compares in order. Calls `bind` with each operation and the event that its command became.
+pub(crate) fn compare(
+    mut expected: VecDeque<Expected>,
+    events: &[HistoryEvent],
+    mut bind: impl FnMut(OpId, i64),
+) -> Result<(), Difference> {
+    let mut events = events.iter().peekable();
+    let mut skipped_patch = false;
+    while let Some(event) = events.next() {
+        let event_id = event.event_id;
+        let skip = skipped_patch && is_change_version(event) && !asks_for_change_version(expected.front());
+        skipped_patch = false;
+        if skip {
+            continue;
+        }
+        if let Some((id, true)) = patch_of(event)
+            && !matches!(expected.front(), Some(Expected::Patch { id: asked }) if *asked == id)
+        {
+            // The call of `deprecate_patch` was removed since, as it should be.
+            skipped_patch = true;
+            continue;
+        }
+        let Some(asked) = expected.pop_front() else {
+            let kind = match patch_of(event) {
+                Some(_) => ViolationKind::PatchMismatch,
+                None => ViolationKind::RemovedCommand,
+            };
+            let actual = "nothing".to_owned();
+            return Err(Difference { kind, event_id, sequence: 0, expected: describe(event), actual });
+        };
+        if let Err(kind) = fits(&asked, event) {
+            let (sequence, actual) = (asked.sequence(), asked.describe());
+            return Err(Difference { kind, event_id, sequence, expected: describe(event), actual });
+        }
+        if let Some(op) = asked.op() {
+            bind(op, event_id);
+        }
+    }
+    match expected.pop_front() {
+        None => Ok(()),
+        Some(asked) => Err(Difference {
+            kind: ViolationKind::ExtraCommand,
+            event_id: 0,
+            sequence: asked.sequence(),
+            expected: "nothing more in this workflow task".to_owned(),
+            actual: asked.describe(),
+        }),
+    }
+}
+
+fn fits(asked: &Expected, event: &HistoryEvent) -> Result<(), ViolationKind> {
+    use Attributes as A;
+    let check = |fits: bool, kind| if fits { Ok(()) } else { Err(kind) };
+    match (asked, event.attributes.as_ref()) {
+        (Expected::Task { id, kind, .. }, Some(A::ActivityTaskScheduledEventAttributes(event))) => {
+            let same_kind = event.activity_type.as_ref().is_some_and(|there| there.name == *kind);
+            check(same_kind && event.activity_id == *id, ViolationKind::TaskTypeMismatch)
+        }
+        (Expected::CancelTask { scheduled_event_id }, Some(A::ActivityTaskCancelRequestedEventAttributes(event))) => {
+            check(event.scheduled_event_id == *scheduled_event_id, ViolationKind::CommandTypeMismatch)
+        }
+        (Expected::Timer { id, duration, .. }, Some(A::TimerStartedEventAttributes(event))) => {
+            let there = event.start_to_fire_timeout.and_then(|there| std::time::Duration::try_from(there).ok());
+            check(event.timer_id == *id && there == Some(*duration), ViolationKind::TimerDurationMismatch)
+        }
+        (Expected::CancelTimer { id }, Some(A::TimerCanceledEventAttributes(event))) => {
+            check(event.timer_id == *id, ViolationKind::CommandTypeMismatch)
+        }
+        (
+            Expected::Child { workflow_id, kind, .. },
+            Some(A::StartChildWorkflowExecutionInitiatedEventAttributes(event)),
+        ) => {
+            let same_kind = event.workflow_type.as_ref().is_some_and(|there| there.name == *kind);
+            check(same_kind && event.workflow_id == *workflow_id, ViolationKind::ChildWorkflowMismatch)
+        }
+        (
+            Expected::CancelExternal { workflow_id, .. },
+            Some(A::RequestCancelExternalWorkflowExecutionInitiatedEventAttributes(event)),
+        ) => {
+            let same = event.workflow_execution.as_ref().is_some_and(|there| there.workflow_id == *workflow_id);
+            check(same, ViolationKind::ChildWorkflowMismatch)
+        }
+        (
+            Expected::SignalExternal { workflow_id, name, .. },
+            Some(A::SignalExternalWorkflowExecutionInitiatedEventAttributes(event)),
+        ) => {
+            let same = event.workflow_execution.as_ref().is_some_and(|there| there.workflow_id == *workflow_id);
+            check(same && event.signal_name == *name, ViolationKind::ChildWorkflowMismatch)
+        }
+        (asked, Some(A::MarkerRecordedEventAttributes(event))) => fits_marker(asked, event),
+        (Expected::State { keys }, Some(A::WorkflowPropertiesModifiedEventAttributes(event))) => {
+            let there = event.upserted_memo.as_ref().map(|memo| memo.fields.keys().collect::<Vec<_>>());
+            check(
+                there.unwrap_or_default().iter().eq(&keys.iter().collect::<Vec<_>>()),
+                ViolationKind::StateKeyMismatch,
+            )
+        }
+        (Expected::SearchAttributes { keys }, Some(A::UpsertWorkflowSearchAttributesEventAttributes(event))) => {
+            let there = event.search_attributes.as_ref().map(|there| there.indexed_fields.keys().collect::<Vec<_>>());
+            check(
+                there.unwrap_or_default().iter().eq(&keys.iter().collect::<Vec<_>>()),
+                ViolationKind::StateKeyMismatch,
+            )
+        }
+        (Expected::UpdateAccepted { id }, Some(A::WorkflowExecutionUpdateAcceptedEventAttributes(event))) => {
+            check(event.protocol_instance_id == *id, ViolationKind::CommandTypeMismatch)
+        }
+        (Expected::UpdateCompleted { id }, Some(A::WorkflowExecutionUpdateCompletedEventAttributes(event))) => {
+            check(event.meta.as_ref().is_some_and(|meta| meta.update_id == *id), ViolationKind::CommandTypeMismatch)
+        }
+        (Expected::Close(close), Some(attributes)) => match close_kind(attributes) {
+            Some(there) => check(there == *close, ViolationKind::CommandTypeMismatch),
+            None => Err(ViolationKind::ClosedEarly),
+        },
+        // The code goes on where history ends.
+        (_, Some(attributes)) if close_kind(attributes).is_some() => Err(ViolationKind::ExtraCommand),
+        _ => Err(ViolationKind::CommandTypeMismatch),
+    }
+}
+
+fn fits_marker(asked: &Expected, event: &MarkerRecordedEventAttributes) -> Result<(), ViolationKind> {
+    if (cfg!(test) || cfg!(feature = "testing")) && sabotage::is_on(Sabotage::MarkersNotMatched) {
+        return Ok(());
+    }
+    let check = |fits: bool, kind| if fits { Ok(()) } else { Err(kind) };
+    match (event.marker_name.as_str(), asked) {
+        (PATCH_MARKER, Expected::Patch { id }) => {
+            check(detail::<String>(event, "id").as_ref() == Some(id), ViolationKind::PatchMismatch)
+        }
+        (PATCH_MARKER, Expected::Close(_)) => Err(ViolationKind::ClosedEarly),
+        (PATCH_MARKER, _) | (_, Expected::Patch { .. }) => Err(ViolationKind::PatchMismatch),
+        (RUN_MARKER, Expected::Run { name, index }) => {
+            let same = detail::<String>(event, "name").as_ref() == Some(name);
+            check(same && detail(event, "index") == Some(*index), ViolationKind::OperationNameMismatch)
+        }
+        (LOCAL_MARKER, Expected::Local { kind, id, .. }) => {
+            let same = detail::<String>(event, "kind").as_ref() == Some(kind);
+            check(same && detail::<String>(event, "id").as_ref() == Some(id), ViolationKind::OperationNameMismatch)
+        }
+        (RUN_MARKER | LOCAL_MARKER, Expected::Run { .. } | Expected::Local { .. }) => {
+            Err(ViolationKind::OperationNameMismatch)
+        }
+        (_, Expected::Close(_)) => Err(ViolationKind::ClosedEarly),
+        _ => Err(ViolationKind::CommandTypeMismatch),
+    }
+}
+
+/// One of the details of a marker.
+pub(crate) fn detail<T: DeserializeOwned>(event: &MarkerRecordedEventAttributes, key: &str) -> Option<T> {
+    converter::decode_payload(event.details.get(key)?.payloads.first()?).ok()
+}
+
+/// The patch that a marker records, and whether it is deprecated.
+pub(crate) fn patch_of(event: &HistoryEvent) -> Option<(String, bool)> {
+    match event.attributes.as_ref()? {
+        Attributes::MarkerRecordedEventAttributes(marker) if marker.marker_name == PATCH_MARKER => {
+            Some((detail(marker, "id")?, detail(marker, "deprecated").unwrap_or(false)))
+        }
+        _ => None,
+    }
+}
+
+fn is_change_version(event: &HistoryEvent) -> bool {
+    match event.attributes.as_ref() {
+        Some(Attributes::UpsertWorkflowSearchAttributesEventAttributes(event)) => {
+            event.search_attributes.as_ref().is_some_and(|there| there.indexed_fields.keys().eq([CHANGE_VERSION]))
+        }
+        _ => false,
+    }
+}
+
+fn asks_for_change_version(asked: Option<&Expected>) -> bool {
+    matches!(asked, Some(Expected::SearchAttributes { keys }) if keys.iter().eq([CHANGE_VERSION]))
+}
+
+fn close_kind(attributes: &Attributes) -> Option<CloseKind> {
+    match attributes {
+        Attributes::WorkflowExecutionCompletedEventAttributes(_) => Some(CloseKind::Completed),
+        Attributes::WorkflowExecutionFailedEventAttributes(_) => Some(CloseKind::Failed),
+        Attributes::WorkflowExecutionCanceledEventAttributes(_) => Some(CloseKind::Canceled),
+        Attributes::WorkflowExecutionContinuedAsNewEventAttributes(_) => Some(CloseKind::ContinuedAsNew),
+        _ => None,
+    }
+}
+
+/// For people: what history says.
+fn describe(event: &HistoryEvent) -> String {
+    use Attributes as A;
+    match event.attributes.as_ref() {
+        Some(A::ActivityTaskScheduledEventAttributes(event)) => {
+            format!("scheduled {:?}", event.activity_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default())
+        }
+        Some(A::TimerStartedEventAttributes(event)) => {
+            let there = event.start_to_fire_timeout.and_then(|there| std::time::Duration::try_from(there).ok());
+            format!("started a timer of {:?}", there.unwrap_or_default())
+        }
+        Some(A::StartChildWorkflowExecutionInitiatedEventAttributes(event)) => format!(
+            "started child {:?} with the id {:?}",
+            event.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default(),
+            event.workflow_id
+        ),
+        Some(A::MarkerRecordedEventAttributes(event)) => match event.marker_name.as_str() {
+            PATCH_MARKER => format!("recorded patch {:?}", detail::<String>(event, "id").unwrap_or_default()),
+            RUN_MARKER => format!("recorded operation {:?}", detail::<String>(event, "name").unwrap_or_default()),
+            LOCAL_MARKER => format!("recorded local task {:?}", detail::<String>(event, "kind").unwrap_or_default()),
+            other => format!("recorded marker {other:?}"),
+        },
+        Some(A::WorkflowPropertiesModifiedEventAttributes(event)) => {
+            let keys: Vec<&str> =
+                event.upserted_memo.iter().flat_map(|memo| memo.fields.keys().map(String::as_str)).collect();
+            format!("changed {}", keys.join(", "))
+        }
+        _ => format!("is {:?}", event.event_type()),
+    }
+}

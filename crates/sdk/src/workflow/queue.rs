@@ -1,0 +1,98 @@
+//! Which roots of a workflow (the run itself, spawned futures, handlers) are to be polled.
+//!
+//! Wakes are legal inside a turn only, on the thread that makes it: then polls follow from history alone.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Wake, Waker},
+    thread::{self, ThreadId},
+};
+
+/// A root: 0 is the run itself, the others follow by age.
+pub(crate) type RootId = u64;
+
+#[derive(Default)]
+pub(crate) struct RunQueue {
+    woken: Mutex<Woken>,
+    torn_down: AtomicBool,
+}
+
+#[derive(Default)]
+struct Woken {
+    roots: BTreeSet<RootId>,
+    /// The thread whose turn it is.
+    turn: Option<ThreadId>,
+    foreign: bool,
+}
+
+impl RunQueue {
+    fn woken(&self) -> std::sync::MutexGuard<'_, Woken> {
+        self.woken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn begin_turn(&self) {
+        self.woken().turn = Some(thread::current().id());
+    }
+
+    pub fn end_turn(&self) {
+        self.woken().turn = None;
+    }
+
+    pub fn push(&self, root: RootId) {
+        self.woken().roots.insert(root);
+    }
+
+    /// The oldest root that was woken.
+    pub fn pop(&self) -> Option<RootId> {
+        self.woken().roots.pop_first()
+    }
+
+    pub fn take_foreign(&self) -> bool {
+        std::mem::take(&mut self.woken().foreign)
+    }
+
+    /// From now on drops and wakes mean nothing: the instance is being thrown away.
+    pub fn tear_down(&self) {
+        self.torn_down.store(true, Ordering::SeqCst);
+    }
+
+    pub fn is_torn_down(&self) -> bool {
+        self.torn_down.load(Ordering::SeqCst)
+    }
+
+    /// Whether the current thread is inside a turn of this workflow.
+    pub fn in_turn(&self) -> bool {
+        self.woken().turn == Some(thread::current().id())
+    }
+}
+
+struct RootWaker {
+    root: RootId,
+    queue: Arc<RunQueue>,
+}
+
+impl Wake for RootWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.queue.is_torn_down() {
+            return;
+        }
+        let mut woken = self.queue.woken();
+        if woken.turn == Some(thread::current().id()) {
+            woken.roots.insert(self.root);
+        } else {
+            woken.foreign = true;
+        }
+    }
+}
+
+pub(crate) fn waker(root: RootId, queue: &Arc<RunQueue>) -> Waker {
+    Waker::from(Arc::new(RootWaker { root, queue: queue.clone() }))
+}

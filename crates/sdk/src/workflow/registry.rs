@@ -1,0 +1,79 @@
+//! The workflows that a worker can execute.
+
+use std::{collections::HashMap, sync::Arc};
+
+use segno_proto::common::Payload;
+
+use super::{
+    Context,
+    core::{BoxFuture, Shared},
+    handlers::{Bound, BoundHandlers, Handlers},
+    scope::ROOT,
+    state::StateCell,
+};
+use crate::{
+    converter::{self, ConversionError},
+    definition::Workflow,
+    failure::Result,
+};
+
+/// A new instance: its run, not polled yet, and its handlers.
+pub(crate) struct Made {
+    pub run: BoxFuture<Result<Vec<Payload>>>,
+    pub handlers: Box<dyn Bound>,
+}
+
+pub(crate) trait Factory: Send + Sync {
+    fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<Made, ConversionError>;
+}
+
+struct Of<W: Workflow>(Arc<Handlers<W::State>>);
+
+impl<W: Workflow> Factory for Of<W> {
+    fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<Made, ConversionError> {
+        let input: W::Input = converter::decode(input, W::ARGUMENTS)?;
+        let state = Arc::new(StateCell::new(W::init(&input)));
+        let context = Context { shared, state, dynamic: Arc::default(), scope: ROOT };
+        let handlers = Box::new(BoundHandlers { handlers: self.0.clone(), context: context.clone() });
+        let run = Box::pin(async move { Ok(converter::encode(&W::run(context, input).await?, 1)?) });
+        Ok(Made { run, handlers })
+    }
+}
+
+/// The workflows that a worker can execute, by kind.
+#[derive(Clone, Default)]
+pub struct WorkflowRegistry {
+    factories: HashMap<&'static str, Arc<dyn Factory>>,
+    duplicates: Vec<&'static str>,
+}
+
+impl WorkflowRegistry {
+    /// Adds one.
+    pub fn add<W: Workflow>(&mut self) {
+        let factory = Arc::new(Of::<W>(Arc::new(W::handlers())));
+        if self.factories.insert(W::KIND, factory).is_some() {
+            self.duplicates.push(W::KIND);
+        }
+    }
+
+    /// The kinds, in order.
+    pub fn kinds(&self) -> Vec<&'static str> {
+        let mut kinds: Vec<&'static str> = self.factories.keys().copied().collect();
+        kinds.sort_unstable();
+        kinds
+    }
+
+    /// Kinds that were added more than once.
+    pub fn duplicates(&self) -> &[&'static str] {
+        &self.duplicates
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.factories.is_empty()
+    }
+
+    pub(crate) fn get(&self, kind: &str) -> Option<Arc<dyn Factory>> {
+        self.factories.get(kind).cloned()
+    }
+}

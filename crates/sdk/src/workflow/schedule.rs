@@ -1,0 +1,394 @@
+//! Scheduling: [`WorkflowContext`] for [`Context`], and what goes beyond it.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use segno_proto::{
+    command::{ScheduleActivityTaskCommandAttributes, StartChildWorkflowExecutionCommandAttributes},
+    common::{self, Payload},
+    enums,
+    taskqueue::TaskQueue,
+};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use uuid::Uuid;
+
+use super::{
+    Context, WorkflowContext,
+    commands::{Ask, Expected},
+    context::decode_first,
+    core::{BoxFuture, OpKind},
+    futures::{ChildWorkflowFuture, Decode, OperationFuture, PromiseFuture, TaskFuture, TimerFuture},
+    local::{LocalOutcome, LocalWork},
+};
+use crate::{
+    converter::{self, ConversionError},
+    definition::{TaskDefinition, WorkflowDefinition},
+    failure::{Error, Failure, Result},
+    options::{
+        ChildOptions, IdReusePolicy, LocalOptions, ParentClosePolicy, RetryPolicy, ScheduleTaskOptions, wire_duration,
+    },
+};
+
+/// Start-to-close of a task that names no time-out at all.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
+
+type Encoded = std::result::Result<Vec<Payload>, ConversionError>;
+
+impl<S: Send + Sync + 'static> Context<S> {
+    fn schedule_task<T>(
+        &self,
+        kind: &str,
+        input: Encoded,
+        options: ScheduleTaskOptions,
+        decode: Decode<T>,
+    ) -> TaskFuture<T> {
+        let mut core = self.shared.core();
+        let sequence = core.count("task");
+        let id = core.seed.id("task", sequence).to_string();
+        let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
+        drop(core);
+        let op = OpKind::Task { id: id.clone(), kind: kind.to_owned(), cancellation: options.cancellation };
+        let operation = self.operation(op, |core, op| match input {
+            Err(error) => core.fail_task(Failure::application("Conversion", error.to_string())),
+            Ok(input) => {
+                let summary = options.summary.clone();
+                let attributes = Box::new(task_attributes(id.clone(), kind, queue, input, &options));
+                let expected = Expected::Task { op, id: id.clone(), kind: kind.to_owned(), sequence };
+                core.push_for(op, Ask::Task { attributes, summary }, expected);
+            }
+        });
+        TaskFuture::new(operation, id, decode)
+    }
+
+    fn start_child<T>(
+        &self,
+        kind: &str,
+        input: Encoded,
+        options: ChildOptions,
+        decode: Decode<T>,
+    ) -> ChildWorkflowFuture<T> {
+        let mut core = self.shared.core();
+        let sequence = core.count("child");
+        let workflow_id = match (&options.workflow_id, options.name.as_str()) {
+            (Some(id), _) => id.clone(),
+            (None, "") => core.seed.id("child", sequence).to_string(),
+            (None, name) => format!("{}/{name}", core.info.workflow_id),
+        };
+        let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
+        let taken = !core.open_children.insert(workflow_id.clone());
+        drop(core);
+        let op = OpKind::Child {
+            workflow_id: workflow_id.clone(),
+            kind: kind.to_owned(),
+            run_id: String::new(),
+            cancellation: options.cancellation,
+            abandon: options.parent_close_policy == ParentClosePolicy::Abandon,
+        };
+        let operation = self.operation(op, |core, op| match input {
+            Err(error) => core.fail_task(Failure::application("Conversion", error.to_string())),
+            Ok(_) if taken => core.resolve(op, Err(already_started(&workflow_id))),
+            Ok(input) => {
+                let summary = options.summary.clone();
+                let attributes = Box::new(child_attributes(workflow_id.clone(), kind, queue, input, &options));
+                let expected =
+                    Expected::Child { op, workflow_id: workflow_id.clone(), kind: kind.to_owned(), sequence };
+                core.push_for(op, Ask::Child { attributes, summary }, expected);
+            }
+        });
+        if !taken && self.is_cancelled() {
+            self.shared.core().open_children.remove(&workflow_id);
+        }
+        ChildWorkflowFuture::new(operation, workflow_id, decode)
+    }
+
+    fn local<T>(&self, name: &str, work: LocalWork, decode: Decode<T>) -> OperationFuture<T> {
+        let (operation, id) = self.local_operation(name, work);
+        OperationFuture::new(operation, id, decode)
+    }
+
+    fn local_operation(&self, name: &str, work: LocalWork) -> (super::futures::Operation, String) {
+        let mut core = self.shared.core();
+        let index = core.count("local");
+        let id = core.seed.id("local", index).to_string();
+        drop(core);
+        let is_task = matches!(work, LocalWork::Task { .. });
+        let op =
+            OpKind::Local { id: id.clone(), name: name.to_owned(), index, is_task, work: Some(work), running: false };
+        (self.operation(op, |_, _| {}), id)
+    }
+
+    /// Has the workflow's own worker execute a task, without a task queue.
+    pub fn schedule_local<T: TaskDefinition>(&self, input: T::Input) -> TaskFuture<T::Output> {
+        let defaults = T::options();
+        let retry_policy =
+            defaults.max_retries.map(|retries| RetryPolicy::attempts(retries + 1)).or(defaults.retry_policy);
+        let options =
+            LocalOptions { timeout: defaults.timeout, schedule_to_close: defaults.schedule_to_close, retry_policy };
+        self.schedule_local_with_options::<T>(input, options)
+    }
+
+    /// The same with options.
+    pub fn schedule_local_with_options<T: TaskDefinition>(
+        &self,
+        input: T::Input,
+        options: LocalOptions,
+    ) -> TaskFuture<T::Output> {
+        let input = match converter::encode(&input, T::ARGUMENTS) {
+            Ok(input) => input,
+            Err(error) => {
+                self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
+                Vec::new()
+            }
+        };
+        let work = LocalWork::Task { kind: T::KIND.to_owned(), input, options };
+        let (operation, id) = self.local_operation(T::KIND, work);
+        TaskFuture::new(operation, id, |payloads| converter::decode(payloads, 1))
+    }
+
+    /// Does something asynchronous that replay must not repeat. Its result is remembered.
+    pub fn run_async<F, R, T>(&self, name: &str, f: F) -> OperationFuture<T>
+    where
+        F: FnOnce() -> R + Send + 'static,
+        R: Future<Output = T> + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let work = LocalWork::Async(Box::new(move || {
+            Box::pin(async move { encode_local(&f().await) }) as BoxFuture<LocalOutcome>
+        }));
+        self.local(name, work, |payloads| converter::decode(payloads, 1))
+    }
+
+    /// Starts a child workflow with options.
+    pub fn schedule_workflow_with_options<W: WorkflowDefinition>(
+        &self,
+        options: ChildOptions,
+        input: W::Input,
+    ) -> ChildWorkflowFuture<W::Output> {
+        let input = converter::encode(&input, W::ARGUMENTS);
+        self.start_child(W::KIND, input, options, |payloads| converter::decode(payloads, 1))
+    }
+}
+
+pub(crate) fn already_started(workflow_id: &str) -> Failure {
+    let message = format!("a workflow with the id {workflow_id:?} is running");
+    Failure::application("AlreadyStarted", message).non_retryable().into()
+}
+
+fn encode_local<T: Serialize + 'static>(value: &T) -> LocalOutcome {
+    converter::encode(value, 1).map_err(|error| Failure::application("Conversion", error.to_string()).into())
+}
+
+impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
+    fn schedule<T: TaskDefinition>(&self, input: T::Input) -> TaskFuture<T::Output> {
+        let input = converter::encode(&input, T::ARGUMENTS);
+        self.schedule_task(T::KIND, input, T::options(), |payloads| converter::decode(payloads, 1))
+    }
+
+    fn schedule_raw(&self, task_type: &str, input: Value) -> TaskFuture<Value> {
+        self.schedule_with_options_raw(task_type, input, ScheduleTaskOptions::default())
+    }
+
+    fn schedule_with_options<T: TaskDefinition>(
+        &self,
+        input: T::Input,
+        options: ScheduleTaskOptions,
+    ) -> TaskFuture<T::Output> {
+        let input = converter::encode(&input, T::ARGUMENTS);
+        let options = merge(options, T::options());
+        self.schedule_task(T::KIND, input, options, |payloads| converter::decode(payloads, 1))
+    }
+
+    fn schedule_with_options_raw(
+        &self,
+        task_type: &str,
+        input: Value,
+        options: ScheduleTaskOptions,
+    ) -> TaskFuture<Value> {
+        self.schedule_task(task_type, raw_input(&input), options, decode_first)
+    }
+
+    fn sleep(&self, duration: Duration) -> TimerFuture {
+        let mut core = self.shared.core();
+        let sequence = core.count("timer");
+        let id = core.seed.id("timer", sequence).to_string();
+        drop(core);
+        // The server knows milliseconds at least, and no timers of no length.
+        let duration = duration.max(Duration::from_millis(1));
+        let operation = self.operation(OpKind::Timer { id: id.clone() }, |core, op| {
+            let expected = Expected::Timer { op, id: id.clone(), duration, sequence };
+            core.push_for(op, Ask::Timer { id: id.clone(), duration }, expected);
+        });
+        TimerFuture { operation, id }
+    }
+
+    fn schedule_workflow<W: WorkflowDefinition>(&self, name: &str, input: W::Input) -> ChildWorkflowFuture<W::Output> {
+        let options = ChildOptions { name: name.to_owned(), ..ChildOptions::default() };
+        self.schedule_workflow_with_options::<W>(options, input)
+    }
+
+    fn schedule_workflow_raw(&self, name: &str, kind: &str, input: Value) -> ChildWorkflowFuture<Value> {
+        let options = ChildOptions { name: name.to_owned(), ..ChildOptions::default() };
+        self.start_child(kind, raw_input(&input), options, decode_first)
+    }
+
+    fn promise<T: DeserializeOwned>(&self, name: &str) -> PromiseFuture<T> {
+        let operation = self.operation(OpKind::Promise { name: name.to_owned() }, |core, op| {
+            if let Some((at, outcome)) = core.promises.get(name).cloned() {
+                core.resolve_at(op, at, outcome);
+            }
+        });
+        PromiseFuture::new(operation, name.to_owned(), decode_first)
+    }
+
+    fn promise_raw(&self, name: &str) -> PromiseFuture<Value> {
+        self.promise(name)
+    }
+
+    fn run<F, T>(&self, name: &str, f: F) -> OperationFuture<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Serialize + DeserializeOwned + Send + 'static,
+    {
+        let work = LocalWork::Run(Box::new(move || {
+            std::panic::catch_unwind(AssertUnwindSafe(f))
+                .map_err(|panic| Failure::panic(&*panic))
+                .and_then(|value| encode_local(&value))
+        }));
+        self.local(name, work, |payloads| converter::decode(payloads, 1))
+    }
+
+    fn current_time_millis(&self) -> i64 {
+        self.shared.core().time() / 1_000_000
+    }
+
+    fn random_uuid(&self) -> Uuid {
+        self.shared.core().user_random.uuid4()
+    }
+
+    fn random(&self) -> f64 {
+        self.shared.core().user_random.next_f64()
+    }
+
+    fn get_state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
+        let payload = self.shared.core().state.get(key).cloned();
+        payload.map(|payload| converter::decode_payload(&payload)).transpose().map_err(Error::from)
+    }
+
+    fn set_state<T: Serialize>(&self, key: &str, value: &T) -> Result<()> {
+        let payload = converter::encode_json(value)?;
+        let mut core = self.shared.core();
+        core.state.insert(key.to_owned(), payload.clone());
+        core.changed_state.insert(key.to_owned(), Some(payload));
+        Ok(())
+    }
+
+    fn clear_state(&self, key: &str) -> Result<()> {
+        let mut core = self.shared.core();
+        core.state.remove(key);
+        core.changed_state.insert(key.to_owned(), None);
+        Ok(())
+    }
+}
+
+/// An input by its JSON: `null` is none.
+fn raw_input(input: &Value) -> Encoded {
+    if input.is_null() { Ok(Vec::new()) } else { Ok(vec![converter::encode_json(input)?]) }
+}
+
+/// The options of a call, filled up from those of the definition.
+fn merge(call: ScheduleTaskOptions, definition: ScheduleTaskOptions) -> ScheduleTaskOptions {
+    let no_timeout = call.timeout.is_none() && call.schedule_to_close.is_none();
+    ScheduleTaskOptions {
+        priority_seconds: if call.priority_seconds == 0 { definition.priority_seconds } else { call.priority_seconds },
+        max_retries: call.max_retries.or(definition.max_retries),
+        timeout: call.timeout.or(definition.timeout),
+        schedule_to_close: call.schedule_to_close.or(definition.schedule_to_close.filter(|_| no_timeout)),
+        schedule_to_start: call.schedule_to_start.or(definition.schedule_to_start),
+        heartbeat_timeout: call.heartbeat_timeout.or(definition.heartbeat_timeout),
+        queue: call.queue.or(definition.queue),
+        retry_policy: call.retry_policy.or(definition.retry_policy),
+        cancellation: call.cancellation,
+        disable_eager: call.disable_eager || definition.disable_eager,
+        summary: call.summary.or(definition.summary),
+    }
+}
+
+fn task_queue(name: String) -> Option<TaskQueue> {
+    Some(TaskQueue { name, kind: enums::TaskQueueKind::Normal as i32, ..Default::default() })
+}
+
+fn task_attributes(
+    activity_id: String,
+    kind: &str,
+    queue: String,
+    input: Vec<Payload>,
+    options: &ScheduleTaskOptions,
+) -> ScheduleActivityTaskCommandAttributes {
+    let retry_policy = match (options.max_retries, &options.retry_policy) {
+        (None, None) => None,
+        (Some(retries), policy) => {
+            let mut policy = policy.clone().unwrap_or_default();
+            policy.maximum_attempts = retries.saturating_add(1);
+            Some(policy.to_wire())
+        }
+        (None, Some(policy)) => Some(policy.to_wire()),
+    };
+    let timeout = match (options.timeout, options.schedule_to_close) {
+        (None, None) => Some(DEFAULT_TIMEOUT),
+        (timeout, _) => timeout,
+    };
+    let priority_key = match options.priority_seconds {
+        60.. => 1,
+        1.. => 2,
+        0 => 0,
+        _ => 4,
+    };
+    ScheduleActivityTaskCommandAttributes {
+        activity_id,
+        activity_type: Some(common::ActivityType { name: kind.to_owned() }),
+        request_eager_execution: !options.disable_eager && options.queue.is_none(),
+        task_queue: task_queue(queue),
+        input: converter::list(input),
+        schedule_to_close_timeout: options.schedule_to_close.and_then(wire_duration),
+        schedule_to_start_timeout: options.schedule_to_start.and_then(wire_duration),
+        start_to_close_timeout: timeout.and_then(wire_duration),
+        heartbeat_timeout: options.heartbeat_timeout.and_then(wire_duration),
+        retry_policy,
+        priority: (priority_key != 0).then(|| common::Priority { priority_key, ..Default::default() }),
+        ..Default::default()
+    }
+}
+
+fn child_attributes(
+    workflow_id: String,
+    kind: &str,
+    queue: String,
+    input: Vec<Payload>,
+    options: &ChildOptions,
+) -> StartChildWorkflowExecutionCommandAttributes {
+    let fields = |values: &[(String, Value)]| {
+        values.iter().filter_map(|(key, value)| Some((key.clone(), converter::encode_json(value).ok()?))).collect()
+    };
+    let policy = match options.parent_close_policy {
+        ParentClosePolicy::Terminate => enums::ParentClosePolicy::Terminate,
+        ParentClosePolicy::Abandon => enums::ParentClosePolicy::Abandon,
+        ParentClosePolicy::RequestCancel => enums::ParentClosePolicy::RequestCancel,
+    };
+    StartChildWorkflowExecutionCommandAttributes {
+        workflow_id,
+        workflow_type: Some(common::WorkflowType { name: kind.to_owned() }),
+        task_queue: task_queue(queue),
+        input: converter::list(input),
+        workflow_execution_timeout: options.execution_timeout.and_then(wire_duration),
+        workflow_run_timeout: options.run_timeout.and_then(wire_duration),
+        workflow_task_timeout: options.task_timeout.and_then(wire_duration),
+        parent_close_policy: policy as i32,
+        workflow_id_reuse_policy: IdReusePolicy::to_wire(options.id_reuse_policy),
+        retry_policy: options.retry_policy.as_ref().map(RetryPolicy::to_wire),
+        cron_schedule: options.cron.clone().unwrap_or_default(),
+        memo: (!options.memo.is_empty()).then(|| common::Memo { fields: fields(&options.memo) }),
+        search_attributes: (!options.search_attributes.is_empty())
+            .then(|| common::SearchAttributes { indexed_fields: fields(&options.search_attributes) }),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,76 @@
+//! Signals that wait for somebody who receives them.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use segno_proto::common::Payload;
+
+use super::core::{BoxFuture, Core, OpId, OpKind};
+use crate::{converter::ConversionError, failure::Result};
+
+/// Handlers that a workflow function registers while it runs.
+pub(crate) type SignalHandler =
+    Arc<dyn Fn(Vec<Payload>) -> std::result::Result<Option<BoxFuture<Result<()>>>, ConversionError> + Send + Sync>;
+
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// Signals that nobody received, by name and point of history.
+    waiting: HashMap<String, BTreeMap<u64, Vec<Payload>>>,
+    /// Operations that wait for a signal, by name and age.
+    receivers: HashMap<String, BTreeMap<OpId, ()>>,
+    pub handlers: HashMap<String, SignalHandler>,
+}
+
+impl Core {
+    /// A signal for whoever receives it, now or later.
+    pub fn deliver_signal(&mut self, name: &str, payloads: Vec<Payload>) {
+        let at = self.next_resolution();
+        self.hand_over(name, at, payloads);
+    }
+
+    fn hand_over(&mut self, name: &str, at: u64, payloads: Vec<Payload>) {
+        let receiver = self.signals.receivers.get_mut(name).and_then(BTreeMap::pop_first);
+        match receiver {
+            Some((receiver, ())) => self.resolve_at(receiver, at, Ok(payloads)),
+            None => {
+                self.signals.waiting.entry(name.to_owned()).or_default().insert(at, payloads);
+            }
+        }
+    }
+
+    /// An operation that waits for the next signal of a name.
+    pub fn receive(&mut self, scope: u64, name: &str) -> OpId {
+        let id = self.add(scope, OpKind::Receive { name: name.to_owned() });
+        match self.take_signal(name) {
+            Some((at, payloads)) => self.resolve_at(id, at, Ok(payloads)),
+            None => {
+                self.signals.receivers.entry(name.to_owned()).or_default().insert(id, ());
+            }
+        }
+        id
+    }
+
+    pub fn take_signal(&mut self, name: &str) -> Option<(u64, Vec<Payload>)> {
+        let waiting = self.signals.waiting.get_mut(name)?;
+        let first = waiting.pop_first();
+        if waiting.is_empty() {
+            self.signals.waiting.remove(name);
+        }
+        first
+    }
+
+    /// The receiver is gone; what it was given goes to the next, or back to the front.
+    pub fn unreceive(&mut self, name: &str, id: OpId, given: Option<(u64, Vec<Payload>)>) {
+        if let Some(receivers) = self.signals.receivers.get_mut(name) {
+            receivers.remove(&id);
+            if receivers.is_empty() {
+                self.signals.receivers.remove(name);
+            }
+        }
+        if let Some((at, payloads)) = given {
+            self.hand_over(name, at, payloads);
+        }
+    }
+}
