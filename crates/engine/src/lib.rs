@@ -38,6 +38,7 @@ pub mod reset;
 pub mod retry;
 pub mod run;
 pub mod script;
+pub mod script_move;
 pub mod search_attributes;
 mod shared;
 pub mod signal;

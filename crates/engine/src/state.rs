@@ -451,6 +451,20 @@ pub struct Script {
     /// The last event that was removed from history; 0 if none was.
     #[prost(int64, tag = "10")]
     pub compacted_until: i64,
+    /// Moves to other versions, oldest first.
+    #[prost(message, repeated, tag = "11")]
+    pub moves: Vec<ScriptMove>,
+}
+
+/// A script moved to another version.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScriptMove {
+    /// The marker.
+    #[prost(int64, tag = "1")]
+    pub event_id: i64,
+    /// The version before.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub from: Bytes,
 }
 
 /// A state of a script that is kept.

@@ -162,6 +162,8 @@ pub enum EventKind {
         /// Why it could not be delivered.
         failed: Option<NotSent>,
     },
+    /// The state was moved to this version, see [`crate::migrate`].
+    Migrated,
 }
 
 /// Why something could not be sent to another workflow.
@@ -421,6 +423,8 @@ pub struct WakeSet {
     pub operations: Vec<Operation>,
     /// Groups, numbered by their place.
     pub groups: Vec<Group>,
+    /// Signals that nobody has taken.
+    pub signals_waiting: usize,
 }
 
 /// A pending operation.

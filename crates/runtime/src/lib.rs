@@ -54,7 +54,7 @@ pub use combine::with_request_bytes;
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
 pub use error::CallError;
-pub use flow::{Activation, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, Source};
+pub use flow::{Activation, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source};
 pub use history::{HistoryPage, HistoryView};
 pub use list_limits::ListCaller;
 pub use metrics::Metrics;

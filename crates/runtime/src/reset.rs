@@ -5,6 +5,7 @@ use std::sync::Arc;
 use segno_engine::{
     Rejection,
     reset::{self, Reset},
+    script::Version,
 };
 use segno_proto::{History, events::HistoryEvent};
 use segno_store::RunKey;
@@ -30,8 +31,19 @@ impl Node {
         run_id: &str,
         call: Reset,
     ) -> Result<String, CallError> {
+        self.reset_and_move(key, run_id, call, None).await
+    }
+
+    /// Resets a run. If it is a script, the new run may have another version.
+    pub(crate) async fn reset_and_move(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run_id: &str,
+        call: Reset,
+        to: Option<Version>,
+    ) -> Result<String, CallError> {
         let (node, key, run_id) = (self.clone(), key.clone(), run_id.to_owned());
-        finish(async move { node.reset_under_lock(&key, &run_id, call).await }).await
+        finish(async move { node.reset_under_lock(&key, &run_id, call, to).await }).await
     }
 
     async fn reset_under_lock(
@@ -39,6 +51,7 @@ impl Node {
         key: &WorkflowKey,
         run_id: &str,
         call: Reset,
+        to: Option<Version>,
     ) -> Result<String, CallError> {
         let mut locked = self.lock(key).await?;
         let current = locked.state.current.clone();
@@ -89,6 +102,9 @@ impl Node {
         let (script, script_state) = script.map_or((None, None), |(script, state)| (Some(script), state));
         let mut made = reset::reset(&base.run, context, &call, past, &later, script)?;
         made.transition.script_state = script_state;
+        if let Some(to) = to {
+            self.move_made(&mut made, context, to).await?;
+        }
         let new_run_id = made.run.info.run_id.clone();
         let mark = reset::mark(&base.run, context, &new_run_id);
         let base_is_current = current.as_ref().is_some_and(|current| current.key() == base.key());
@@ -131,7 +147,7 @@ impl Node {
 }
 
 /// Takes off everything from an event on, which must begin a batch: what was written together belongs together.
-fn cut(batches: &mut Vec<Vec<HistoryEvent>>, from: i64) -> Result<Vec<HistoryEvent>, CallError> {
+pub(crate) fn cut(batches: &mut Vec<Vec<HistoryEvent>>, from: i64) -> Result<Vec<HistoryEvent>, CallError> {
     let whole = batches.iter().take_while(|batch| batch.last().is_some_and(|event| event.event_id < from)).count();
     let later: Vec<_> = batches.split_off(whole).into_iter().flatten().collect();
     if later.first().is_some_and(|event| event.event_id < from) {

@@ -91,6 +91,11 @@ impl Machine<'_> {
                 self.send_ended(id, failed.as_ref());
                 Ok(())
             }
+            EventKind::Migrated => {
+                // What conditions call may be different now.
+                self.has_changed = true;
+                self.handle_waiting()
+            }
         }
     }
 
@@ -106,19 +111,56 @@ impl Machine<'_> {
 
     fn signaled(&mut self, name: &str, input: &[Payload]) -> Result<(), Box<Fatal>> {
         if let Some(handler) = self.code.handler(FunctionKind::Signal, name) {
+            if self.signals.contains_key(name) {
+                // They waited when the run moved to this version.
+                self.keep_signal(name, input);
+                return self.handle_waiting();
+            }
             let closure = self.handler(handler.closure).map_err(fatal)?;
             return self.start_code(Role::Signal, &closure, &arguments(input));
         }
         match self.signal_waits.get(name).and_then(|waits| waits.first().copied()) {
             Some(number) => self.end(number, Ok(pure::payload::values(input))),
-            None => {
-                let sequence = self.signals_seen;
-                self.signals_seen += 1;
-                let queue = self.signals.entry(name.into()).or_default();
-                queue.push_back(Untaken { sequence, input: input.to_vec() });
-            }
+            None => self.keep_signal(name, input),
         }
         Ok(())
+    }
+
+    /// Keeps a signal until somebody takes it.
+    fn keep_signal(&mut self, name: &str, input: &[Payload]) {
+        let sequence = self.signals_seen;
+        self.signals_seen += 1;
+        self.signals.entry(name.into()).or_default().push_back(Untaken { sequence, input: input.to_vec() });
+    }
+
+    /// Signals that waited when the run moved to a version with a handler for them go to it, in order.
+    fn handle_waiting(&mut self) -> Result<(), Box<Fatal>> {
+        loop {
+            let handled = self.signals.iter().filter_map(|(name, queue)| {
+                let handler = self.code.handler(FunctionKind::Signal, name)?;
+                Some((queue.front()?.sequence, name.clone(), handler.closure))
+            });
+            let Some((_, name, closure)) = handled.min_by_key(|(sequence, ..)| *sequence) else { return Ok(()) };
+            let closure = self.handler(closure).map_err(fatal)?;
+            let Some(signal) = self.take_waiting(&name) else { return Ok(()) };
+            self.start_code(Role::Signal, &closure, &arguments(&signal.input))?;
+            if self.closing.is_none() {
+                self.go_on()?;
+            }
+            if self.closing.is_some() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The first signal of a name that waits.
+    pub(super) fn take_waiting(&mut self, name: &str) -> Option<Untaken> {
+        let queue = self.signals.get_mut(name)?;
+        let taken = queue.pop_front();
+        if queue.is_empty() {
+            self.signals.remove(name);
+        }
+        taken
     }
 
     fn update(&mut self, id: &str, name: &str, input: &[Payload]) -> Result<(), Box<Fatal>> {

@@ -180,10 +180,7 @@ impl Machine<'_> {
         if self.code.handler(crate::hir::FunctionKind::Signal, &name).is_some() {
             return Err(Raised::argument(format!("{function}: signal \"{name}\" has a handler")).into());
         }
-        let taken = self.signals.get_mut(&name).and_then(|queue| queue.pop_front());
-        if self.signals.get(&name).is_some_and(|queue| queue.is_empty()) {
-            self.signals.remove(&name);
-        }
+        let taken = self.take_waiting(&name);
         if taken.is_none() && timeout.is_some_and(|timeout| timeout > 0) {
             self.room_for_timer()?;
         }

@@ -20,6 +20,7 @@ impl Machine<'_> {
         set.signals.extend(self.code.handlers(FunctionKind::Signal).map(ToOwned::to_owned));
         set.signals.sort_unstable();
         set.signals.dedup();
+        set.signals_waiting = self.signals.values().map(|queue| queue.len()).sum();
         let mut finder = Finder { needed: self.needed(), known: BTreeMap::new(), groups: Vec::new() };
         for ((kind, id), number) in &self.operations {
             let Some(promise) = self.promises.get(number) else { continue };

@@ -13,6 +13,7 @@ mod host;
 mod library;
 mod machine;
 mod migrate;
+mod migrate_random;
 mod properties;
 mod scripts;
 mod states;

@@ -121,12 +121,12 @@ fn every_frame_without_a_place_has_a_line() {
 }
 
 /// A run under a version, driven event by event.
-struct Run {
-    source: String,
+pub struct Run {
+    pub source: String,
     code: Code,
-    state: Vec<u8>,
-    commands: Vec<Command>,
-    wake: WakeSet,
+    pub state: Vec<u8>,
+    pub commands: Vec<Command>,
+    pub wake: WakeSet,
 }
 
 fn compiled(source: &str) -> Code {
@@ -135,12 +135,12 @@ fn compiled(source: &str) -> Code {
     compile(&program, "order.flow").unwrap()
 }
 
-fn json(text: &str) -> Payload {
+pub fn json(text: &str) -> Payload {
     Payload { metadata: vec![("encoding".to_owned(), b"json/plain".to_vec())], data: text.as_bytes().to_vec() }
 }
 
 impl Run {
-    fn start(source: &str, input: &str) -> Self {
+    pub fn start(source: &str, input: &str) -> Self {
         let code = compiled(source);
         let start = Start {
             workflow_id: "w".into(),
@@ -156,7 +156,7 @@ impl Run {
         run
     }
 
-    fn take(&mut self, kind: EventKind) {
+    pub fn take(&mut self, kind: EventKind) {
         let state = (!self.state.is_empty()).then_some(self.state.as_slice());
         let events = [Event { time: 1_000, kind }];
         let turned = turn(&self.code, state, &events, &Limits::default(), &mut Unpaced).unwrap();
@@ -171,7 +171,7 @@ impl Run {
         self.take(EventKind::Signaled { name: name.into(), input: vec![json(input)] });
     }
 
-    fn migrate(&mut self, source: &str) -> Result<(), MigrateError> {
+    pub fn migrate(&mut self, source: &str) -> Result<(), MigrateError> {
         let code = compiled(source);
         let old = ScriptVersion { code: &self.code, source: self.source.as_bytes() };
         let new = ScriptVersion { code: &code, source: source.as_bytes() };
@@ -360,6 +360,46 @@ fn timers_of_variables_that_are_gone_are_canceled() {
     assert_eq!(run.commands, [Command::CancelTimer { id: "timer-1".into() }]);
     run.task("task-1", "1");
     assert_eq!(run.result(), "\"done\"");
+}
+
+#[test]
+fn signals_that_wait_go_to_a_new_handler() {
+    let old = "workflow order(a) {\n  let seen = []\n  await Task.run('x', a)\n  return seen\n}";
+    let new = old.replace("let seen = []", "let seen = []\n  signal s(x) { seen.push(x); if (x == 9) await Task.delay(1) }\n  signal t(x) { seen.push(x) }");
+    let mut run = Run::start(old, "1");
+    run.signal("s", "1");
+    run.signal("t", "2");
+    run.signal("other", "3");
+    run.signal("s", "9");
+    assert_eq!(run.wake.signals_waiting, 4);
+    run.migrate(&new).unwrap();
+    // One that came before the marker comes after those that wait.
+    run.signal("s", "4");
+    assert_eq!(run.wake.signals_waiting, 1);
+    run.take(EventKind::Migrated);
+    assert_eq!(run.commands, []);
+    run.signal("t", "5");
+    run.task("task-1", "null");
+    assert_eq!(run.result(), "[1,2,9,4,5]");
+    // Without another one.
+    let mut run = Run::start(old, "1");
+    run.signal("t", "2");
+    run.signal("s", "1");
+    run.migrate(&new).unwrap();
+    run.take(EventKind::Migrated);
+    run.task("task-1", "null");
+    assert_eq!(run.result(), "[2,1]");
+}
+
+#[test]
+fn conditions_are_looked_at_in_the_new_version() {
+    let old =
+        "workflow order(a) {\n  function enough() { return a > 5 }\n  await wait_until(() => enough())\n  return a\n}";
+    let mut run = Run::start(old, "3");
+    run.migrate(&old.replace("a > 5", "a > 2")).unwrap();
+    assert_eq!(run.commands, []);
+    run.take(EventKind::Migrated);
+    assert_eq!(run.result(), "3");
 }
 
 #[test]

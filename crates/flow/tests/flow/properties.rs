@@ -247,7 +247,8 @@ impl Writer<'_> {
     }
 }
 
-fn script(dice: &mut Dice) -> String {
+/// A random script.
+pub fn script(dice: &mut Dice) -> String {
     let mut writer =
         Writer { dice, text: String::new(), level: 0, promises: Vec::new(), names: 0, budget: 24, in_work: true };
     writer.line("workflow w(round = 0) {");

@@ -68,6 +68,7 @@ pub(super) fn answer(run: &Run, turned: &mut Turned, flushed: usize) -> Answer {
     answer.turn.signals.clone_from(&wake.signals);
     answer.turn.operations = wake.operations.iter().map(operation).collect();
     answer.turn.groups = wake.groups.iter().map(|group| (effects(group), group.missing)).collect();
+    answer.turn.signals_waiting = wake.signals_waiting.try_into().unwrap_or(u32::MAX);
     answer.turn.took_buffered = flushed > 0;
     answer
 }

@@ -229,6 +229,11 @@ impl Flows {
         };
     }
 
+    /// As long as this is held, no version is added or removed.
+    pub async fn hold_versions(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.changing.lock().await
+    }
+
     /// The turn of a run failed: it is not tried again for a while.
     pub fn hold_back(&self, run: RunKey, pause: Duration) {
         lock(&self.held_back).insert(run, Instant::now() + pause);
@@ -517,13 +522,18 @@ impl Node {
         name: &str,
         digits: &str,
     ) -> Result<(Vec<u8>, String, String), FlowError> {
-        let known = self.known_flow(namespace, name)?;
-        let version = match digits.is_empty() {
-            false => known.find(digits)?,
-            true => known.current().ok_or_else(|| FlowError::NotFound(super::no_script(name, &namespace.name)))?,
-        };
+        let version = self.find_version(namespace, name, digits)?;
         let content = self.flow_content(namespace.key, name, &version).await?;
         Ok((content.source.to_vec(), hex(&version), content.file_name))
+    }
+
+    /// The version of a script that some digits name; the current one if there are none.
+    pub(super) fn find_version(&self, namespace: &Namespace, name: &str, digits: &str) -> Result<Version, FlowError> {
+        let known = self.known_flow(namespace, name)?;
+        match digits.is_empty() {
+            false => known.find(digits),
+            true => known.current().ok_or_else(|| FlowError::NotFound(super::no_script(name, &namespace.name))),
+        }
     }
 
     /// Removes a version, or takes a name out of use.

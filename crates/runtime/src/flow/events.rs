@@ -3,6 +3,7 @@
 use segno_engine::{
     Run,
     script::{self, hex},
+    script_move,
     state::{Script, ScriptOperation},
 };
 use segno_flow::interface::{Event, EventKind, Failure, FailureInfo, NotSent, Start, TimeoutKind};
@@ -67,6 +68,7 @@ fn kind_of(run: &Run, script: &Script, event: &HistoryEvent, types: &[(String, S
         A::WorkflowExecutionCancelRequestedEventAttributes(request) => {
             EventKind::CancelRequested { reason: request.cause.clone() }
         }
+        A::MarkerRecordedEventAttributes(marker) if marker.marker_name == script_move::MARKER => EventKind::Migrated,
         A::WorkflowExecutionUpdateAdmittedEventAttributes(admitted) => update(admitted.request.clone()?)?,
         A::ChildWorkflowExecutionStartedEventAttributes(started) => {
             let operation = script::find(&script.wake, started.initiated_event_id)?;

@@ -86,7 +86,8 @@ impl Node {
         let Some(script) = &run.state().script else {
             return Err(CallError::NoScript(format!("workflow \"{}\" is no script", key.workflow_id)));
         };
-        let (code, mut state) = self.code_and_state(&current).await?;
+        let (mut code, mut state) = self.code_and_state(&current).await?;
+        let mut version = script::hex(&script.version);
         let mut waiting = Vec::new();
         if at_event == 0 {
             // Signals that nobody waits for are recorded only; the next turn takes them.
@@ -101,15 +102,17 @@ impl Node {
         if at_event > 0 {
             let types = super::turn::attribute_types(namespace);
             let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
-            let replayed = super::replay::replay(&code, run, script, &history, at_event + 1, &types)?;
+            let editions = self.editions(namespace, run, at_event + 1).await?;
+            let replayed = super::replay::replay(&editions, run, &history, at_event + 1, &types)?;
             let none = || {
                 let text = format!("no turn was completed by event {at_event}");
                 Rejection::InvalidArgument(text)
             };
             state = replayed.ok_or_else(none)?.state;
+            code = editions.last().code.clone();
+            version = script::hex(&editions.last().version);
         }
         let seen = segno_flow::inspect(&code, &state).map_err(|why| super::turn::damaged(run, &why))?;
-        let version = script::hex(&script.version);
         let (source, _, file_name) = self
             .flow_source(namespace, &run.info.workflow_type, &version)
             .await

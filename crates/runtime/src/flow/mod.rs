@@ -4,7 +4,7 @@
 //! state of the script and the events since the last turn to [`segno_flow::turn`] and completes the workflow task with the
 //! commands that come out of it. Usually this happens at once, as part of the commit of the event that made it necessary
 //! ([`inline`]); what takes longer is left to an [`executor`]. [`deployed`] keeps the scripts, [`events`], [`commands`]
-//! and [`values`] translate, [`look`] answers queries.
+//! and [`values`] translate, [`look`] answers queries, [`moving`] moves runs to other versions.
 
 mod commands;
 mod compact;
@@ -13,6 +13,7 @@ mod events;
 mod executor;
 mod inline;
 mod look;
+mod moving;
 mod replay;
 mod schedule;
 mod turn;
@@ -24,6 +25,7 @@ pub(crate) use executor::{queue, run};
 pub(crate) use inline::wants_turn;
 pub use look::FlowRunView;
 pub(crate) use look::write_log;
+pub use moving::{MoveCall, MovedRun};
 
 /// Says that a script does not exist.
 pub(crate) fn no_script(name: &str, namespace: &str) -> String {

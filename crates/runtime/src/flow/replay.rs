@@ -6,12 +6,10 @@ use bytes::Bytes;
 use segno_engine::{
     Run, Shared,
     script::{OperationKind, WAKES},
+    script_move,
     state::{Script, ScriptOperation, ScriptWakeSet},
 };
-use segno_flow::{
-    Code,
-    interface::{Event, EventKind, Limits, Turned, Unpaced},
-};
+use segno_flow::interface::{Event, EventKind, Limits, Turned, Unpaced};
 use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
     timestamp_nanos,
@@ -19,8 +17,8 @@ use segno_proto::{
 
 use segno_store::NamespaceKey;
 
-use super::{commands, events, turn::attribute_types, values::payloads};
-use crate::{error::CallError, node::Node, slots::Current};
+use super::{commands, events, moving::Edition, turn::attribute_types, values::payloads};
+use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current};
 
 impl Node {
     /// How far a script had come before an event, with its state; `None` if the run is no script. `past` is its history
@@ -32,15 +30,17 @@ impl Node {
         until: i64,
     ) -> Result<Option<(Script, Option<Bytes>)>, CallError> {
         let run = &base.run;
-        let (Some(script), Some(version)) = (&run.state().script, segno_engine::script::version(run)) else {
-            return Ok(None);
-        };
-        let namespace = NamespaceKey(run.info.namespace_key);
-        let code = self.flow_code(namespace, &run.info.workflow_type, version).await?;
-        let types = self.namespaces.by_key(namespace).map(|known| attribute_types(&known)).unwrap_or_default();
+        let Some(script) = &run.state().script else { return Ok(None) };
+        let Some(namespace) = self.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else { return Ok(None) };
+        let editions = self.editions(&namespace, run, until).await?;
         let history: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
-        let fresh = Script { version: script.version.clone(), awake: true, ..Default::default() };
-        let Some(replayed) = replay(&code, run, script, &history, until, &types)? else {
+        let fresh = Script {
+            version: Bytes::copy_from_slice(&editions.last().version),
+            awake: true,
+            moves: script.moves.iter().filter(|known| known.event_id < until).cloned().collect(),
+            ..Default::default()
+        };
+        let Some(replayed) = replay(&editions, run, &history, until, &attribute_types(&namespace))? else {
             return Ok(Some((fresh, None)));
         };
         let mut turned = replayed.last;
@@ -66,6 +66,35 @@ impl Node {
         };
         Ok(Some((script, Some(replayed.state))))
     }
+
+    /// The versions that a run had before an event.
+    pub(super) async fn editions(&self, namespace: &Namespace, run: &Run, until: i64) -> Result<Editions, CallError> {
+        let moves = run.state().script.as_ref().map(|script| script.moves.as_slice()).unwrap_or_default();
+        let damaged = || super::turn::damaged(run, "its version is not readable");
+        let mut version = script_move::version_at(run, 0).ok_or_else(damaged)?;
+        let name = &run.info.workflow_type;
+        let first = self.edition(namespace, name, version).await?;
+        let mut later = Vec::new();
+        for known in moves.iter().filter(|known| known.event_id < until) {
+            version = script_move::version_at(run, known.event_id).ok_or_else(damaged)?;
+            later.push((known.event_id, self.edition(namespace, name, version).await?));
+        }
+        Ok(Editions { first, later })
+    }
+}
+
+/// The versions of a run.
+pub(super) struct Editions {
+    first: Edition,
+    /// Those it moved to, with the events of the moves.
+    later: Vec<(i64, Edition)>,
+}
+
+impl Editions {
+    /// The last one.
+    pub fn last(&self) -> &Edition {
+        self.later.last().map_or(&self.first, |(_, edition)| edition)
+    }
 }
 
 /// The state after the last turn that was completed before `until`, with what that turn gave.
@@ -84,17 +113,17 @@ pub(super) struct Replayed {
 /// Executes the turns of a run again. `history` is all of it, from the first event on; events from `until` on are left
 /// out. `None` if no turn was completed by then.
 pub(super) fn replay(
-    code: &Code,
+    editions: &Editions,
     run: &Run,
-    script: &Script,
     history: &[HistoryEvent],
     until: i64,
     types: &[(String, String)],
 ) -> Result<Option<Replayed>, CallError> {
     let history: Vec<&HistoryEvent> = history.iter().take_while(|event| event.event_id < until).collect();
-    let mut known = Script { version: script.version.clone(), ..Default::default() };
-    let mut state: Option<Vec<u8>> = None;
-    let mut replayed = None;
+    let mut edition = &editions.first;
+    let mut moves = editions.later.iter().peekable();
+    let mut known = Script::default();
+    let mut replayed: Option<Turned> = None;
     let mut taken = 0;
     let mut turns = 0;
     for (place, event) in history.iter().enumerate() {
@@ -102,19 +131,29 @@ pub(super) fn replay(
             known.wake.operations.push(operation);
         }
         let Some(A::WorkflowTaskCompletedEventAttributes(completed)) = &event.attributes else { continue };
+        // The state was moved before the turn that took the marker.
+        while let Some((_, next)) = moves.next_if(|(at, _)| *at < event.event_id) {
+            replayed = moved(run, edition, next, replayed, types)?;
+            edition = next;
+        }
+        known.version = Bytes::copy_from_slice(&edition.version);
         let input: Vec<HistoryEvent> = history[taken..place].iter().copied().cloned().collect();
         let mut input = events::events_of(run, &known, &input, types);
         let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
         input.extend(accepted(&history[place..], time));
+        let state = replayed.as_ref().map(|turned| &*turned.state);
         let turned =
-            segno_flow::turn(code, state.as_deref(), &input, &Limits::default(), &mut Unpaced).map_err(|error| {
+            segno_flow::turn(&edition.code, state, &input, &Limits::default(), &mut Unpaced).map_err(|error| {
                 CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
             })?;
         turns += 1;
-        state = Some(turned.state.clone());
         taken = place;
         replayed = Some(turned);
+    }
+    for (_, next) in moves {
+        replayed = moved(run, edition, next, replayed, types)?;
+        edition = next;
     }
     let taken_event_id = history.get(taken).map_or(0, |event| event.event_id);
     Ok(replayed.map(|last| Replayed {
@@ -124,6 +163,18 @@ pub(super) fn replay(
         taken_event_id,
         operations: known.wake.operations.clone(),
     }))
+}
+
+/// What a turn gave, in the version to which the run moved after it.
+fn moved(
+    run: &Run,
+    from: &Edition,
+    to: &Edition,
+    turned: Option<Turned>,
+    types: &[(String, String)],
+) -> Result<Option<Turned>, CallError> {
+    let moved = turned.map(|turned| from.translate(to, &turned.state, types)).transpose();
+    moved.map_err(|error| CallError::DataLoss(format!("run {}: a move cannot be repeated: {error}", run.info.run_key)))
 }
 
 /// Updates that the turn accepted whose completed event is the first of these: those before the next workflow task.

@@ -13,7 +13,7 @@ use segno_proto::{
         flow_service_server::FlowService,
     },
 };
-use segno_runtime::{FlowError, FlowInfo, Node, Source, WorkflowKey};
+use segno_runtime::{FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
 use super::Workflows;
@@ -153,8 +153,13 @@ impl FlowService for FlowCalls {
         }))
     }
 
-    async fn migrate(&self, _request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
-        Err(Status::unimplemented("moving a run to another version is not built yet"))
+    async fn migrate(&self, request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
+        let MigrateRequest { namespace, workflow_id, run_id, version, from_event, check_only } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        let key = WorkflowKey::new(namespace.key, &workflow_id);
+        let call = MoveCall { run_id, version, from_event, check_only };
+        let moved = self.node.migrate_flow_run(namespace, &key, call).await.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(MigrateResponse { run_id: moved.run_id, from_version: moved.from, to_version: moved.to }))
     }
 }
 
