@@ -683,3 +683,24 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
         }
     }
 }
+
+impl Execution {
+    /// About how much memory it takes.
+    pub fn bytes(&self) -> usize {
+        let Some(instance) = &self.instance else { return 1024 };
+        let core = instance.shared.core();
+        let payload = |payload: &Payload| payload.data.len() + 64;
+        3072 + core.ops.len() * 384
+            + core.memo.values().map(payload).sum::<usize>()
+            + core.state.values().map(payload).sum::<usize>()
+            + core.search.values().map(payload).sum::<usize>()
+    }
+
+    /// For people: what the workflow waits for.
+    pub fn waits_for(&self) -> String {
+        let Some(instance) = &self.instance else { return String::new() };
+        let core = instance.shared.core();
+        let waiting: Vec<String> = core.ops.values().take(10).map(|op| op.kind.describe()).collect();
+        waiting.join(", ")
+    }
+}

@@ -1,0 +1,187 @@
+//! Replays recorded histories against today's code: would it do again what it did? Synchronous, without a server.
+//!
+//! ```no_run
+//! # use segno_sdk::{prelude::*, replay::{History, Replayer}};
+//! # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String> { Ok(name) }
+//! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//! let replayer = Replayer::new().workflow::<Greet>();
+//! replayer.replay(History::from_json(&std::fs::read_to_string("greet.json")?)?)?;
+//! # Ok(()) }
+//! ```
+
+mod json;
+
+use std::{path::Path, sync::Arc};
+
+use prost::Message;
+use segno_proto::{
+    enums::EventType,
+    events::{HistoryEvent, history_event::Attributes},
+};
+
+use crate::{
+    client::{ClientError, Handle},
+    definition::{Workflow, WorkflowDefinition},
+    failure::Failure,
+    workflow::{DeterminismViolation, WorkflowRegistry, execution::Execution},
+};
+
+/// A recorded history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct History {
+    events: Vec<HistoryEvent>,
+}
+
+impl History {
+    /// From JSON, as `temporal workflow show --output json`, `segno workflow show --output json` and user interfaces
+    /// write it: an object with `events`, or the list itself.
+    pub fn from_json(text: &str) -> Result<Self, ReplayError> {
+        let malformed = |error: String| ReplayError::Malformed(error);
+        let json: serde_json::Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let list = json.get("events").or_else(|| json.get("history").and_then(|inner| inner.get("events")));
+        let list = list.unwrap_or(&json).as_array().ok_or_else(|| malformed("there are no events".to_owned()))?;
+        let mut events = Vec::with_capacity(list.len());
+        for (index, event) in list.iter().enumerate() {
+            let at = |error: String| malformed(format!("event {}: {error}", index + 1));
+            let bytes = json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
+            events.push(HistoryEvent::decode(bytes.as_slice()).map_err(|error| at(error.to_string()))?);
+        }
+        Ok(Self { events })
+    }
+
+    /// From the encoded message `temporal.api.history.v1.History`.
+    pub fn from_bytes(bytes: impl Into<bytes::Bytes>) -> Result<Self, ReplayError> {
+        let malformed = |error: prost::DecodeError| ReplayError::Malformed(error.to_string());
+        let history = segno_proto::History::decode(bytes.into()).map_err(malformed)?;
+        Ok(Self { events: history.events().map_err(malformed)? })
+    }
+
+    /// Of a run, from the server.
+    pub async fn from_handle<W: WorkflowDefinition>(handle: &Handle<W>) -> Result<Self, ClientError> {
+        Ok(Self { events: handle.history().await? })
+    }
+
+    /// From events.
+    pub fn from_events(events: Vec<HistoryEvent>) -> Self {
+        Self { events }
+    }
+
+    /// The encoded message `temporal.api.history.v1.History`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        segno_proto::History::from_events(&self.events).encode_to_vec()
+    }
+
+    /// Its events.
+    pub fn events(&self) -> &[HistoryEvent] {
+        &self.events
+    }
+}
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayReport {
+    /// The workflow's kind.
+    pub kind: String,
+    /// Events in the history.
+    pub events: usize,
+    /// Workflow tasks that were completed, and so replayed.
+    pub turns: usize,
+    /// Whether the run has ended.
+    pub closed: bool,
+}
+
+/// Why a replay did not succeed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReplayError {
+    /// The code does not do again what it did.
+    #[error("{0}")]
+    Violation(DeterminismViolation),
+    /// The workflow task would fail: a panic, a payload that cannot be read, an unknown workflow.
+    #[error("{0}")]
+    TaskFailed(Failure),
+    /// It is not a history.
+    #[error("not a history: {0}")]
+    Malformed(String),
+    /// A file cannot be read.
+    #[error("{path}: {error}")]
+    File {
+        /// Which one.
+        path: String,
+        /// Why.
+        error: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+impl ReplayError {
+    /// The violation in it.
+    pub fn violation(&self) -> Option<&DeterminismViolation> {
+        match self {
+            Self::Violation(violation) => Some(violation),
+            Self::File { error, .. } => error.downcast_ref::<Self>().and_then(Self::violation),
+            _ => None,
+        }
+    }
+}
+
+/// Replays recorded histories.
+#[derive(Clone, Default)]
+pub struct Replayer {
+    workflows: WorkflowRegistry,
+}
+
+impl Replayer {
+    /// One that knows no workflow yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a workflow.
+    pub fn workflow<W: Workflow>(mut self) -> Self {
+        self.workflows.add::<W>();
+        self
+    }
+
+    /// Replays one history.
+    pub fn replay(&self, history: History) -> Result<ReplayReport, ReplayError> {
+        let kind = history.events.iter().find_map(|event| match &event.attributes {
+            Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => {
+                Some(started.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default())
+            }
+            _ => None,
+        });
+        let kind = kind.ok_or_else(|| ReplayError::Malformed("it does not begin with the start of a workflow".to_owned()))?;
+        let events = history.events.len();
+        let turns = history.events.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted).count();
+        let mut execution = Execution::new(Arc::new(self.workflows.clone()), "default", "");
+        execution.replay(history.events).map_err(|failed| match failed.violation {
+            Some(violation) => ReplayError::Violation(violation),
+            None if failed.stale => ReplayError::Malformed(failed.failure.message().to_owned()),
+            None => ReplayError::TaskFailed(failed.failure),
+        })?;
+        Ok(ReplayReport { kind, events, turns, closed: execution.is_closed() })
+    }
+
+    /// Replays every `*.json` of a folder, in the order of their names. The first that fails ends it.
+    pub fn replay_dir(&self, path: impl AsRef<Path>) -> Result<Vec<ReplayReport>, ReplayError> {
+        let file = |path: &Path, error: Box<dyn std::error::Error + Send + Sync>| ReplayError::File {
+            path: path.display().to_string(),
+            error,
+        };
+        let folder = path.as_ref();
+        let entries = std::fs::read_dir(folder).map_err(|error| file(folder, error.into()))?;
+        let mut paths: Vec<_> = entries
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .collect();
+        paths.sort();
+        let mut reports = Vec::new();
+        for path in paths {
+            let text = std::fs::read_to_string(&path).map_err(|error| file(&path, error.into()))?;
+            let report = History::from_json(&text).and_then(|history| self.replay(history));
+            reports.push(report.map_err(|error| file(&path, error.into()))?);
+        }
+        Ok(reports)
+    }
+}

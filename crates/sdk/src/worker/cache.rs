@@ -1,0 +1,58 @@
+//! Runs that are kept in memory between their workflow tasks, the least recently used thrown away first.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::workflow::execution::Execution;
+
+pub(crate) struct Cache {
+    entries: HashMap<String, Entry>,
+    by_use: BTreeMap<u64, String>,
+    next_use: u64,
+    bytes: usize,
+    count_max: usize,
+    bytes_max: usize,
+}
+
+struct Entry {
+    execution: Box<Execution>,
+    used: u64,
+    bytes: usize,
+}
+
+impl Cache {
+    pub fn new(count_max: usize, bytes_max: usize) -> Self {
+        Self { entries: HashMap::new(), by_use: BTreeMap::new(), next_use: 0, bytes: 0, count_max, bytes_max }
+    }
+
+    pub fn is_enabled(&self) -> bool {
+        self.count_max > 0
+    }
+
+    /// Takes a run out, to work on it.
+    pub fn take(&mut self, run_id: &str) -> Option<Box<Execution>> {
+        let entry = self.entries.remove(run_id)?;
+        self.by_use.remove(&entry.used);
+        self.bytes -= entry.bytes;
+        Some(entry.execution)
+    }
+
+    /// Puts a run back. Gives those that there is no room for, to be dropped on their threads.
+    #[must_use]
+    pub fn put(&mut self, run_id: String, execution: Box<Execution>) -> Vec<(String, Box<Execution>)> {
+        let bytes = execution.bytes();
+        let used = self.next_use;
+        self.next_use += 1;
+        self.by_use.insert(used, run_id.clone());
+        self.bytes += bytes;
+        self.entries.insert(run_id, Entry { execution, used, bytes });
+        let mut evicted = Vec::new();
+        while self.entries.len() > self.count_max || self.bytes > self.bytes_max {
+            let Some((_, oldest)) = self.by_use.pop_first() else { break };
+            if let Some(entry) = self.entries.remove(&oldest) {
+                self.bytes -= entry.bytes;
+                evicted.push((oldest, entry.execution));
+            }
+        }
+        evicted
+    }
+}

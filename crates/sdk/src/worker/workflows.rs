@@ -1,0 +1,618 @@
+//! Workflow tasks on the wire: polls, turns, answers.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use segno_proto::{
+    History,
+    command::command::Attributes,
+    common::WorkflowExecution,
+    enums::{QueryResultType, TaskQueueKind},
+    events::HistoryEvent,
+    query::{WorkflowQuery, WorkflowQueryResult},
+    sdk::WorkflowTaskCompletedMetadata,
+    taskqueue::{StickyExecutionAttributes, TaskQueue},
+    workflowservice::{
+        GetWorkflowExecutionHistoryRequest, PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse,
+        RespondQueryTaskCompletedRequest, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskFailedRequest,
+    },
+};
+use tokio::sync::{Semaphore, watch};
+use tonic::{Code, Status};
+
+use super::{Shared, cache::Cache, local, threads::WorkflowThreads};
+use crate::{
+    converter,
+    failure::Failure,
+    options::wire_duration,
+    task::TaskInfo,
+    workflow::{
+        execution::{Execution, Finished, Step, TaskFailed},
+        local::LocalResult,
+    },
+};
+
+/// A turn that takes longer is worth a warning.
+const SLOW_TURN: Duration = Duration::from_secs(2);
+/// The largest answer that any server takes.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// A workflow task's time-out if the run does not say.
+const DEFAULT_TASK_TIMEOUT: Duration = Duration::from_secs(10);
+/// Tasks that one answer may ask to have handed over at once.
+const EAGER_MAX: usize = 3;
+
+/// Everything that workflow tasks need.
+struct Workflows {
+    shared: Arc<Shared>,
+    threads: WorkflowThreads,
+    cache: Mutex<Cache>,
+    sticky_queue: String,
+}
+
+/// Polls and answers workflow tasks until `stop`, then drains.
+pub(crate) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+    let options = &shared.options;
+    let threads = match WorkflowThreads::start(options.workflow_threads) {
+        Ok(threads) => threads,
+        Err(error) => {
+            tracing::error!(%error, "no threads for workflows: this worker executes none");
+            return;
+        }
+    };
+    let cache = Cache::new(options.max_cached_workflows, options.max_cache_bytes);
+    let sticky_queue = format!("{}-{}", shared.queue, uuid::Uuid::new_v4());
+    let sticky = cache.is_enabled();
+    let slots = Arc::new(Semaphore::new(options.max_concurrent_workflow_tasks.max(2)));
+    let workflows = Arc::new(Workflows { shared: shared.clone(), threads, cache: Mutex::new(cache), sticky_queue });
+    let mut pollers = tokio::task::JoinSet::new();
+    let each = options.workflow_pollers();
+    for _ in 0..each {
+        pollers.spawn(poll(workflows.clone(), false, slots.clone(), stop.clone()));
+        if sticky {
+            pollers.spawn(poll(workflows.clone(), true, slots.clone(), stop.clone()));
+        }
+    }
+    while pollers.join_next().await.is_some() {}
+    // What was polled is answered before the worker ends.
+    let all = u32::try_from(options.max_concurrent_workflow_tasks.max(2)).unwrap_or(u32::MAX);
+    let _ = tokio::time::timeout(options.shutdown_grace, slots.acquire_many(all)).await;
+}
+
+async fn poll(workflows: Arc<Workflows>, sticky: bool, slots: Arc<Semaphore>, mut stop: watch::Receiver<bool>) {
+    let shared = &workflows.shared;
+    let mut wait = Duration::from_millis(100);
+    while !*stop.borrow() {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        let request = PollWorkflowTaskQueueRequest {
+            namespace: shared.client.namespace().to_owned(),
+            task_queue: Some(if sticky { workflows.sticky() } else { normal(&shared.queue) }),
+            identity: shared.identity.clone(),
+            worker_instance_key: shared.instance_key(),
+            ..Default::default()
+        };
+        let mut service = shared.client.service();
+        let polled = tokio::select! {
+            polled = service.poll_workflow_task_queue(request) => polled,
+            _ = stop.wait_for(|stop| *stop) => return,
+        };
+        match polled.map(tonic::Response::into_inner) {
+            Ok(task) if task.task_token.is_empty() => wait = Duration::from_millis(100),
+            Ok(task) => {
+                wait = Duration::from_millis(100);
+                let workflows = workflows.clone();
+                tokio::spawn(async move {
+                    workflows.handle(task).await;
+                    drop(slot);
+                });
+            }
+            Err(status) => {
+                if !matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled) {
+                    tracing::warn!(code = ?status.code(), message = status.message(), "polling for workflow tasks failed");
+                }
+                drop(slot);
+                let pause = tokio::time::sleep(wait);
+                tokio::select! {
+                    () = pause => {}
+                    _ = stop.wait_for(|stop| *stop) => return,
+                }
+                wait = (wait * 2).min(Duration::from_secs(5));
+            }
+        }
+    }
+}
+
+fn normal(name: &str) -> TaskQueue {
+    TaskQueue { name: name.to_owned(), kind: TaskQueueKind::Normal as i32, ..Default::default() }
+}
+
+/// What came of one workflow task.
+enum Answered {
+    /// It is answered; perhaps the next one came with the answer.
+    Next(Box<Execution>, Option<Box<PollWorkflowTaskQueueResponse>>),
+    /// The run is closed, or what memory has of it is of no use.
+    Dropped,
+}
+
+impl Workflows {
+    fn sticky(&self) -> TaskQueue {
+        TaskQueue {
+            name: self.sticky_queue.clone(),
+            kind: TaskQueueKind::Sticky as i32,
+            normal_name: self.shared.queue.clone(),
+        }
+    }
+
+    fn cache(&self) -> std::sync::MutexGuard<'_, Cache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Throws a run away, on its own thread: dropping it drops what the user wrote.
+    async fn discard(&self, run_id: &str, execution: Box<Execution>) {
+        self.threads.run(run_id, move || drop(execution)).await;
+    }
+
+    async fn keep(&self, run_id: &str, execution: Box<Execution>) {
+        let evicted = self.cache().put(run_id.to_owned(), execution);
+        for (run_id, execution) in evicted {
+            self.discard(&run_id, execution).await;
+        }
+    }
+
+    /// One workflow task, and those that come with its answer.
+    async fn handle(&self, task: PollWorkflowTaskQueueResponse) {
+        let mut next = Some(Box::new(task));
+        let mut kept: Option<Box<Execution>> = None;
+        let mut locals = Locals::default();
+        let mut run_id = String::new();
+        while let Some(task) = next.take() {
+            run_id = task.workflow_execution.as_ref().map(|run| run.run_id.clone()).unwrap_or_default();
+            let execution = kept.take().or_else(|| self.cache().take(&run_id));
+            match self.one(&run_id, *task, execution, &mut locals).await {
+                Answered::Next(execution, more) => {
+                    kept = Some(execution);
+                    next = more;
+                }
+                Answered::Dropped => return,
+            }
+        }
+        if let Some(execution) = kept {
+            if locals.is_empty() {
+                self.keep(&run_id, execution).await;
+            } else {
+                // Nobody would deliver what still runs: the next task replays, and begins it again.
+                self.discard(&run_id, execution).await;
+            }
+        }
+    }
+
+    /// The events that an execution still needs, and the execution to feed them to.
+    async fn events(
+        &self,
+        run_id: &str,
+        task: &mut PollWorkflowTaskQueueResponse,
+        execution: Option<Box<Execution>>,
+    ) -> Result<(Box<Execution>, Vec<HistoryEvent>), Status> {
+        let history = task.history.take().unwrap_or_default();
+        let mut events = decode(&history)?;
+        let first = events.first().map_or(0, |event| event.event_id);
+        let run = task.workflow_execution.clone().unwrap_or_default();
+        let fits = |execution: &Execution| first != 0 && first <= execution.last_event() + 1 || first == 0;
+        let mut token = std::mem::take(&mut task.next_page_token);
+        let execution = match execution {
+            Some(execution) if fits(&execution) => execution,
+            other => {
+                if let Some(old) = other {
+                    self.discard(run_id, old).await;
+                }
+                if first != 1 {
+                    (events, token) = (Vec::new(), bytes::Bytes::new());
+                    self.page(&run, &mut token, &mut events).await?;
+                }
+                Box::new(Execution::new(self.shared.workflows.clone(), self.shared.client.namespace(), run_id))
+            }
+        };
+        while !token.is_empty() {
+            self.page(&run, &mut token, &mut events).await?;
+        }
+        if task.started_event_id > 0 {
+            // Pages may go beyond the task that is to be answered.
+            events.retain(|event| event.event_id <= task.started_event_id);
+        }
+        Ok((execution, events))
+    }
+
+    async fn page(
+        &self,
+        run: &WorkflowExecution,
+        token: &mut bytes::Bytes,
+        events: &mut Vec<HistoryEvent>,
+    ) -> Result<(), Status> {
+        let request = GetWorkflowExecutionHistoryRequest {
+            namespace: self.shared.client.namespace().to_owned(),
+            execution: Some(run.clone()),
+            next_page_token: std::mem::take(token),
+            ..Default::default()
+        };
+        let page = self
+            .shared
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.get_workflow_execution_history(request).await }
+            })
+            .await?;
+        events.extend(decode(&page.history.unwrap_or_default())?);
+        *token = page.next_page_token;
+        Ok(())
+    }
+
+    async fn one(
+        &self,
+        run_id: &str,
+        mut task: PollWorkflowTaskQueueResponse,
+        execution: Option<Box<Execution>>,
+        locals: &mut Locals,
+    ) -> Answered {
+        let was_cached = execution.is_some();
+        let (mut execution, events) = match self.events(run_id, &mut task, execution).await {
+            Ok(found) => found,
+            Err(status) => {
+                tracing::warn!(run_id, message = status.message(), "the history of a run cannot be read");
+                return Answered::Dropped;
+            }
+        };
+        if let Some(query) = task.query.take() {
+            return self.legacy_query(run_id, &task, execution, events, query).await;
+        }
+        let began = Instant::now();
+        let messages = std::mem::take(&mut task.messages);
+        let again = messages.clone();
+        let turned = self.turn(run_id, execution, move |execution| execution.begin(events, messages)).await;
+        let mut step = match turned {
+            Some((there, Ok(step))) => {
+                execution = there;
+                step
+            }
+            Some((there, Err(failed))) => {
+                self.discard(run_id, there).await;
+                if failed.stale && was_cached {
+                    // Memory and history differ: begin again from the first event.
+                    task.messages = again;
+                    return Box::pin(self.one(run_id, task, None, locals)).await;
+                }
+                self.fail(task, failed).await;
+                return Answered::Dropped;
+            }
+            None => return Answered::Dropped,
+        };
+        let timeout = DEFAULT_TASK_TIMEOUT.min(self.shared.options.workflow_task_patience());
+        let deadline = began + timeout.mul_f64(0.8);
+        let heartbeat = loop {
+            locals.begin(&self.shared, &task, std::mem::take(&mut step));
+            if locals.open == 0 {
+                break false;
+            }
+            let Some(result) = locals.next(deadline).await else { break true };
+            match self.turn(run_id, execution, move |execution| execution.local_done(result)).await {
+                Some((there, Ok(next))) => {
+                    execution = there;
+                    step = next;
+                }
+                Some((there, Err(failed))) => {
+                    self.discard(run_id, there).await;
+                    self.fail(task, failed).await;
+                    return Answered::Dropped;
+                }
+                None => return Answered::Dropped,
+            }
+        };
+        let queries = std::mem::take(&mut task.queries);
+        let finished = self
+            .threads
+            .run(run_id, move || {
+                let results = queries.into_iter().map(|(id, query)| (id, answer(&mut execution, query))).collect();
+                let finished = execution.finish();
+                (execution, finished, results)
+            })
+            .await;
+        match finished {
+            Some((execution, finished, results)) => {
+                self.complete(run_id, task, execution, finished, results, heartbeat).await
+            }
+            None => Answered::Dropped,
+        }
+    }
+
+    /// Does something with an execution, on its thread.
+    async fn turn(
+        &self,
+        run_id: &str,
+        mut execution: Box<Execution>,
+        turn: impl FnOnce(&mut Execution) -> Result<Step, TaskFailed> + Send + 'static,
+    ) -> Option<(Box<Execution>, Result<Step, TaskFailed>)> {
+        let began = Instant::now();
+        let turned = self
+            .threads
+            .run(run_id, move || {
+                let step = turn(&mut execution);
+                (execution, step)
+            })
+            .await;
+        if began.elapsed() > SLOW_TURN
+            && let Some((execution, _)) = &turned
+        {
+            tracing::warn!(
+                run_id,
+                took = ?began.elapsed(),
+                waits_for = execution.waits_for(),
+                "a turn took long: workflow code must not block; use tasks or `ctx.run`"
+            );
+        }
+        turned
+    }
+
+    async fn complete(
+        &self,
+        run_id: &str,
+        task: PollWorkflowTaskQueueResponse,
+        mut execution: Box<Execution>,
+        mut finished: Finished,
+        query_results: BTreeMap<String, WorkflowQueryResult>,
+        heartbeat: bool,
+    ) -> Answered {
+        let shared = &self.shared;
+        let sticky = self.cache().is_enabled().then(|| StickyExecutionAttributes {
+            worker_task_queue: Some(self.sticky()),
+            schedule_to_start_timeout: wire_duration(shared.options.sticky_timeout),
+        });
+        let mut slots = self.reserve_eager(&mut finished);
+        let request = RespondWorkflowTaskCompletedRequest {
+            task_token: task.task_token.clone(),
+            commands: finished.commands,
+            identity: shared.identity.clone(),
+            sticky_attributes: sticky,
+            return_new_workflow_task: true,
+            force_create_new_workflow_task: heartbeat,
+            query_results,
+            namespace: shared.client.namespace().to_owned(),
+            messages: finished.messages,
+            sdk_metadata: Some(WorkflowTaskCompletedMetadata {
+                sdk_name: "segno-rust".to_owned(),
+                sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+                ..Default::default()
+            }),
+            worker_instance_key: shared.instance_key(),
+            ..Default::default()
+        };
+        let bytes = prost::Message::encoded_len(&request);
+        if bytes > ANSWER_BYTES_MAX {
+            self.discard(run_id, execution).await;
+            let message = format!(
+                "the commands of this workflow task take {bytes} bytes, the server takes {ANSWER_BYTES_MAX}: pass large \
+                 values by reference, or schedule less at once"
+            );
+            let failed = TaskFailed {
+                cause: segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge,
+                failure: Failure::application("MessageTooLarge", message).into(),
+                violation: None,
+                stale: false,
+            };
+            self.fail(task, failed).await;
+            return Answered::Dropped;
+        }
+        let answered = shared
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.respond_workflow_task_completed(request).await }
+            })
+            .await;
+        match answered {
+            Ok(response) => {
+                for activity in response.activity_tasks {
+                    if let Some(slot) = slots.pop() {
+                        shared.start_task(activity, slot);
+                    }
+                }
+                if finished.closed {
+                    self.discard(run_id, execution).await;
+                    return Answered::Dropped;
+                }
+                if response.reset_history_event_id > 0 {
+                    execution.reset_to(response.reset_history_event_id);
+                }
+                Answered::Next(execution, response.workflow_task.map(Box::new))
+            }
+            Err(status) => {
+                // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
+                if status.code() != Code::NotFound {
+                    tracing::warn!(run_id, code = ?status.code(), message = status.message(), "an answer was refused");
+                }
+                self.discard(run_id, execution).await;
+                Answered::Dropped
+            }
+        }
+    }
+
+    /// Asks for some of the scheduled tasks at once, as far as there is room for them.
+    fn reserve_eager(&self, finished: &mut Finished) -> Vec<super::TaskSlot> {
+        let wanted = finished.commands.iter().filter(|command| asks_eagerly(command)).count();
+        let slots = if wanted == 0 { Vec::new() } else { self.shared.try_reserve_tasks(wanted.min(EAGER_MAX)) };
+        let mut left = slots.len();
+        for command in &mut finished.commands {
+            if let Some(Attributes::ScheduleActivityTaskCommandAttributes(schedule)) = &mut command.attributes
+                && schedule.request_eager_execution
+            {
+                let known = schedule.activity_type.as_ref().is_some_and(|kind| self.shared.tasks.get(&kind.name).is_some());
+                schedule.request_eager_execution = known && left > 0;
+                left -= usize::from(schedule.request_eager_execution);
+            }
+        }
+        slots
+    }
+
+    /// Says that a workflow task failed; once, as otherwise it would be repeated as fast as the network allows.
+    async fn fail(&self, task: PollWorkflowTaskQueueResponse, failed: TaskFailed) {
+        let run = task.workflow_execution.unwrap_or_default();
+        tracing::error!(
+            workflow_id = run.workflow_id,
+            run_id = run.run_id,
+            attempt = task.attempt,
+            failure = %failed.failure,
+            "a workflow task failed; the run waits for a fix"
+        );
+        if task.attempt > 1 {
+            return;
+        }
+        let request = RespondWorkflowTaskFailedRequest {
+            task_token: task.task_token,
+            cause: failed.cause as i32,
+            failure: Some(failed.failure.to_wire()),
+            identity: self.shared.identity.clone(),
+            namespace: self.shared.client.namespace().to_owned(),
+            ..Default::default()
+        };
+        let answered = self
+            .shared
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.respond_workflow_task_failed(request).await }
+            })
+            .await;
+        if let Err(status) = answered
+            && status.code() != Code::NotFound
+        {
+            tracing::warn!(message = status.message(), "the failure of a workflow task was not taken");
+        }
+    }
+
+    async fn legacy_query(
+        &self,
+        run_id: &str,
+        task: &PollWorkflowTaskQueueResponse,
+        mut execution: Box<Execution>,
+        events: Vec<HistoryEvent>,
+        query: WorkflowQuery,
+    ) -> Answered {
+        let answered = self
+            .threads
+            .run(run_id, move || {
+                let result = match execution.replay(events) {
+                    Ok(()) => answer(&mut execution, query),
+                    Err(failed) => refused(failed.failure),
+                };
+                (execution, result)
+            })
+            .await;
+        let Some((execution, result)) = answered else { return Answered::Dropped };
+        let request = RespondQueryTaskCompletedRequest {
+            task_token: task.task_token.clone(),
+            completed_type: result.result_type,
+            query_result: result.answer,
+            error_message: result.error_message,
+            namespace: self.shared.client.namespace().to_owned(),
+            failure: result.failure,
+            ..Default::default()
+        };
+        let sent = self
+            .shared
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.respond_query_task_completed(request).await }
+            })
+            .await;
+        if let Err(status) = sent {
+            tracing::debug!(message = status.message(), "the answer to a query was not taken");
+        }
+        if request.failure.is_some() && execution.last_event() == 0 {
+            self.discard(run_id, execution).await;
+            return Answered::Dropped;
+        }
+        Answered::Next(execution, None)
+    }
+}
+
+fn decode(history: &History) -> Result<Vec<HistoryEvent>, Status> {
+    history.events().map_err(|error| Status::data_loss(error.to_string()))
+}
+
+fn asks_eagerly(command: &segno_proto::command::Command) -> bool {
+    matches!(&command.attributes, Some(Attributes::ScheduleActivityTaskCommandAttributes(schedule))
+        if schedule.request_eager_execution)
+}
+
+fn answer(execution: &mut Execution, query: WorkflowQuery) -> WorkflowQueryResult {
+    match execution.query(&query.query_type, converter::items(&query.query_args)) {
+        Ok(payloads) => WorkflowQueryResult {
+            result_type: QueryResultType::Answered as i32,
+            answer: converter::list(payloads),
+            ..Default::default()
+        },
+        Err(failure) => refused(failure),
+    }
+}
+
+fn refused(failure: Failure) -> WorkflowQueryResult {
+    WorkflowQueryResult {
+        result_type: QueryResultType::Failed as i32,
+        error_message: failure.to_string(),
+        failure: Some(failure.to_wire()),
+        ..Default::default()
+    }
+}
+
+/// Local operations that run.
+#[derive(Default)]
+struct Locals {
+    running: FuturesUnordered<tokio::task::JoinHandle<LocalResult>>,
+    abort: HashMap<String, tokio::task::AbortHandle>,
+    open: usize,
+}
+
+impl Locals {
+    fn is_empty(&self) -> bool {
+        self.abort.is_empty()
+    }
+
+    fn begin(&mut self, shared: &Arc<Shared>, task: &PollWorkflowTaskQueueResponse, step: Step) {
+        self.open = step.open_locals;
+        for id in step.cancel {
+            if let Some(running) = self.abort.remove(&id) {
+                running.abort();
+            }
+        }
+        for request in step.start {
+            let info = TaskInfo::of_local(task, &request.id, &shared.queue);
+            let (id, tasks) = (request.id.clone(), shared.tasks.clone());
+            let running = tokio::spawn(async move { local::execute(&tasks, info, request).await });
+            self.abort.insert(id, running.abort_handle());
+            self.running.push(running);
+        }
+    }
+
+    /// The next result, or `None` when it is time to say that the worker still works on it.
+    async fn next(&mut self, deadline: Instant) -> Option<LocalResult> {
+        loop {
+            match tokio::time::timeout_at(deadline.into(), self.running.next()).await {
+                Ok(Some(Ok(result))) if self.abort.remove(&result.id).is_some() => return Some(result),
+                // Aborted ones.
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Locals {
+    fn drop(&mut self) {
+        for running in self.abort.values() {
+            running.abort();
+        }
+    }
+}
