@@ -21,10 +21,16 @@ use segno_proto::{
         RespondQueryTaskCompletedRequest, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskFailedRequest,
     },
 };
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status};
 
-use super::{Shared, cache::Cache, local, threads::WorkflowThreads};
+use super::{
+    Deployment, Shared,
+    cache::Cache,
+    local,
+    pollers::{PollStop, Polled, Scaling},
+    threads::WorkflowThreads,
+};
 use crate::{
     converter,
     failure::Failure,
@@ -32,7 +38,7 @@ use crate::{
     task::TaskInfo,
     workflow::{
         execution::{Execution, Finished, Step, TaskFailed},
-        local::LocalResult,
+        local::{LocalRequest, LocalResult, LocalWork},
     },
 };
 
@@ -53,8 +59,8 @@ struct Workflows {
     sticky_queue: String,
 }
 
-/// Polls and answers workflow tasks until `stop`, then drains.
-pub(crate) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+/// Polls and answers workflow tasks until it is told to stop, then drains.
+pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
     let options = &shared.options;
     let threads = match WorkflowThreads::start(options.workflow_threads) {
         Ok(threads) => threads,
@@ -65,64 +71,47 @@ pub(crate) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
     };
     let cache = Cache::new(options.max_cached_workflows, options.max_cache_bytes);
     let sticky_queue = format!("{}-{}", shared.queue, uuid::Uuid::new_v4());
-    let sticky = cache.is_enabled();
-    let slots = Arc::new(Semaphore::new(options.max_concurrent_workflow_tasks.max(2)));
-    let workflows = Arc::new(Workflows { shared: shared.clone(), threads, cache: Mutex::new(cache), sticky_queue });
-    let mut pollers = tokio::task::JoinSet::new();
-    let each = options.workflow_pollers();
-    for _ in 0..each {
-        pollers.spawn(poll(workflows.clone(), false, slots.clone(), stop.clone()));
-        if sticky {
-            pollers.spawn(poll(workflows.clone(), true, slots.clone(), stop.clone()));
-        }
+    let is_sticky = cache.is_enabled();
+    let count = options.max_concurrent_workflow_tasks;
+    let slots = Arc::new(Semaphore::new(count));
+    let grace = options.shutdown_grace;
+    let pollers = options.workflow_pollers;
+    let workflows = Arc::new(Workflows { shared, threads, cache: Mutex::new(cache), sticky_queue });
+    let normal = poll(workflows.clone(), false, Scaling::new(pollers), slots.clone(), ending.clone());
+    if is_sticky {
+        tokio::join!(normal, poll(workflows.clone(), true, Scaling::new(pollers), slots.clone(), ending));
+    } else {
+        normal.await;
     }
-    while pollers.join_next().await.is_some() {}
     // What was polled is answered before the worker ends.
-    let all = u32::try_from(options.max_concurrent_workflow_tasks.max(2)).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(options.shutdown_grace, slots.acquire_many(all)).await;
+    let all = slots.acquire_many(u32::try_from(count).unwrap_or(u32::MAX));
+    let _ = tokio::time::timeout(grace, all).await;
 }
 
-async fn poll(workflows: Arc<Workflows>, sticky: bool, slots: Arc<Semaphore>, mut stop: watch::Receiver<bool>) {
-    let shared = &workflows.shared;
-    let mut wait = Duration::from_millis(100);
-    while !*stop.borrow() {
-        let Ok(slot) = slots.clone().acquire_owned().await else { return };
-        let request = PollWorkflowTaskQueueRequest {
-            namespace: shared.client.namespace().to_owned(),
-            task_queue: Some(if sticky { workflows.sticky() } else { normal(&shared.queue) }),
-            identity: shared.identity.clone(),
-            worker_instance_key: shared.instance_key(),
-            ..Default::default()
-        };
-        let mut service = shared.client.service();
-        let polled = tokio::select! {
-            polled = service.poll_workflow_task_queue(request) => polled,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        match polled.map(tonic::Response::into_inner) {
-            Ok(task) if task.task_token.is_empty() => wait = Duration::from_millis(100),
-            Ok(task) => {
-                wait = Duration::from_millis(100);
-                let workflows = workflows.clone();
-                tokio::spawn(async move {
-                    workflows.handle(task).await;
-                    drop(slot);
-                });
-            }
-            Err(status) => {
-                if !matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled) {
-                    tracing::warn!(code = ?status.code(), message = status.message(), "polling for workflow tasks failed");
-                }
-                drop(slot);
-                let pause = tokio::time::sleep(wait);
-                tokio::select! {
-                    () = pause => {}
-                    _ = stop.wait_for(|stop| *stop) => return,
-                }
-                wait = (wait * 2).min(Duration::from_secs(5));
-            }
-        }
-    }
+async fn poll(
+    workflows: Arc<Workflows>,
+    sticky: bool,
+    scaling: Arc<Scaling>,
+    slots: Arc<Semaphore>,
+    ending: PollStop,
+) {
+    let reserve = move || {
+        let slots = slots.clone();
+        async move { slots.acquire_owned().await.ok() }
+    };
+    let polls = workflows.clone();
+    let poll = move || {
+        let workflows = polls.clone();
+        async move { workflows.poll(sticky).await }
+    };
+    let take = move |task: PollWorkflowTaskQueueResponse, slot: Option<OwnedSemaphorePermit>| {
+        let workflows = workflows.clone();
+        tokio::spawn(async move {
+            workflows.handle(task).await;
+            drop(slot);
+        });
+    };
+    scaling.poll(ending, reserve, poll, take).await;
 }
 
 fn normal(name: &str) -> TaskQueue {
@@ -138,6 +127,21 @@ enum Answered {
 }
 
 impl Workflows {
+    async fn poll(&self, sticky: bool) -> Result<Polled<PollWorkflowTaskQueueResponse>, Status> {
+        let shared = &self.shared;
+        let request = PollWorkflowTaskQueueRequest {
+            namespace: shared.client.namespace().to_owned(),
+            task_queue: Some(if sticky { self.sticky() } else { normal(&shared.queue) }),
+            identity: shared.identity.clone(),
+            worker_instance_key: shared.instance_key(),
+            deployment_options: shared.options.deployment.as_ref().map(Deployment::to_wire),
+            ..Default::default()
+        };
+        let task = shared.client.service().poll_workflow_task_queue(request).await?.into_inner();
+        let delta = task.poller_scaling_decision.as_ref().map(|decision| decision.poll_request_delta_suggestion);
+        Ok(Polled { task: (!task.task_token.is_empty()).then_some(task), delta })
+    }
+
     fn sticky(&self) -> TaskQueue {
         TaskQueue {
             name: self.sticky_queue.clone(),
@@ -289,7 +293,7 @@ impl Workflows {
             }
             None => return Answered::Dropped,
         };
-        let timeout = DEFAULT_TASK_TIMEOUT.min(self.shared.options.workflow_task_patience());
+        let timeout = execution.task_timeout().unwrap_or(DEFAULT_TASK_TIMEOUT);
         let deadline = began + timeout.mul_f64(0.8);
         let heartbeat = loop {
             locals.begin(&self.shared, &task, std::mem::take(&mut step));
@@ -439,7 +443,7 @@ impl Workflows {
     }
 
     /// Asks for some of the scheduled tasks at once, as far as there is room for them.
-    fn reserve_eager(&self, finished: &mut Finished) -> Vec<super::TaskSlot> {
+    fn reserve_eager(&self, finished: &mut Finished) -> Vec<super::slots::TaskSlot> {
         let wanted = finished.commands.iter().filter(|command| asks_eagerly(command)).count();
         let slots = if wanted == 0 { Vec::new() } else { self.shared.try_reserve_tasks(wanted.min(EAGER_MAX)) };
         let mut left = slots.len();
@@ -567,6 +571,21 @@ fn refused(failure: Failure) -> WorkflowQueryResult {
     }
 }
 
+fn local_info(shared: &Shared, task: &PollWorkflowTaskQueueResponse, request: &LocalRequest) -> TaskInfo {
+    let kind = match &request.work {
+        LocalWork::Task { kind, .. } => kind.clone(),
+        LocalWork::Run(_) | LocalWork::Async(_) => String::new(),
+    };
+    let run = task.workflow_execution.clone().unwrap_or_default();
+    let mut info = TaskInfo::new(kind, request.id.clone());
+    info.workflow_id = run.workflow_id;
+    info.run_id = run.run_id;
+    info.workflow_kind = task.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default();
+    info.namespace = shared.client.namespace().to_owned();
+    info.queue.clone_from(&shared.queue);
+    info
+}
+
 /// Local operations that run.
 #[derive(Default)]
 struct Locals {
@@ -588,7 +607,7 @@ impl Locals {
             }
         }
         for request in step.start {
-            let info = TaskInfo::of_local(task, &request.id, &shared.queue);
+            let info = local_info(shared, task, &request);
             let (id, tasks) = (request.id.clone(), shared.tasks.clone());
             let running = tokio::spawn(async move { local::execute(&tasks, info, request).await });
             self.abort.insert(id, running.abort_handle());

@@ -14,12 +14,12 @@ use super::{
     commands::{Ask, CHANGE_VERSION, Expected, PATCH_MARKER, marker},
     core::{BoxFuture, Core, OpId, OpKind, Shared, Spawned},
     futures::{
-        CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, JoinState, Operation, SignalFuture,
+        CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture,
         signal_external,
     },
     handlers::{Dynamic, HandlerOutcome},
     info::WorkflowInfo,
-    scope::Scope,
+    scope::{NO_SCOPE, Scope},
     state::{Ref, RefMut, StateCell},
 };
 use crate::{
@@ -119,23 +119,20 @@ impl<S: Send + Sync + 'static> Context<S> {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let state = Arc::new(Mutex::new(JoinState { value: None, waker: None }));
+        let value = Arc::new(Mutex::new(None));
         let mut core = self.shared.core();
         let root = core.next_root();
-        let joined = state.clone();
+        // In no scope: it ends when the future does, and how that takes a cancellation is its own affair.
+        let id = core.add(NO_SCOPE, OpKind::Join);
+        let (joined, shared) = (value.clone(), self.shared.clone());
         let future = Box::pin(async move {
-            let value = f.await;
-            let mut state = joined.lock().unwrap_or_else(PoisonError::into_inner);
-            state.value = Some(Ok(value));
-            let waker = state.waker.take();
-            drop(state);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            let output = f.await;
+            *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
+            shared.core().resolve(id, Ok(Vec::new()));
         });
         core.spawned.push(Spawned { id: root, future });
         drop(core);
-        JoinHandle { shared: self.shared.clone(), root, state }
+        JoinHandle { operation: Operation::new(self.shared.clone(), id), root, value }
     }
 
     /// The next signal of a name that no handler takes.

@@ -94,6 +94,8 @@ pub(crate) enum OpKind {
     },
     /// The cancellation of a scope.
     Cancelled,
+    /// The end of a spawned future.
+    Join,
 }
 
 impl OpKind {
@@ -110,6 +112,7 @@ impl OpKind {
             Self::Receive { name } => format!("signal {name}"),
             Self::Condition { .. } => "condition".to_owned(),
             Self::Cancelled => "cancellation".to_owned(),
+            Self::Join => "spawned future".to_owned(),
         }
     }
 }

@@ -29,7 +29,7 @@ use super::{
     matching::{self, Difference},
     random::Seed,
     registry::WorkflowRegistry,
-    violation::{DeterminismViolation, ViolationKind},
+    violation::DeterminismViolation,
 };
 use crate::{
     converter,
@@ -694,6 +694,11 @@ impl Execution {
             + core.memo.values().map(payload).sum::<usize>()
             + core.state.values().map(payload).sum::<usize>()
             + core.search.values().map(payload).sum::<usize>()
+    }
+
+    /// How long the server waits for the answer to a workflow task.
+    pub fn task_timeout(&self) -> Option<Duration> {
+        self.instance.as_ref().and_then(|instance| instance.shared.core().info.task_timeout)
     }
 
     /// For people: what the workflow waits for.

@@ -4,7 +4,7 @@ use std::{
     marker::PhantomData,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context as TaskContext, Poll, Waker},
+    task::{Context as TaskContext, Poll},
 };
 
 use futures_util::future::FusedFuture;
@@ -304,51 +304,44 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
     ExternalFuture { operation: Operation::new(shared.clone(), id), id: workflow_id }
 }
 
-pub(crate) struct JoinState<T> {
-    pub value: Option<Result<T, Failure>>,
-    pub waker: Option<Waker>,
-}
-
 /// A future that goes on by itself. Dropping the handle lets it; [`abort`](Self::abort) ends it.
+///
+/// Its end takes part in races like any operation: the winner is whoever was first in history.
 pub struct JoinHandle<T> {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) operation: Operation,
     pub(crate) root: RootId,
-    pub(crate) state: Arc<Mutex<JoinState<T>>>,
+    pub(crate) value: Arc<Mutex<Option<T>>>,
 }
 
 impl<T> JoinHandle<T> {
     /// Ends it: what it waits for is cancelled, as if it had been dropped.
     pub fn abort(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.value.is_none() {
-            state.value = Some(Err(Failure::cancelled()));
-            self.shared.core().aborted.push(self.root);
-            if let Some(waker) = state.waker.take() {
-                waker.wake();
-            }
-        }
+        let mut core = self.operation.shared.core();
+        core.aborted.push(self.root);
+        core.resolve(self.operation.id, Err(Failure::cancelled()));
     }
 
     /// Whether it has ended.
     pub fn is_finished(&self) -> bool {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).value.is_some()
+        let core = self.operation.shared.core();
+        core.ops.get(&self.operation.id).is_none_or(|op| op.outcome.is_some())
     }
 }
 
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, Failure>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        match state.value.take() {
-            Some(value) => Poll::Ready(value),
-            None => {
-                state.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
-        }
+    fn poll(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Self::Output> {
+        let outcome = match self.operation.poll(context, "JoinHandle") {
+            Poll::Ready(outcome) => outcome,
+            Poll::Pending => return Poll::Pending,
+        };
+        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Poll::Ready(outcome.and_then(|_| value.ok_or_else(Failure::cancelled)))
     }
 }
+
+impl<T> Unpin for JoinHandle<T> {}
 
 /// The time was over first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

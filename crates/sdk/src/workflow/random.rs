@@ -112,8 +112,8 @@ mod tests {
         assert_eq!(seed.id("task", 0).get_version_num(), 8);
     }
 
-    const FIRST: [u64; 3] = [0, 0, 0];
-    const FIRST_ID: &str = "";
+    const FIRST: [u64; 3] = [16_920_433_945_102_877_184, 16_845_775_144_657_603_672, 13_928_725_473_417_010_706];
+    const FIRST_ID: &str = "fbee0ec1-7b5d-88ce-b0fb-7b24ca34cfaa";
 
     #[test]
     fn ids_differ_by_type_and_index() {

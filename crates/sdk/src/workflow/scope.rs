@@ -6,6 +6,8 @@ use super::{cancel, core::Shared};
 
 /// The scope that is cancelled when the workflow is.
 pub(crate) const ROOT: u64 = 0;
+/// For what belongs to no scope.
+pub(crate) const NO_SCOPE: u64 = u64::MAX;
 
 pub(crate) struct Scopes {
     scopes: BTreeMap<u64, ScopeState>,
