@@ -11,6 +11,7 @@ pub mod converter;
 pub mod definition;
 pub mod failure;
 pub mod options;
+mod schema;
 // pub mod prelude;
 pub mod task;
 #[cfg(feature = "testing")]

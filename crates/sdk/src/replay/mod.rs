@@ -9,7 +9,7 @@
 //! # Ok(()) }
 //! ```
 
-mod json;
+
 
 use std::{path::Path, sync::Arc};
 
@@ -43,7 +43,7 @@ impl History {
         let mut events = Vec::with_capacity(list.len());
         for (index, event) in list.iter().enumerate() {
             let at = |error: String| malformed(format!("event {}: {error}", index + 1));
-            let bytes = json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
+            let bytes = crate::schema::json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
             events.push(HistoryEvent::decode(bytes.as_slice()).map_err(|error| at(error.to_string()))?);
         }
         Ok(Self { events })
