@@ -11,9 +11,11 @@ pub mod converter;
 pub mod definition;
 pub mod failure;
 pub mod options;
+pub mod raw;
 mod schema;
 // pub mod prelude;
 pub mod task;
+pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod worker;

@@ -192,6 +192,7 @@ impl Execution {
             || batch.as_ref().is_some_and(|batch| batch.events.iter().any(is_local_marker));
         let Some(instance) = self.instance.as_mut() else { return Ok(()) };
         instance.begin_turn();
+        let _replaying = crate::telemetry::Turn::begin(batch.is_some());
         {
             let mut core = instance.shared.core();
             core.replayed = replayed;

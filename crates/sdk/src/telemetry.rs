@@ -1,0 +1,38 @@
+//! Logs that know replay.
+//!
+//! Workflow code logs with `tracing` as any code does. When it is replayed it would say everything again;
+//! [`is_replaying`] tells, so that a subscriber can leave that out:
+//!
+//! ```
+//! # use tracing::Metadata;
+//! // With tracing-subscriber: `layer.with_filter(filter_fn(|_| !segno_sdk::telemetry::is_replaying()))`
+//! fn wanted(_: &Metadata<'_>) -> bool {
+//!     !segno_sdk::telemetry::is_replaying()
+//! }
+//! ```
+
+use std::cell::Cell;
+
+thread_local! {
+    static REPLAYING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the current thread replays a turn that history has already.
+pub fn is_replaying() -> bool {
+    REPLAYING.get()
+}
+
+/// Marks a turn on this thread until it is dropped.
+pub(crate) struct Turn(bool);
+
+impl Turn {
+    pub fn begin(replaying: bool) -> Self {
+        Self(REPLAYING.replace(replaying))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        REPLAYING.set(self.0);
+    }
+}
