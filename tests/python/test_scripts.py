@@ -365,6 +365,40 @@ async def test_a_task_outlives_its_run(client: Client, flows: Flows) -> None:
 
 
 @pytest.mark.asyncio
+async def test_tasks_outlive_runs_that_continue_as_new(client: Client, flows: Flows) -> None:
+    flows.deploy(
+        """workflow goes_on_and_tells(n = 0) {
+  Task.run("echo", n, { queue: "much_later" })
+  if (n < 2) return Workflow.continueAsNew(n + 1)
+  return n
+}
+"""
+    )
+    handle = await start(client, "goes_on_and_tells", "goes-on-and-tells-1")
+    assert handle.first_execution_run_id == handle.result_run_id
+    assert await handle.result() == 2
+    first = client.get_workflow_handle("goes-on-and-tells-1", run_id=handle.first_execution_run_id)
+    description = await first.describe()
+    assert description.status == WorkflowExecutionStatus.CONTINUED_AS_NEW
+    assert len(description.raw_description.pending_activities) == 1
+    calls: list[int] = []
+
+    @activity.defn(name="echo")
+    async def notes(value: int) -> None:
+        calls.append(value)
+        if calls.count(value) == 1:
+            raise ValueError("the first attempt fails")
+
+    async with Worker(client, task_queue="much_later", activities=[notes]):
+
+        async def over() -> bool:
+            return sorted(calls) == [0, 0, 1, 1, 2, 2]
+
+        await eventually(over)
+    assert not (await first.describe()).raw_description.pending_activities
+
+
+@pytest.mark.asyncio
 async def test_versions(client: Client, flows: Flows) -> None:
     one = 'workflow v() { await wait_for_signal("go"); return "one" }'
     two = one.replace("one", "two")

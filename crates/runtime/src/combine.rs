@@ -344,6 +344,11 @@ impl Node {
 
     /// A call that is not about the current run, or finds none.
     async fn answer_alone(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey, mut call: Box<dyn WaitingCall>) {
+        let mut own = match self.lock_lingering(locked, key, call.selector()).await {
+            Ok(own) => own,
+            Err(error) => return call.fail(error),
+        };
+        let locked = own.as_mut().unwrap_or(locked);
         let decided = async {
             let run = self.select(locked, key, call.selector()).await?;
             let context = self.context_on(&run, call.creates()).await?;

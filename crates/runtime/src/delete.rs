@@ -120,9 +120,17 @@ impl Node {
                 current: None,
             });
         }
+        let lingering = key.of_lingering(run);
+        let mut own = match self.slots.workflow_of(run).is_some_and(|known| known == lingering) {
+            true => Some(self.lock(&lingering).await?),
+            false => None,
+        };
         let result = self.committer.commit(commit).await;
+        self.timers.set(run, None);
+        if let Some(own) = &mut own {
+            self.forget(own);
+        }
         if is_current {
-            self.timers.set(run, None);
             self.forget(&mut locked);
             locked.slot.progress.send_modify(|progress| progress.closed = true);
         }

@@ -294,6 +294,11 @@ impl Node {
         }
     }
 
+    /// Whether a run has a slot of its own, see [`WorkflowKey::lingering`](crate::slots::WorkflowKey).
+    async fn is_lingering(&self, run: RunKey) -> bool {
+        matches!(self.workflow_of(run).await, Ok(Some(key)) if key.lingering.is_some())
+    }
+
     /// Makes a call on a run until it is stored or refused.
     async fn insist<R, F>(self: &Arc<Self>, run: RunKey, call: impl Fn() -> F) -> Option<R>
     where
@@ -301,9 +306,11 @@ impl Node {
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<R>, Rejection> + Send + 'static,
     {
         while !self.is_stopping() {
+            let mut was_current = false;
             let result = match self.workflow_of(run).await {
                 Ok(None) => return None,
                 Ok(Some(key)) => {
+                    was_current = key.lingering.is_none();
                     let call = call();
                     let only = move |current: &Run, context| {
                         if current.info.run_key == run.0 { call(current, context) } else { Err(Rejection::Closed) }
@@ -315,6 +322,8 @@ impl Node {
             match result {
                 Ok(reply) => return Some(reply),
                 Err(error) if error.is_temporary() => tokio::time::sleep(RETRY).await,
+                // Another run took its place meanwhile, and its activities are carried out all the same.
+                Err(_) if was_current && self.is_lingering(run).await => {}
                 Err(error) => {
                     tracing::debug!(run = run.0, %error, "nothing of a lost worker is left here");
                     return None;

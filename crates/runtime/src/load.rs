@@ -70,6 +70,9 @@ impl Node {
     }
 
     async fn load_current(&self, key: &WorkflowKey) -> Result<Option<Arc<Current>>, CallError> {
+        if let Some(run) = key.lingering {
+            return Box::pin(self.load_stored(run)).await;
+        }
         // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
         // than handed to another thread.
         let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
@@ -93,14 +96,38 @@ impl Node {
         Ok(run)
     }
 
-    /// Finds the workflow a run belongs to.
+    /// Finds the slot a run belongs to: that of its workflow, or its own if it lingers and is not the current run any more.
     pub(crate) async fn workflow_of(&self, run: RunKey) -> Result<Option<WorkflowKey>, CallError> {
         if let Some(key) = self.slots.workflow_of(run) {
             return Ok(Some(key));
         }
         let Some(record) = Box::pin(self.read(move |store| store.load(run))).await? else { return Ok(None) };
-        let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", run.0)))?;
-        Ok(Some(WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id)))
+        let key = run;
+        let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
+        let workflow = WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id);
+        let is_older = run.lingers() && self.store.current(workflow.namespace, &workflow.workflow_id)? != Some(key);
+        Ok(Some(if is_older { workflow.of_lingering(key) } else { workflow }))
+    }
+
+    /// Locks the slot of the older run that a selector means, if its activities are still carried out. The lock of its
+    /// workflow is held meanwhile.
+    pub(crate) async fn lock_lingering(
+        &self,
+        locked: &Locked,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+    ) -> Result<Option<Locked>, CallError> {
+        let current = locked.state.current.as_ref();
+        let is_current = current.is_some_and(|current| current.run.info.run_id == selector.run_id);
+        if selector.run_id.is_empty() || is_current || key.lingering.is_some() {
+            return Ok(None);
+        }
+        // Whatever is wrong with it is said by whoever looks for it next.
+        let Ok(older) = Box::pin(self.older_run(key, &selector.run_id)).await else { return Ok(None) };
+        if !older.run.lingers() {
+            return Ok(None);
+        }
+        self.lock(&key.of_lingering(older.key())).await.map(Some)
     }
 
     /// A snapshot of a run, open or closed, current or older.

@@ -36,12 +36,20 @@ pub struct WorkflowKey {
     pub namespace: NamespaceKey,
     /// The user's name.
     pub workflow_id: Arc<str>,
+    /// Stands for this run alone: it is closed, another one is the current run, and its activities are carried out all the
+    /// same. Such a run has a slot of its own, whose lock may be taken while that of the workflow is held.
+    pub(crate) lingering: Option<RunKey>,
 }
 
 impl WorkflowKey {
     /// Names a workflow.
     pub fn new(namespace: NamespaceKey, workflow_id: &str) -> Self {
-        Self { namespace, workflow_id: workflow_id.into() }
+        Self { namespace, workflow_id: workflow_id.into(), lingering: None }
+    }
+
+    /// Names an older run of a workflow whose activities are carried out.
+    pub(crate) fn of_lingering(&self, run: RunKey) -> Self {
+        Self { lingering: Some(run), ..self.clone() }
     }
 }
 

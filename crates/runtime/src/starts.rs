@@ -12,7 +12,7 @@ use segno_engine::{
     workflow_task::TaskStart,
 };
 use segno_proto::enums::WorkflowExecutionStatus;
-use segno_store::{NamespaceKey, OutboxKey};
+use segno_store::{NamespaceKey, OutboxKey, RunKey};
 
 use crate::{
     delivery::{Delivery, Held},
@@ -152,14 +152,21 @@ impl Node {
     ) -> Result<StartOutcome, CallError> {
         let context = self.context_for(locked.slot.key.namespace, true).await?;
         let applied = start_conflict::create(current_run(locked), *start, signal, update, context)?;
+        let created = applied.transition.successor.as_ref().map_or(&applied.run, |successor| &successor.run);
+        let created = RunKey(created.info.run_key);
         let first_task = self.commit(locked, applied, delivered).await?;
         count(&self.metrics.runs_started);
         let eager = first_task.is_some();
         if let Some(call) = first_task {
             Box::pin(self.start_eagerly(locked, call)).await?;
         }
-        let Some(current) = locked.state.current.clone() else {
-            return Err(CallError::Unavailable("the run was stored but is not in memory".to_owned()));
+        let current = match locked.state.current.clone().filter(|current| current.key() == created) {
+            Some(current) => Some(current),
+            // A script whose first turn continued as new: another run is the current one already.
+            None => Box::pin(self.load_run(created)).await?,
+        };
+        let Some(current) = current else {
+            return Err(CallError::Unavailable("the run was stored but is not there".to_owned()));
         };
         let run = current.run.clone();
         let eager_task = match eager {

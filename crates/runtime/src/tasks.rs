@@ -246,7 +246,7 @@ impl Node {
         Ok(Some(started))
     }
 
-    async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
+    pub(crate) async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
         let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
         let version = record.version;
         let run = self.decode(record.state, key).await?;

@@ -158,6 +158,9 @@ impl Node {
                 return Box::pin(together).await;
             };
             let mut locked = node.load_locked(slot, state, &key).await?;
+            if let Some(own) = node.lock_lingering(&locked, &key, &call.selector).await? {
+                locked = own;
+            }
             let run = node.select(&locked, &key, &call.selector).await?;
             let context = node.context_on(&run, call.creates).await?;
             let applied = (call.decide)(&run, context)?;
@@ -345,7 +348,7 @@ impl Node {
         };
         let current = Some(then.written.current_key);
         if previous_key != current {
-            let WorkflowKey { namespace, workflow_id } = &locked.slot.key;
+            let WorkflowKey { namespace, workflow_id, .. } = &locked.slot.key;
             let (namespace, workflow_id) = (*namespace, workflow_id.to_string());
             commit.current.push(CurrentWrite { namespace, workflow_id, expected: previous_key, current });
         }
@@ -357,9 +360,15 @@ impl Node {
     fn carry_out(self: &Arc<Self>, locked: &mut Locked, then: Consequences) {
         let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
         let (activities, ended, messages) = (then.activities, then.ended, then.messages);
-        self.note_changed_holds(before.as_deref(), &latest, &activities);
+        match ended.as_ref().filter(|ended| ended.run.lingers()) {
+            Some(ended) => {
+                self.note_holds(before.as_deref(), &ended.run);
+                self.note_holds(None, &latest);
+            }
+            None => self.note_changed_holds(before.as_deref(), &latest, &activities),
+        }
         if let Some(ended) = ended {
-            self.timers.set(RunKey(ended.run.info.run_key), None);
+            self.linger_on(&ended.run);
             count(&self.metrics.runs_closed);
             count(&self.metrics.runs_started);
             self.send_commands(&ended.run, ended.effects);
@@ -426,6 +435,13 @@ impl Node {
             self.offer_all(run);
         }
         let current = current.map(|(run, _)| run);
+        if let Some(previous) = previous.filter(|previous| current != Some(*previous))
+            && let Some(older) = self.load_run(previous).await?
+            && older.run.lingers()
+        {
+            self.linger_on(&older.run);
+            self.restore_holds(&older.run).await;
+        }
         let senders = [previous, current.filter(|run| previous != Some(*run))];
         for sender in senders.into_iter().flatten() {
             let rows = self.read(move |store| messages_of(store, sender)).await?;
@@ -453,6 +469,9 @@ impl Node {
         let pending = |id: &i64| run.state().activities.contains_key(id);
         if let Some(before) = locked.state.current.take_if(|current| current.run.info.run_key != key) {
             self.slots.forget_run(before.key());
+            if before.run.lingers() {
+                self.linger_on(&before.run);
+            }
         }
         let current = locked.state.current.get_or_insert_with(|| {
             self.slots.note_run(RunKey(key), &locked.slot.key);
@@ -475,6 +494,16 @@ impl Node {
         self.arm(locked);
         self.settle(&mut locked.state);
         locked.slot.progress.send_replace(progress);
+    }
+
+    /// A closed run is not the current one any more. What it started and nobody awaits goes on: from here on in a slot of
+    /// its own, see [`WorkflowKey::lingering`]. Whoever looked for it in the slot of its workflow meanwhile found nothing
+    /// to do, so that all of it is offered again.
+    fn linger_on(&self, run: &Run) {
+        self.timers.set(RunKey(run.info.run_key), wake::wake_at(run, self.clock.now()));
+        if run.lingers() {
+            self.offer_all(run);
+        }
     }
 
     /// Sets the wake-up of the current run.

@@ -7,7 +7,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use segno_proto::Nanos;
-use segno_store::RunKey;
+use segno_store::{ReadError, RunKey, Store};
 
 use super::Namespace;
 use crate::{clock::until, error::CallError, node::Node};
@@ -16,7 +16,7 @@ use crate::{clock::until, error::CallError, node::Node};
 const PAGE: usize = 64;
 /// Runs are deleted up to this much late, so that many that closed one after the other go together.
 const STEP: Nanos = 1_000_000_000;
-/// When to look again for runs whose last messages are still under way.
+/// When to look again for runs whose last messages are still under way, or whose activities are still carried out.
 const STUCK: Nanos = 60 * 1_000_000_000;
 /// After a failure of the store.
 const RETRY: Duration = Duration::from_secs(1);
@@ -61,6 +61,9 @@ impl Node {
             let mut page = self.read(move |store| store.closed_runs(key, expired, limit)).await?;
             // One that is still there after it was deleted waits for its messages to arrive.
             stuck.extend(page.iter().copied().filter(|run| tried.contains(run)));
+            // One that has work left is kept until that is over.
+            let found = page.clone();
+            stuck.extend(self.read(move |store| with_work(store, &found)).await?);
             page.retain(|run| !stuck.contains(run));
             if page.is_empty() {
                 break;
@@ -75,4 +78,17 @@ impl Node {
         let first = self.read(move |store| store.first_close(key)).await?;
         Ok(first.unwrap_or(now).min(now).saturating_add(retention).saturating_add(1))
     }
+}
+
+/// Closed runs whose activities are still carried out. A damaged one has none.
+fn with_work(store: &dyn Store, runs: &[RunKey]) -> Result<Vec<RunKey>, ReadError> {
+    let mut working = Vec::new();
+    for run in runs {
+        match store.load(*run) {
+            Ok(Some(record)) if record.open => working.push(*run),
+            Ok(_) | Err(ReadError::Damaged(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(working)
 }
