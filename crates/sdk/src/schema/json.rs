@@ -201,8 +201,9 @@ fn timestamp(text: &str) -> Result<prost_types::Timestamp, String> {
     };
     // Days since the epoch, by the proleptic Gregorian calendar with years that begin in March.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
-        - 719_469;
+    let days =
+        365 * year + year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400) + (153 * month + 2) / 5 + day
+            - 719_469;
     Ok(prost_types::Timestamp { seconds: days * 86_400 + hour * 3600 + minute * 60 + second - offset, nanos })
 }
 

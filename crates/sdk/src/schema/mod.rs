@@ -73,4 +73,3 @@ fn camel(name: &str) -> String {
         })
         .collect()
 }
-

@@ -109,10 +109,8 @@ mod tests {
     fn payloads_are_found_and_replaced_everywhere() {
         let details = [("result".to_owned(), Payloads { payloads: vec![encode_json("secret").unwrap()] })].into();
         let marker = RecordMarkerCommandAttributes { marker_name: "m".to_owned(), details, ..Default::default() };
-        let command = Command {
-            attributes: Some(Attributes::RecordMarkerCommandAttributes(marker)),
-            ..Default::default()
-        };
+        let command =
+            Command { attributes: Some(Attributes::RecordMarkerCommandAttributes(marker)), ..Default::default() };
         let name = ".temporal.api.command.v1.Command";
         assert_eq!(collect(name, &command).unwrap(), vec![encode_json("secret").unwrap()]);
         let changed = replace(name, &command, &mut [encode_json("hidden").unwrap()].into_iter()).unwrap();
@@ -122,10 +120,8 @@ mod tests {
 
     #[test]
     fn also_inside_of_messages_of_updates() {
-        let input = update::Input {
-            args: Some(Payloads { payloads: vec![encode_json(&1).unwrap()] }),
-            ..Default::default()
-        };
+        let input =
+            update::Input { args: Some(Payloads { payloads: vec![encode_json(&1).unwrap()] }), ..Default::default() };
         let request = update::Request { input: Some(input), ..Default::default() };
         let body = prost_types::Any {
             type_url: "type.googleapis.com/temporal.api.update.v1.Request".to_owned(),

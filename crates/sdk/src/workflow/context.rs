@@ -14,8 +14,7 @@ use super::{
     commands::{Ask, CHANGE_VERSION, Expected, PATCH_MARKER, marker},
     core::{BoxFuture, Core, OpId, OpKind, Shared, Spawned},
     futures::{
-        CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture,
-        signal_external,
+        CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
     handlers::{Dynamic, HandlerOutcome},
     info::WorkflowInfo,

@@ -230,6 +230,7 @@ impl Execution {
         batch: Option<&Batch>,
         first: bool,
     ) -> Result<(), Stop> {
+        instance.check_foreign()?;
         for event in &turn.inbound {
             events::deliver(instance, event.clone())?;
             instance.settle()?;

@@ -121,7 +121,8 @@ impl Instance {
         }
     }
 
-    fn check_foreign(&self) -> std::result::Result<(), Stop> {
+    /// Whether anything outside of the workflow woke it since the last time.
+    pub fn check_foreign(&self) -> std::result::Result<(), Stop> {
         if !self.shared.queue.take_foreign() {
             return Ok(());
         }

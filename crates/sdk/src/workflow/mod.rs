@@ -12,6 +12,8 @@ mod context_trait;
 pub(crate) mod core;
 pub(crate) mod events;
 pub(crate) mod execution;
+#[cfg(test)]
+mod execution_tests;
 mod futures;
 pub mod handlers;
 pub(crate) mod history;
