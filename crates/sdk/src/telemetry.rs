@@ -23,15 +23,15 @@ pub fn is_replaying() -> bool {
 }
 
 /// Marks a turn on this thread until it is dropped.
-pub(crate) struct Turn(bool);
+pub(crate) struct ReplayMark(bool);
 
-impl Turn {
+impl ReplayMark {
     pub fn begin(replaying: bool) -> Self {
         Self(REPLAYING.replace(replaying))
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReplayMark {
     fn drop(&mut self) {
         REPLAYING.set(self.0);
     }

@@ -22,7 +22,7 @@ use super::{
     commands::{Ask, CloseKind, Expected, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
     core::{Closing, OpKind, ReplayedTurn, Shared},
     events,
-    history::{Batch, Part, Splitter, Turn},
+    history::{Batch, HistoryTurn, Part, Splitter},
     info::WorkflowInfo,
     instance::{Instance, Stop},
     local::{LocalRequest, LocalResult},
@@ -161,7 +161,7 @@ impl Execution {
                         stale: true,
                     });
                 }
-                Part::Turn(turn) => {
+                Part::HistoryTurn(turn) => {
                     let live = turn.batch.is_none();
                     let messages = if live { std::mem::take(&mut messages) } else { Vec::new() };
                     self.turn(turn, messages)?;
@@ -172,7 +172,7 @@ impl Execution {
         Ok(())
     }
 
-    fn turn(&mut self, mut turn: Turn, messages: Vec<protocol::Message>) -> Result<(), TaskFailed> {
+    fn turn(&mut self, mut turn: HistoryTurn, messages: Vec<protocol::Message>) -> Result<(), TaskFailed> {
         let batch = turn.batch.take();
         let first = self.instance.is_none();
         if first {
@@ -192,7 +192,7 @@ impl Execution {
             || batch.as_ref().is_some_and(|batch| batch.events.iter().any(is_local_marker));
         let Some(instance) = self.instance.as_mut() else { return Ok(()) };
         instance.begin_turn();
-        let _replaying = crate::telemetry::Turn::begin(batch.is_some());
+        let _replaying = crate::telemetry::ReplayMark::begin(batch.is_some());
         {
             let mut core = instance.shared.core();
             core.replayed = replayed;
@@ -225,7 +225,7 @@ impl Execution {
 
     fn make_turn(
         instance: &mut Instance,
-        turn: &Turn,
+        turn: &HistoryTurn,
         updates: &[UpdateRequest],
         batch: Option<&Batch>,
         first: bool,
@@ -321,7 +321,7 @@ impl Execution {
         instance.settle()
     }
 
-    fn make_instance(&mut self, turn: &Turn) -> Result<(), TaskFailed> {
+    fn make_instance(&mut self, turn: &HistoryTurn) -> Result<(), TaskFailed> {
         let unhandled = |failure: Failure| TaskFailed {
             cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
             failure,

@@ -10,7 +10,7 @@ use super::matching::is_command_event;
 
 /// One turn.
 #[derive(Debug, Default)]
-pub(crate) struct Turn {
+pub(crate) struct HistoryTurn {
     pub started_event_id: i64,
     /// When its workflow task was started.
     pub time: i64,
@@ -32,7 +32,7 @@ pub(crate) struct Batch {
 /// What comes next.
 #[derive(Debug)]
 pub(crate) enum Part {
-    Turn(Turn),
+    HistoryTurn(HistoryTurn),
     /// The commands of a turn that was answered before.
     Batch(Batch),
     /// The answer to that turn was not taken.
@@ -94,11 +94,11 @@ impl Splitter {
                     if !is_turn {
                         continue;
                     }
-                    let mut turn = Turn {
+                    let mut turn = HistoryTurn {
                         started_event_id: event.event_id,
                         time: event.event_time.as_ref().map(timestamp_nanos).unwrap_or_default(),
                         inbound: std::mem::take(&mut self.inbound),
-                        ..Turn::default()
+                        ..HistoryTurn::default()
                     };
                     if let Some(Attributes::WorkflowTaskStartedEventAttributes(started)) = &event.attributes {
                         turn.suggest_continue_as_new = started.suggest_continue_as_new;
@@ -107,7 +107,7 @@ impl Splitter {
                     if next.is_some() {
                         turn.batch = events.next().map(|completed| take_batch(&mut last, &completed, &mut events));
                     }
-                    parts.push(Part::Turn(turn));
+                    parts.push(Part::HistoryTurn(turn));
                 }
                 EventType::WorkflowTaskCompleted if self.answered => {
                     self.answered = false;
