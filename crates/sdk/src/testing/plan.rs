@@ -1,0 +1,136 @@
+//! What a test provides: tasks, mocks, children, latencies and messages from outside.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use segno_proto::common::Payload;
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::server::Input;
+use crate::{
+    converter::{self, ConversionError},
+    failure::{Failure, Result},
+    task::{TaskFn, TaskRegistry},
+    workflow::WorkflowRegistry,
+};
+
+/// A function that stands for a task or a child, with payloads in and out.
+pub(crate) type Mock = Arc<dyn Fn(Vec<Payload>) -> Result<Vec<Payload>, Failure> + Send + Sync>;
+
+/// What answers a query that a test asks.
+pub(crate) type Ask = Box<dyn FnOnce(Result<Vec<Payload>, Failure>) + Send>;
+
+/// A mock with typed input and output.
+pub(crate) fn mock<I, O>(arguments: usize, f: impl FnMut(I) -> Result<O> + Send + 'static) -> Mock
+where
+    I: DeserializeOwned + 'static,
+    O: Serialize + 'static,
+{
+    let f = Mutex::new(f);
+    let convert = |error: ConversionError| Failure::from(Failure::application("Conversion", error.to_string()));
+    Arc::new(move |input| {
+        let input = converter::decode(&input, arguments).map_err(convert)?;
+        // A mock that panicked may be called again, as a task that panicked would be.
+        let mut f = f.lock().unwrap_or_else(PoisonError::into_inner);
+        let output = catch_unwind(AssertUnwindSafe(|| f(input)));
+        match output {
+            Ok(Ok(output)) => converter::encode(&output, 1).map_err(convert),
+            Ok(Err(error)) => Err(error.failure()),
+            Err(panic) => Err(Failure::panic(&*panic)),
+        }
+    })
+}
+
+/// A mock with JSON in and out: no payload is `null`, several are a list.
+pub(crate) fn mock_raw(f: impl FnMut(serde_json::Value) -> Result<serde_json::Value> + Send + 'static) -> Mock {
+    let f = Mutex::new(f);
+    let convert = |error: ConversionError| Failure::from(Failure::application("Conversion", error.to_string()));
+    Arc::new(move |input| {
+        let mut values = Vec::new();
+        for payload in &input {
+            values.push(converter::decode_payload::<serde_json::Value>(payload).map_err(convert)?);
+        }
+        let value = if values.len() > 1 { values.into() } else { values.pop().unwrap_or_default() };
+        let mut f = f.lock().unwrap_or_else(PoisonError::into_inner);
+        match catch_unwind(AssertUnwindSafe(|| f(value))) {
+            Ok(Ok(output)) => Ok(vec![converter::encode_json(&output).map_err(convert)?]),
+            Ok(Err(error)) => Err(error.failure()),
+            Err(panic) => Err(Failure::panic(&*panic)),
+        }
+    })
+}
+
+/// What the runs of one kind of workflow get, and below it what their children get.
+#[derive(Default)]
+pub(crate) struct Plan {
+    pub(crate) kind: &'static str,
+    pub(crate) tasks: TaskRegistry,
+    pub(crate) mocks: BTreeMap<String, Mock>,
+    pub(crate) latencies: BTreeMap<String, Duration>,
+    pub(crate) children: BTreeMap<String, Arc<Plan>>,
+    pub(crate) mocked_children: BTreeMap<String, Mock>,
+    pub(crate) inputs: Vec<(Duration, Input)>,
+    pub(crate) register: Vec<fn(&mut WorkflowRegistry)>,
+}
+
+/// The plan of a run, and those of its ancestors, nearest first.
+#[derive(Clone)]
+pub(crate) struct Plans(Vec<Arc<Plan>>);
+
+/// What executes an attempt.
+pub(crate) enum Executor {
+    Mock(Mock),
+    Task(TaskFn),
+}
+
+impl Plans {
+    pub(crate) fn root(plan: Arc<Plan>) -> Self {
+        Self(vec![plan])
+    }
+
+    /// The plans of a child of this kind; `None` if nobody knows it.
+    pub(crate) fn child(&self, kind: &str) -> Option<Self> {
+        let plan = self
+            .0
+            .iter()
+            .find_map(|plan| plan.children.get(kind))
+            // A workflow may start others of its own kind.
+            .or_else(|| self.0.iter().find(|plan| plan.kind == kind))?;
+        Some(Self(std::iter::once(plan.clone()).chain(self.0.iter().cloned()).collect()))
+    }
+
+    /// The mock of a child of this kind. One that is mentioned nearer as a real child is none.
+    pub(crate) fn mocked_child(&self, kind: &str) -> Option<Mock> {
+        for plan in &self.0 {
+            if let Some(mock) = plan.mocked_children.get(kind) {
+                return Some(mock.clone());
+            }
+            if plan.children.contains_key(kind) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// What executes a task of this kind.
+    pub(crate) fn executor(&self, kind: &str) -> Option<Executor> {
+        self.0.iter().find_map(|plan| match plan.mocks.get(kind) {
+            Some(mock) => Some(Executor::Mock(mock.clone())),
+            None => plan.tasks.get(kind).map(Executor::Task),
+        })
+    }
+
+    /// How long a task or a mocked child of this kind takes.
+    pub(crate) fn latency(&self, kind: &str) -> Duration {
+        self.0.iter().find_map(|plan| plan.latencies.get(kind).copied()).unwrap_or_default()
+    }
+
+    /// What comes from outside, counted from the start of the run.
+    pub(crate) fn inputs(&self) -> &[(Duration, Input)] {
+        self.0.first().map(|plan| plan.inputs.as_slice()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,568 @@
+//! Drives the server in memory: turns of workflows, attempts of tasks, local operations, and a clock that jumps.
+//!
+//! The clock is the one of a paused tokio runtime, on a thread of the test's own: it stands still while anything can be
+//! done, then jumps to the next thing that happens. So tasks may sleep as they like.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use segno_proto::{Nanos, command::Command, common::Payload, enums::EventType, events::HistoryEvent};
+use serde_json::Value;
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::AbortHandle,
+    time::Instant,
+};
+
+use super::{
+    attempts::{Attempts, Done},
+    plan::{Ask, Plan, Plans},
+    server::{
+        Answer, Due, ORIGIN, Order, Server,
+        run::{Closed, UpdateOutcome, WORKFLOW_TASK_TIMEOUT},
+    },
+    thread::{Turn, WorkflowThread},
+};
+use crate::{
+    converter,
+    failure::Failure,
+    workflow::{DeterminismViolation, LocalResult, Step, TaskFailed, WorkflowRegistry},
+};
+
+/// How often a workflow task that the server refuses is tried again.
+const ATTEMPTS_MAX: u32 = 10;
+/// How many events are replayed after turns, at least; see [`Simulation::repeat`].
+const REPLAYED_MIN: usize = 300_000;
+/// How many runs a test may have.
+const RUNS_MAX: usize = 10_000;
+/// How long a test may last, by the virtual clock, if nothing happens but tasks that wait.
+const PATIENCE: Duration = Duration::from_secs(100 * 365 * 86_400);
+
+/// What is said about a test as a whole.
+pub(crate) struct Settings {
+    pub(crate) window: Option<Duration>,
+    pub(crate) workflow_id: String,
+    pub(crate) seed: u64,
+    pub(crate) cached: bool,
+    pub(crate) sabotage: Option<&'static str>,
+    pub(crate) queries: Vec<(Duration, String, Vec<Payload>, Ask)>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let workflow_id = "test".to_owned();
+        Self { window: None, workflow_id, seed: 1, cached: true, sabotage: None, queries: Vec::new() }
+    }
+}
+
+/// What came of it.
+pub(crate) struct Ended {
+    pub(crate) output: Result<Vec<Payload>, Failure>,
+    pub(crate) elapsed: Duration,
+    pub(crate) history: Vec<HistoryEvent>,
+    pub(crate) earlier: Vec<Vec<HistoryEvent>>,
+    pub(crate) children: BTreeMap<String, Vec<HistoryEvent>>,
+    pub(crate) commands: Vec<Command>,
+    pub(crate) state: BTreeMap<String, Value>,
+    pub(crate) updates: Vec<Result<Value, Failure>>,
+    pub(crate) violation: Option<DeterminismViolation>,
+    pub(crate) turns: usize,
+}
+
+/// Runs a test on a thread of its own.
+pub(crate) async fn start(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> Ended {
+    let (sender, receiver) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("segno-test".to_owned()).spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        let ended = match runtime {
+            Ok(runtime) => runtime.block_on(Simulation::run(plan, settings, input)),
+            Err(error) => panic!("no runtime for the test: {error}"),
+        };
+        // Nobody waits any more if the test itself was dropped.
+        let _ = sender.send(ended);
+    });
+    let thread = match thread {
+        Ok(thread) => thread,
+        Err(error) => panic!("no thread for the test: {error}"),
+    };
+    match receiver.await {
+        Ok(ended) => ended,
+        Err(_) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("the thread ended without a result and without a panic"),
+        },
+    }
+}
+
+/// Why a test ends before its workflow does.
+struct Abandoned {
+    failure: Failure,
+    violation: Option<DeterminismViolation>,
+}
+
+impl From<TaskFailed> for Abandoned {
+    fn from(failed: TaskFailed) -> Self {
+        Self { failure: failed.failure, violation: failed.violation }
+    }
+}
+
+fn abandoned(kind: &str, message: String) -> Abandoned {
+    Abandoned { failure: Failure::application(kind, message).into(), violation: None }
+}
+
+/// What a run has in this test.
+struct Member {
+    plans: Plans,
+    /// How many events of the history its instance has seen.
+    seen: usize,
+    turns: Vec<Turn>,
+}
+
+struct Simulation {
+    server: Server,
+    thread: WorkflowThread,
+    /// By run; `None` for a mocked child.
+    members: Vec<Option<Member>>,
+    plan: Arc<Plan>,
+    attempts: Attempts,
+    done: mpsc::UnboundedReceiver<Done>,
+    locals: HashMap<(usize, String), AbortHandle>,
+    queries: Vec<(Nanos, String, Vec<Payload>, Ask)>,
+    base: Instant,
+    cached: bool,
+    replayed: usize,
+    turns: usize,
+}
+
+fn nanos(duration: Duration) -> Nanos {
+    Nanos::try_from(duration.as_nanos()).unwrap_or(Nanos::MAX)
+}
+
+impl Simulation {
+    async fn run(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> Ended {
+        let mut registry = WorkflowRegistry::default();
+        for register in &plan.register {
+            register(&mut registry);
+        }
+        let thread = match WorkflowThread::start(registry, settings.sabotage) {
+            Ok(thread) => thread,
+            Err(error) => panic!("no thread for workflows: {error}"),
+        };
+        let (sender, done) = mpsc::unbounded_channel();
+        let mut queries: Vec<_> = settings
+            .queries
+            .into_iter()
+            .map(|(at, name, input, ask)| (ORIGIN.saturating_add(nanos(at)), name, input, ask))
+            .collect();
+        queries.sort_by_key(|(at, ..)| *at);
+        let mut simulation = Self {
+            server: Server::new(settings.seed, settings.window.map(nanos)),
+            thread,
+            members: Vec::new(),
+            plan: plan.clone(),
+            attempts: Attempts::new(sender),
+            done,
+            locals: HashMap::new(),
+            queries,
+            base: Instant::now(),
+            cached: settings.cached,
+            replayed: 0,
+            turns: 0,
+        };
+        simulation.server.start(&settings.workflow_id, plan.kind, "test", input);
+        let outcome = simulation.drive().await;
+        simulation.ended(outcome)
+    }
+
+    /// Until the workflow at the root has closed.
+    async fn drive(&mut self) -> Result<(), Abandoned> {
+        loop {
+            self.obey()?;
+            if self.server.runs[self.server.newest(0)].closed.is_some() {
+                self.ask_queries(Nanos::MAX);
+                return self.repeat_all();
+            }
+            if let Some(run) = self.server.next_ready() {
+                self.turn(run).await?;
+                continue;
+            }
+            self.step(None).await?;
+        }
+    }
+
+    /// Lets one thing happen: the end of an attempt, or what is next by the clock. With a deadline, that may be nothing.
+    async fn step(&mut self, deadline: Option<Nanos>) -> Result<Option<Done>, Abandoned> {
+        // What can end now, ends now.
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        if let Ok(done) = self.done.try_recv() {
+            return Ok(self.take(done));
+        }
+        let due = [self.server.next_due(), self.queries.first().map(|(at, ..)| *at), deadline].into_iter().flatten().min();
+        if let Some(at) = due.filter(|at| *at <= self.server.now) {
+            self.happen(at);
+            return Ok(None);
+        }
+        if due.is_none() && self.attempts.is_empty() && self.locals.is_empty() {
+            return Err(abandoned("Stuck", self.stuck()));
+        }
+        let until = match due {
+            Some(at) => self.base + Duration::from_nanos(u64::try_from(at - ORIGIN).unwrap_or_default()),
+            None => self.base + PATIENCE,
+        };
+        tokio::select! {
+            biased;
+            done = self.done.recv() => Ok(done.and_then(|done| self.take(done))),
+            () = tokio::time::sleep_until(until) => match due {
+                Some(at) => {
+                    self.happen(at);
+                    Ok(None)
+                }
+                None => Err(abandoned("Stuck", self.stuck())),
+            },
+        }
+    }
+
+    /// What is next by the clock happens.
+    fn happen(&mut self, at: Nanos) {
+        self.server.set_now(at);
+        if self.server.next_due().is_some_and(|due| due <= at) {
+            self.server.advance();
+        } else {
+            self.ask_queries(at);
+        }
+    }
+
+    fn stuck(&self) -> String {
+        let waiting: Vec<String> = self
+            .server
+            .runs
+            .iter()
+            .filter(|run| run.closed.is_none())
+            .map(|run| format!("{} ({}), after {} events", run.workflow_id, run.kind, run.history.len()))
+            .collect();
+        format!("nothing can happen any more, and these workflows still wait: {}", waiting.join("; "))
+    }
+
+    /// An attempt said something. The end of a local operation is for the caller.
+    fn take(&mut self, done: Done) -> Option<Done> {
+        let elapsed = nanos(Instant::now().saturating_duration_since(self.base));
+        self.server.set_now(ORIGIN.saturating_add(elapsed));
+        match done {
+            Done::Heartbeat { run, scheduled_event_id, details } => {
+                self.server.heartbeat(run, scheduled_event_id, details);
+                None
+            }
+            Done::Attempt { run, scheduled_event_id, attempt, not_before, result } => {
+                self.attempts.ended(run, scheduled_event_id, attempt);
+                if not_before > self.server.now {
+                    self.server.plan(not_before, Due::AttemptEnd { run, scheduled_event_id, attempt, result });
+                } else {
+                    self.server.end_attempt(run, scheduled_event_id, attempt, result);
+                }
+                None
+            }
+            Done::Local { .. } => Some(done),
+        }
+    }
+
+    fn ask_queries(&mut self, until: Nanos) {
+        while self.queries.first().is_some_and(|(at, ..)| *at <= until) {
+            let (_, name, input, ask) = self.queries.remove(0);
+            let run = self.server.newest(0);
+            let history = self.server.runs[run].history.clone();
+            ask(self.thread.call(move |instances| instances.query(run, history, &name, input)));
+        }
+    }
+
+    /// Does what the server orders.
+    fn obey(&mut self) -> Result<(), Abandoned> {
+        for order in self.server.take_orders() {
+            match order {
+                Order::Started { run } => self.started(run)?,
+                Order::CancelAttempt { run, scheduled_event_id } => self.attempts.cancel(run, scheduled_event_id),
+                Order::Forget { run, scheduled_event_id } => self.attempts.forget(run, scheduled_event_id),
+                Order::Attempt { run, ref kind, .. } => {
+                    let Some(member) = &self.members[run] else { continue };
+                    let Some(executor) = member.plans.executor(kind) else {
+                        let message = format!(
+                            "the workflow scheduled a task {kind:?}, which this test does not know: add `.task::<..>()`, \
+                             `.mock::<..>(..)` or `.mock_raw({kind:?}, ..)`"
+                        );
+                        return Err(abandoned("NotRegistered", message));
+                    };
+                    let latency = nanos(member.plans.latency(kind));
+                    let owner = &self.server.runs[run];
+                    let ids = (owner.workflow_id.clone(), owner.run_id.clone(), owner.kind.clone());
+                    let now = self.server.now;
+                    if let Some((scheduled_event_id, attempt, result)) =
+                        self.attempts.begin(order, executor, latency, now, ids)
+                    {
+                        let end = Due::AttemptEnd { run, scheduled_event_id, attempt, result };
+                        self.server.plan(now.saturating_add(latency), end);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A run was started: finds out what it has in this test.
+    fn started(&mut self, run: usize) -> Result<(), Abandoned> {
+        if self.server.runs.len() > RUNS_MAX {
+            return Err(abandoned("Stuck", format!("there are more than {RUNS_MAX} runs")));
+        }
+        let kind = self.server.runs[run].kind.clone();
+        let plans = match self.server.runs[run].parent {
+            Some(parent) => {
+                let above = self.members[parent.run].as_ref().map(|member| member.plans.clone());
+                let Some(above) = above else { return Err(abandoned("NotRegistered", kind)) };
+                if let Some(mock) = above.mocked_child(&kind) {
+                    let input = self.server.input_of(run);
+                    let at = self.server.now.saturating_add(nanos(above.latency(&kind)));
+                    self.server.plan(at, Due::MockEnd { run, result: mock(input) });
+                    self.server.no_workflow_task(run);
+                    self.members.push(None);
+                    return Ok(());
+                }
+                above.child(&kind)
+            }
+            None if kind == self.plan.kind => Some(Plans::root(self.plan.clone())),
+            None => Plans::root(self.plan.clone()).child(&kind),
+        };
+        let Some(plans) = plans else {
+            let message = format!(
+                "the workflow started another one of kind {kind:?}, which this test does not know: add `.child::<..>(|t| t)`"
+            );
+            return Err(abandoned("NotRegistered", message));
+        };
+        // A run that goes on after another one has no messages of its own.
+        if self.server.is_first_run(run) {
+            for (at, input) in plans.inputs() {
+                let at = self.server.now.saturating_add(nanos(*at));
+                self.server.plan(at, Due::Input { run, input: input.clone() });
+            }
+            // What comes at the very start is there before the first turn.
+            while self.server.next_due().is_some_and(|due| due <= self.server.now) && run == 0 {
+                self.server.advance();
+            }
+        }
+        self.members.push(Some(Member { plans, seen: 0, turns: Vec::new() }));
+        Ok(())
+    }
+
+    /// One workflow task of a run.
+    async fn turn(&mut self, run: usize) -> Result<(), Abandoned> {
+        let Some(task) = self.server.start_workflow_task(run) else { return Ok(()) };
+        self.turns += 1;
+        let length = self.server.runs[run].history.len();
+        let cached = self.thread.call(move |instances| instances.has(run));
+        let seen = self.member(run).seen;
+        let events = self.server.runs[run].history[if cached { seen } else { 0 }..].to_vec();
+        let messages = task.messages.clone();
+        let mut step = self.thread.call(move |instances| instances.begin(run, events, messages));
+        let mut locals = Vec::new();
+        let deadline = self.server.now.saturating_add(WORKFLOW_TASK_TIMEOUT / 5 * 4);
+        let mut more = false;
+        loop {
+            let Step { start, cancel, open_locals } = match step {
+                Ok(step) => step,
+                Err(failed) => {
+                    let wire = failed.failure.to_wire();
+                    self.server.fail_workflow_task(run, failed.cause, Some(wire));
+                    return Err(failed.into());
+                }
+            };
+            self.begin_locals(run, start)?;
+            for id in cancel {
+                if let Some(local) = self.locals.remove(&(run, id)) {
+                    local.abort();
+                }
+            }
+            if open_locals == 0 {
+                break;
+            }
+            // Meanwhile the world goes on; what comes for this run waits until the task is answered.
+            let result = loop {
+                if let Some(Done::Local { run: of, id, attempt, result }) = self.step(Some(deadline)).await? {
+                    if of == run && self.locals.remove(&(run, id.clone())).is_some() {
+                        break Some((id, attempt, result));
+                    }
+                }
+                self.obey()?;
+                if self.server.now >= deadline {
+                    break None;
+                }
+            };
+            let Some((id, attempt, outcome)) = result else {
+                more = true;
+                break;
+            };
+            locals.push((id.clone(), attempt, outcome.clone()));
+            let result = LocalResult { id, attempt, outcome };
+            step = match self.thread.call(move |instances| instances.local_done(run, result)) {
+                Some(step) => step,
+                None => return Ok(()),
+            };
+        }
+        let Some(finished) = self.thread.call(move |instances| instances.finish(run)) else { return Ok(()) };
+        let attempt = self.server.attempt(run);
+        let (commands, replies) = (finished.commands, finished.messages);
+        match self.server.complete_workflow_task(run, commands.clone(), &replies, more) {
+            Answer::Stored => {
+                self.member(run).seen = length;
+                let turn = Turn { length, messages: task.messages, locals, commands, replies };
+                self.member(run).turns.push(turn);
+                self.repeat_last(run)?;
+            }
+            Answer::Dropped(event_id) => {
+                self.member(run).seen = usize::try_from(event_id).unwrap_or_default();
+                self.thread.call(move |instances| instances.reset_to(run, event_id));
+            }
+            Answer::Refused(cause, message) => {
+                self.thread.call(move |instances| instances.evict(run));
+                if attempt >= ATTEMPTS_MAX {
+                    return Err(abandoned("WorkflowTaskFailed", format!("{}: {message}", cause.as_str_name())));
+                }
+            }
+        }
+        if !self.cached || self.server.runs[run].closed.is_some() {
+            self.thread.call(move |instances| instances.evict(run));
+            for ((of, _), local) in &self.locals {
+                if *of == run {
+                    local.abort();
+                }
+            }
+            self.locals.retain(|(of, _), _| *of != run);
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, run: usize) -> &mut Member {
+        match self.members.get_mut(run) {
+            Some(Some(member)) => member,
+            _ => unreachable!("a mocked child has no workflow tasks"),
+        }
+    }
+
+    fn begin_locals(&mut self, run: usize, requests: Vec<crate::workflow::LocalRequest>) -> Result<(), Abandoned> {
+        for request in requests {
+            let id = request.id.clone();
+            let plans = self.member(run).plans.clone();
+            let owner = &self.server.runs[run];
+            let ids = (owner.workflow_id.clone(), owner.run_id.clone(), owner.kind.clone());
+            match self.attempts.begin_local(run, request, &plans, ids) {
+                Ok(handle) => {
+                    self.locals.insert((run, id), handle);
+                }
+                Err(kind) => {
+                    let message = format!("the workflow scheduled a local task {kind:?}, which this test does not know");
+                    return Err(abandoned("NotRegistered", message));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Replays the history up to the last turn in a fresh instance and compares its commands. In long histories not after
+    /// every turn, so that the whole stays linear.
+    fn repeat_last(&mut self, run: usize) -> Result<(), Abandoned> {
+        let length = self.server.runs[run].history.len();
+        if self.replayed > REPLAYED_MIN.saturating_add(length.saturating_mul(16)) {
+            return Ok(());
+        }
+        self.replayed += length;
+        self.repeat(run)
+    }
+
+    fn repeat(&mut self, run: usize) -> Result<(), Abandoned> {
+        let Some(turn) = self.member(run).turns.last().cloned() else { return Ok(()) };
+        let events = self.server.runs[run].history[..turn.length].to_vec();
+        self.thread.call(move |instances| instances.repeat(events, turn)).map_err(Abandoned::from)
+    }
+
+    /// Replays every run three times.
+    fn repeat_all(&mut self) -> Result<(), Abandoned> {
+        for run in 0..self.members.len() {
+            if self.members[run].is_none() {
+                continue;
+            }
+            for _ in 0..3 {
+                self.repeat(run)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn ended(mut self, outcome: Result<(), Abandoned>) -> Ended {
+        let last = self.server.newest(0);
+        let (output, violation) = match outcome {
+            Err(abandoned) => (Err(abandoned.failure), abandoned.violation),
+            Ok(()) => (self.output(last), None),
+        };
+        let commands = match &self.members.get(last) {
+            Some(Some(member)) => member.turns.iter().flat_map(|turn| turn.commands.iter().cloned()).collect(),
+            _ => Vec::new(),
+        };
+        let state = self.server.runs[last].memo.iter().filter_map(|(key, payload)| {
+            let key = key.strip_prefix("state.")?;
+            Some((key.to_owned(), converter::decode_payload(payload).ok()?))
+        });
+        let state = state.collect();
+        let updates = self.updates();
+        let history = std::mem::take(&mut self.server.runs[last].history);
+        let mut earlier = Vec::new();
+        let mut children = BTreeMap::new();
+        let root = self.server.runs[0].workflow_id.clone();
+        for (index, run) in self.server.runs.iter_mut().enumerate() {
+            let events = std::mem::take(&mut run.history);
+            if index == last {
+                continue;
+            } else if run.workflow_id == root {
+                earlier.push(events);
+            } else {
+                children.insert(run.workflow_id.clone(), events);
+            }
+        }
+        let elapsed = Duration::from_nanos(u64::try_from(self.server.now - ORIGIN).unwrap_or_default());
+        let turns = self.turns;
+        Ended { output, elapsed, history, earlier, children, commands, state, updates, violation, turns }
+    }
+
+    fn output(&self, run: usize) -> Result<Vec<Payload>, Failure> {
+        match &self.server.runs[run].closed {
+            Some(Closed::Completed(output)) => Ok(output.clone()),
+            Some(Closed::Failed(failure)) => Err(failure.clone()),
+            Some(Closed::Canceled(_)) => Err(Failure::cancelled()),
+            Some(Closed::Terminated(reason)) => Err(Failure::terminated(reason.clone())),
+            Some(Closed::TimedOut) => {
+                Err(Failure::timeout(segno_proto::enums::TimeoutType::StartToClose, "the workflow took too long"))
+            }
+            Some(Closed::ContinuedAsNew(_)) | None => Err(Failure::new("the workflow has not closed").into()),
+        }
+    }
+
+    fn updates(&self) -> Vec<Result<Value, Failure>> {
+        let sent = self.plan.inputs.iter().filter_map(|(_, input)| match input {
+            super::server::Input::Update { id, .. } => Some(id),
+            _ => None,
+        });
+        sent.map(|id| {
+            let outcome = self.server.runs.iter().rev().find_map(|run| run.outcomes.get(id));
+            match outcome {
+                Some(UpdateOutcome::Completed(output)) => match output.first() {
+                    Some(payload) => converter::decode_payload(payload)
+                        .map_err(|error| Failure::application("Conversion", error.to_string()).into()),
+                    None => Ok(Value::Null),
+                },
+                Some(UpdateOutcome::Failed(failure) | UpdateOutcome::Rejected(failure)) => Err(failure.clone()),
+                None => Err(Failure::application("NotFound", "the update was not answered").into()),
+            }
+        })
+        .collect()
+    }
+}
