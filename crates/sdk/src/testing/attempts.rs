@@ -16,12 +16,8 @@ use super::{
 use crate::{
     failure::Failure,
     options::RetryPolicy,
-    task::{
-        TaskContext, TaskFn, TaskInfo,
-        cancel::{CancelReason, Cancellation},
-        heartbeat::{Answer, Heartbeats},
-    },
-    workflow::{LocalRequest, LocalWork},
+    task::{Answer, CancelReason, Cancellation, Heartbeats, TaskContext, TaskFn, TaskInfo},
+    workflow::local::{LocalRequest, LocalWork},
 };
 
 /// What attempts say.
@@ -216,7 +212,8 @@ async fn local_attempts(
             Ok(Err(failure)) => failure,
             Err(_) => Failure::timeout(timed_out, "activity StartToClose timeout"),
         };
-        let named = failure.application_kind().is_some_and(|kind| policy.non_retryable_kinds.iter().any(|it| it == kind));
+        let named =
+            failure.application_kind().is_some_and(|kind| policy.non_retryable_kinds.iter().any(|it| it == kind));
         let wait = match failure.is_non_retryable() || named || failure.is_cancelled() {
             true => None,
             false => policy.next_wait(attempt).map(|wait| failure.next_retry_delay().unwrap_or(wait)),

@@ -6,10 +6,10 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::Arc,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
-use segno_proto::{Nanos, command::Command, common::Payload, enums::EventType, events::HistoryEvent};
+use segno_proto::{Nanos, command::Command, common::Payload, events::HistoryEvent};
 use serde_json::Value;
 use tokio::{
     sync::{mpsc, oneshot},
@@ -29,7 +29,11 @@ use super::{
 use crate::{
     converter,
     failure::Failure,
-    workflow::{DeterminismViolation, LocalResult, Step, TaskFailed, WorkflowRegistry},
+    workflow::{
+        DeterminismViolation, WorkflowRegistry,
+        execution::{Step, TaskFailed},
+        local::{LocalRequest, LocalResult},
+    },
 };
 
 /// How often a workflow task that the server refuses is tried again.
@@ -100,12 +104,12 @@ pub(crate) async fn start(plan: Arc<Plan>, settings: Settings, input: Vec<Payloa
 /// Why a test ends before its workflow does.
 struct Abandoned {
     failure: Failure,
-    violation: Option<DeterminismViolation>,
+    violation: Option<Box<DeterminismViolation>>,
 }
 
 impl From<TaskFailed> for Abandoned {
     fn from(failed: TaskFailed) -> Self {
-        Self { failure: failed.failure, violation: failed.violation }
+        Self { failure: failed.failure, violation: failed.violation.map(Box::new) }
     }
 }
 
@@ -202,7 +206,8 @@ impl Simulation {
         if let Ok(done) = self.done.try_recv() {
             return Ok(self.take(done));
         }
-        let due = [self.server.next_due(), self.queries.first().map(|(at, ..)| *at), deadline].into_iter().flatten().min();
+        let due =
+            [self.server.next_due(), self.queries.first().map(|(at, ..)| *at), deadline].into_iter().flatten().min();
         if let Some(at) = due.filter(|at| *at <= self.server.now) {
             self.happen(at);
             return Ok(None);
@@ -449,7 +454,7 @@ impl Simulation {
         }
     }
 
-    fn begin_locals(&mut self, run: usize, requests: Vec<crate::workflow::LocalRequest>) -> Result<(), Abandoned> {
+    fn begin_locals(&mut self, run: usize, requests: Vec<LocalRequest>) -> Result<(), Abandoned> {
         for request in requests {
             let id = request.id.clone();
             let plans = self.member(run).plans.clone();
@@ -460,7 +465,8 @@ impl Simulation {
                     self.locals.insert((run, id), handle);
                 }
                 Err(kind) => {
-                    let message = format!("the workflow scheduled a local task {kind:?}, which this test does not know");
+                    let message =
+                        format!("the workflow scheduled a local task {kind:?}, which this test does not know");
                     return Err(abandoned("NotRegistered", message));
                 }
             }
@@ -501,7 +507,7 @@ impl Simulation {
     fn ended(mut self, outcome: Result<(), Abandoned>) -> Ended {
         let last = self.server.newest(0);
         let (output, violation) = match outcome {
-            Err(abandoned) => (Err(abandoned.failure), abandoned.violation),
+            Err(abandoned) => (Err(abandoned.failure), abandoned.violation.map(|violation| *violation)),
             Ok(()) => (self.output(last), None),
         };
         let commands = match &self.members.get(last) {

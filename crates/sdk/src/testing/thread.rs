@@ -6,11 +6,19 @@ use std::{
     thread::JoinHandle,
 };
 
-use segno_proto::{command::Command, common::Payload, events::HistoryEvent, protocol::Message};
+use segno_proto::{
+    command::Command, common::Payload, enums::WorkflowTaskFailedCause, events::HistoryEvent, protocol::Message,
+};
 
+use super::server::run::NAMESPACE;
 use crate::{
     failure::Failure,
-    workflow::{Execution, Finished, LocalResult, Step, TaskFailed, WorkflowRegistry, sabotage},
+    workflow::{
+        WorkflowRegistry,
+        execution::{Execution, Finished, Step, TaskFailed},
+        local::LocalResult,
+        sabotage,
+    },
 };
 
 type Job = Box<dyn FnOnce(&mut Instances) + Send>;
@@ -44,7 +52,7 @@ impl WorkflowThread {
         let (jobs, receiver) = mpsc::channel::<Job>();
         let registry = Arc::new(registry);
         let thread = std::thread::Builder::new().name("segno-workflow-test".to_owned()).spawn(move || {
-            sabotage::set(sabotage);
+            sabotage::set(sabotage.and_then(sabotage::named));
             let mut instances = Instances { registry, cached: HashMap::new() };
             while let Ok(job) = receiver.recv() {
                 job(&mut instances);
@@ -99,7 +107,7 @@ impl Instances {
         messages: Vec<Message>,
     ) -> Result<Step, TaskFailed> {
         let registry = &self.registry;
-        let execution = self.cached.entry(run).or_insert_with(|| Execution::new(registry.clone()));
+        let execution = self.cached.entry(run).or_insert_with(|| Execution::new(registry.clone(), NAMESPACE, ""));
         execution.begin(events, messages)
     }
 
@@ -129,28 +137,37 @@ impl Instances {
         input: Vec<Payload>,
     ) -> Result<Vec<Payload>, Failure> {
         if let Some(execution) = self.cached.get_mut(&run) {
-            return execution.query(kind, input);
+            return execution.query(kind, &input);
         }
-        let mut execution = Execution::new(self.registry.clone());
+        let mut execution = Execution::new(self.registry.clone(), NAMESPACE, "");
         execution.replay(history).map_err(|failed| failed.failure)?;
-        execution.query(kind, input)
+        execution.query(kind, &input)
     }
 
     /// Does a turn again in a fresh instance, which has only the history. Says what differs.
     pub(crate) fn repeat(&mut self, events: Vec<HistoryEvent>, turn: Turn) -> Result<(), TaskFailed> {
-        let mut execution = Execution::new(self.registry.clone());
+        let mut execution = Execution::new(self.registry.clone(), NAMESPACE, "");
         execution.begin(events, turn.messages)?;
         for (id, attempt, outcome) in turn.locals {
             execution.local_done(LocalResult { id, attempt, outcome })?;
         }
         let finished = execution.finish();
         match difference(&turn.commands, &finished.commands) {
-            Some(text) => Err(TaskFailed::differs(text)),
+            Some(text) => Err(differs(text)),
             None if turn.replies != finished.messages => {
-                Err(TaskFailed::differs("the answers to updates differ when the history is replayed".to_owned()))
+                Err(differs("the answers to updates differ when the history is replayed".to_owned()))
             }
             None => Ok(()),
         }
+    }
+}
+
+fn differs(text: String) -> TaskFailed {
+    TaskFailed {
+        cause: WorkflowTaskFailedCause::NonDeterministicError,
+        failure: Failure::application("DeterminismViolation", text).non_retryable().into(),
+        violation: None,
+        stale: false,
     }
 }
 

@@ -1,18 +1,13 @@
 //! [`WorkflowTest`]: a workflow, its tasks and its children, without a server and with a virtual clock.
 
-use std::{
-    collections::BTreeMap,
-    marker::PhantomData,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use segno_proto::{command::Command, common::Payload, events::HistoryEvent};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    plan::{self, Ask, MockOutput, Plan},
+    plan::{self, Ask, Plan},
     server::Input,
     simulation::{self, Settings},
 };
@@ -101,11 +96,7 @@ impl<W: Workflow> WorkflowTest<W> {
     }
 
     /// Replaces a task of any kind by a function from JSON to JSON. No argument is `null`, several are a list.
-    pub fn mock_raw(
-        mut self,
-        kind: impl Into<String>,
-        f: impl FnMut(Value) -> Result<Value> + Send + 'static,
-    ) -> Self {
+    pub fn mock_raw(mut self, kind: impl Into<String>, f: impl FnMut(Value) -> Result<Value> + Send + 'static) -> Self {
         self.plan.mocks.insert(kind.into(), plan::mock_raw(f));
         self
     }
@@ -268,7 +259,8 @@ impl<W: Workflow> WorkflowTest<W> {
         let plan = Arc::new(self.plan);
         let ended = simulation::start(plan, self.settings, input).await;
         let output = ended.output.and_then(|payloads| {
-            converter::decode(&payloads, 1).map_err(|error| Failure::application("Conversion", error.to_string()).into())
+            converter::decode(&payloads, 1)
+                .map_err(|error| Failure::application("Conversion", error.to_string()).into())
         });
         TestRun {
             output,

@@ -57,7 +57,7 @@ pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
     let Some(op) = core.ops.get(&id) else { return };
     if op.outcome.is_none()
         && let Some((ask, expected)) = request(core, id)
-        && !((cfg!(test) || cfg!(feature = "testing")) && sabotage::is_on(Sabotage::DropWithoutCancel))
+        && !sabotage::is_on(Sabotage::DropWithoutCancel)
     {
         core.push_dropped(id, ask, expected);
     }

@@ -19,6 +19,7 @@ use super::{
     local::LocalWork,
     queue::{RootId, RunQueue},
     random::{Generator, Seed},
+    sabotage::{self, Sabotage},
     scope::Scopes,
     signals::Signals,
 };
@@ -265,7 +266,11 @@ impl Shared {
 impl Core {
     /// The number of the next thing of a type, from 0.
     pub fn count(&mut self, kind: &'static str) -> u64 {
+        let stands_still = self.is_replaying() && sabotage::is_on(Sabotage::CounterNotAdvanced);
         let counter = self.counters.entry(kind).or_default();
+        if stands_still {
+            return *counter;
+        }
         *counter += 1;
         *counter - 1
     }
@@ -307,7 +312,7 @@ impl Core {
 
     /// The time of this turn.
     pub fn time(&self) -> i64 {
-        if (cfg!(test) || cfg!(feature = "testing")) && super::sabotage::is_on(super::sabotage::Sabotage::TimeIsNow) {
+        if sabotage::is_on(Sabotage::TimeIsNow) {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             return now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
         }
@@ -393,7 +398,7 @@ impl Core {
 
     /// Sabotage for the tests of the tests: whoever is asked first is ready first.
     fn grants_all() -> bool {
-        (cfg!(test) || cfg!(feature = "testing")) && super::sabotage::is_on(super::sabotage::Sabotage::NoGrant)
+        sabotage::is_on(Sabotage::NoGrant)
     }
 
     /// Lets the earliest of the operations that somebody asked for become ready. Gives whom to wake, once the core is

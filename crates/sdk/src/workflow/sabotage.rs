@@ -1,29 +1,47 @@
 //! Rules of the executor that a test can take out, to prove that the tests which need them fail without.
+//!
+//! For one thread only, so that tests beside it are not disturbed: the workflows of a test live on a thread of their own.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::cell::Cell;
 
 #[allow(dead_code)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Sabotage {
     /// Whoever is asked first is ready first.
-    NoGrant = 1,
+    NoGrant,
     /// Dropping sends no cancellation.
-    DropWithoutCancel = 2,
+    DropWithoutCancel,
     /// Time is the clock's.
-    TimeIsNow = 3,
+    TimeIsNow,
     /// Markers are not compared.
-    MarkersNotMatched = 4,
+    MarkersNotMatched,
+    /// Ids do not follow from their position.
+    CounterNotAdvanced,
 }
 
-static ON: AtomicU8 = AtomicU8::new(0);
+thread_local! {
+    static ON: Cell<Option<Sabotage>> = const { Cell::new(None) };
+}
 
-#[allow(dead_code)]
 pub(crate) fn is_on(sabotage: Sabotage) -> bool {
-    ON.load(Ordering::Relaxed) == sabotage as u8
+    (cfg!(test) || cfg!(feature = "testing")) && ON.get() == Some(sabotage)
 }
 
+/// Takes a rule out on this thread.
 #[allow(dead_code)]
 pub(crate) fn set(sabotage: Option<Sabotage>) {
-    ON.store(sabotage.map_or(0, |sabotage| sabotage as u8), Ordering::Relaxed);
+    ON.set(sabotage);
+}
+
+/// The rule with this name.
+#[allow(dead_code)]
+pub(crate) fn named(name: &str) -> Option<Sabotage> {
+    let all = [
+        Sabotage::NoGrant,
+        Sabotage::DropWithoutCancel,
+        Sabotage::TimeIsNow,
+        Sabotage::MarkersNotMatched,
+        Sabotage::CounterNotAdvanced,
+    ];
+    all.into_iter().find(|sabotage| format!("{sabotage:?}") == name)
 }

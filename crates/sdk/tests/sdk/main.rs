@@ -1,3 +1,3 @@
-//! Tests of the SDK as its users see it, in one program so that they are linked once.
+//! The SDK without a server: workflows in `WorkflowTest`, with a virtual clock, and every run replayed.
 
-mod macros;
+mod basics;

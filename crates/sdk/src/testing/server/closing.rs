@@ -220,10 +220,13 @@ impl Server {
         let attributes = child.attributes.clone();
         let before = self.runs.iter().rev().find(|run| run.workflow_id == attributes.workflow_id);
         let reuse = WorkflowIdReusePolicy::try_from(attributes.workflow_id_reuse_policy).unwrap_or_default();
-        let taken = before.is_some_and(|run| match (&run.closed, reuse) {
-            (None, _) | (_, WorkflowIdReusePolicy::RejectDuplicate) => true,
-            (Some(Closed::Completed(_)), WorkflowIdReusePolicy::AllowDuplicateFailedOnly) => true,
-            _ => false,
+        let taken = before.is_some_and(|run| {
+            matches!(
+                (&run.closed, reuse),
+                (None, _)
+                    | (_, WorkflowIdReusePolicy::RejectDuplicate)
+                    | (Some(Closed::Completed(_)), WorkflowIdReusePolicy::AllowDuplicateFailedOnly)
+            )
         });
         if taken {
             self.runs[parent].children.remove(&initiated_event_id);

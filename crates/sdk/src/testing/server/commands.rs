@@ -346,8 +346,8 @@ impl Server {
             heartbeat_timeout: Some(task.heartbeat_timeout.unwrap_or_default()),
             workflow_task_completed_event_id: completed,
             retry_policy: Some(complete_retry_policy(task.retry_policy.clone())),
-            use_workflow_build_id: task.use_workflow_build_id,
             priority: task.priority.clone(),
+            ..Default::default()
         };
         let scheduled_event_id =
             self.runs[index].write(now, Event::ActivityTaskScheduledEventAttributes(event.clone()));
@@ -374,7 +374,6 @@ impl Server {
             workflow_run_timeout: child.workflow_run_timeout,
             workflow_task_timeout: child.workflow_task_timeout,
             parent_close_policy: child.parent_close_policy,
-            control: child.control,
             workflow_task_completed_event_id: completed,
             workflow_id_reuse_policy: child.workflow_id_reuse_policy,
             retry_policy: child.retry_policy,

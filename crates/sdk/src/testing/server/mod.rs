@@ -11,11 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 use segno_proto::{
     Nanos,
     common::{Memo, Payload, SearchAttributes, WorkflowExecution},
-    enums::{ContinueAsNewInitiator, TimeoutType, WorkflowTaskFailedCause},
+    enums::{TimeoutType, WorkflowTaskFailedCause},
     events::*,
     failure as wire, nanos_duration,
     protocol::{Message, message::SequencingId},
-    update,
 };
 
 pub(crate) mod closing;
@@ -29,7 +28,7 @@ mod tests;
 
 use crate::{converter, failure::Failure};
 use event::{Event, HistoryEvent};
-use run::{IDENTITY, Inbound, NAMESPACE, Parent, Run, WORKFLOW_TASK_TIMEOUT, WorkflowTask};
+use run::{IDENTITY, Inbound, Run, WORKFLOW_TASK_TIMEOUT, WorkflowTask};
 
 /// Where virtual time begins: 2030-01-01T00:00:00Z.
 pub(crate) const ORIGIN: Nanos = 1_893_456_000_000_000_000;
@@ -93,7 +92,6 @@ pub(crate) enum Order {
 
 /// A workflow task for a worker: everything in the history of the run up to its WorkflowTaskStarted.
 pub(crate) struct Turn {
-    pub(crate) run: usize,
     pub(crate) messages: Vec<Message>,
 }
 
@@ -215,11 +213,6 @@ impl Server {
         std::mem::take(&mut self.orders)
     }
 
-    /// Whether anything can still happen without a message from outside.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.agenda.is_empty()
-    }
-
     fn apply(&mut self, due: Due) {
         match due {
             Due::Timer { run, timer_id, started_event_id } => {
@@ -338,7 +331,7 @@ impl Server {
                 }
             })
             .collect();
-        Some(Turn { run: index, messages })
+        Some(Turn { messages })
     }
 
     /// The workflow task of a run failed; another follows.
@@ -376,6 +369,25 @@ impl Server {
     /// The open run with a workflow id.
     pub(crate) fn open_run(&self, workflow_id: &str) -> Option<usize> {
         self.runs.iter().rposition(|run| run.workflow_id == workflow_id && run.closed.is_none())
+    }
+
+    /// The input that a run was started with.
+    pub(crate) fn input_of(&self, run: usize) -> Vec<Payload> {
+        match self.event(run, 1).and_then(|event| event.attributes.as_ref()) {
+            Some(Event::WorkflowExecutionStartedEventAttributes(started)) => converter::items(&started.input).to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether a run is the first one of its chain.
+    pub(crate) fn is_first_run(&self, run: usize) -> bool {
+        self.runs[run].first_run_id == self.runs[run].run_id
+    }
+
+    /// A mocked child has no workflow tasks: takes the first one back.
+    pub(crate) fn no_workflow_task(&mut self, run: usize) {
+        self.runs[run].history.truncate(1);
+        self.runs[run].workflow_task = WorkflowTask::None;
     }
 
     /// The event with this id.

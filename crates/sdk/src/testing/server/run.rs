@@ -111,6 +111,7 @@ pub(crate) enum WorkflowTask {
 }
 
 /// What comes to a run from outside of its workflow tasks.
+#[allow(clippy::large_enum_variant)] // Short-lived, and few.
 pub(crate) enum Inbound {
     /// An event that can be written as it is.
     Event(Event),

@@ -2,6 +2,7 @@ use segno_proto::{
     command::{Command, command::Attributes as Wire, *},
     common::{ActivityType, WorkflowType},
     enums::EventType,
+    update,
 };
 
 use super::{run::UpdateOutcome, *};
