@@ -2,6 +2,8 @@
 //!
 //! `()` is no payload at all, `None` is `binary/null`, [`Bytes`] is `binary/plain`, everything else is `json/plain`.
 
+pub mod codec;
+
 use std::any::Any;
 
 use segno_proto::common::{Payload, Payloads};

@@ -22,6 +22,7 @@ pub mod worker;
 pub mod workflow;
 
 pub use client::*;
+pub use converter::{Bytes, ConversionError, codec::PayloadCodec};
 pub use definition::*;
 pub use failure::*;
 pub use options::*;

@@ -1,21 +1,155 @@
 //! Clients: starting workflows and speaking to them.
+//!
+//! A [`Client`] is a connection and a namespace. [`Client::queue`] is where workflows are started and workers are made;
+//! a [`Handle`] is one workflow.
 
-use crate::failure::Failure;
+mod builder;
+mod completion;
+mod connection;
+mod describe;
+mod error;
+mod handle;
+mod list;
+mod queue;
+mod result;
+mod start;
+mod update;
 
-/// What a call of the client can end with.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ClientError {
-    /// The workflow failed.
-    #[error("{0}")]
-    WorkflowFailed(Failure),
+use std::{future::Future, sync::Arc};
+
+use segno_proto::{
+    common::{Payload, Payloads},
+    failure as wire,
+};
+use tonic::{Response, Status};
+
+pub use builder::{ClientBuilder, TlsOptions};
+pub use completion::{TaskCompletion, TaskHeartbeat};
+pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
+pub use describe::{WorkflowDescription, WorkflowStatus};
+pub use error::ClientError;
+pub use handle::{Handle, RawWorkflow, ResetOptions};
+pub use list::{WorkflowCount, WorkflowList};
+pub use queue::Queue;
+pub use start::{Priority, StartOptions};
+pub use update::{UpdateHandle, UpdateOptions};
+
+use crate::{
+    converter::{self, codec::Codecs},
+    definition::WorkflowDefinition,
+    failure::Failure,
+};
+
+/// A connection to a server, for one namespace. Cheap to clone.
+#[derive(Clone)]
+pub struct Client(Arc<Inner>);
+
+struct Inner {
+    connection: connection::Connection,
+    namespace: String,
+    identity: String,
+    codecs: Codecs,
 }
 
-impl ClientError {
-    /// The failure in it.
-    pub fn failure(&self) -> Option<&Failure> {
-        match self {
-            Self::WorkflowFailed(failure) => Some(failure),
-        }
+impl Client {
+    /// Connects to a server: `http://host:port`.
+    pub async fn connect(target: impl Into<String>) -> Result<Self, ClientError> {
+        Self::builder().target(target).connect().await
+    }
+
+    /// Connects as the environment says; see [`ClientBuilder::from_env`]. Without any setting: `http://127.0.0.1:7233` and
+    /// the namespace `default`.
+    pub async fn from_env() -> Result<Self, ClientError> {
+        ClientBuilder::from_env()?.connect().await
+    }
+
+    /// A client with settings.
+    pub fn builder() -> ClientBuilder {
+        ClientBuilder::default()
+    }
+
+    /// A task queue: where workflows are started and workers are made.
+    pub fn queue(&self, name: impl Into<String>) -> Queue {
+        Queue::new(self.clone(), name.into())
+    }
+
+    /// A workflow that was started before: whichever run of it is current.
+    pub fn handle<W: WorkflowDefinition>(&self, workflow_id: impl Into<String>) -> Handle<W> {
+        Handle::of_current(self.clone(), workflow_id.into())
+    }
+
+    /// One run of a workflow.
+    pub fn handle_of_run<W: WorkflowDefinition>(
+        &self,
+        workflow_id: impl Into<String>,
+        run_id: impl Into<String>,
+    ) -> Handle<W> {
+        Handle::of_run(self.clone(), workflow_id.into(), run_id.into())
+    }
+
+    /// A workflow of which no type is known.
+    pub fn handle_raw(&self, workflow_id: impl Into<String>) -> Handle<RawWorkflow> {
+        self.handle(workflow_id)
+    }
+
+    /// The namespace of all calls.
+    pub fn namespace(&self) -> &str {
+        &self.0.namespace
+    }
+
+    /// Who this is, for histories and logs.
+    pub fn identity(&self) -> &str {
+        &self.0.identity
+    }
+
+    /// Temporal's service; what is called is not repeated.
+    pub(crate) fn service(&self) -> Service {
+        self.0.connection.service()
+    }
+
+    pub(crate) fn worker_service(&self) -> WorkerService {
+        self.0.connection.worker_service()
+    }
+
+    /// A call that is repeated while the server cannot be reached or is too busy. The closure must send the same request
+    /// each time, with the same request id: it has an effect once.
+    pub(crate) async fn call<T, F, C>(&self, call: C) -> Result<T, Status>
+    where
+        C: FnMut(Service) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.0.connection.call(call).await
+    }
+
+    /// The same for a call that waits for news.
+    pub(crate) async fn long_poll<T, F, C>(&self, call: C) -> Result<T, Status>
+    where
+        C: FnMut(Service) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.0.connection.long_poll(call).await
+    }
+
+    /// What payloads pass on their way.
+    pub(crate) fn codecs(&self) -> &Codecs {
+        &self.0.codecs
+    }
+
+    async fn outgoing(&self, payloads: Vec<Payload>) -> Result<Option<Payloads>, ClientError> {
+        Ok(converter::list(self.codecs().encode(payloads).await?))
+    }
+
+    async fn incoming(&self, payloads: Option<Payloads>) -> Result<Vec<Payload>, ClientError> {
+        Ok(self.codecs().decode(payloads.map(|list| list.payloads).unwrap_or_default()).await?)
+    }
+
+    async fn incoming_failure(&self, failure: Option<wire::Failure>) -> Result<Failure, ClientError> {
+        Ok(Failure::from_wire(self.codecs().decode_failure(failure.unwrap_or_default()).await?))
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("namespace", &self.namespace()).field("identity", &self.identity()).finish()
     }
 }

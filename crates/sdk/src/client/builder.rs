@@ -1,0 +1,346 @@
+//! How a client connects.
+
+use std::{sync::Arc, time::Duration};
+
+use tonic::{
+    metadata::{Ascii, MetadataKey, MetadataValue},
+    transport::Endpoint,
+};
+
+use super::{
+    Client, ClientError, Inner,
+    connection::{Connection, Metadata},
+};
+use crate::converter::codec::{Codecs, PayloadCodec};
+
+const DEFAULT_TARGET: &str = "http://127.0.0.1:7233";
+
+/// Certificates for a connection with TLS. Everything in PEM.
+#[derive(Clone, Debug, Default)]
+pub struct TlsOptions {
+    /// The authorities that the server's certificate is checked with; none: those of the system.
+    pub server_root_ca: Option<Vec<u8>>,
+    /// The server's name, if it is not that of the address.
+    pub domain: Option<String>,
+    /// The client's own certificate.
+    pub client_certificate: Option<Vec<u8>>,
+    /// The key to it.
+    pub client_key: Option<Vec<u8>>,
+}
+
+/// A client that is being made: [`Client::builder`].
+#[derive(Clone)]
+#[must_use]
+pub struct ClientBuilder {
+    target: String,
+    namespace: String,
+    identity: String,
+    api_key: Option<String>,
+    tls: Option<TlsOptions>,
+    metadata: Vec<(String, String)>,
+    keep_alive: Option<Duration>,
+    lazy: bool,
+    codecs: Codecs,
+}
+
+impl Default for ClientBuilder {
+    fn default() -> Self {
+        Self {
+            target: DEFAULT_TARGET.to_owned(),
+            namespace: "default".to_owned(),
+            identity: default_identity(),
+            api_key: None,
+            tls: None,
+            metadata: Vec::new(),
+            keep_alive: Some(Duration::from_secs(30)),
+            lazy: false,
+            codecs: Codecs::default(),
+        }
+    }
+}
+
+impl ClientBuilder {
+    /// The server: `http://host:port`, `https://host:port` or `host:port`.
+    pub fn target(mut self, target: impl Into<String>) -> Self {
+        self.target = target.into();
+        self
+    }
+
+    /// The namespace; `default` if not given.
+    pub fn namespace(mut self, namespace: impl Into<String>) -> Self {
+        self.namespace = namespace.into();
+        self
+    }
+
+    /// Who this is, for histories and logs; `pid@host` if not given.
+    pub fn identity(mut self, identity: impl Into<String>) -> Self {
+        self.identity = identity.into();
+        self
+    }
+
+    /// The key that is sent as a bearer token. The connection is then made with TLS, unless the target says `http://`.
+    pub fn api_key(mut self, key: impl Into<String>) -> Self {
+        self.api_key = Some(key.into());
+        self
+    }
+
+    /// Connects with TLS. Needs the feature `tls`.
+    pub fn tls(mut self, options: TlsOptions) -> Self {
+        self.tls = Some(options);
+        self
+    }
+
+    /// Adds metadata to every call.
+    pub fn metadata(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
+        self.metadata.push((key.into(), value.into()));
+        self
+    }
+
+    /// How often an idle connection is probed; `None`: never. Every 30 s if not given.
+    pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
+        self.keep_alive = interval;
+        self
+    }
+
+    /// Connects with the first call, not at once.
+    pub fn lazy(mut self) -> Self {
+        self.lazy = true;
+        self
+    }
+
+    /// Adds a codec. What is sent passes the codecs in the order in which they were added, what comes in the other order.
+    pub fn codec(mut self, codec: impl PayloadCodec) -> Self {
+        self.codecs.push(Arc::new(codec));
+        self
+    }
+
+    /// The settings of the environment: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS`,
+    /// `TEMPORAL_TLS_SERVER_CA_CERT_PATH`, `TEMPORAL_TLS_SERVER_NAME`, `TEMPORAL_TLS_CLIENT_CERT_PATH` and
+    /// `TEMPORAL_TLS_CLIENT_KEY_PATH` (or `.._DATA` for the text itself), and `TEMPORAL_GRPC_META_<key>`.
+    pub fn from_env() -> Result<Self, ClientError> {
+        Self::from_variables(std::env::vars())
+    }
+
+    fn from_variables(variables: impl Iterator<Item = (String, String)>) -> Result<Self, ClientError> {
+        let mut builder = Self::default();
+        let mut tls = TlsOptions::default();
+        let (mut tls_given, mut tls_wanted) = (false, None);
+        for (name, value) in variables {
+            let Some(name) = name.strip_prefix("TEMPORAL_").filter(|_| !value.is_empty()) else { continue };
+            if let Some(key) = name.strip_prefix("GRPC_META_") {
+                builder = builder.metadata(key.to_lowercase().replace('_', "-"), value);
+                continue;
+            }
+            let certificate = match name {
+                "TLS_SERVER_CA_CERT_PATH" | "TLS_SERVER_CA_CERT_DATA" => Some(&mut tls.server_root_ca),
+                "TLS_CLIENT_CERT_PATH" | "TLS_CLIENT_CERT_DATA" => Some(&mut tls.client_certificate),
+                "TLS_CLIENT_KEY_PATH" | "TLS_CLIENT_KEY_DATA" => Some(&mut tls.client_key),
+                _ => None,
+            };
+            match (name, certificate) {
+                (_, Some(place)) => {
+                    tls_given = true;
+                    *place = Some(if name.ends_with("_PATH") { read(name, &value)? } else { value.into_bytes() });
+                }
+                ("ADDRESS", _) => builder.target = value,
+                ("NAMESPACE", _) => builder.namespace = value,
+                ("API_KEY", _) => builder.api_key = Some(value),
+                ("TLS_SERVER_NAME", _) => {
+                    tls_given = true;
+                    tls.domain = Some(value);
+                }
+                ("TLS", _) => tls_wanted = Some(is_true(&value)?),
+                _ => {}
+            }
+        }
+        if tls_wanted.unwrap_or(tls_given) {
+            builder.tls = Some(tls);
+        }
+        Ok(builder)
+    }
+
+    /// Whether to use TLS, and the address with its scheme.
+    fn address(&self) -> (bool, String) {
+        if let Some(rest) = self.target.strip_prefix("https://") {
+            return (true, format!("https://{rest}"));
+        }
+        if let Some(rest) = self.target.strip_prefix("http://") {
+            let scheme = if self.tls.is_some() { "https" } else { "http" };
+            return (self.tls.is_some(), format!("{scheme}://{rest}"));
+        }
+        let secure = self.tls.is_some() || self.api_key.is_some();
+        (secure, format!("{}://{}", if secure { "https" } else { "http" }, self.target))
+    }
+
+    fn endpoint(&self) -> Result<Endpoint, ClientError> {
+        let (secure, address) = self.address();
+        let wrong = |error| ClientError::Configuration(format!("{address} is no address: {error}"));
+        let mut endpoint = Endpoint::from_shared(address.clone())
+            .map_err(wrong)?
+            .connect_timeout(Duration::from_secs(10))
+            .tcp_nodelay(true)
+            .user_agent(concat!("segno-rust/", env!("CARGO_PKG_VERSION")))
+            .map_err(wrong)?;
+        if let Some(interval) = self.keep_alive {
+            endpoint = endpoint
+                .http2_keep_alive_interval(interval)
+                .keep_alive_timeout(Duration::from_secs(15))
+                .keep_alive_while_idle(true);
+        }
+        if secure { self.secure(endpoint) } else { Ok(endpoint) }
+    }
+
+    #[cfg(feature = "tls")]
+    fn secure(&self, endpoint: Endpoint) -> Result<Endpoint, ClientError> {
+        use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+        let options = self.tls.clone().unwrap_or_default();
+        let mut config = match options.server_root_ca {
+            Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)),
+            None => ClientTlsConfig::new().with_native_roots(),
+        };
+        if let Some(domain) = options.domain {
+            config = config.domain_name(domain);
+        }
+        config = match (options.client_certificate, options.client_key) {
+            (Some(certificate), Some(key)) => config.identity(Identity::from_pem(certificate, key)),
+            (None, None) => config,
+            _ => return Err(ClientError::Configuration("a client certificate and its key belong together".to_owned())),
+        };
+        endpoint.tls_config(config).map_err(|error| ClientError::Configuration(format!("TLS: {error}")))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn secure(&self, _: Endpoint) -> Result<Endpoint, ClientError> {
+        let message = "a connection with TLS needs the feature `tls` of segno-sdk";
+        Err(ClientError::Configuration(message.to_owned()))
+    }
+
+    fn entries(&self) -> Result<Metadata, ClientError> {
+        let own = [
+            ("client-name", "segno-rust".to_owned()),
+            ("client-version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("temporal-namespace", self.namespace.clone()),
+        ];
+        let key = self.api_key.iter().map(|key| ("authorization", format!("Bearer {key}")));
+        let added = self.metadata.iter().map(|(key, value)| (key.as_str(), value.clone()));
+        let mut entries = Vec::new();
+        for (key, value) in own.into_iter().chain(key).chain(added) {
+            let name: MetadataKey<Ascii> =
+                key.parse().map_err(|_| ClientError::Configuration(format!("{key:?} cannot be a key of metadata")))?;
+            let value: MetadataValue<Ascii> = value
+                .parse()
+                .map_err(|_| ClientError::Configuration(format!("the value of {key} cannot be sent as metadata")))?;
+            entries.push((name, value));
+        }
+        Ok(Metadata::new(entries))
+    }
+
+    /// Connects, unless [`ClientBuilder::lazy`] was called.
+    pub async fn connect(self) -> Result<Client, ClientError> {
+        let (endpoint, metadata) = (self.endpoint()?, self.entries()?);
+        let channel = if self.lazy {
+            endpoint.connect_lazy()
+        } else {
+            endpoint.connect().await.map_err(|error| {
+                let address = self.address().1;
+                let message = format!("{address} cannot be reached: {}", innermost(&error));
+                ClientError::Rpc { code: tonic::Code::Unavailable, message }
+            })?
+        };
+        let inner = Inner {
+            connection: Connection { channel, metadata },
+            namespace: self.namespace,
+            identity: self.identity,
+            codecs: self.codecs,
+        };
+        Ok(Client(Arc::new(inner)))
+    }
+}
+
+/// The error that says most: tonic's own only says "transport error".
+fn innermost(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => innermost(source),
+        None => error.to_string(),
+    }
+}
+
+fn read(name: &str, path: &str) -> Result<Vec<u8>, ClientError> {
+    std::fs::read(path).map_err(|error| ClientError::Configuration(format!("TEMPORAL_{name}: {path}: {error}")))
+}
+
+fn is_true(value: &str) -> Result<bool, ClientError> {
+    match value.to_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" => Ok(false),
+        _ => Err(ClientError::Configuration(format!("TEMPORAL_TLS is true or false, not {value:?}"))),
+    }
+}
+
+fn default_identity() -> String {
+    let host = std::env::var("HOSTNAME")
+        .ok()
+        .or_else(|| std::fs::read_to_string("/proc/sys/kernel/hostname").ok())
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty());
+    format!("{}@{}", std::process::id(), host.as_deref().unwrap_or("localhost"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> Result<ClientBuilder, ClientError> {
+        ClientBuilder::from_variables(variables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())))
+    }
+
+    #[test]
+    fn settings_of_the_environment() {
+        let builder = from(&[]).unwrap();
+        assert_eq!((builder.address(), builder.namespace.as_str()), ((false, DEFAULT_TARGET.to_owned()), "default"));
+        let builder = from(&[
+            ("TEMPORAL_ADDRESS", "example.com:7233"),
+            ("TEMPORAL_NAMESPACE", "shop"),
+            ("TEMPORAL_GRPC_META_X_TEAM", "a"),
+        ])
+        .unwrap();
+        assert_eq!(builder.address(), (false, "http://example.com:7233".to_owned()));
+        assert_eq!(builder.namespace, "shop");
+        assert_eq!(builder.metadata, [("x-team".to_owned(), "a".to_owned())]);
+        let builder = from(&[("TEMPORAL_ADDRESS", "example.com:7233"), ("TEMPORAL_API_KEY", "k")]).unwrap();
+        assert_eq!(builder.address(), (true, "https://example.com:7233".to_owned()));
+        let builder = from(&[("TEMPORAL_TLS_SERVER_CA_CERT_DATA", "pem")]).unwrap();
+        assert_eq!(builder.tls.unwrap().server_root_ca.unwrap(), b"pem");
+        let builder = from(&[("TEMPORAL_TLS_SERVER_CA_CERT_DATA", "pem"), ("TEMPORAL_TLS", "false")]).unwrap();
+        assert!(builder.tls.is_none());
+        assert!(matches!(from(&[("TEMPORAL_TLS", "maybe")]), Err(ClientError::Configuration(_))));
+        let missing = from(&[("TEMPORAL_TLS_CLIENT_KEY_PATH", "/no/such/file")]);
+        assert!(matches!(missing, Err(ClientError::Configuration(_))));
+    }
+
+    #[tokio::test]
+    async fn wrong_settings_are_refused() {
+        let refused = |builder: ClientBuilder| async move {
+            match builder.lazy().connect().await {
+                Err(ClientError::Configuration(message)) => message,
+                Err(other) => panic!("{other:?}"),
+                Ok(_) => panic!("connected"),
+            }
+        };
+        let message = refused(Client::builder().metadata("not a key", "x")).await;
+        assert!(message.contains("\"not a key\""), "{message}");
+        let message = refused(Client::builder().target("http://")).await;
+        assert!(message.contains("is no address"), "{message}");
+        #[cfg(not(feature = "tls"))]
+        {
+            let message = refused(Client::builder().target("https://example.com")).await;
+            assert!(message.contains("feature `tls`"), "{message}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_unreachable_server_is_named() {
+        let error = Client::connect("http://127.0.0.1:1").await.map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("http://127.0.0.1:1 cannot be reached"), "{error}");
+    }
+}

@@ -1,0 +1,176 @@
+//! The connection to the server: metadata of calls, time limits, and what is tried again.
+
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use segno_proto::{
+    segno_worker::worker_service_client::WorkerServiceClient,
+    workflowservice::workflow_service_client::WorkflowServiceClient,
+};
+use tonic::{
+    Code, Request, Response, Status,
+    metadata::{Ascii, MetadataKey, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Channel,
+};
+use uuid::Uuid;
+
+/// The largest message in either direction.
+const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
+/// One attempt of a call that does not wait for anything.
+const ATTEMPT: Duration = Duration::from_secs(20);
+/// One attempt of a call that waits for news; the server answers before, with none.
+const LONG_POLL: Duration = Duration::from_secs(70);
+/// How long attempts are repeated.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Temporal's service, with the metadata of this client.
+pub(crate) type Service = WorkflowServiceClient<InterceptedService<Channel, Metadata>>;
+/// Segno's own service for workers.
+pub(crate) type WorkerService = WorkerServiceClient<InterceptedService<Channel, Metadata>>;
+
+/// What is added to every call.
+#[derive(Clone, Default)]
+pub(crate) struct Metadata(Arc<Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>>);
+
+impl Metadata {
+    pub(super) fn new(entries: Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>) -> Self {
+        Self(Arc::new(entries))
+    }
+}
+
+impl Interceptor for Metadata {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        for (key, value) in self.0.iter() {
+            request.metadata_mut().insert(key.clone(), value.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// A channel with its metadata.
+#[derive(Clone)]
+pub(super) struct Connection {
+    pub channel: Channel,
+    pub metadata: Metadata,
+}
+
+impl Connection {
+    pub fn service(&self) -> Service {
+        WorkflowServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    pub fn worker_service(&self) -> WorkerService {
+        WorkerServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    /// A call that is repeated while the server cannot be reached or is too busy. The caller sends the same request each
+    /// time, with the same request id: it has an effect once.
+    pub async fn call<T, F, C>(&self, call: C) -> Result<T, Status>
+    where
+        C: FnMut(Service) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.repeat(call, ATTEMPT, PATIENCE).await
+    }
+
+    /// The same for a call that waits for news.
+    pub async fn long_poll<T, F, C>(&self, call: C) -> Result<T, Status>
+    where
+        C: FnMut(Service) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        self.repeat(call, LONG_POLL, PATIENCE).await
+    }
+
+    async fn repeat<T, F, C>(&self, mut call: C, attempt: Duration, patience: Duration) -> Result<T, Status>
+    where
+        C: FnMut(Service) -> F,
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let began = Instant::now();
+        let mut waits = Waits::default();
+        loop {
+            let outcome = tokio::time::timeout(attempt, call(self.service())).await;
+            let status = match outcome {
+                Ok(Ok(response)) => return Ok(response.into_inner()),
+                Ok(Err(status)) => status,
+                Err(_) => Status::deadline_exceeded(format!("no answer within {attempt:?}")),
+            };
+            if !is_retryable(status.code()) {
+                return Err(status);
+            }
+            let wait = waits.next(status.code());
+            if began.elapsed() + wait > patience.max(attempt) {
+                return Err(status);
+            }
+            tracing::debug!(code = ?status.code(), message = status.message(), ?wait, "a call is repeated");
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
+
+/// Whether a call that ended so may have better luck.
+pub(crate) fn is_retryable(code: Code) -> bool {
+    matches!(
+        code,
+        Code::Unavailable
+            | Code::ResourceExhausted
+            | Code::Aborted
+            | Code::Unknown
+            | Code::Internal
+            | Code::DataLoss
+            | Code::OutOfRange
+            | Code::Cancelled
+            | Code::DeadlineExceeded
+    )
+}
+
+/// Waits between attempts: 100 ms, each 1.7 times longer, up to 5 s, with a fifth of chance. A server that is too busy
+/// is left alone for a second at first.
+#[derive(Default)]
+pub(crate) struct Waits {
+    attempts: i32,
+}
+
+impl Waits {
+    pub fn next(&mut self, code: Code) -> Duration {
+        let first = if code == Code::ResourceExhausted { 1.0 } else { 0.1 };
+        let seconds = (first * 1.7f64.powi(self.attempts)).min(5.0);
+        self.attempts = (self.attempts + 1).min(30);
+        let chance = f64::from(Uuid::new_v4().as_bytes()[0]) / 255.0;
+        Duration::from_secs_f64(seconds * (0.8 + 0.4 * chance))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_up_to_a_limit() {
+        let mut waits = Waits::default();
+        let list: Vec<f64> = (0..40).map(|_| waits.next(Code::Unavailable).as_secs_f64()).collect();
+        assert!((0.08..=0.12).contains(&list[0]), "{list:?}");
+        assert!((0.136..=0.204).contains(&list[1]), "{list:?}");
+        assert!(list.iter().skip(10).all(|wait| (4.0..=6.0).contains(wait)), "{list:?}");
+        assert!(Waits::default().next(Code::ResourceExhausted) >= Duration::from_millis(800));
+    }
+
+    #[test]
+    fn what_is_repeated() {
+        assert!(is_retryable(Code::Unavailable));
+        for code in
+            [Code::NotFound, Code::AlreadyExists, Code::InvalidArgument, Code::PermissionDenied, Code::Unimplemented]
+        {
+            assert!(!is_retryable(code), "{code:?}");
+        }
+    }
+}

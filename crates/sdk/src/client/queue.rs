@@ -1,0 +1,239 @@
+//! A task queue: where workflows are started and workers are made.
+
+use segno_proto::{
+    common::Payload,
+    enums::UpdateWorkflowExecutionLifecycleStage as Stage,
+    workflowservice::{
+        ExecuteMultiOperationRequest, SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest,
+        execute_multi_operation_request::{Operation, operation::Operation as Content},
+        execute_multi_operation_response::response::Response as Answer,
+    },
+};
+use serde_json::Value;
+
+use super::{
+    Client, ClientError, Handle, RawWorkflow, StartOptions, UpdateOptions,
+    error::of_start,
+    update::{UpdateHandle, update_request},
+};
+use crate::{
+    converter,
+    definition::{Data, Signal, Update, WorkflowDefinition},
+};
+
+/// A task queue of a server. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    client: Client,
+    name: String,
+}
+
+impl Queue {
+    pub(super) fn new(client: Client, name: String) -> Self {
+        Self { client, name }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The client that it belongs to.
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Starts a workflow and waits for its result.
+    pub async fn execute<W: WorkflowDefinition>(
+        &self,
+        id: impl Into<StartOptions> + Send,
+        input: W::Input,
+    ) -> Result<W::Output, ClientError> {
+        self.start::<W>(id, input).await?.result().await
+    }
+
+    /// The same by name.
+    pub async fn execute_raw(
+        &self,
+        kind: &str,
+        id: impl Into<StartOptions> + Send,
+        input: Value,
+    ) -> Result<Value, ClientError> {
+        self.start_raw(kind, id, input).await?.result().await
+    }
+
+    /// Starts a workflow.
+    pub async fn start<W: WorkflowDefinition>(
+        &self,
+        id: impl Into<StartOptions> + Send,
+        input: W::Input,
+    ) -> Result<Handle<W>, ClientError> {
+        self.start_with_options::<W>(id.into(), input).await
+    }
+
+    /// Starts a workflow with options.
+    pub async fn start_with_options<W: WorkflowDefinition>(
+        &self,
+        options: StartOptions,
+        input: W::Input,
+    ) -> Result<Handle<W>, ClientError> {
+        let input = converter::encode(&input, W::ARGUMENTS)?;
+        let request = self.request(options, W::KIND, input).await?;
+        self.send(request).await
+    }
+
+    /// Starts a workflow by name.
+    pub async fn start_raw(
+        &self,
+        kind: &str,
+        id: impl Into<StartOptions> + Send,
+        input: Value,
+    ) -> Result<Handle<RawWorkflow>, ClientError> {
+        let request = self.request(id.into(), kind, vec![converter::encode_json(&input)?]).await?;
+        self.send(request).await
+    }
+
+    async fn request(
+        &self,
+        options: StartOptions,
+        kind: &str,
+        input: Vec<Payload>,
+    ) -> Result<StartWorkflowExecutionRequest, ClientError> {
+        let mut request = options.request(&self.client, &self.name, kind).await?;
+        request.input = self.client.outgoing(input).await?;
+        Ok(request)
+    }
+
+    async fn send<W: WorkflowDefinition>(
+        &self,
+        request: StartWorkflowExecutionRequest,
+    ) -> Result<Handle<W>, ClientError> {
+        let answer = self
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.start_workflow_execution(request).await }
+            })
+            .await
+            .map_err(|status| of_start(status, &request.workflow_id))?;
+        Ok(Handle::of_start(self.client.clone(), request.workflow_id, answer.run_id))
+    }
+
+    /// Signals a workflow; if there is no open run of it, starts it first. Both or none.
+    pub async fn signal_with_start<W: WorkflowDefinition, T: Data>(
+        &self,
+        id: impl Into<StartOptions> + Send,
+        input: W::Input,
+        signal: Signal<T>,
+        value: T,
+    ) -> Result<Handle<W>, ClientError> {
+        let value = converter::encode(&value, signal.arguments())?;
+        let input = converter::encode(&input, W::ARGUMENTS)?;
+        let start = self.request(id.into(), W::KIND, input).await?;
+        let request = SignalWithStartWorkflowExecutionRequest {
+            signal_name: signal.name().to_owned(),
+            signal_input: self.client.outgoing(value).await?,
+            namespace: start.namespace,
+            workflow_id: start.workflow_id,
+            workflow_type: start.workflow_type,
+            task_queue: start.task_queue,
+            input: start.input,
+            workflow_execution_timeout: start.workflow_execution_timeout,
+            workflow_run_timeout: start.workflow_run_timeout,
+            workflow_task_timeout: start.workflow_task_timeout,
+            identity: start.identity,
+            request_id: start.request_id,
+            workflow_id_reuse_policy: start.workflow_id_reuse_policy,
+            // An open run is signalled; to fail would be the plain start.
+            workflow_id_conflict_policy: segno_proto::enums::WorkflowIdConflictPolicy::UseExisting as i32,
+            retry_policy: start.retry_policy,
+            cron_schedule: start.cron_schedule,
+            memo: start.memo,
+            search_attributes: start.search_attributes,
+            workflow_start_delay: start.workflow_start_delay,
+            user_metadata: start.user_metadata,
+            priority: start.priority,
+            ..Default::default()
+        };
+        let answer = self
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.signal_with_start_workflow_execution(request).await }
+            })
+            .await
+            .map_err(|status| of_start(status, &request.workflow_id))?;
+        Ok(Handle::of_start(self.client.clone(), request.workflow_id, answer.run_id))
+    }
+
+    /// Updates a workflow; if there is no open run of it, starts it first. Waits until the update is accepted: its result
+    /// is in the second handle.
+    pub async fn update_with_start<W: WorkflowDefinition, I: Data, O: Data>(
+        &self,
+        id: impl Into<StartOptions> + Send,
+        input: W::Input,
+        update: Update<I, O>,
+        value: I,
+    ) -> Result<(Handle<W>, UpdateHandle<O>), ClientError> {
+        let value = converter::encode(&value, update.arguments())?;
+        let input = converter::encode(&input, W::ARGUMENTS)?;
+        let mut options: StartOptions = id.into();
+        if options.id_conflict_policy == crate::IdConflictPolicy::Fail {
+            options.id_conflict_policy = crate::IdConflictPolicy::UseExisting;
+        }
+        let start = self.request(options, W::KIND, input).await?;
+        let workflow_id = start.workflow_id.clone();
+        let value = self.client.outgoing(value).await?;
+        let update = update_request(
+            &self.client,
+            &workflow_id,
+            "",
+            update.name(),
+            value,
+            UpdateOptions::default(),
+            Stage::Accepted,
+        );
+        let update_id = update
+            .request
+            .as_ref()
+            .and_then(|request| request.meta.clone())
+            .map(|meta| meta.update_id)
+            .unwrap_or_default();
+        let operation = |content| Operation { operation: Some(content) };
+        let request = ExecuteMultiOperationRequest {
+            namespace: self.client.namespace().to_owned(),
+            operations: vec![operation(Content::StartWorkflow(start)), operation(Content::UpdateWorkflow(update))],
+            ..Default::default()
+        };
+        // The server may answer before the update is accepted; then the same is asked again.
+        loop {
+            let answer = self
+                .client
+                .long_poll(|mut service| {
+                    let request = request.clone();
+                    async move { service.execute_multi_operation(request).await }
+                })
+                .await
+                .map_err(|status| of_start(status, &workflow_id))?;
+            let (mut started, mut updated) = (None, None);
+            for response in answer.responses {
+                match response.response {
+                    Some(Answer::StartWorkflow(answer)) => started = Some(answer),
+                    Some(Answer::UpdateWorkflow(answer)) => updated = Some(answer),
+                    None => {}
+                }
+            }
+            let (Some(started), Some(updated)) = (started, updated) else {
+                let message = "the server answered an update with start with something else".to_owned();
+                return Err(ClientError::Rpc { code: tonic::Code::Internal, message });
+            };
+            if updated.stage < Stage::Accepted as i32 && updated.outcome.is_none() {
+                continue;
+            }
+            let handle = Handle::of_start(self.client.clone(), workflow_id.clone(), started.run_id.clone());
+            let update =
+                UpdateHandle::new(self.client.clone(), workflow_id, started.run_id, update_id, updated.outcome);
+            return Ok((handle, update));
+        }
+    }
+}
