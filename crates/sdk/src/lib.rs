@@ -12,6 +12,7 @@ pub mod definition;
 pub mod failure;
 pub mod options;
 pub mod raw;
+pub mod replay;
 mod schema;
 // pub mod prelude;
 pub mod task;
