@@ -85,6 +85,7 @@ async fn what_the_server_says_stops_the_task() {
     server.answers.lock().unwrap().extend([Answer::Taken, Answer::Stop(CancelReason::Paused)]);
     let ctx = context(&server, 10);
     ctx.heartbeat(1u32).await.unwrap();
+    settle().await;
     assert!(!ctx.is_cancelled());
     ctx.heartbeat(2u32).await.unwrap();
     ctx.cancelled().await;

@@ -1,0 +1,269 @@
+//! Segno's own protocol for workers: a lease, kept by heartbeats that say which tasks began and ended since.
+//!
+//! One heartbeat is under way at a time. The server recognises a lost answer by the token of the heartbeat: it then says
+//! which token to go on with, and the worker repeats what it said. A worker that the server took for lost begins anew
+//! with another instance key; its tasks are told to stop, as others have them.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use prost::Message;
+use segno_proto::{
+    google::rpc,
+    segno_worker::{HeartbeatRequest, TokenMismatch},
+};
+use tokio::{sync::watch, time::timeout};
+use tonic::{Code, Request, Status};
+
+use super::shared::Shared;
+use crate::{client::ClientError, options::wire_duration, task::CancelReason};
+
+const TOKEN_MISMATCH: &str = "segno.worker.v1.TokenMismatch";
+const WORKER_INACTIVE: &str = "segno.worker.v1.WorkerInactive";
+
+/// Tasks that began and ended since the last heartbeat that the server took.
+#[derive(Default)]
+pub(super) struct Deltas {
+    begun: BTreeSet<Bytes>,
+    finished: BTreeSet<Bytes>,
+    /// What the heartbeat that is under way says.
+    said: Option<(BTreeSet<Bytes>, BTreeSet<Bytes>)>,
+}
+
+impl Deltas {
+    pub(super) fn begin(&mut self, token: Bytes) {
+        self.begun.insert(token);
+    }
+
+    pub(super) fn finish(&mut self, token: Bytes) {
+        // Of one that the server never heard of, it need not hear at all.
+        if !self.begun.remove(&token) {
+            self.finished.insert(token);
+        }
+    }
+
+    /// What the next heartbeat says.
+    fn say(&mut self) -> (Vec<Bytes>, Vec<Bytes>) {
+        self.repeat();
+        let said = (std::mem::take(&mut self.begun), std::mem::take(&mut self.finished));
+        let lists = (said.0.iter().cloned().collect(), said.1.iter().cloned().collect());
+        self.said = Some(said);
+        lists
+    }
+
+    /// The server took what was said.
+    fn taken(&mut self) {
+        self.said = None;
+    }
+
+    /// It did not, or nobody knows: it is said again.
+    fn repeat(&mut self) {
+        if let Some((begun, finished)) = self.said.take() {
+            self.begun.extend(begun);
+            self.finished.extend(finished);
+        }
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+}
+
+pub(super) fn lock(deltas: &Mutex<Deltas>) -> MutexGuard<'_, Deltas> {
+    // Nothing panics while the lock is held.
+    deltas.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the server says to a heartbeat.
+#[derive(Debug, PartialEq)]
+enum Reply {
+    /// The lease runs from now.
+    Taken { token: Bytes, lease: Duration },
+    /// An answer was lost. Nothing was taken.
+    Mismatch { token: Bytes },
+    /// The lease is over.
+    Inactive,
+    /// The server does not know this protocol.
+    Unknown,
+    /// Try again.
+    Failed(Refusal),
+}
+
+/// A code and a message.
+#[derive(Debug, PartialEq)]
+struct Refusal(Code, String);
+
+/// A worker's lease.
+pub(super) struct Lease {
+    shared: Arc<Shared>,
+    token: Bytes,
+    granted: Duration,
+}
+
+impl Lease {
+    /// Registers the worker. `None`: the server does not know this protocol.
+    pub(super) async fn register(shared: &Arc<Shared>) -> Result<Option<Self>, ClientError> {
+        let mut lease = Self { shared: shared.clone(), token: Bytes::new(), granted: shared.options.lease };
+        let mut waits = crate::client::Waits::default();
+        for _ in 0..30 {
+            match lease.beat().await {
+                Reply::Taken { .. } => return Ok(Some(lease)),
+                Reply::Unknown => return Ok(None),
+                Reply::Mismatch { .. } | Reply::Inactive => {}
+                Reply::Failed(Refusal(code, message)) if !crate::client::is_retryable(code) => {
+                    return Err(ClientError::Rpc { code, message });
+                }
+                Reply::Failed(Refusal(code, message)) => {
+                    let wait = waits.next(code);
+                    tracing::debug!(?code, message, ?wait, "the worker is not registered yet");
+                    tokio::time::sleep(wait).await;
+                }
+            }
+        }
+        Err(ClientError::Rpc { code: Code::Unavailable, message: "the worker could not be registered".to_owned() })
+    }
+
+    /// Keeps the lease until `stop`.
+    pub(super) async fn keep(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let wait = match self.beat().await {
+                Reply::Taken { .. } => self.granted / 3,
+                Reply::Mismatch { .. } | Reply::Inactive => Duration::ZERO,
+                Reply::Failed(Refusal(code, message)) => {
+                    tracing::warn!(?code, message, "a heartbeat of the worker was not taken");
+                    self.granted / 12
+                }
+                Reply::Unknown => {
+                    // The server was exchanged for one without leases. Whether it is changed back is seen by asking.
+                    tracing::warn!("the server does not keep leases any more");
+                    self.granted
+                }
+            };
+            tokio::select! {
+                _ = tokio::time::sleep(wait) => {}
+                _ = stop.wait_for(|stop| *stop) => return,
+            }
+        }
+    }
+
+    /// One heartbeat. Keeps the token and the deltas as the answer says.
+    async fn beat(&mut self) -> Reply {
+        let (bound_activities, unbound_activities) = lock(&self.shared.deltas).say();
+        let request = HeartbeatRequest {
+            namespace: self.shared.client.namespace().to_owned(),
+            worker_instance_key: self.shared.instance_key(),
+            token: self.token.clone(),
+            lease: wire_duration(self.shared.options.lease),
+            bound_activities,
+            unbound_activities,
+        };
+        let mut service = self.shared.client.worker_service();
+        // A heartbeat that takes as long as the time to the next is as good as lost.
+        let limit = (self.granted / 3).max(Duration::from_secs(1));
+        let answer = match timeout(limit, service.heartbeat(Request::new(request))).await {
+            Ok(answer) => answer.map(tonic::Response::into_inner),
+            Err(_) => Err(Status::deadline_exceeded(format!("no answer within {limit:?}"))),
+        };
+        let reply = match answer {
+            Ok(answer) => {
+                let granted = answer.lease.and_then(|lease| Duration::try_from(lease).ok());
+                let lease = granted.filter(|lease| !lease.is_zero()).unwrap_or(self.granted);
+                Reply::Taken { token: answer.token, lease }
+            }
+            Err(status) => reply_of(&status),
+        };
+        self.note(&reply);
+        reply
+    }
+
+    fn note(&mut self, reply: &Reply) {
+        let mut deltas = lock(&self.shared.deltas);
+        match reply {
+            Reply::Taken { token, lease } => {
+                deltas.taken();
+                (self.token, self.granted) = (token.clone(), *lease);
+            }
+            Reply::Mismatch { token } => {
+                deltas.repeat();
+                self.token = token.clone();
+            }
+            Reply::Inactive => {
+                deltas.clear();
+                drop(deltas);
+                tracing::warn!(instance = self.shared.instance_key(), "the server took this worker for lost; it begins anew");
+                self.token = Bytes::new();
+                self.shared.running.cancel_all(CancelReason::WorkerLost);
+                self.shared.renew_instance();
+            }
+            Reply::Unknown | Reply::Failed(_) => deltas.repeat(),
+        }
+    }
+}
+
+/// What a refusal means.
+fn reply_of(status: &Status) -> Reply {
+    let failed = || Reply::Failed(Refusal(status.code(), status.message().to_owned()));
+    match status.code() {
+        Code::Unimplemented => Reply::Unknown,
+        Code::FailedPrecondition => {
+            let details = rpc::Status::decode(status.details()).map(|status| status.details).unwrap_or_default();
+            let detail = |name: &str| details.iter().find(|detail| detail.type_url.rsplit('/').next() == Some(name));
+            if detail(WORKER_INACTIVE).is_some() {
+                return Reply::Inactive;
+            }
+            match detail(TOKEN_MISMATCH).map(|detail| TokenMismatch::decode(detail.value.as_ref())) {
+                Some(Ok(mismatch)) => Reply::Mismatch { token: mismatch.current_token },
+                _ => failed(),
+            }
+        }
+        _ => failed(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(name: &'static str) -> Bytes {
+        Bytes::from_static(name.as_bytes())
+    }
+
+    #[test]
+    fn deltas_are_said_until_they_are_taken() {
+        let mut deltas = Deltas::default();
+        deltas.begin(token("a"));
+        deltas.begin(token("b"));
+        deltas.finish(token("b"));
+        assert_eq!(deltas.say(), (vec![token("a")], vec![]));
+        // While that heartbeat is under way: the server may have heard of it.
+        deltas.finish(token("a"));
+        deltas.begin(token("c"));
+        deltas.repeat();
+        assert_eq!(deltas.say(), (vec![token("a"), token("c")], vec![token("a")]));
+        deltas.taken();
+        assert_eq!(deltas.say(), (vec![], vec![]));
+        deltas.finish(token("c"));
+        assert_eq!(deltas.say(), (vec![], vec![token("c")]));
+    }
+
+    fn refusal(name: &str, detail: &impl Message) -> Status {
+        let detail =
+            prost_types::Any { type_url: format!("type.googleapis.com/{name}"), value: detail.encode_to_vec() };
+        let status = rpc::Status { details: vec![detail], ..Default::default() };
+        Status::with_details(Code::FailedPrecondition, "no", status.encode_to_vec().into())
+    }
+
+    #[test]
+    fn refusals_are_understood() {
+        let mismatch = TokenMismatch { current_token: token("next") };
+        assert_eq!(reply_of(&refusal(TOKEN_MISMATCH, &mismatch)), Reply::Mismatch { token: token("next") });
+        assert_eq!(reply_of(&refusal(WORKER_INACTIVE, &segno_proto::segno_worker::WorkerInactive {})), Reply::Inactive);
+        assert_eq!(reply_of(&Status::unimplemented("what?")), Reply::Unknown);
+        assert!(matches!(reply_of(&Status::failed_precondition("else")), Reply::Failed(_)));
+        assert!(matches!(reply_of(&Status::unavailable("gone")), Reply::Failed(_)));
+    }
+}

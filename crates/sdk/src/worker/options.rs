@@ -1,0 +1,143 @@
+//! What a worker can be told.
+
+use std::time::Duration;
+
+use segno_proto::{deployment as wire, enums};
+
+use super::slots::Tuner;
+
+/// How many polls a worker has open, per kind of task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pollers {
+    /// Always this many, as long as there are free slots.
+    Fixed(usize),
+    /// As many as are of use: the server says so, or else the poll answers show it.
+    Auto {
+        /// At least.
+        min: usize,
+        /// At most.
+        max: usize,
+    },
+}
+
+impl Default for Pollers {
+    fn default() -> Self {
+        Self::Auto { min: 1, max: 20 }
+    }
+}
+
+/// What a workflow does when a newer version of its deployment becomes current.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VersioningBehavior {
+    /// Not said.
+    #[default]
+    Unspecified,
+    /// It stays with the version that it began with.
+    Pinned,
+    /// It goes on with the new one.
+    AutoUpgrade,
+}
+
+/// The version of the program that a worker belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deployment {
+    /// The program.
+    pub name: String,
+    /// Its version.
+    pub build_id: String,
+    /// Whether the server routes workflows by version. Otherwise the version is only for people.
+    pub use_versioning: bool,
+    /// What workflows do when a newer version becomes current.
+    pub default_behavior: VersioningBehavior,
+}
+
+impl Deployment {
+    /// A version that the server routes by.
+    pub fn new(name: impl Into<String>, build_id: impl Into<String>) -> Self {
+        let (name, build_id) = (name.into(), build_id.into());
+        Self { name, build_id, use_versioning: true, default_behavior: VersioningBehavior::default() }
+    }
+
+    pub(crate) fn to_wire(&self) -> wire::WorkerDeploymentOptions {
+        let mode = match self.use_versioning {
+            true => enums::WorkerVersioningMode::Versioned,
+            false => enums::WorkerVersioningMode::Unversioned,
+        };
+        wire::WorkerDeploymentOptions {
+            deployment_name: self.name.clone(),
+            build_id: self.build_id.clone(),
+            worker_versioning_mode: mode as i32,
+        }
+    }
+
+    pub(crate) fn version(&self) -> wire::WorkerDeploymentVersion {
+        wire::WorkerDeploymentVersion { deployment_name: self.name.clone(), build_id: self.build_id.clone() }
+    }
+}
+
+/// What [`WorkerBuilder`](super::WorkerBuilder) was told.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerOptions {
+    pub max_cached_workflows: usize,
+    pub max_cache_bytes: usize,
+    pub workflow_threads: usize,
+    pub max_concurrent_workflow_tasks: usize,
+    pub sticky_timeout: Duration,
+    pub fail_workflow_on: Vec<String>,
+    pub tuner: Tuner,
+    pub task_pollers: Pollers,
+    pub workflow_pollers: Pollers,
+    pub max_tasks_per_second: Option<f64>,
+    pub eager_tasks: bool,
+    pub deployment: Option<Deployment>,
+    pub lease: Duration,
+    pub shutdown_grace: Duration,
+    pub shutdown_force: Duration,
+    pub heartbeat_throttle: Duration,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            max_cached_workflows: 10_000,
+            max_cache_bytes: 256 * 1024 * 1024,
+            workflow_threads: std::thread::available_parallelism().map_or(2, usize::from),
+            max_concurrent_workflow_tasks: 200,
+            sticky_timeout: Duration::from_secs(10),
+            fail_workflow_on: Vec::new(),
+            tuner: Tuner::fixed(200),
+            task_pollers: Pollers::default(),
+            workflow_pollers: Pollers::default(),
+            max_tasks_per_second: None,
+            eager_tasks: true,
+            deployment: None,
+            lease: Duration::from_secs(20),
+            shutdown_grace: Duration::from_secs(10),
+            shutdown_force: Duration::from_secs(10),
+            heartbeat_throttle: Duration::from_secs(30),
+        }
+    }
+}
+
+impl WorkerOptions {
+    /// What is wrong with them.
+    pub(crate) fn problem(&self) -> Option<String> {
+        let pollers = |pollers: Pollers| match pollers {
+            Pollers::Fixed(count) => count > 0,
+            Pollers::Auto { min, max } => 0 < min && min <= max,
+        };
+        if !pollers(self.task_pollers) || !pollers(self.workflow_pollers) {
+            return Some("a worker needs at least one poller, and not more at least than at most".to_owned());
+        }
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.lease) {
+            return Some(format!("a lease is from 1 s to 1 h long, not {:?}", self.lease));
+        }
+        if self.workflow_threads == 0 || self.max_concurrent_workflow_tasks == 0 {
+            return Some("a worker needs at least one thread and one slot for workflows".to_owned());
+        }
+        if self.max_tasks_per_second.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
+            return Some("the limit of tasks per second is a number above 0".to_owned());
+        }
+        self.tuner.problem()
+    }
+}

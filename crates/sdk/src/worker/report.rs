@@ -1,0 +1,102 @@
+//! Temporal's reports about workers: what a worker is, what it does, and that it is there.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, SystemTime},
+};
+
+use segno_proto::{
+    enums::WorkerStatus,
+    worker::{WorkerHeartbeat, WorkerHostInfo, WorkerPollerInfo, WorkerSlotsInfo},
+    workflowservice::RecordWorkerHeartbeatRequest,
+};
+use tokio::sync::watch;
+use tonic::Code;
+
+use super::{options::Pollers, shared::Shared};
+
+/// How often a worker reports.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// How long a report may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Reports until `stop`.
+pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+    loop {
+        if !send(&shared, WorkerStatus::Running).await {
+            return;
+        }
+        tokio::select! {
+            _ = tokio::time::sleep(INTERVAL) => {}
+            _ = stop.wait_for(|stop| *stop) => return,
+        }
+    }
+}
+
+/// Reports once. False: the server takes no reports.
+pub(super) async fn send(shared: &Shared, status: WorkerStatus) -> bool {
+    let request = RecordWorkerHeartbeatRequest {
+        namespace: shared.client.namespace().to_owned(),
+        identity: shared.identity.clone(),
+        worker_heartbeat: vec![heartbeat(shared, status)],
+        ..Default::default()
+    };
+    let mut service = shared.client.service();
+    match tokio::time::timeout(LIMIT, service.record_worker_heartbeat(request)).await {
+        Ok(Err(status)) if status.code() == Code::Unimplemented => false,
+        Ok(Err(status)) => {
+            tracing::debug!(code = ?status.code(), message = status.message(), "a report about the worker was not taken");
+            true
+        }
+        _ => true,
+    }
+}
+
+/// What is to be said about the worker.
+pub(super) fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbeat {
+    let poller_info = |active: usize, pollers: Pollers| {
+        Some(WorkerPollerInfo {
+            current_pollers: count(active),
+            is_autoscaling: matches!(pollers, Pollers::Auto { .. }),
+            ..Default::default()
+        })
+    };
+    let (used, max) = (shared.running.count(), shared.slots.max());
+    WorkerHeartbeat {
+        worker_instance_key: shared.instance_key(),
+        worker_identity: shared.identity.clone(),
+        host_info: Some(WorkerHostInfo {
+            host_name: crate::client::host_name(),
+            process_id: std::process::id().to_string(),
+            ..Default::default()
+        }),
+        task_queue: shared.queue.clone(),
+        deployment_version: shared.options.deployment.as_ref().map(super::Deployment::version),
+        sdk_name: "segno-rust".to_owned(),
+        sdk_version: env!("CARGO_PKG_VERSION").to_owned(),
+        status: status as i32,
+        start_time: Some(shared.started_at.into()),
+        heartbeat_time: Some(SystemTime::now().into()),
+        activity_task_slots_info: (!shared.tasks.is_empty()).then(|| WorkerSlotsInfo {
+            current_available_slots: count(max.saturating_sub(used)),
+            current_used_slots: count(used),
+            slot_supplier_kind: shared.slots.kind().to_owned(),
+            total_processed_tasks: shared.counts.processed.load(Ordering::Relaxed),
+            total_failed_tasks: shared.counts.failed.load(Ordering::Relaxed),
+            ..Default::default()
+        }),
+        activity_poller_info: match shared.tasks.is_empty() {
+            true => None,
+            false => poller_info(shared.task_scaling.active(), shared.options.task_pollers),
+        },
+        workflow_poller_info: match shared.workflows.is_empty() {
+            true => None,
+            false => poller_info(shared.pollers_workflow().active(), shared.options.workflow_pollers),
+        },
+        ..Default::default()
+    }
+}
+
+fn count(value: usize) -> i32 {
+    i32::try_from(value).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,152 @@
+//! The life of a worker: it registers, serves, says goodbye, finishes what it has.
+
+use std::{sync::Arc, time::Duration};
+
+use segno_proto::{
+    enums::{TaskQueueType, WorkerStatus},
+    workflowservice::{DescribeNamespaceRequest, ShutdownWorkerRequest},
+};
+use tokio::{sync::watch, task::JoinSet};
+
+use super::{
+    commands,
+    lease::Lease,
+    report,
+    shared::{Phase, Shared},
+    tasks, workflows,
+};
+use crate::{client::ClientError, task::CancelReason};
+
+/// How long the server may take to hear that a worker ends.
+const GOODBYE: Duration = Duration::from_secs(5);
+/// How long answers may take after everything was told to end.
+const LAST_ANSWERS: Duration = Duration::from_secs(10);
+
+/// Ends everything if the worker is dropped before it ended by itself.
+struct Life(Arc<Shared>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.phase.send_replace(Phase::Dropped);
+    }
+}
+
+/// Serves until `shutdown`, then finishes.
+pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<bool>) -> Result<(), ClientError> {
+    let life = Life(shared.clone());
+    prepare(&shared).await?;
+    let lease = Lease::register(&shared).await?;
+    tracing::info!(
+        queue = %shared.queue, identity = %shared.identity, instance = shared.instance_key(), leased = lease.is_some(),
+        "a worker serves"
+    );
+
+    // What goes on until the end, and what ends first. Everything ends with its set.
+    let (end, ended) = watch::channel(false);
+    let mut presence = JoinSet::new();
+    let leased = lease.is_some();
+    if let Some(lease) = lease {
+        presence.spawn(lease.keep(ended.clone()));
+    }
+    if shared.capabilities().worker_heartbeats {
+        presence.spawn(report::run(shared.clone(), ended.clone()));
+    }
+    if shared.capabilities().worker_commands && !shared.tasks.is_empty() {
+        presence.spawn(commands::run(shared.clone(), ended));
+    }
+    let (stop, stopped) = watch::channel(false);
+    let mut polls = JoinSet::new();
+    if !shared.tasks.is_empty() {
+        polls.spawn(tasks::run(shared.clone(), stopped.clone()));
+    }
+    if !shared.workflows.is_empty() {
+        polls.spawn(workflows::run(shared.clone(), stopped));
+    }
+
+    // A handle that is gone cannot be used any more: then only the caller ends the worker, by dropping it.
+    if shutdown.wait_for(|shutdown| *shutdown).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    tracing::info!(queue = %shared.queue, running = shared.running.count(), "a worker shuts down");
+    stop.send_replace(true);
+    say_goodbye(&shared).await;
+    finish(&shared, polls).await;
+    end.send_replace(true);
+    while presence.join_next().await.is_some() {}
+    if leased && shared.capabilities().worker_heartbeats {
+        report::send(&shared, WorkerStatus::Shutdown).await;
+    }
+    drop(life);
+    Ok(())
+}
+
+/// Asks what the server can do.
+async fn prepare(shared: &Shared) -> Result<(), ClientError> {
+    let request = DescribeNamespaceRequest { namespace: shared.client.namespace().to_owned(), ..Default::default() };
+    let answer = shared
+        .client
+        .call(|mut service| {
+            let request = request.clone();
+            async move { service.describe_namespace(request).await }
+        })
+        .await?;
+    shared.set_capabilities(answer.namespace_info.and_then(|info| info.capabilities).unwrap_or_default());
+    Ok(())
+}
+
+/// Tells the server that this worker takes nothing any more: it ends the polls and gives up the sticky queue.
+async fn say_goodbye(shared: &Shared) {
+    let mut types = Vec::new();
+    if !shared.workflows.is_empty() {
+        types.push(TaskQueueType::Workflow as i32);
+    }
+    if !shared.tasks.is_empty() {
+        types.push(TaskQueueType::Activity as i32);
+    }
+    let request = ShutdownWorkerRequest {
+        namespace: shared.client.namespace().to_owned(),
+        sticky_task_queue: if shared.workflows.is_empty() { String::new() } else { shared.sticky_queue() },
+        identity: shared.identity.clone(),
+        reason: "graceful shutdown".to_owned(),
+        worker_heartbeat: Some(report::heartbeat(shared, WorkerStatus::ShuttingDown)),
+        worker_instance_key: shared.instance_key(),
+        task_queue: shared.queue.clone(),
+        task_queue_types: types,
+    };
+    let mut service = shared.client.service();
+    match tokio::time::timeout(GOODBYE, service.shutdown_worker(request)).await {
+        Ok(Ok(_)) => {}
+        Ok(Err(status)) => {
+            tracing::debug!(code = ?status.code(), message = status.message(), "the server did not hear that a worker ends");
+        }
+        Err(_) => tracing::debug!("the server did not hear in time that a worker ends"),
+    }
+}
+
+/// Waits for what runs: first as long as it takes, within the time of grace, then told to stop, then dropped.
+async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
+    let options = &shared.options;
+    let polls_ended = async move {
+        while let Some(ended) = polls.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(%error, "a part of the worker ended badly");
+            }
+        }
+    };
+    // Polls first: they may still bring tasks.
+    let patience = options.shutdown_grace + options.shutdown_force;
+    let _ = tokio::time::timeout(patience.max(GOODBYE), polls_ended).await;
+    if shared.running.drained(options.shutdown_grace).await {
+        return;
+    }
+    tracing::info!(running = shared.running.count(), "tasks are told to stop");
+    shared.running.cancel_all(CancelReason::WorkerShutdown);
+    if shared.running.drained(options.shutdown_force).await {
+        return;
+    }
+    tracing::warn!(running = shared.running.count(), "tasks did not stop in time");
+    shared.phase.send_replace(Phase::Forced);
+    if !shared.running.drained(LAST_ANSWERS).await {
+        tracing::error!(running = shared.running.count(), "tasks could not be answered");
+    }
+}

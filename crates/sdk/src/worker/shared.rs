@@ -1,0 +1,230 @@
+//! What the parts of a worker share.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use bytes::Bytes;
+use segno_proto::{
+    deployment::WorkerDeploymentOptions, namespace::namespace_info::Capabilities, taskqueue::TaskQueue,
+    workflowservice::PollActivityTaskQueueResponse,
+};
+use tokio::sync::watch;
+use uuid::Uuid;
+
+use super::{
+    attempt,
+    interceptor::TaskInterceptor,
+    lease::Deltas,
+    options::WorkerOptions,
+    pollers::{PollStop, Scaling},
+    slots::{Slots, TaskSlot},
+};
+use crate::{
+    client::Client,
+    task::{CancelReason, Cancellation, TaskRegistry},
+    workflow::WorkflowRegistry,
+};
+
+/// How far a worker is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Tasks run.
+    Serving,
+    /// The time for tasks to stop is over: their futures are dropped, and they are answered as failed.
+    Forced,
+    /// Nobody waits for the worker any more: everything ends without an answer.
+    Dropped,
+}
+
+/// What the parts of a worker share.
+pub(crate) struct Shared {
+    pub client: Client,
+    pub queue: String,
+    pub identity: String,
+    pub tasks: Arc<TaskRegistry>,
+    pub workflows: Arc<WorkflowRegistry>,
+    pub interceptors: Vec<Arc<dyn TaskInterceptor>>,
+    pub options: WorkerOptions,
+    pub(super) slots: Slots,
+    pub(super) running: Running,
+    pub(super) deltas: Mutex<Deltas>,
+    pub(super) phase: watch::Sender<Phase>,
+    pub(super) started_at: SystemTime,
+    pub(super) task_scaling: Arc<Scaling>,
+    pub(super) counts: Counts,
+    workflow_scaling: Arc<Scaling>,
+    instance: watch::Sender<String>,
+    control_queue: String,
+    capabilities: OnceLock<Capabilities>,
+}
+
+/// Tasks that a worker has executed.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub processed: std::sync::atomic::AtomicI32,
+    pub failed: std::sync::atomic::AtomicI32,
+}
+
+impl Shared {
+    pub(super) fn new(
+        client: Client,
+        queue: String,
+        identity: Option<String>,
+        tasks: TaskRegistry,
+        workflows: WorkflowRegistry,
+        interceptors: Vec<Arc<dyn TaskInterceptor>>,
+        options: WorkerOptions,
+    ) -> Self {
+        let identity = identity.unwrap_or_else(|| client.identity().to_owned());
+        // The same form as Temporal's SDKs use, so that people recognise it.
+        let control_queue = format!("temporal-sys/worker-commands/{}/{}", client.namespace(), Uuid::new_v4().simple());
+        Self {
+            slots: Slots::new(options.tuner.clone()),
+            running: Running::default(),
+            deltas: Mutex::default(),
+            phase: watch::Sender::new(Phase::Serving),
+            started_at: SystemTime::now(),
+            task_scaling: Scaling::new(options.task_pollers),
+            workflow_scaling: Scaling::new(options.workflow_pollers),
+            counts: Counts::default(),
+            instance: watch::Sender::new(new_instance_key()),
+            control_queue,
+            capabilities: OnceLock::new(),
+            client,
+            queue,
+            identity,
+            tasks: Arc::new(tasks),
+            workflows: Arc::new(workflows),
+            interceptors,
+            options,
+        }
+    }
+
+    /// The key that names this worker to the server, on every poll. It changes when the server took the worker for lost.
+    pub(crate) fn instance_key(&self) -> String {
+        self.instance.borrow().clone()
+    }
+
+    /// Tells when the key changes: polls under the old one are of no use then, nor is the sticky queue.
+    pub(crate) fn instance_changes(&self) -> watch::Receiver<String> {
+        self.instance.subscribe()
+    }
+
+    pub(super) fn renew_instance(&self) {
+        self.instance.send_replace(new_instance_key());
+    }
+
+    /// The queue for workflow tasks of runs that this worker has in its cache.
+    pub(crate) fn sticky_queue(&self) -> String {
+        format!("{}:{}", self.queue, self.instance_key())
+    }
+
+    /// The queue on which the server gives this worker commands; empty if it gives none.
+    pub(crate) fn control_queue(&self) -> String {
+        match self.capabilities().worker_commands {
+            true => self.control_queue.clone(),
+            false => String::new(),
+        }
+    }
+
+    /// What the server can do in this namespace. Nothing, before the worker runs.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        self.capabilities.get().copied().unwrap_or_default()
+    }
+
+    pub(super) fn set_capabilities(&self, capabilities: Capabilities) {
+        // A worker runs once.
+        let _ = self.capabilities.set(capabilities);
+    }
+
+    /// The worker's version, for polls and answers.
+    pub(crate) fn deployment_options(&self) -> Option<WorkerDeploymentOptions> {
+        self.options.deployment.as_ref().map(super::Deployment::to_wire)
+    }
+
+    pub(super) fn task_queue(&self) -> Option<TaskQueue> {
+        Some(TaskQueue { name: self.queue.clone(), ..Default::default() })
+    }
+
+    /// How many polls for workflow tasks there are.
+    pub(crate) fn pollers_workflow(&self) -> Arc<Scaling> {
+        self.workflow_scaling.clone()
+    }
+
+    /// How polls of this worker end.
+    pub(crate) fn poll_stop(&self, stop: watch::Receiver<bool>) -> PollStop {
+        PollStop { stop, server_ends_polls: self.capabilities().worker_poll_complete_on_shutdown }
+    }
+
+    /// Up to `max` slots for tasks, for eager ones. None if this worker does not execute tasks.
+    pub(crate) fn try_reserve_tasks(&self, max: usize) -> Vec<TaskSlot> {
+        match self.options.eager_tasks && !self.tasks.is_empty() {
+            true => self.slots.try_reserve(max),
+            false => Vec::new(),
+        }
+    }
+
+    /// Executes a task that was handed to this worker, and answers it.
+    pub(crate) fn start_task(self: &Arc<Self>, task: PollActivityTaskQueueResponse, slot: TaskSlot) {
+        attempt::start(self.clone(), task, slot);
+    }
+}
+
+fn new_instance_key() -> String {
+    Uuid::new_v4().simple().to_string()
+}
+
+/// Attempts that run now.
+#[derive(Default)]
+pub(super) struct Running {
+    attempts: Mutex<HashMap<Bytes, Arc<Cancellation>>>,
+    /// How many there are.
+    count: watch::Sender<usize>,
+}
+
+impl Running {
+    pub(super) fn begin(&self, token: Bytes, cancellation: Arc<Cancellation>) {
+        let mut attempts = self.lock();
+        attempts.insert(token, cancellation);
+        self.count.send_replace(attempts.len());
+    }
+
+    pub(super) fn end(&self, token: &Bytes) {
+        let mut attempts = self.lock();
+        attempts.remove(token);
+        self.count.send_replace(attempts.len());
+    }
+
+    /// Tells one attempt to stop. It may be over.
+    pub(super) fn cancel(&self, token: &Bytes, reason: CancelReason) {
+        if let Some(cancellation) = self.lock().get(token) {
+            cancellation.tell(reason);
+        }
+    }
+
+    /// Tells every attempt to stop.
+    pub(super) fn cancel_all(&self, reason: CancelReason) {
+        for cancellation in self.lock().values() {
+            cancellation.tell(reason);
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        *self.count.borrow()
+    }
+
+    /// Waits until none is left. False: that took too long.
+    pub(super) async fn drained(&self, patience: Duration) -> bool {
+        let mut count = self.count.subscribe();
+        // The sender cannot be gone while it is borrowed.
+        tokio::time::timeout(patience, count.wait_for(|count| *count == 0)).await.is_ok()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Bytes, Arc<Cancellation>>> {
+        // Nothing panics while the lock is held.
+        self.attempts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,85 @@
+//! Polling for tasks.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use segno_proto::workflowservice::{PollActivityTaskQueueRequest, PollActivityTaskQueueResponse};
+use tokio::{sync::watch, time::Instant};
+use tonic::{Request, Status};
+
+use super::{pollers::Polled, shared::Shared};
+
+/// Longer than servers let a poll wait.
+pub(super) const POLL: Duration = Duration::from_secs(70);
+
+/// Polls for tasks and executes them, until `stop`. Tasks that run then go on.
+pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
+    let rate = Arc::new(Rate::new(shared.options.max_tasks_per_second));
+    let reserve = {
+        let shared = shared.clone();
+        move || {
+            let (shared, rate) = (shared.clone(), rate.clone());
+            async move {
+                let slot = shared.slots.reserve().await;
+                rate.wait().await;
+                slot
+            }
+        }
+    };
+    let poll = {
+        let shared = shared.clone();
+        move || poll(shared.clone())
+    };
+    let ending = shared.poll_stop(stop);
+    let scaling = shared.task_scaling.clone();
+    scaling.poll(ending, reserve, poll, move |task, slot| shared.start_task(task, slot)).await;
+}
+
+async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueResponse>, Status> {
+    let mut instance = shared.instance_changes();
+    let mut request = Request::new(PollActivityTaskQueueRequest {
+        namespace: shared.client.namespace().to_owned(),
+        task_queue: shared.task_queue(),
+        identity: shared.identity.clone(),
+        worker_instance_key: instance.borrow_and_update().clone(),
+        worker_control_task_queue: shared.control_queue(),
+        deployment_options: shared.deployment_options(),
+        ..Default::default()
+    });
+    request.set_timeout(POLL);
+    let mut service = shared.client.service();
+    let response = tokio::select! {
+        response = service.poll_activity_task_queue(request) => response?.into_inner(),
+        // The server took this worker for lost: it would take what it hands out under that key for lost as well.
+        _ = instance.changed() => return Ok(Polled { task: None, delta: None }),
+    };
+    let delta = response.poller_scaling_decision.map(|decision| decision.poll_request_delta_suggestion);
+    let task = (!response.task_token.is_empty()).then_some(response);
+    Ok(Polled { task, delta })
+}
+
+/// Limits how many tasks begin per second.
+struct Rate {
+    interval: Option<Duration>,
+    next: Mutex<Instant>,
+}
+
+impl Rate {
+    fn new(per_second: Option<f64>) -> Self {
+        let interval = per_second.and_then(|rate| Duration::try_from_secs_f64(1.0 / rate).ok());
+        Self { interval, next: Mutex::new(Instant::now()) }
+    }
+
+    async fn wait(&self) {
+        let Some(interval) = self.interval else { return };
+        let turn = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = (*next).max(Instant::now());
+            *next = turn + interval;
+            turn
+        };
+        tokio::time::sleep_until(turn).await;
+    }
+}
