@@ -47,6 +47,17 @@ impl RetryPolicy {
         }
     }
 
+    pub(crate) fn from_wire(wire: &common::RetryPolicy) -> Self {
+        let duration = |value: Option<prost_types::Duration>| value.and_then(|value| Duration::try_from(value).ok());
+        Self {
+            initial_interval: duration(wire.initial_interval).unwrap_or_default(),
+            backoff_coefficient: wire.backoff_coefficient,
+            maximum_interval: duration(wire.maximum_interval),
+            maximum_attempts: u32::try_from(wire.maximum_attempts).unwrap_or_default(),
+            non_retryable_kinds: wire.non_retryable_error_types.clone(),
+        }
+    }
+
     /// The wait before the attempt after this one, which counts from 1. `None`: there is none.
     pub(crate) fn next_wait(&self, attempt: u32) -> Option<Duration> {
         if self.maximum_attempts != 0 && attempt >= self.maximum_attempts {

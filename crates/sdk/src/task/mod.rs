@@ -11,7 +11,7 @@ pub use context::TaskContext;
 pub use info::TaskInfo;
 pub use registry::{TaskFn, TaskRegistry};
 
-pub(crate) use cancel::Cancellation;
-pub(crate) use heartbeat::{Answer, Heartbeats};
+pub(crate) use cancel::{Cancellation, Cancelled, cancelled};
+pub(crate) use heartbeat::{Answer, Heartbeats, interval};
 #[doc(hidden)]
 pub use registry::blocking;

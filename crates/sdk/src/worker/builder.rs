@@ -10,7 +10,7 @@ use super::{
     slots::Tuner,
 };
 use crate::{
-    client::{Client, ClientError},
+    client::{Client, ClientError, Queue},
     definition::{Task, TaskSet, Workflow},
     task::TaskRegistry,
     workflow::WorkflowRegistry,
@@ -28,11 +28,12 @@ pub struct WorkerBuilder {
     options: WorkerOptions,
 }
 
-impl WorkerBuilder {
-    pub(crate) fn new(client: Client, queue: String) -> Self {
-        Self {
-            client,
-            queue,
+impl Queue {
+    /// A worker for this queue.
+    pub fn worker(&self) -> WorkerBuilder {
+        WorkerBuilder {
+            client: self.client().clone(),
+            queue: self.name().to_owned(),
             identity: None,
             tasks: TaskRegistry::default(),
             workflows: WorkflowRegistry::default(),
@@ -40,7 +41,9 @@ impl WorkerBuilder {
             options: WorkerOptions::default(),
         }
     }
+}
 
+impl WorkerBuilder {
     /// Executes this workflow.
     pub fn workflow<W: Workflow>(mut self) -> Self {
         self.workflows.add::<W>();

@@ -6,9 +6,11 @@
 mod answer;
 mod attempt;
 mod builder;
+mod cache;
 mod commands;
 mod interceptor;
 mod lease;
+mod local;
 mod options;
 pub(crate) mod pollers;
 mod report;
@@ -17,6 +19,7 @@ mod serve;
 pub(crate) mod shared;
 pub(crate) mod slots;
 mod tasks;
+mod threads;
 pub(crate) mod workflows;
 
 use std::sync::Arc;
@@ -28,7 +31,6 @@ pub use interceptor::TaskInterceptor;
 pub use options::{Deployment, Pollers, VersioningBehavior};
 pub use slots::Tuner;
 
-pub(crate) use options::WorkerOptions;
 pub(crate) use shared::Shared;
 
 use crate::client::ClientError;

@@ -66,7 +66,7 @@ pub(super) fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbea
         worker_instance_key: shared.instance_key(),
         worker_identity: shared.identity.clone(),
         host_info: Some(WorkerHostInfo {
-            host_name: crate::client::host_name(),
+            host_name: host_name(),
             process_id: std::process::id().to_string(),
             ..Default::default()
         }),
@@ -99,4 +99,10 @@ pub(super) fn heartbeat(shared: &Shared, status: WorkerStatus) -> WorkerHeartbea
 
 fn count(value: usize) -> i32 {
     i32::try_from(value).unwrap_or(i32::MAX)
+}
+
+/// As the environment or Linux says; empty if neither does.
+fn host_name() -> String {
+    let name = std::env::var("HOSTNAME").or_else(|_| std::fs::read_to_string("/proc/sys/kernel/hostname"));
+    name.map(|name| name.trim().to_owned()).unwrap_or_default()
 }

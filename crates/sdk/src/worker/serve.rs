@@ -60,7 +60,7 @@ pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<boo
         polls.spawn(tasks::run(shared.clone(), stopped.clone()));
     }
     if !shared.workflows.is_empty() {
-        polls.spawn(workflows::run(shared.clone(), stopped));
+        polls.spawn(workflows::run(shared.clone(), shared.poll_stop(stopped)));
     }
 
     // A handle that is gone cannot be used any more: then only the caller ends the worker, by dropping it.

@@ -1,0 +1,179 @@
+//! A server of one's own, for integration tests.
+
+use std::{
+    env,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::client::{Client, ClientError};
+
+/// How long a server may take until it answers.
+const START: Duration = Duration::from_secs(30);
+
+/// A server on a port of its own, with everything in memory. It ends when this is dropped.
+///
+/// It is the program that `SEGNO_BIN` names, else `segno`, else `temporal`, as found on `PATH`.
+pub struct TestServer {
+    process: Child,
+    address: String,
+    client: Client,
+}
+
+/// A [`TestServer`] that is being made.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct TestServerBuilder {
+    binary: Option<PathBuf>,
+    port: Option<u16>,
+    arguments: Vec<String>,
+}
+
+impl TestServerBuilder {
+    /// The program, if it should not be looked for.
+    pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
+        self.binary = Some(path.into());
+        self
+    }
+
+    /// The port; a free one if not given.
+    pub fn port(mut self, port: u16) -> Self {
+        self.port = Some(port);
+        self
+    }
+
+    /// Adds an argument for `server start-dev`.
+    pub fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    pub async fn start(self) -> Result<TestServer, ClientError> {
+        let binary = match self.binary {
+            Some(binary) => binary,
+            None => find()?,
+        };
+        let port = match self.port {
+            Some(port) => port,
+            None => free_port()?,
+        };
+        let mut process = Command::new(&binary)
+            .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", &port.to_string()])
+            .args(["--log-level", "error"])
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|error| ClientError::Configuration(format!("{} cannot be started: {error}", binary.display())))?;
+        let address = format!("http://127.0.0.1:{port}");
+        match reach(&mut process, &address).await {
+            Ok(client) => Ok(TestServer { process, address, client }),
+            Err(error) => {
+                end(&mut process);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl TestServer {
+    /// Starts a server and waits until it answers.
+    pub async fn start() -> Result<Self, ClientError> {
+        Self::builder().start().await
+    }
+
+    /// A server with settings.
+    pub fn builder() -> TestServerBuilder {
+        TestServerBuilder::default()
+    }
+
+    /// A client of it, in the namespace `default`.
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    /// Where it listens: `http://127.0.0.1:<port>`.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The id of its process.
+    pub fn process_id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Lets this much time pass on the server.
+    ///
+    /// Neither Segno nor Temporal's server for development can move its clock: it takes as long as it says. Use
+    /// [`WorkflowTest`](crate::testing::WorkflowTest) for a clock that jumps.
+    pub async fn skip(&self, time: Duration) -> Result<(), ClientError> {
+        tokio::time::sleep(time).await;
+        Ok(())
+    }
+}
+
+impl Drop for TestServer {
+    fn drop(&mut self) {
+        end(&mut self.process);
+    }
+}
+
+fn end(process: &mut Child) {
+    // It may have ended by itself; what it keeps is in memory.
+    let _ = process.kill();
+    let _ = process.wait();
+}
+
+async fn reach(process: &mut Child, address: &str) -> Result<Client, ClientError> {
+    let began = Instant::now();
+    loop {
+        let error = match Client::connect(address).await {
+            Ok(client) => match is_ready(&client).await {
+                Ok(()) => return Ok(client),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        if let Ok(Some(status)) = process.try_wait() {
+            return Err(ClientError::Configuration(format!("the server ended with {status}")));
+        }
+        if began.elapsed() > START {
+            return Err(error);
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Temporal's server for development listens before its namespace is there.
+async fn is_ready(client: &Client) -> Result<(), ClientError> {
+    let request = segno_proto::workflowservice::DescribeNamespaceRequest {
+        namespace: client.namespace().to_owned(),
+        ..Default::default()
+    };
+    client.service().describe_namespace(request).await?;
+    Ok(())
+}
+
+fn free_port() -> Result<u16, ClientError> {
+    let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
+    bound.map(|address| address.port()).map_err(|error| ClientError::Configuration(format!("no free port: {error}")))
+}
+
+fn find() -> Result<PathBuf, ClientError> {
+    if let Some(binary) = env::var_os("SEGNO_BIN").filter(|binary| !binary.is_empty()) {
+        return Ok(binary.into());
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let places: Vec<PathBuf> = env::split_paths(&path).collect();
+    let found = ["segno", "temporal"].into_iter().find_map(|name| {
+        places.iter().map(|place| place.join(name)).find(|candidate| Path::is_file(candidate))
+    });
+    found.ok_or_else(|| {
+        let message = "there is no server: neither SEGNO_BIN, nor `segno` or `temporal` on PATH";
+        ClientError::Configuration(message.to_owned())
+    })
+}

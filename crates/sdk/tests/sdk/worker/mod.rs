@@ -1,0 +1,45 @@
+//! Workers against a real server: the program that `SEGNO_BIN` names.
+//!
+//! They are ignored unless asked for, as `cargo test` runs before there is a server: `cargo xtask test --only sdk`.
+
+mod lost;
+mod proxy;
+mod segno_only;
+mod shutdown;
+mod tasks;
+
+use std::{
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use segno_sdk::{Client, Queue, testing::TestServer};
+
+/// Starts a server. Tests that need one fail if there is none.
+async fn server() -> TestServer {
+    TestServer::start().await.expect("a server; SEGNO_BIN names one")
+}
+
+/// A queue that no other test has.
+fn queue(client: &Client) -> Queue {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    client.queue(format!("queue-{}", COUNT.fetch_add(1, Ordering::Relaxed)))
+}
+
+/// A file of this test alone, for what tasks of several workers did. It does not exist yet.
+fn scratch(name: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("segno-sdk-{}-{name}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// Waits until something is so, for at most 30 s.
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let waited = async {
+        while !condition() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), waited).await.unwrap_or_else(|_| panic!("not within 30 s: {what}"));
+}
