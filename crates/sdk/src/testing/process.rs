@@ -169,9 +169,9 @@ fn find() -> Result<PathBuf, ClientError> {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     let places: Vec<PathBuf> = env::split_paths(&path).collect();
-    let found = ["segno", "temporal"].into_iter().find_map(|name| {
-        places.iter().map(|place| place.join(name)).find(|candidate| Path::is_file(candidate))
-    });
+    let found = ["segno", "temporal"]
+        .into_iter()
+        .find_map(|name| places.iter().map(|place| place.join(name)).find(|candidate| Path::is_file(candidate)));
     found.ok_or_else(|| {
         let message = "there is no server: neither SEGNO_BIN, nor `segno` or `temporal` on PATH";
         ClientError::Configuration(message.to_owned())

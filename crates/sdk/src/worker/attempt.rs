@@ -27,7 +27,9 @@ use crate::{
     converter,
     failure::Failure,
     options::RetryPolicy,
-    task::{Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskFn, TaskInfo, cancelled, interval},
+    task::{
+        Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskFn, TaskInfo, cancelled, interval,
+    },
 };
 
 /// The server's time-out has run out for sure if ours, which began later, is over for this long: a heartbeat may have
@@ -213,7 +215,9 @@ async fn answer_of(shared: &Shared, task: &PollActivityTaskQueueResponse, outcom
                 let message = format!("{} (its details cannot be encoded: {error})", failure.message());
                 Failure::from(Failure::application("Conversion", message)).to_wire()
             })),
-            last_heartbeat_details: converter::list(codecs.encode(unsent.unwrap_or_default()).await.unwrap_or_default()),
+            last_heartbeat_details: converter::list(
+                codecs.encode(unsent.unwrap_or_default()).await.unwrap_or_default(),
+            ),
             ..Default::default()
         }),
         Outcome::Canceled(unsent) => TaskAnswer::Canceled(RespondActivityTaskCanceledRequest {

@@ -93,8 +93,7 @@ async fn answer(shared: &Shared, task: PollNexusTaskQueueResponse) {
     let metadata = metadata.into_iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
     let payload = Payload { metadata, data: data.into(), ..Default::default() };
     let success = start_operation_response::Sync { payload: Some(payload), ..Default::default() };
-    let started =
-        StartOperationResponse { variant: Some(start_operation_response::Variant::SyncSuccess(success)) };
+    let started = StartOperationResponse { variant: Some(start_operation_response::Variant::SyncSuccess(success)) };
     let request = RespondNexusTaskCompletedRequest {
         namespace: shared.client.namespace().to_owned(),
         identity: shared.identity.clone(),

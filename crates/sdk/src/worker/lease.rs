@@ -194,7 +194,10 @@ impl Lease {
             Reply::Inactive => {
                 deltas.clear();
                 drop(deltas);
-                tracing::warn!(instance = self.shared.instance_key(), "the server took this worker for lost; it begins anew");
+                tracing::warn!(
+                    instance = self.shared.instance_key(),
+                    "the server took this worker for lost; it begins anew"
+                );
                 self.token = Bytes::new();
                 self.shared.running.cancel_all(CancelReason::WorkerLost);
                 self.shared.renew_instance();

@@ -70,7 +70,8 @@ async fn task(
             Err(failure) if !failure.is_non_retryable() => failure,
             outcome => return (attempt, outcome),
         };
-        let known = failure.application_kind().is_some_and(|kind| policy.non_retryable_kinds.iter().any(|no| no == kind));
+        let known =
+            failure.application_kind().is_some_and(|kind| policy.non_retryable_kinds.iter().any(|no| no == kind));
         let wait = if known { None } else { policy.next_wait(attempt) };
         let Some(wait) = wait.map(|wait| failure.next_retry_delay().unwrap_or(wait)) else {
             return (attempt, Err(failure));

@@ -187,7 +187,10 @@ impl Scaling {
     fn failed(&self, code: Code) {
         let mut state = self.lock();
         // A server that has too much to do is left alone faster than one that cannot be reached.
-        self.set(&mut state, |target| if code == Code::ResourceExhausted { target / 2 } else { target.saturating_sub(1) });
+        self.set(
+            &mut state,
+            |target| if code == Code::ResourceExhausted { target / 2 } else { target.saturating_sub(1) },
+        );
     }
 
     fn set(&self, state: &mut State, change: impl FnOnce(usize) -> usize) {

@@ -88,13 +88,7 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
     let _ = tokio::time::timeout(grace, all).await;
 }
 
-async fn poll(
-    workflows: Arc<Workflows>,
-    sticky: bool,
-    scaling: Arc<Scaling>,
-    slots: Arc<Semaphore>,
-    ending: PollStop,
-) {
+async fn poll(workflows: Arc<Workflows>, sticky: bool, scaling: Arc<Scaling>, slots: Arc<Semaphore>, ending: PollStop) {
     let reserve = move || {
         let slots = slots.clone();
         async move { slots.acquire_owned().await.ok() }
@@ -451,7 +445,8 @@ impl Workflows {
             if let Some(Attributes::ScheduleActivityTaskCommandAttributes(schedule)) = &mut command.attributes
                 && schedule.request_eager_execution
             {
-                let known = schedule.activity_type.as_ref().is_some_and(|kind| self.shared.tasks.get(&kind.name).is_some());
+                let known =
+                    schedule.activity_type.as_ref().is_some_and(|kind| self.shared.tasks.get(&kind.name).is_some());
                 schedule.request_eager_execution = known && left > 0;
                 left -= usize::from(schedule.request_eager_execution);
             }

@@ -44,11 +44,7 @@ impl Watch {
 }
 
 fn watch() -> Watch {
-    Watch(Arc::new(Watched {
-        begun: AtomicUsize::new(0),
-        lost: AtomicUsize::new(0),
-        cancelled: AtomicUsize::new(0),
-    }))
+    Watch(Arc::new(Watched { begun: AtomicUsize::new(0), lost: AtomicUsize::new(0), cancelled: AtomicUsize::new(0) }))
 }
 
 #[workflow]

@@ -9,8 +9,8 @@ use std::{
 };
 
 use segno_sdk::{
-    CancelReason, Client, ClientError, Context, Result, RetryPolicy, ScheduleTaskOptions, TaskContext, WorkflowContext, task,
-    tasks, workflow,
+    CancelReason, Client, ClientError, Context, Result, RetryPolicy, ScheduleTaskOptions, TaskContext, WorkflowContext,
+    task, tasks, workflow,
 };
 
 use super::{queue, server, until};

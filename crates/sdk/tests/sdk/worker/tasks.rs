@@ -9,8 +9,8 @@ use std::{
 };
 
 use segno_sdk::{
-    CancelReason, Context, Failure, FailureKind, Result, RetryPolicy, ScheduleTaskOptions, TaskContext, WorkflowContext,
-    task, tasks, workflow,
+    CancelReason, Context, Failure, FailureKind, Result, RetryPolicy, ScheduleTaskOptions, TaskContext,
+    WorkflowContext, task, tasks, workflow,
 };
 
 use super::{queue, server, until};
@@ -177,7 +177,8 @@ async fn cancellation_reaches_a_task_by_heartbeat() {
     let server = server().await;
     let queue = queue(&server.client());
     let stopped = Arc::new(AtomicUsize::new(0));
-    let worker = queue.worker().workflow::<UntilCancelled>().tasks(Endless { stopped: stopped.clone() }).build().unwrap();
+    let worker =
+        queue.worker().workflow::<UntilCancelled>().tasks(Endless { stopped: stopped.clone() }).build().unwrap();
     let outcome = worker
         .run_until(async {
             let handle = queue.start::<UntilCancelled>("cancelled", ()).await?;
