@@ -14,7 +14,7 @@ pub mod options;
 pub mod raw;
 pub mod replay;
 mod schema;
-// pub mod prelude;
+pub mod prelude;
 pub mod task;
 pub mod telemetry;
 #[cfg(feature = "testing")]
