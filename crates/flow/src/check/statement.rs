@@ -237,7 +237,7 @@ impl Checker<'_> {
                     has_default = true;
                 }
             }
-            if !case.statements.is_empty() || place + 1 == cases.len() {
+            if case.has_statements() || place + 1 == cases.len() {
                 let body = self.block(&case.statements);
                 lowered.push(hir::Case { labels: std::mem::take(&mut labels), is_default, body });
                 is_default = false;

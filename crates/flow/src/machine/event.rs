@@ -268,8 +268,10 @@ impl Machine<'_> {
         let Some(PromiseKind::Child { name, .. }) = self.promises.get(&number).map(|promise| &promise.kind) else {
             return;
         };
-        let taken = format!("workflow \"{workflow_id}\" has already started");
-        let error = not_sent(reason, &taken, ("workflow", name, workflow_id));
+        let error = match reason {
+            NotSent::AlreadyStarted => already_started(name, workflow_id),
+            _ => not_sent(reason, ("workflow", name, workflow_id)),
+        };
         self.end(number, Err(error));
     }
 
@@ -288,7 +290,7 @@ impl Machine<'_> {
         let Some(PromiseKind::Send { name }) = self.promises.get(&number).map(|promise| &promise.kind) else { return };
         let outcome = match failed {
             None => Ok(Value::Null),
-            Some(reason) => Err(not_sent(reason, "it has already started", ("send", name, id))),
+            Some(reason) => Err(not_sent(reason, ("send", name, id))),
         };
         self.end(number, outcome);
     }
@@ -392,13 +394,22 @@ fn outcome(end: &End, source: Option<(&str, &str, &str)>) -> Outcome {
     }
 }
 
-fn not_sent(reason: &NotSent, taken: &str, (kind, name, id): (&str, &str, &str)) -> Value {
-    let (error, message, retryable) = match reason {
-        NotSent::NotFound(message) => (Kind::NotFound.name(), message.as_str(), true),
-        NotSent::AlreadyStarted => (Kind::AlreadyStarted.name(), taken, true),
-        NotSent::Other(message) => ("Error", message.as_str(), true),
-    };
+/// The error of a child whose id is taken.
+pub(super) fn already_started(name: &str, workflow_id: &str) -> Value {
+    let message = format!("workflow \"{workflow_id}\" has already started");
+    sent_error(Kind::AlreadyStarted.name(), &message, ("workflow", name, workflow_id))
+}
+
+fn not_sent(reason: &NotSent, source: (&str, &str, &str)) -> Value {
+    match reason {
+        NotSent::NotFound(message) => sent_error(Kind::NotFound.name(), message, source),
+        NotSent::AlreadyStarted => sent_error(Kind::AlreadyStarted.name(), "it has already started", source),
+        NotSent::Other(message) => sent_error("Error", message, source),
+    }
+}
+
+fn sent_error(kind: &str, message: &str, (source, name, id): (&str, &str, &str)) -> Value {
     let source =
-        Value::object([("kind", Value::text(kind)), ("name", Value::text(name)), ("item_id", Value::text(id))]);
-    pure::error::make(error, message, Value::Null, retryable, Value::Null, source, "")
+        Value::object([("kind", Value::text(source)), ("name", Value::text(name)), ("item_id", Value::text(id))]);
+    pure::error::make(kind, message, Value::Null, true, Value::Null, source, "")
 }

@@ -7,6 +7,7 @@ use crate::library::{CHILD, CONTINUE, Function, SEND_CANCEL, SEND_SIGNAL};
 use crate::pure;
 use crate::value::{Raised, Value};
 
+use super::event::already_started;
 use super::frame::Fault;
 use super::promise::{OnCancel, PromiseKind};
 use super::task::retry_policy;
@@ -63,6 +64,15 @@ impl Machine<'_> {
         self.room_for(OperationKind::Child)?;
         let number = self.counters[Counter::Child as usize] + 1;
         let id: Arc<str> = id.unwrap_or_else(|| format!("{}/child-{number}", self.start.run_id).into());
+        let key = (OperationKind::Child, id.clone());
+        if self.operations.contains_key(&key) || self.lingering.contains(&key) {
+            // The server would say so, too, but here two things would have one id until then.
+            self.count(Counter::Child);
+            let error = already_started(&name, &id);
+            let reference = self.promise(id, PromiseKind::Host);
+            self.end(reference.number, Err(error));
+            return Ok(Value::Promise(reference));
+        }
         self.free_id(function, &id)?;
         self.count(Counter::Child);
         child.workflow_id = id.to_string();

@@ -204,7 +204,7 @@ impl Outline {
                 let mut labels = String::new();
                 for case in cases {
                     labels.push_str(&self.text(case.span, &[]));
-                    if !case.statements.is_empty() {
+                    if case.has_statements() {
                         let chain = below(&format!("{}{labels}", header(self, value.span.to)));
                         self.statements(&case.statements, &chain);
                         labels.clear();

@@ -271,6 +271,13 @@ pub(crate) struct Case {
     pub span: Span,
 }
 
+impl Case {
+    /// Whether it has statements. A `;` is none: the label is stacked on the next one.
+    pub fn has_statements(&self) -> bool {
+        self.statements.iter().any(|statement| !matches!(statement.kind, StatementKind::Empty))
+    }
+}
+
 /// `catch (e) {…}`.
 #[derive(Debug)]
 pub(crate) struct Catch {

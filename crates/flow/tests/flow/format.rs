@@ -99,6 +99,28 @@ fn style() {
 }
 
 #[test]
+fn the_value_is_broken_before_the_pattern() {
+    let source = r#"workflow w(inputs) {
+  const [stock, label] = await Task.all([Task.run("reserve", inputs.items), Task.run("print_label", inputs.address)])
+  let { first, second } = await Task.run("a_rather_long_name_of_a_task", { first: inputs.first, second: inputs.second })
+}
+"#;
+    let expected = r#"workflow w(inputs) {
+  const [stock, label] = await Task.all([
+    Task.run("reserve", inputs.items),
+    Task.run("print_label", inputs.address),
+  ])
+  let { first, second } = await Task.run("a_rather_long_name_of_a_task", {
+    first: inputs.first,
+    second: inputs.second,
+  })
+}
+"#;
+    assert_eq!(formatted(source), expected);
+    assert_eq!(formatted(expected), expected);
+}
+
+#[test]
 fn statements_are_not_joined() {
     for source in ["workflow w(a) { -a; if (a) -a; -a }", "workflow w(a) { switch (a) { case 1: -a; -a } }"] {
         let once = formatted(source);

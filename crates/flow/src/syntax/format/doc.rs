@@ -251,6 +251,10 @@ impl Printer {
                 }
                 Kind::IfBroken(text) if mode == Mode::Broken => text.chars().count(),
                 Kind::IfBroken(_) => 0,
+                Kind::Choice(_, _, broken) if behind && mode == Mode::Broken => {
+                    own.push((indent, Mode::Broken, broken));
+                    0
+                }
                 Kind::Choice(flat, hugged, _) => {
                     let entry = if flat.breaks() { (indent, Mode::Broken, hugged) } else { (indent, Mode::Flat, flat) };
                     own.push(entry);

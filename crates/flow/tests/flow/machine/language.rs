@@ -49,6 +49,8 @@ fn switch_has_no_fall_through() {
         "4",
     );
     gives("switch (5) { case 5: return 1 }\nreturn 2", "1");
+    // `;` is no statement, here as elsewhere.
+    gives("switch (5) { case 5: ; case 6: return 1 }\nreturn 2", "1");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `await`, promises, ids, what nobody awaits and what nobody can reach (sections 3.1, 3.2, 3.4 and 3.5).
 
+use segno_flow::interface::EventKind;
+
 use super::{Run, done, signal};
 
 #[test]
@@ -87,6 +89,25 @@ fn an_id_that_is_pending_is_refused() {
     assert_eq!(commands, ["task x a null"]);
     assert_eq!(run.last.as_ref().unwrap().log[0].message, "ArgumentError Task.run: id \"x\" is pending already");
     assert_eq!(run.done("x", "1"), ["task x c null"]);
+}
+
+#[test]
+fn a_child_whose_id_is_taken_fails() {
+    let source = "workflow w() {
+  const p = Workflow.run(\"a\", 1, { id: \"x\" })
+  const q = Workflow.run(\"b\", 2, { id: \"x\" })
+  try { await q } catch (e) { log(`${e.type} ${e.message} ${e.source.name} ${q.id}`) }
+  try { Task.run(\"t\", 1, { id: \"x\" }) } catch (e) { log(e.type) }
+  const r = Task.run(\"t\", 1, { id: \"y\" })
+  try { Workflow.run(\"b\", 2, { id: \"y\" }) } catch (e) { log(e.type) }
+  return [await p, await r]
+}";
+    let (mut run, commands) = Run::start(source, &[]);
+    assert_eq!(commands.len(), 2, "{commands:?}");
+    let log: Vec<_> = run.last.as_ref().unwrap().log.iter().map(|line| line.message.clone()).collect();
+    assert_eq!(log, ["AlreadyStarted workflow \"x\" has already started b x", "ArgumentError", "ArgumentError"]);
+    run.event(EventKind::ChildEnded { workflow_id: "x".into(), end: Ok(Vec::new()) });
+    assert_eq!(run.done("y", "1"), ["complete [null,1]"]);
 }
 
 #[test]
