@@ -18,6 +18,8 @@ use segno_sdk::{Client, Queue, testing::TestServer};
 
 /// Starts a server. Tests that need one fail if there is none.
 async fn server() -> TestServer {
+    // `RUST_LOG=debug` shows what workers do.
+    let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
     TestServer::start().await.expect("a server; SEGNO_BIN names one")
 }
 
