@@ -79,6 +79,13 @@ const STEPS: &[Step] = &[
         run: test_steps::python,
     },
     Step {
+        name: "sdk",
+        what: "the Rust SDK against this server and Temporal's",
+        needs: &["build", "venv"],
+        full_only: false,
+        run: test_steps::sdk,
+    },
+    Step {
         name: "typescript",
         what: "end to end with the TypeScript SDK",
         needs: &["build"],

@@ -218,6 +218,25 @@ pub fn python(commands: &mut Commands) -> Result<Outcome> {
     )
 }
 
+/// Tests of the Rust SDK that need a server: against ours as it is released, and against Temporal's if the virtual
+/// environment has it. What only Segno does is left out there.
+pub fn sdk(commands: &mut Commands) -> Result<Outcome> {
+    let tests = |server: &PathBuf, more: &[&str]| {
+        let mut tests = cargo(&["test", "--package", "segno-sdk", "--test", "sdk", "--", "--ignored", "worker::"]);
+        // Each starts a server of its own; most of them wait most of the time.
+        tests.args(["--test-threads", "4"]).args(more).env("SEGNO_BIN", server).env("SEGNO_PYTHON", venv_python());
+        tests
+    };
+    twice_at_most(commands, tests(&segno(), &[]), tests(&segno(), &[]))?;
+    let temporal = workspace::target().join("venv/bin/temporal");
+    if !temporal.exists() {
+        println!("!!! {} is missing: the SDK was not tested against Temporal's server", temporal.display());
+        return Ok(Outcome::Passed);
+    }
+    let ours = ["--skip", "segno_only"];
+    twice_at_most(commands, tests(&temporal, &ours), tests(&temporal, &ours))
+}
+
 /// The TypeScript tests; they start the server themselves. Packages are installed when the lock file changes.
 pub fn typescript(commands: &mut Commands) -> Result<Outcome> {
     let place = workspace::root().join("tests/typescript");

@@ -240,3 +240,7 @@ impl WorkerBuilder {
         self.options.problem()
     }
 }
+
+#[cfg(test)]
+#[path = "builder_tests.rs"]
+mod tests;

@@ -34,8 +34,12 @@ impl Drop for Life {
 /// Serves until `shutdown`, then finishes.
 pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<bool>) -> Result<(), ClientError> {
     let life = Life(shared.clone());
-    prepare(&shared).await?;
-    let lease = Lease::register(&shared).await?;
+    let lease = tokio::select! {
+        biased;
+        // Nothing was taken yet, so that there is nothing to finish.
+        Ok(_) = shutdown.wait_for(|shutdown| *shutdown) => return Ok(()),
+        lease = prepare(&shared) => lease?,
+    };
     tracing::info!(
         queue = %shared.queue, identity = %shared.identity, instance = shared.instance_key(), leased = lease.is_some(),
         "a worker serves"
@@ -80,8 +84,8 @@ pub(super) async fn serve(shared: Arc<Shared>, mut shutdown: watch::Receiver<boo
     Ok(())
 }
 
-/// Asks what the server can do.
-async fn prepare(shared: &Shared) -> Result<(), ClientError> {
+/// Asks what the server can do, and registers the worker if it keeps leases.
+async fn prepare(shared: &Arc<Shared>) -> Result<Option<Lease>, ClientError> {
     let request = DescribeNamespaceRequest { namespace: shared.client.namespace().to_owned(), ..Default::default() };
     let answer = shared
         .client
@@ -91,7 +95,7 @@ async fn prepare(shared: &Shared) -> Result<(), ClientError> {
         })
         .await?;
     shared.set_capabilities(answer.namespace_info.and_then(|info| info.capabilities).unwrap_or_default());
-    Ok(())
+    Lease::register(shared).await
 }
 
 /// Tells the server that this worker takes nothing any more: it ends the polls and gives up the sticky queue.

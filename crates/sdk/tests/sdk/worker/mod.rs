@@ -4,6 +4,7 @@
 
 mod lost;
 mod proxy;
+mod python;
 mod segno_only;
 mod shutdown;
 mod tasks;
