@@ -25,10 +25,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status};
 
 use super::{
-    Deployment, Shared,
+    Shared,
     cache::Cache,
     local,
     pollers::{PollStop, Polled, Scaling},
+    tasks::POLL,
     threads::WorkflowThreads,
 };
 use crate::{
@@ -56,7 +57,6 @@ struct Workflows {
     shared: Arc<Shared>,
     threads: WorkflowThreads,
     cache: Mutex<Cache>,
-    sticky_queue: String,
 }
 
 /// Polls and answers workflow tasks until it is told to stop, then drains.
@@ -70,14 +70,14 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
         }
     };
     let cache = Cache::new(options.max_cached_workflows, options.max_cache_bytes);
-    let sticky_queue = format!("{}-{}", shared.queue, uuid::Uuid::new_v4());
     let is_sticky = cache.is_enabled();
     let count = options.max_concurrent_workflow_tasks;
     let slots = Arc::new(Semaphore::new(count));
     let grace = options.shutdown_grace;
     let pollers = options.workflow_pollers;
-    let workflows = Arc::new(Workflows { shared, threads, cache: Mutex::new(cache), sticky_queue });
-    let normal = poll(workflows.clone(), false, Scaling::new(pollers), slots.clone(), ending.clone());
+    let scaling = shared.pollers_workflow();
+    let workflows = Arc::new(Workflows { shared, threads, cache: Mutex::new(cache) });
+    let normal = poll(workflows.clone(), false, scaling, slots.clone(), ending.clone());
     if is_sticky {
         tokio::join!(normal, poll(workflows.clone(), true, Scaling::new(pollers), slots.clone(), ending));
     } else {
@@ -123,22 +123,31 @@ enum Answered {
 impl Workflows {
     async fn poll(&self, sticky: bool) -> Result<Polled<PollWorkflowTaskQueueResponse>, Status> {
         let shared = &self.shared;
-        let request = PollWorkflowTaskQueueRequest {
+        let mut instance = shared.instance_changes();
+        let mut request = tonic::Request::new(PollWorkflowTaskQueueRequest {
             namespace: shared.client.namespace().to_owned(),
             task_queue: Some(if sticky { self.sticky() } else { normal(&shared.queue) }),
             identity: shared.identity.clone(),
-            worker_instance_key: shared.instance_key(),
-            deployment_options: shared.options.deployment.as_ref().map(Deployment::to_wire),
+            worker_instance_key: instance.borrow_and_update().clone(),
+            worker_control_task_queue: shared.control_queue(),
+            deployment_options: shared.deployment_options(),
             ..Default::default()
+        });
+        // Servers refuse polls without a limit.
+        request.set_timeout(POLL);
+        let mut service = shared.client.service();
+        let task = tokio::select! {
+            task = service.poll_workflow_task_queue(request) => task?.into_inner(),
+            // The server took this worker for lost, and gave up its sticky queue.
+            _ = instance.changed() => return Ok(Polled { task: None, delta: None }),
         };
-        let task = shared.client.service().poll_workflow_task_queue(request).await?.into_inner();
         let delta = task.poller_scaling_decision.as_ref().map(|decision| decision.poll_request_delta_suggestion);
         Ok(Polled { task: (!task.task_token.is_empty()).then_some(task), delta })
     }
 
     fn sticky(&self) -> TaskQueue {
         TaskQueue {
-            name: self.sticky_queue.clone(),
+            name: self.shared.sticky_queue(),
             kind: TaskQueueKind::Sticky as i32,
             normal_name: self.shared.queue.clone(),
         }

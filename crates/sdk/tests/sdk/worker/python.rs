@@ -61,7 +61,8 @@ async fn rust_and_python_work_for_each_other() {
     let both = worker.run_until(async {
         let shouted = ours.execute::<AskPython>("ask-python", (theirs.name().to_owned(), "hello".to_owned())).await?;
         assert_eq!(shouted, "HELLO!");
-        let silence = ours.execute::<AskPython>("silence", (theirs.name().to_owned(), String::new())).await.unwrap_err();
+        let silence =
+            ours.execute::<AskPython>("silence", (theirs.name().to_owned(), String::new())).await.unwrap_err();
         let failure = silence.failure().expect("a failure");
         assert_eq!((failure.application_kind(), failure.details()), (Some("Silence"), Some(7)));
         assert_eq!(failure.to_string(), "task shout failed: nothing to shout");
