@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -166,6 +167,23 @@ workflow stays(n) {
     newest = client.get_workflow_handle("stays-1")
     await newest.signal("gone")
     assert await newest.result() is None
+
+
+@pytest.mark.asyncio
+async def test_runs_without_a_turn(client: Client, flows: Flows) -> None:
+    flows.deploy('workflow early(n) { return ["one", n] }')
+    soon = await start(client, "early", "early-1", 1, start_delay=timedelta(seconds=1))
+    again = await start(client, "early", "early-2", 2, start_delay=timedelta(hours=1))
+    over = await start(client, "early", "early-3", 3, start_delay=timedelta(hours=1))
+    await over.signal("s")
+    flows.deploy('workflow early(n) { return ["two", n] }')
+    assert flows.call("POST", "/runs/early-1:migrate").status == 200
+    moved = flows.call("POST", "/runs/early-2:migrate", from_event=1)
+    assert moved.body["run_id"] == again.result_run_id, "it has not begun yet"
+    await over.terminate()
+    assert flows.call("POST", "/runs/early-3:migrate", from_event=1).status == 200
+    assert await client.get_workflow_handle("early-3").result() == ["two", 3]
+    assert await soon.result() == ["two", 1]
 
 
 @pytest.mark.asyncio

@@ -102,7 +102,11 @@ pub fn reset(
     }
     run.start_event.clone_from(&base.start_event);
     let mut draft = Draft::of(run, context);
-    fail_task(&mut draft, base, call)?;
+    // A run of a script that never had a task can begin again, too.
+    let is_untouched = draft.run.state.script.is_some() && draft.run.state.task.is_none() && events.len() == 1;
+    if !is_untouched {
+        fail_task(&mut draft, base, call)?;
+    }
     fail_activities(&mut draft, &call.reason, &events);
     for event in later {
         reapply(&mut draft, call, event);

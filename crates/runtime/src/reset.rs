@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segno_engine::{
-    Rejection,
+    Rejection, Run,
     reset::{self, Reset},
     script::Version,
 };
@@ -68,12 +68,9 @@ impl Node {
         {
             return Ok(current.run.info.run_id.clone());
         }
-        let compacted = base.run.state().script.as_ref().map_or(0, |script| script.compacted_until);
-        if compacted > 0 {
-            return Err(CallError::NotReady(format!("events before {} were compacted", compacted + 1)));
-        }
         let context = self.context_for(locked.slot.key.namespace, true).await?;
         let mut past = self.all_events(&base).await?;
+        check_compaction(&base.run, &past, call.finish_event_id)?;
         let mut later = cut(&mut past, call.finish_event_id)?;
         let mut next = base.run.state().successor_run_id.clone();
         let mut last = base.key();
@@ -144,6 +141,16 @@ impl Node {
         }
         Ok(events)
     }
+}
+
+/// Refuses a point whose past was removed. The first batch is always kept.
+pub(crate) fn check_compaction(base: &Run, past: &[Vec<HistoryEvent>], point: i64) -> Result<(), CallError> {
+    let compacted = base.state().script.as_ref().map_or(0, |script| script.compacted_until);
+    let begins_again = past.first().and_then(|first| first.last()).is_some_and(|last| point <= last.event_id + 1);
+    if compacted == 0 || begins_again {
+        return Ok(());
+    }
+    Err(CallError::NotReady(format!("events before {} were compacted", compacted + 1)))
 }
 
 /// Takes off everything from an event on, which must begin a batch: what was written together belongs together.

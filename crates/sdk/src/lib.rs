@@ -11,10 +11,10 @@ pub mod converter;
 pub mod definition;
 pub mod failure;
 pub mod options;
+pub mod prelude;
 pub mod raw;
 pub mod replay;
 mod schema;
-pub mod prelude;
 pub mod task;
 pub mod telemetry;
 #[cfg(feature = "testing")]

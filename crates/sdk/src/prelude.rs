@@ -8,8 +8,8 @@ pub use tokio::{join, try_join};
 pub use uuid::Uuid;
 
 pub use crate::{
-    CancellationType, ChildOptions, ChildWorkflowFuture, Client, ClientError, Context, Error, Failure, FailureKind, Handle,
-    OperationFuture, PromiseFuture, Query, Queue, Result, RetryPolicy, ScheduleTaskOptions, Signal, StartOptions, Task,
-    TaskContext, TaskDefinition, TaskFuture, TimerFuture, Update, Worker, Workflow, WorkflowContext, WorkflowDefinition,
-    define_task, define_workflow, select, task, tasks, workflow,
+    CancellationType, ChildOptions, ChildWorkflowFuture, Client, ClientError, Context, Error, Failure, FailureKind,
+    Handle, OperationFuture, PromiseFuture, Query, Queue, Result, RetryPolicy, ScheduleTaskOptions, Signal,
+    StartOptions, Task, TaskContext, TaskDefinition, TaskFuture, TimerFuture, Update, Worker, Workflow,
+    WorkflowContext, WorkflowDefinition, define_task, define_workflow, select, task, tasks, workflow,
 };

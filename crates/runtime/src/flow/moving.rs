@@ -161,12 +161,19 @@ impl Node {
     ) -> Result<MovedRun, FlowError> {
         let base = self.snapshot(key, &call.run_id).await?;
         version_of(&base.run)?;
+        let is_new = base.run.state().script.as_ref().is_some_and(|script| script.turns == 0);
+        if event == 1 && is_new && base.run.is_running() {
+            // No code of it has run yet.
+            return self.move_in_place(namespace, key, call).await;
+        }
         let _changing = self.flows.hold_versions().await;
         let to = self.find_version(namespace, &base.run.info.workflow_type, &call.version)?;
         let mut past = self.all_events(&base).await?;
         let finish_event_id = {
             let history: Vec<&HistoryEvent> = past.iter().flatten().collect();
-            match turn_of(&history, event) {
+            let compacted = base.run.state().script.as_ref().is_some_and(|script| script.compacted_until > 0);
+            let found = if event == 1 && compacted { beginning(&history) } else { turn_of(&history, event) };
+            match found {
                 Some(found) => found,
                 None if event < 1 || event >= base.run.state().next_event_id => {
                     let text = format!("the run has no event {event}");
@@ -175,6 +182,7 @@ impl Node {
                 None => return Err(FlowError::Precondition(format!("no turn has taken event {event} yet"))),
             }
         };
+        crate::reset::check_compaction(&base.run, &past, finish_event_id)?;
         crate::reset::cut(&mut past, finish_event_id)?;
         let found = self.script_at(&base, &past, finish_event_id).await?;
         let Some((script, state)) = found else { return Err(no_script(&base.run)) };
@@ -299,16 +307,17 @@ fn turn_of(history: &[&HistoryEvent], event_id: i64) -> Option<i64> {
     if let Some(turn) = later().find(completed) {
         return Some(turn.event_id);
     }
-    // No turn succeeded since: whatever followed when one was scheduled.
-    let scheduled =
-        later().find(|event| matches!(event.attributes, Some(A::WorkflowTaskScheduledEventAttributes(_))))?;
-    let next = history.iter().find(|event| event.event_id > scheduled.event_id)?;
-    match next.attributes {
-        Some(A::WorkflowTaskStartedEventAttributes(_)) => {
-            history.iter().find(|event| event.event_id > next.event_id).map(|event| event.event_id)
-        }
-        _ => Some(next.event_id),
-    }
+    (event_id == 1).then(|| beginning(history)).flatten()
+}
+
+/// Where a run can begin again of which no turn is known: what follows when its first task was scheduled or, if it never
+/// had one, after its first event.
+fn beginning(history: &[&HistoryEvent]) -> Option<i64> {
+    let is_scheduled =
+        |event: &&&HistoryEvent| matches!(event.attributes, Some(A::WorkflowTaskScheduledEventAttributes(_)));
+    let scheduled = history.iter().take(2).find(is_scheduled);
+    let last = scheduled.map_or(1, |event| event.event_id);
+    history.iter().any(|event| event.event_id > last).then_some(last + 1)
 }
 
 /// The turn that wrote an event.

@@ -9,8 +9,6 @@
 //! # Ok(()) }
 //! ```
 
-
-
 use std::{path::Path, sync::Arc};
 
 use prost::Message;
@@ -43,7 +41,8 @@ impl History {
         let mut events = Vec::with_capacity(list.len());
         for (index, event) in list.iter().enumerate() {
             let at = |error: String| malformed(format!("event {}: {error}", index + 1));
-            let bytes = crate::schema::json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
+            let bytes =
+                crate::schema::json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
             events.push(HistoryEvent::decode(bytes.as_slice()).map_err(|error| at(error.to_string()))?);
         }
         Ok(Self { events })
@@ -151,9 +150,11 @@ impl Replayer {
             }
             _ => None,
         });
-        let kind = kind.ok_or_else(|| ReplayError::Malformed("it does not begin with the start of a workflow".to_owned()))?;
+        let kind =
+            kind.ok_or_else(|| ReplayError::Malformed("it does not begin with the start of a workflow".to_owned()))?;
         let events = history.events.len();
-        let turns = history.events.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted).count();
+        let turns =
+            history.events.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted).count();
         let mut execution = Execution::new(Arc::new(self.workflows.clone()), "default", "");
         execution.replay(history.events).map_err(|failed| match failed.violation {
             Some(violation) => ReplayError::Violation(violation),
