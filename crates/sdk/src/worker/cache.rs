@@ -38,14 +38,22 @@ impl Cache {
 
     /// Puts a run back. Gives those that there is no room for, to be dropped on their threads.
     #[must_use]
-    pub fn put(&mut self, run_id: String, execution: Box<Execution>) -> Vec<(String, Box<Execution>)> {
+    pub fn put(&mut self, run_id: String, mut execution: Box<Execution>) -> Vec<(String, Box<Execution>)> {
+        let mut evicted = Vec::new();
+        if let Some(other) = self.take(&run_id) {
+            // A query and a workflow task of one run were answered at the same time: whoever knows more stays.
+            if other.last_event() > execution.last_event() {
+                evicted.push((run_id.clone(), std::mem::replace(&mut execution, other)));
+            } else {
+                evicted.push((run_id.clone(), other));
+            }
+        }
         let bytes = execution.bytes();
         let used = self.next_use;
         self.next_use += 1;
         self.by_use.insert(used, run_id.clone());
         self.bytes += bytes;
         self.entries.insert(run_id, Entry { execution, used, bytes });
-        let mut evicted = Vec::new();
         while self.entries.len() > self.count_max || self.bytes > self.bytes_max {
             let Some((_, oldest)) = self.by_use.pop_first() else { break };
             if let Some(entry) = self.entries.remove(&oldest) {

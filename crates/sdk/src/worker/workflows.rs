@@ -27,6 +27,7 @@ use tonic::{Code, Status};
 use super::{
     Shared,
     cache::Cache,
+    codec,
     local,
     pollers::{PollStop, Polled, Scaling},
     tasks::POLL,
@@ -209,6 +210,7 @@ impl Workflows {
         let run = task.workflow_execution.clone().unwrap_or_default();
         let fits = |execution: &Execution| first != 0 && first <= execution.last_event() + 1 || first == 0;
         let mut token = std::mem::take(&mut task.next_page_token);
+        let mut tail = Vec::new();
         let execution = match execution {
             Some(execution) if fits(&execution) => execution,
             other => {
@@ -216,7 +218,9 @@ impl Workflows {
                     self.discard(run_id, old).await;
                 }
                 if first != 1 {
-                    (events, token) = (Vec::new(), bytes::Bytes::new());
+                    // The stored history does not have the events of a task that may be dropped yet; they came with it.
+                    tail = std::mem::take(&mut events);
+                    token = bytes::Bytes::new();
                     self.page(&run, &mut token, &mut events).await?;
                 }
                 Box::new(Execution::new(self.shared.workflows.clone(), self.shared.client.namespace(), run_id))
@@ -225,6 +229,8 @@ impl Workflows {
         while !token.is_empty() {
             self.page(&run, &mut token, &mut events).await?;
         }
+        let last = events.last().map_or(0, |event| event.event_id);
+        events.extend(tail.into_iter().filter(|event| event.event_id > last));
         if task.started_event_id > 0 {
             // Pages may go beyond the task that is to be answered.
             events.retain(|event| event.event_id <= task.started_event_id);
@@ -265,19 +271,25 @@ impl Workflows {
         locals: &mut Locals,
     ) -> Answered {
         let was_cached = execution.is_some();
-        let (mut execution, events) = match self.events(run_id, &mut task, execution).await {
+        let (mut execution, mut events) = match self.events(run_id, &mut task, execution).await {
             Ok(found) => found,
             Err(status) => {
                 tracing::warn!(run_id, message = status.message(), "the history of a run cannot be read");
                 return Answered::Dropped;
             }
         };
+        let mut messages = std::mem::take(&mut task.messages);
+        let again = messages.clone();
+        let codecs = self.shared.client.codecs();
+        if let Err(error) = codec::decode_task(codecs, &mut events, &mut messages).await {
+            self.discard(run_id, execution).await;
+            self.fail(task, unreadable(error)).await;
+            return Answered::Dropped;
+        }
         if let Some(query) = task.query.take() {
             return self.legacy_query(run_id, &task, execution, events, query).await;
         }
         let began = Instant::now();
-        let messages = std::mem::take(&mut task.messages);
-        let again = messages.clone();
         let turned = self.turn(run_id, execution, move |execution| execution.begin(events, messages)).await;
         let mut step = match turned {
             Some((there, Ok(step))) => {
@@ -317,7 +329,11 @@ impl Workflows {
                 None => return Answered::Dropped,
             }
         };
-        let queries = std::mem::take(&mut task.queries);
+        let mut queries = std::mem::take(&mut task.queries);
+        for query in queries.values_mut() {
+            // What cannot be read is for the handler to refuse.
+            let _ = codec::decode_query(codecs, query).await;
+        }
         let finished = self
             .threads
             .run(run_id, move || {
@@ -368,10 +384,20 @@ impl Workflows {
         task: PollWorkflowTaskQueueResponse,
         mut execution: Box<Execution>,
         mut finished: Finished,
-        query_results: BTreeMap<String, WorkflowQueryResult>,
+        mut query_results: BTreeMap<String, WorkflowQueryResult>,
         heartbeat: bool,
     ) -> Answered {
         let shared = &self.shared;
+        let codecs = shared.client.codecs();
+        let mut encoded = codec::encode_answer(codecs, &mut finished.commands, &mut finished.messages).await;
+        for result in query_results.values_mut() {
+            encoded = encoded.and(codec::encode_result(codecs, result).await);
+        }
+        if let Err(error) = encoded {
+            self.discard(run_id, execution).await;
+            self.fail(task, unreadable(error)).await;
+            return Answered::Dropped;
+        }
         let sticky = self.cache().is_enabled().then(|| StickyExecutionAttributes {
             worker_task_queue: Some(self.sticky()),
             schedule_to_start_timeout: wire_duration(shared.options.sticky_timeout),
@@ -505,8 +531,10 @@ impl Workflows {
         task: &PollWorkflowTaskQueueResponse,
         mut execution: Box<Execution>,
         events: Vec<HistoryEvent>,
-        query: WorkflowQuery,
+        mut query: WorkflowQuery,
     ) -> Answered {
+        let codecs = self.shared.client.codecs();
+        let _ = codec::decode_query(codecs, &mut query).await;
         let answered = self
             .threads
             .run(run_id, move || {
@@ -517,7 +545,10 @@ impl Workflows {
                 (execution, result)
             })
             .await;
-        let Some((execution, result)) = answered else { return Answered::Dropped };
+        let Some((execution, mut result)) = answered else { return Answered::Dropped };
+        if let Err(error) = codec::encode_result(codecs, &mut result).await {
+            result = refused(Failure::application("Conversion", error).into());
+        }
         let request = RespondQueryTaskCompletedRequest {
             task_token: task.task_token.clone(),
             completed_type: result.result_type,
@@ -548,6 +579,16 @@ impl Workflows {
 
 fn decode(history: &History) -> Result<Vec<HistoryEvent>, Status> {
     history.events().map_err(|error| Status::data_loss(error.to_string()))
+}
+
+/// A payload that a codec cannot handle.
+fn unreadable(error: String) -> TaskFailed {
+    TaskFailed {
+        cause: segno_proto::enums::WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+        failure: Failure::application("Conversion", error).into(),
+        violation: None,
+        stale: false,
+    }
 }
 
 fn asks_eagerly(command: &segno_proto::command::Command) -> bool {
