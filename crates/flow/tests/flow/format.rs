@@ -121,6 +121,15 @@ fn the_value_is_broken_before_the_pattern() {
 }
 
 #[test]
+fn comments_in_front_of_an_item_stay_there() {
+    let source = "workflow w() {\n  return { /* a */ /* b */ id: 1, /* c */ /* d */ x: 2 } /* e */ /* f */\n}\n";
+    assert_eq!(formatted(source), source);
+    let broken = "workflow w() {\n  return {\n\n /* a */  /* b */ id: 1, /* c */\n /* d */ x: 2 } /* e */ /* f */\n}\n";
+    let once = formatted(broken);
+    assert_eq!(formatted(&once), once);
+}
+
+#[test]
 fn statements_are_not_joined() {
     for source in ["workflow w(a) { -a; if (a) -a; -a }", "workflow w(a) { switch (a) { case 1: -a; -a } }"] {
         let once = formatted(source);

@@ -171,8 +171,13 @@ impl Node {
         let mut past = self.all_events(&base).await?;
         let finish_event_id = {
             let history: Vec<&HistoryEvent> = past.iter().flatten().collect();
-            let compacted = base.run.state().script.as_ref().is_some_and(|script| script.compacted_until > 0);
-            let found = if event == 1 && compacted { beginning(&history) } else { turn_of(&history, event) };
+            let compacted = base.run.state().script.as_ref().map_or(0, |script| script.compacted_until);
+            let found = match event {
+                1 if compacted > 0 => beginning(&history),
+                // Its turn was removed.
+                2.. if event <= compacted => Some(event),
+                _ => turn_of(&history, event),
+            };
             match found {
                 Some(found) => found,
                 None if event < 1 || event >= base.run.state().next_event_id => {

@@ -93,8 +93,15 @@ impl<'a> Formatter<'a> {
     /// Whether nothing but commas, semicolons, white space and comments stands between an offset and the end of its line.
     fn ends_line(&self, offset: u32) -> bool {
         let rest = self.source.get(offset as usize..).unwrap_or_default();
-        let line = rest.split('\n').next().unwrap_or_default().trim_start_matches([' ', '\t', ',', ';']);
-        line.is_empty() || line.starts_with("//") || line.starts_with("/*")
+        let mut line = rest.split('\n').next().unwrap_or_default();
+        loop {
+            line = line.trim_start_matches([' ', '\t', ',', ';']);
+            let Some(comment) = line.strip_prefix("/*") else { return line.is_empty() || line.starts_with("//") };
+            match comment.split_once("*/") {
+                Some((_, behind)) => line = behind,
+                None => return true,
+            }
+        }
     }
 
     /// What has not been printed of the comments in something that is over. The first goes to the end of its line, those
