@@ -56,20 +56,16 @@ pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 async fn poll(shared: &Shared) -> Result<PollNexusTaskQueueResponse, Status> {
     let queue =
         TaskQueue { name: shared.control_queue(), kind: TaskQueueKind::WorkerCommands as i32, ..Default::default() };
-    let mut instance = shared.instance_changes();
     let mut request = Request::new(PollNexusTaskQueueRequest {
         namespace: shared.client.namespace().to_owned(),
         task_queue: Some(queue),
         identity: shared.identity.clone(),
-        worker_instance_key: instance.borrow_and_update().clone(),
+        worker_instance_key: shared.instance_key(),
         ..Default::default()
     });
     request.set_timeout(POLL);
     let mut service = shared.client.service();
-    tokio::select! {
-        response = service.poll_nexus_task_queue(request) => Ok(response?.into_inner()),
-        _ = instance.changed() => Ok(PollNexusTaskQueueResponse::default()),
-    }
+    Ok(service.poll_nexus_task_queue(request).await?.into_inner())
 }
 
 /// Carries out a command and says so.
@@ -81,7 +77,12 @@ async fn answer(shared: &Shared, task: PollNexusTaskQueueResponse) {
     let mut results = Vec::new();
     for command in commands.commands {
         let Some(worker_command::Type::CancelActivity(cancel)) = command.r#type else { continue };
-        shared.running.cancel(&cancel.task_token, CancelReason::CancelRequested);
+        // A worker that lost its lease may hear of its tasks before it hears of itself.
+        let reason = match shared.lease_is_over() {
+            true => CancelReason::WorkerLost,
+            false => CancelReason::CancelRequested,
+        };
+        shared.running.cancel(&cancel.task_token, reason);
         let done = worker_command_result::Type::CancelActivity(CancelActivityResult {});
         results.push(WorkerCommandResult { r#type: Some(done) });
     }

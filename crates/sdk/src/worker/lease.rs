@@ -16,10 +16,13 @@ use segno_proto::{
     google::rpc,
     segno_worker::{HeartbeatRequest, TokenMismatch},
 };
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 use tonic::{Code, Request, Status};
 
-use super::shared::Shared;
+use super::{serve, shared::Shared};
 use crate::{client::ClientError, options::wire_duration, task::CancelReason};
 
 const TOKEN_MISMATCH: &str = "segno.worker.v1.TokenMismatch";
@@ -162,6 +165,7 @@ impl Lease {
             unbound_activities,
         };
         let mut service = self.shared.client.worker_service();
+        let sent_at = Instant::now();
         // A heartbeat that takes as long as the time to the next is as good as lost.
         let limit = (self.granted / 3).max(Duration::from_secs(1));
         let answer = match timeout(limit, service.heartbeat(Request::new(request))).await {
@@ -176,6 +180,15 @@ impl Lease {
             }
             Err(status) => reply_of(&status),
         };
+        if let Reply::Taken { lease, .. } = &reply {
+            let until = sent_at + *lease;
+            *self.shared.leased_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
+        }
+        if reply == Reply::Inactive {
+            self.shared.running.cancel_all(CancelReason::WorkerLost);
+            // Polls under the old key end with what they have. Dropped, they might take tasks along.
+            serve::say_goodbye(&self.shared).await;
+        }
         self.note(&reply);
         reply
     }

@@ -98,8 +98,9 @@ async fn prepare(shared: &Arc<Shared>) -> Result<Option<Lease>, ClientError> {
     Lease::register(shared).await
 }
 
-/// Tells the server that this worker takes nothing any more: it ends the polls and gives up the sticky queue.
-async fn say_goodbye(shared: &Shared) {
+/// Tells the server that the worker with the present key takes nothing any more: it ends the polls and gives up the sticky
+/// queue.
+pub(super) async fn say_goodbye(shared: &Shared) {
     let mut types = Vec::new();
     if !shared.workflows.is_empty() {
         types.push(TaskQueueType::Workflow as i32);

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock},
     time::{Duration, SystemTime},
 };
 
@@ -11,7 +11,7 @@ use segno_proto::{
     deployment::WorkerDeploymentOptions, namespace::namespace_info::Capabilities, taskqueue::TaskQueue,
     workflowservice::PollActivityTaskQueueResponse,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use uuid::Uuid;
 
 use super::{
@@ -51,12 +51,14 @@ pub(crate) struct Shared {
     pub(super) slots: Slots,
     pub(super) running: Running,
     pub(super) deltas: Mutex<Deltas>,
+    /// Until when the server has promised to wait for this worker; `None` if it keeps no leases.
+    pub(super) leased_until: Mutex<Option<Instant>>,
     pub(super) phase: watch::Sender<Phase>,
     pub(super) started_at: SystemTime,
     pub(super) task_scaling: Arc<Scaling>,
     pub(super) counts: Counts,
     workflow_scaling: Arc<Scaling>,
-    instance: watch::Sender<String>,
+    instance: RwLock<String>,
     control_queue: String,
     capabilities: OnceLock<Capabilities>,
 }
@@ -85,12 +87,13 @@ impl Shared {
             slots: Slots::new(options.tuner.clone()),
             running: Running::default(),
             deltas: Mutex::default(),
+            leased_until: Mutex::default(),
             phase: watch::Sender::new(Phase::Serving),
             started_at: SystemTime::now(),
             task_scaling: Scaling::new(options.task_pollers),
             workflow_scaling: Scaling::new(options.workflow_pollers),
             counts: Counts::default(),
-            instance: watch::Sender::new(new_instance_key()),
+            instance: RwLock::new(new_instance_key()),
             control_queue,
             capabilities: OnceLock::new(),
             client,
@@ -105,16 +108,17 @@ impl Shared {
 
     /// The key that names this worker to the server, on every poll. It changes when the server took the worker for lost.
     pub(crate) fn instance_key(&self) -> String {
-        self.instance.borrow().clone()
-    }
-
-    /// Tells when the key changes: polls under the old one are of no use then, nor is the sticky queue.
-    pub(crate) fn instance_changes(&self) -> watch::Receiver<String> {
-        self.instance.subscribe()
+        self.instance.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn renew_instance(&self) {
-        self.instance.send_replace(new_instance_key());
+        *self.instance.write().unwrap_or_else(PoisonError::into_inner) = new_instance_key();
+    }
+
+    /// The lease was not renewed in time, as far as this worker knows.
+    pub(super) fn lease_is_over(&self) -> bool {
+        let until = *self.leased_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| until < Instant::now())
     }
 
     /// The queue for workflow tasks of runs that this worker has in its cache.

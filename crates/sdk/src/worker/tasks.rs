@@ -38,23 +38,18 @@ pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
 }
 
 async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueResponse>, Status> {
-    let mut instance = shared.instance_changes();
     let mut request = Request::new(PollActivityTaskQueueRequest {
         namespace: shared.client.namespace().to_owned(),
         task_queue: shared.task_queue(),
         identity: shared.identity.clone(),
-        worker_instance_key: instance.borrow_and_update().clone(),
+        worker_instance_key: shared.instance_key(),
         worker_control_task_queue: shared.control_queue(),
         deployment_options: shared.deployment_options(),
         ..Default::default()
     });
     request.set_timeout(POLL);
     let mut service = shared.client.service();
-    let response = tokio::select! {
-        response = service.poll_activity_task_queue(request) => response?.into_inner(),
-        // The server took this worker for lost: it would take what it hands out under that key for lost as well.
-        _ = instance.changed() => return Ok(Polled { task: None, delta: None }),
-    };
+    let response = service.poll_activity_task_queue(request).await?.into_inner();
     let delta = response.poller_scaling_decision.map(|decision| decision.poll_request_delta_suggestion);
     let task = (!response.task_token.is_empty()).then_some(response);
     Ok(Polled { task, delta })

@@ -27,8 +27,7 @@ use tonic::{Code, Status};
 use super::{
     Shared,
     cache::Cache,
-    codec,
-    local,
+    codec, local,
     pollers::{PollStop, Polled, Scaling},
     tasks::POLL,
     threads::WorkflowThreads,
@@ -124,12 +123,11 @@ enum Answered {
 impl Workflows {
     async fn poll(&self, sticky: bool) -> Result<Polled<PollWorkflowTaskQueueResponse>, Status> {
         let shared = &self.shared;
-        let mut instance = shared.instance_changes();
         let mut request = tonic::Request::new(PollWorkflowTaskQueueRequest {
             namespace: shared.client.namespace().to_owned(),
             task_queue: Some(if sticky { self.sticky() } else { normal(&shared.queue) }),
             identity: shared.identity.clone(),
-            worker_instance_key: instance.borrow_and_update().clone(),
+            worker_instance_key: shared.instance_key(),
             worker_control_task_queue: shared.control_queue(),
             deployment_options: shared.deployment_options(),
             ..Default::default()
@@ -137,11 +135,7 @@ impl Workflows {
         // Servers refuse polls without a limit.
         request.set_timeout(POLL);
         let mut service = shared.client.service();
-        let task = tokio::select! {
-            task = service.poll_workflow_task_queue(request) => task?.into_inner(),
-            // The server took this worker for lost, and gave up its sticky queue.
-            _ = instance.changed() => return Ok(Polled { task: None, delta: None }),
-        };
+        let task = service.poll_workflow_task_queue(request).await?.into_inner();
         let delta = task.poller_scaling_decision.as_ref().map(|decision| decision.poll_request_delta_suggestion);
         Ok(Polled { task: (!task.task_token.is_empty()).then_some(task), delta })
     }
@@ -419,6 +413,8 @@ impl Workflows {
                 ..Default::default()
             }),
             worker_instance_key: shared.instance_key(),
+            worker_control_task_queue: shared.control_queue(),
+            deployment_options: shared.deployment_options(),
             ..Default::default()
         };
         let bytes = prost::Message::encoded_len(&request);

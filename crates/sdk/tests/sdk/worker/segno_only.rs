@@ -85,7 +85,7 @@ async fn a_worker_that_loses_its_lease_stops_its_tasks_and_begins_anew() {
         .await
         .unwrap();
     assert_eq!(attempt, 2);
-    assert_eq!(watch.0.lost.load(Ordering::SeqCst), 1);
+    until("the first attempt heard it", || watch.0.lost.load(Ordering::SeqCst) == 1).await;
     end.shutdown();
     running.await.unwrap().unwrap();
 }
