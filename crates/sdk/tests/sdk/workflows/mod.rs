@@ -1,0 +1,7 @@
+//! Workflows without a server: with a virtual clock, and every run replayed after each of its turns.
+
+mod basics;
+mod common;
+mod drops;
+mod races;
+mod spawned;
