@@ -21,7 +21,7 @@ workflows! {
     unsent_task(ctx) {
         drop(ctx.schedule::<Work>(1));
         drop(ctx.sleep(seconds(5)));
-        drop(ctx.schedule_workflow_raw("x", "Nobody", Value::Null));
+        drop(ctx.schedule_workflow_raw("x", "Nobody", serde_json::Value::Null));
         Ok(ctx.schedule::<Other>(2).await?)
     }
     sent_task(ctx) {
@@ -172,9 +172,7 @@ async fn a_map_without_order_is_cancelled_in_order() {
         .history
         .iter()
         .filter_map(|event| match &event.attributes {
-            Some(raw::Attributes::ActivityTaskCancelRequestedEventAttributes(event)) => {
-                Some(event.scheduled_event_id)
-            }
+            Some(raw::Attributes::ActivityTaskCancelRequestedEventAttributes(event)) => Some(event.scheduled_event_id),
             _ => None,
         })
         .collect();

@@ -3,5 +3,8 @@
 mod basics;
 mod common;
 mod drops;
+mod local;
+mod messages;
 mod races;
 mod spawned;
+mod violations;

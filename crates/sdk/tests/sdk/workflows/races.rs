@@ -14,9 +14,8 @@ use segno_sdk::{
 use super::common::*;
 
 /// How a race is written.
-const WAYS: [&str; 9] = [
-    "select", "tokio", "biased", "futures", "unordered", "select_all", "buffered", "join in spawn", "reused",
-];
+const WAYS: [&str; 9] =
+    ["select", "tokio", "biased", "futures", "unordered", "select_all", "buffered", "join in spawn", "reused"];
 
 /// Races three tasks and says who won, in which way it is told.
 #[workflow]
@@ -47,7 +46,7 @@ async fn race(ctx: Context, way: String) -> Result<Vec<String>> {
             it = third => { it?; "third" }
         },
         "unordered" => {
-            let mut all = FuturesUnordered::new();
+            let all = FuturesUnordered::new();
             all.push(work.map(|_| "work").boxed());
             all.push(other.map(|_| "other").boxed());
             all.push(third.map(|_| "third").boxed());
@@ -60,7 +59,11 @@ async fn race(ctx: Context, way: String) -> Result<Vec<String>> {
             names[index]
         }
         "buffered" => {
-            let all = futures::stream::iter([third.map(|_| "third").boxed(), other.map(|_| "other").boxed(), work.map(|_| "work").boxed()]);
+            let all = futures::stream::iter([
+                third.map(|_| "third").boxed(),
+                other.map(|_| "other").boxed(),
+                work.map(|_| "work").boxed(),
+            ]);
             let order: Vec<&str> = all.buffer_unordered(3).collect().await;
             return Ok(order.into_iter().map(str::to_owned).collect());
         }
