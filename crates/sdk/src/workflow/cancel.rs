@@ -68,6 +68,16 @@ pub(crate) fn drop_operation(core: &mut Core, id: OpId) {
     }
 }
 
+/// Something ended in the same turn in which its end was asked for: history has its end before the request, which the
+/// server would refuse, and with it the whole workflow task.
+pub(crate) fn withdraw(core: &mut Core, is_request: impl Fn(&Expected) -> bool) {
+    for pending in &mut core.commands {
+        if is_request(&pending.expected) {
+            pending.withdrawn = true;
+        }
+    }
+}
+
 /// The command that asks for the end of an operation. What was not sent yet is withdrawn instead.
 fn request(core: &mut Core, id: OpId) -> Option<(Ask, Expected)> {
     let op = core.ops.get_mut(&id)?;

@@ -12,6 +12,7 @@ use segno_proto::{
 
 use super::{
     cancel,
+    commands::Expected,
     core::{Core, OpId, OpKind, Outcome},
     instance::{Instance, Stop},
     random::Seed,
@@ -31,6 +32,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
     let shared = instance.shared.clone();
     let mut guard = shared.core();
     let core = &mut *guard;
+    withdraw_request(core, &attributes);
     match attributes {
         A::WorkflowExecutionSignaledEventAttributes(signal) => {
             let payloads = signal.input.map(|input| input.payloads).unwrap_or_default();
@@ -145,6 +147,31 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
         _ => {}
     }
     Ok(())
+}
+
+/// An event that ends something takes back the request of this turn to end it.
+fn withdraw_request(core: &mut Core, attributes: &Attributes) {
+    use Attributes as A;
+    if core.commands.is_empty() {
+        return;
+    }
+    let task = match attributes {
+        A::ActivityTaskCompletedEventAttributes(event) => event.scheduled_event_id,
+        A::ActivityTaskFailedEventAttributes(event) => event.scheduled_event_id,
+        A::ActivityTaskTimedOutEventAttributes(event) => event.scheduled_event_id,
+        A::ActivityTaskCanceledEventAttributes(event) => event.scheduled_event_id,
+        A::TimerFiredEventAttributes(event) => {
+            return cancel::withdraw(
+                core,
+                |asked| matches!(asked, Expected::CancelTimer { id } if *id == event.timer_id),
+            );
+        }
+        _ => return,
+    };
+    cancel::withdraw(
+        core,
+        |asked| matches!(asked, Expected::CancelTask { scheduled_event_id } if *scheduled_event_id == task),
+    );
 }
 
 /// Whether the workflow can notice it.

@@ -1,10 +1,15 @@
 //! Workflows without a server: with a virtual clock, and every run replayed after each of its turns.
 
 mod basics;
+mod cancellation;
+mod children;
 mod common;
 mod drops;
+mod failures;
+mod fuzz;
 mod local;
 mod messages;
 mod races;
 mod spawned;
+mod time_and_ids;
 mod violations;
