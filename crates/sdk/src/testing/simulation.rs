@@ -4,7 +4,7 @@
 //! done, then jumps to the next thing that happens. So tasks may sleep as they like.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -134,6 +134,8 @@ struct Simulation {
     attempts: Attempts,
     done: mpsc::UnboundedReceiver<Done>,
     locals: HashMap<(usize, String), AbortHandle>,
+    /// Local operations that ended, and whose run has not heard of it.
+    finished_locals: VecDeque<Done>,
     queries: Vec<(Nanos, String, Vec<Payload>, Ask)>,
     base: Instant,
     cached: bool,
@@ -170,6 +172,7 @@ impl Simulation {
             attempts: Attempts::new(sender),
             done,
             locals: HashMap::new(),
+            finished_locals: VecDeque::new(),
             queries,
             base: Instant::now(),
             cached: settings.cached,
@@ -193,7 +196,9 @@ impl Simulation {
                 self.turn(run).await?;
                 continue;
             }
-            self.step(None).await?;
+            if let Some(done) = self.step(None).await? {
+                self.finished_locals.push_back(done);
+            }
         }
     }
 
@@ -393,10 +398,12 @@ impl Simulation {
             }
             // Meanwhile the world goes on; what comes for this run waits until the task is answered.
             let result = loop {
-                if let Some(Done::Local { run: of, id, attempt, result }) = self.step(Some(deadline)).await? {
-                    if of == run && self.locals.remove(&(run, id.clone())).is_some() {
-                        break Some((id, attempt, result));
-                    }
+                if let Some(result) = self.finished_local(run) {
+                    break Some(result);
+                }
+                if let Some(done) = self.step(Some(deadline)).await? {
+                    self.finished_locals.push_back(done);
+                    continue;
                 }
                 self.obey()?;
                 if self.server.now >= deadline {
@@ -429,22 +436,41 @@ impl Simulation {
                 self.thread.call(move |instances| instances.reset_to(run, event_id));
             }
             Answer::Refused(cause, message) => {
-                self.thread.call(move |instances| instances.evict(run));
+                self.evict(run);
                 if attempt >= ATTEMPTS_MAX {
                     return Err(abandoned("WorkflowTaskFailed", format!("{}: {message}", cause.as_str_name())));
                 }
             }
         }
-        if !self.cached || self.server.runs[run].closed.is_some() {
-            self.thread.call(move |instances| instances.evict(run));
-            for ((of, _), local) in &self.locals {
-                if *of == run {
-                    local.abort();
-                }
-            }
-            self.locals.retain(|(of, _), _| *of != run);
+        // A worker keeps an instance while its local operations run, or they would begin again for ever.
+        if (!self.cached && !more) || self.server.runs[run].closed.is_some() {
+            self.evict(run);
         }
         Ok(())
+    }
+
+    /// Throws the instance of a run away, with its local operations.
+    fn evict(&mut self, run: usize) {
+        self.thread.call(move |instances| instances.evict(run));
+        self.locals.retain(|(of, _), local| {
+            if *of == run {
+                local.abort();
+            }
+            *of != run
+        });
+    }
+
+    /// A local operation of this run that ended and is still wanted.
+    fn finished_local(&mut self, run: usize) -> Option<(String, u32, Result<Vec<Payload>, Failure>)> {
+        let of_run = |done: &Done| matches!(done, Done::Local { run: of, .. } if *of == run);
+        while let Some(at) = self.finished_locals.iter().position(of_run) {
+            if let Some(Done::Local { id, attempt, result, .. }) = self.finished_locals.remove(at)
+                && self.locals.remove(&(run, id.clone())).is_some()
+            {
+                return Some((id, attempt, result));
+            }
+        }
+        None
     }
 
     fn member(&mut self, run: usize) -> &mut Member {

@@ -150,7 +150,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
 }
 
 /// An event that ends something takes back the request of this turn to end it.
-fn withdraw_request(core: &mut Core, attributes: &Attributes) {
+pub(crate) fn withdraw_request(core: &mut Core, attributes: &Attributes) {
     use Attributes as A;
     if core.commands.is_empty() {
         return;

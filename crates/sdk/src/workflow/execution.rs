@@ -231,10 +231,14 @@ impl Execution {
         first: bool,
     ) -> Result<(), Stop> {
         instance.check_foreign()?;
-        for event in &turn.inbound {
+        for (index, event) in turn.inbound.iter().enumerate() {
             events::deliver(instance, event.clone())?;
             instance.settle()?;
             if instance.is_closing() {
+                // The run does not see the rest, but must not ask for the end of what has ended.
+                let mut core = instance.shared.core();
+                let rest = turn.inbound[index + 1..].iter().filter_map(|event| event.attributes.as_ref());
+                rest.for_each(|attributes| events::withdraw_request(&mut core, attributes));
                 return Ok(());
             }
         }

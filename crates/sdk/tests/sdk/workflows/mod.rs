@@ -4,6 +4,7 @@ mod basics;
 mod cancellation;
 mod children;
 mod common;
+mod corpus;
 mod drops;
 mod failures;
 mod fuzz;

@@ -1,0 +1,275 @@
+//! Histories that servers wrote, with the programs that made them: every commit can still replay them.
+//!
+//! `tests/corpus/<server>-<program>.json` are recorded by [`record`], an ignored test, from Segno and from Temporal:
+//!
+//! ```text
+//! SEGNO_SDK_RECORD=http://127.0.0.1:7233 cargo test -p segno-sdk --test sdk corpus::record -- --ignored
+//! temporal workflow show --workflow-id corpus-race --output json > crates/sdk/tests/corpus/temporal-race.json
+//! ```
+
+use std::time::Duration;
+
+use segno_sdk::{
+    replay::{History, Replayer},
+    *,
+};
+
+use super::common::*;
+
+const NUMBER: Signal<u32> = Signal::named("number");
+
+#[task(max_retries = 3)]
+async fn double(ctx: TaskContext, n: u32) -> Result<u32> {
+    match n {
+        13 if ctx.info().attempt == 1 => Err("unlucky the first time".into()),
+        99 => Err(Failure::application("TooMuch", "99 is too much").non_retryable().into()),
+        _ => Ok(n * 2),
+    }
+}
+
+#[task(heartbeat_timeout = "5s")]
+async fn endless(ctx: TaskContext, _n: u32) -> Result<u32> {
+    loop {
+        ctx.heartbeat(1).await?;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[workflow(name = "corpus_sequence")]
+async fn sequence(ctx: Context, n: u32) -> Result<u32> {
+    let once = ctx.schedule::<Double>(n).await?;
+    ctx.sleep(Duration::from_millis(20)).await?;
+    let unlucky = ctx.schedule::<Double>(13).await?;
+    Ok(ctx.schedule::<Double>(once).await? + unlucky)
+}
+
+#[workflow(name = "corpus_fan_out")]
+async fn fan_out(ctx: Context, n: u32) -> Result<u32> {
+    let all = (0..n).map(|n| ctx.schedule::<Double>(n));
+    Ok(futures::future::try_join_all(all).await?.into_iter().sum())
+}
+
+#[workflow(name = "corpus_race")]
+async fn race(ctx: Context, _n: u32) -> Result<String> {
+    let first = tokio::select! {
+        _ = ctx.schedule::<Endless>(1) => "task",
+        _ = ctx.sleep(Duration::from_millis(200)) => "timer",
+    };
+    ctx.schedule::<Double>(1).await?;
+    Ok(first.to_owned())
+}
+
+#[workflow(name = "corpus_saga")]
+async fn saga(ctx: Context, _n: u32) -> Result<u32> {
+    let booked = ctx.schedule::<Double>(1).await?;
+    match ctx.schedule::<Double>(99).await {
+        Ok(n) => Ok(n),
+        Err(failure) => {
+            ctx.detached().schedule::<Double>(booked).await?;
+            Err(failure.into())
+        }
+    }
+}
+
+#[workflow(name = "corpus_signals")]
+async fn signals(ctx: Context, count: u32) -> Result<u32> {
+    let mut sum = 0;
+    for _ in 0..count {
+        sum += ctx.receive(NUMBER).await?;
+        ctx.schedule::<Double>(sum).await?;
+    }
+    Ok(sum)
+}
+
+#[derive(Default)]
+struct Cart {
+    lines: Vec<u32>,
+    done: bool,
+}
+
+#[workflow(name = "corpus_cart")]
+impl Cart {
+    #[run]
+    async fn run(ctx: Context<Self>, _n: u32) -> Result<u32> {
+        ctx.wait_condition(|cart| cart.done).await?;
+        Ok(ctx.this().lines.iter().sum())
+    }
+    #[update]
+    async fn add(ctx: Context<Self>, n: u32) -> Result<usize> {
+        let n = ctx.schedule::<Double>(n).await?;
+        ctx.this_mut().lines.push(n);
+        Ok(ctx.this().lines.len())
+    }
+    #[validate(add)]
+    fn check(&self, n: &u32) -> Result<()> {
+        if *n == 0 { Err("nothing".into()) } else { Ok(()) }
+    }
+    #[signal]
+    fn finish(&mut self) {
+        self.done = true;
+    }
+}
+
+#[workflow(name = "corpus_child")]
+async fn child(ctx: Context, n: u32) -> Result<u32> {
+    Ok(ctx.schedule::<Double>(n).await?)
+}
+
+#[workflow(name = "corpus_parent")]
+async fn parent(ctx: Context, _n: u32) -> Result<u32> {
+    let one = ctx.schedule_workflow::<Child>("one", 1);
+    let two = ctx.schedule_workflow::<Child>("two", 2);
+    let bad = ctx.schedule_workflow::<Child>("bad", 99);
+    let (one, two, bad) = tokio::join!(one, two, bad);
+    Ok(one? + two? + u32::from(bad.is_err()))
+}
+
+#[workflow(name = "corpus_promise")]
+async fn promise(ctx: Context, _n: u32) -> Result<u32> {
+    let paid = ctx.promise::<u32>("paid");
+    match ctx.timeout(Duration::from_secs(60), paid).await {
+        Ok(paid) => Ok(paid?),
+        Err(_) => Ok(0),
+    }
+}
+
+#[workflow(name = "corpus_state")]
+async fn state(ctx: Context, n: u32) -> Result<u32> {
+    let token = ctx.run("token", || 7u32).await?;
+    ctx.set_state("n", &n)?;
+    ctx.set_state("token", &token)?;
+    let local = ctx.schedule_local::<Double>(n).await?;
+    ctx.schedule::<Double>(local).await?;
+    ctx.clear_state("token")?;
+    Ok(local + ctx.get_state::<u32>("n")?.unwrap_or_default())
+}
+
+#[workflow(name = "corpus_cancelled")]
+async fn cancelled(ctx: Context, n: u32) -> Result<u32> {
+    match ctx.schedule::<Endless>(n).await {
+        Err(failure) if failure.is_cancelled() => {
+            ctx.detached().schedule::<Double>(n).await?;
+            Err(failure.into())
+        }
+        other => Ok(other?),
+    }
+}
+
+#[workflow(name = "corpus_again")]
+async fn again(ctx: Context, n: u32) -> Result<u32> {
+    ctx.set_state("left", &n)?;
+    ctx.schedule::<Double>(n).await?;
+    if n > 0 {
+        return Err(ctx.continue_as_new::<Again>(n - 1));
+    }
+    Ok(n)
+}
+
+#[workflow(name = "corpus_patched")]
+async fn patched(ctx: Context, n: u32) -> Result<u32> {
+    let mut sum = 0;
+    for n in 0..n {
+        sum += if ctx.patched("double") { ctx.schedule::<Double>(n).await? } else { n };
+    }
+    Ok(sum)
+}
+
+fn replayer() -> Replayer {
+    Replayer::new()
+        .workflow::<Sequence>()
+        .workflow::<FanOut>()
+        .workflow::<Race>()
+        .workflow::<Saga>()
+        .workflow::<Signals>()
+        .workflow::<Cart>()
+        .workflow::<Child>()
+        .workflow::<Parent>()
+        .workflow::<Promise>()
+        .workflow::<State>()
+        .workflow::<Cancelled>()
+        .workflow::<Again>()
+        .workflow::<Patched>()
+}
+
+#[test]
+fn every_recorded_history_can_be_replayed() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).expect("the folder of the corpus") {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let history = History::from_json(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let report = replayer().replay(history.clone()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(report.closed && report.turns > 0, "{}", path.display());
+        // Cut off after every turn.
+        let events = history.events();
+        for cut in 1..=events.len() {
+            if events[cut - 1].event_type() == raw::enums::EventType::WorkflowTaskStarted {
+                let open = History::from_events(events[..cut].to_vec());
+                replayer().replay(open).unwrap_or_else(|error| panic!("{} at {cut}: {error}", path.display()));
+            }
+        }
+        files += 1;
+    }
+    assert!(files >= 24, "{files} histories");
+}
+
+/// Runs every program against the server that `SEGNO_SDK_RECORD` names.
+#[tokio::test]
+#[ignore = "records histories; needs a server"]
+async fn record() {
+    let url = std::env::var("SEGNO_SDK_RECORD").expect("SEGNO_SDK_RECORD names a server");
+    let client = Client::connect(&url).await.unwrap();
+    let queue = client.queue("corpus");
+    let worker = queue
+        .worker()
+        .workflow::<Sequence>()
+        .workflow::<FanOut>()
+        .workflow::<Race>()
+        .workflow::<Saga>()
+        .workflow::<Signals>()
+        .workflow::<Cart>()
+        .workflow::<Child>()
+        .workflow::<Parent>()
+        .workflow::<Promise>()
+        .workflow::<State>()
+        .workflow::<Cancelled>()
+        .workflow::<Again>()
+        .workflow::<Patched>()
+        .task::<Double>()
+        .task::<Endless>()
+        .build()
+        .unwrap();
+    let programs = async move {
+        assert_eq!(queue.execute::<Sequence>("corpus-sequence", 5).await?, 46);
+        assert_eq!(queue.execute::<FanOut>("corpus-fan-out", 5).await?, 20);
+        assert_eq!(queue.execute::<Race>("corpus-race", 1).await?, "timer");
+        assert!(queue.execute::<Saga>("corpus-saga", 1).await.is_err());
+        let signals = queue.start::<Signals>("corpus-signals", 3).await?;
+        for n in 1..=3 {
+            signals.signal(NUMBER, n).await?;
+        }
+        assert_eq!(signals.result().await?, 6);
+        let cart = queue.start::<Cart>("corpus-cart", 1).await?;
+        assert_eq!(cart.update(Cart::ADD, 3).await?, 1);
+        assert!(cart.update(Cart::ADD, 0).await.is_err());
+        assert_eq!(cart.update(Cart::ADD, 4).await?, 2);
+        cart.signal(Cart::FINISH, ()).await?;
+        assert_eq!(cart.result().await?, 14);
+        assert_eq!(queue.execute::<Parent>("corpus-parent", 1).await?, 7);
+        let promise = queue.start::<Promise>("corpus-promise", 1).await?;
+        promise.resolve_promise("paid", 9).await?;
+        assert_eq!(promise.result().await?, 9);
+        assert_eq!(queue.execute::<State>("corpus-state", 4).await?, 12);
+        let cancelled = queue.start::<Cancelled>("corpus-cancelled", 1).await?;
+        tokio::time::sleep(seconds(1)).await;
+        cancelled.cancel().await?;
+        assert!(cancelled.result().await.is_err());
+        assert_eq!(queue.execute::<Again>("corpus-again", 2).await?, 0);
+        assert_eq!(queue.execute::<Patched>("corpus-patched", 3).await?, 6);
+        Ok::<(), ClientError>(())
+    };
+    worker.run_until(programs).await.unwrap();
+}
