@@ -42,6 +42,8 @@ const ATTEMPTS_MAX: u32 = 10;
 const REPLAYED_MIN: usize = 300_000;
 /// How many runs a test may have.
 const RUNS_MAX: usize = 10_000;
+/// How much may happen between two workflow tasks: more is a task that is retried for ever.
+const HAPPENINGS_MAX: u32 = 100_000;
 /// How long a test may last, by the virtual clock, if nothing happens but tasks that wait.
 const PATIENCE: Duration = Duration::from_secs(100 * 365 * 86_400);
 
@@ -141,6 +143,8 @@ struct Simulation {
     cached: bool,
     replayed: usize,
     turns: usize,
+    /// What happened since the last workflow task.
+    happenings: u32,
 }
 
 fn nanos(duration: Duration) -> Nanos {
@@ -178,6 +182,7 @@ impl Simulation {
             cached: settings.cached,
             replayed: 0,
             turns: 0,
+            happenings: 0,
         };
         simulation.server.start(&settings.workflow_id, plan.kind, "test", input);
         let outcome = simulation.drive().await;
@@ -204,6 +209,10 @@ impl Simulation {
 
     /// Lets one thing happen: the end of an attempt, or what is next by the clock. With a deadline, that may be nothing.
     async fn step(&mut self, deadline: Option<Nanos>) -> Result<Option<Done>, Abandoned> {
+        self.happenings += 1;
+        if self.happenings > HAPPENINGS_MAX {
+            return Err(abandoned("Stuck", format!("{}; a task is perhaps retried for ever", self.stuck())));
+        }
         // What can end now, ends now.
         for _ in 0..4 {
             tokio::task::yield_now().await;
@@ -369,6 +378,7 @@ impl Simulation {
     async fn turn(&mut self, run: usize) -> Result<(), Abandoned> {
         let Some(task) = self.server.start_workflow_task(run) else { return Ok(()) };
         self.turns += 1;
+        self.happenings = 0;
         let length = self.server.runs[run].history.len();
         let cached = self.thread.call(move |instances| instances.has(run));
         let seen = self.member(run).seen;

@@ -74,6 +74,9 @@ pub(crate) fn compare(
             continue;
         }
         let Some(asked) = expected.pop_front() else {
+            if sabotage::is_on(Sabotage::SkipsTheLast) {
+                continue;
+            }
             let kind = match patch_of(event) {
                 Some(_) => ViolationKind::PatchMismatch,
                 None => ViolationKind::RemovedCommand,
@@ -81,7 +84,7 @@ pub(crate) fn compare(
             let actual = "nothing".to_owned();
             return Err(Difference { kind, event_id, sequence: 0, expected: describe(event), actual });
         };
-        if let Err(kind) = fits(&asked, event) {
+        if let Err(kind) = fits(&asked, event).or_else(forgiven) {
             let (sequence, actual) = (asked.sequence(), asked.describe());
             return Err(Difference { kind, event_id, sequence, expected: describe(event), actual });
         }
@@ -90,6 +93,7 @@ pub(crate) fn compare(
         }
     }
     match expected.pop_front() {
+        Some(_) if sabotage::is_on(Sabotage::IgnoresTheRest) => Ok(()),
         None => Ok(()),
         Some(asked) => Err(Difference {
             kind: ViolationKind::ExtraCommand,
@@ -98,6 +102,16 @@ pub(crate) fn compare(
             expected: "nothing more in this workflow task".to_owned(),
             actual: asked.describe(),
         }),
+    }
+}
+
+/// For the tests of the tests: a comparison that lets things pass.
+fn forgiven(kind: ViolationKind) -> Result<(), ViolationKind> {
+    let same_type =
+        !matches!(kind, ViolationKind::CommandTypeMismatch | ViolationKind::ClosedEarly | ViolationKind::ExtraCommand);
+    match sabotage::is_on(Sabotage::ComparesWithItself) || same_type && sabotage::is_on(Sabotage::ComparesTypesOnly) {
+        true => Ok(()),
+        false => Err(kind),
     }
 }
 

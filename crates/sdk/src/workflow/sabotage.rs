@@ -17,6 +17,14 @@ pub(crate) enum Sabotage {
     MarkersNotMatched,
     /// Ids do not follow from their position.
     CounterNotAdvanced,
+    /// The comparison with history: nothing is compared.
+    ComparesWithItself,
+    /// The comparison with history: types of commands only.
+    ComparesTypesOnly,
+    /// The comparison with history: what is missing at the end is not noticed.
+    SkipsTheLast,
+    /// The comparison with history: what is too much is not noticed.
+    IgnoresTheRest,
 }
 
 thread_local! {
@@ -42,6 +50,10 @@ pub(crate) fn named(name: &str) -> Option<Sabotage> {
         Sabotage::TimeIsNow,
         Sabotage::MarkersNotMatched,
         Sabotage::CounterNotAdvanced,
+        Sabotage::ComparesWithItself,
+        Sabotage::ComparesTypesOnly,
+        Sabotage::SkipsTheLast,
+        Sabotage::IgnoresTheRest,
     ];
     all.into_iter().find(|sabotage| format!("{sabotage:?}") == name)
 }

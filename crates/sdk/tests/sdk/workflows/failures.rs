@@ -152,6 +152,17 @@ async fn a_workflow_that_waits_for_nothing_is_stuck() {
 }
 
 #[workflow]
+async fn for_ever(ctx: Context, _input: ()) -> Result<u32> {
+    Ok(ctx.schedule::<Work>(1).await?)
+}
+
+#[tokio::test]
+async fn a_task_that_is_retried_for_ever_is_noticed() {
+    let run = WorkflowTest::<ForEver>::new(()).mock::<Work>(|_| Err("never".into())).run().await;
+    assert_eq!(run.output.unwrap_err().application_kind(), Some("Stuck"));
+}
+
+#[workflow]
 async fn by_hash(ctx: Context, _input: ()) -> Result<()> {
     let names: std::collections::HashSet<u32> = (0..20).collect();
     let tasks: Vec<_> = names.into_iter().map(|n| ctx.schedule::<Work>(n)).collect();

@@ -39,6 +39,11 @@ enum Op {
     Condition(u32),
 }
 
+/// Some tasks fail for ever.
+fn thrice() -> ScheduleTaskOptions {
+    ScheduleTaskOptions { max_retries: Some(2), ..Default::default() }
+}
+
 const NUMBER: Signal<u32> = Signal::named("number");
 
 #[derive(Default)]
@@ -54,7 +59,7 @@ impl Fuzz {
     }
     #[signal]
     async fn poke(ctx: Context<Self>, n: u32) {
-        let n = ctx.schedule::<Work>(n).await.unwrap_or_default();
+        let n = ctx.schedule_with_options::<Work>(n, thrice()).await.unwrap_or_default();
         ctx.this_mut().sum += n;
     }
     #[update]
@@ -84,7 +89,7 @@ fn execute(ctx: Context<Fuzz>, op: Op, depth: u32) -> BoxFuture<'static, u64> {
             Err(failure) => failure.to_string().len() as u64 + 1_000_000,
         };
         match op {
-            Op::Work(n) => of(ctx.schedule::<Work>(n).await),
+            Op::Work(n) => of(ctx.schedule_with_options::<Work>(n, thrice()).await),
             Op::Other(n) => of(ctx.schedule::<Other>(n).await),
             Op::Local(n) => of(ctx.schedule_local::<Third>(n).await),
             Op::Run(n) => of(ctx.run("run", move || n).await),
@@ -133,7 +138,8 @@ fn execute(ctx: Context<Fuzz>, op: Op, depth: u32) -> BoxFuture<'static, u64> {
                     }
                     2 if all.len() >= 2 => {
                         let (second, first) = (all.remove(1), all.remove(0));
-                        tokio::select! {
+                        // Not tokio's: the arms do something when they are first polled, and its order is random.
+                        select! {
                             value = first => mix(value, 1),
                             value = second => mix(value, 2),
                         }

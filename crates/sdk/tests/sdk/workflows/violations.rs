@@ -148,6 +148,41 @@ async fn every_change_has_its_kind_and_its_event() {
     assert_eq!(changed::<waits::Before, waits::After>().await, Some((ExtraCommand, 0)));
 }
 
+/// A comparison that does less is noticed by the pairs above: each of these lets one of them pass.
+#[tokio::test]
+async fn every_part_of_the_comparison_is_needed() {
+    async fn passes<A, B>(sabotage: &str) -> bool
+    where
+        A: Workflow<Input = (), Output = u32>,
+        B: Workflow<Input = (), Output = u32>,
+    {
+        let history = record::<A>().await;
+        testing::sabotage(Some(sabotage));
+        let passed = replay::<B>(&history).is_ok();
+        testing::sabotage(None);
+        assert!(replay::<B>(&history).is_err());
+        passed
+    }
+    assert!(passes::<kind::Before, kind::After>("ComparesWithItself").await);
+    assert!(passes::<outcome::Before, outcome::After>("ComparesWithItself").await);
+    assert!(passes::<timer::Before, timer::After>("ComparesTypesOnly").await);
+    assert!(passes::<child::Before, child::After>("ComparesTypesOnly").await);
+    assert!(passes::<marker::Before, marker::After>("MarkersNotMatched").await);
+    assert!(passes::<unawaited::Before, unawaited::After>("SkipsTheLast").await);
+    assert!(passes::<unawaited::After, unawaited::Before>("IgnoresTheRest").await);
+}
+
+change!(unawaited: |ctx| {
+    ctx.schedule::<Other>(1).detach();
+    ctx.set_state("a", &1)?;
+    ctx.schedule::<Work>(1).await?;
+    Ok(1)
+} => {
+    ctx.schedule::<Other>(1).detach();
+    ctx.schedule::<Work>(1).await?;
+    Ok(1)
+});
+
 #[tokio::test]
 async fn what_may_change() {
     assert_eq!(changed::<same_input::Before, same_input::After>().await, None);
