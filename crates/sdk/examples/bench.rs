@@ -55,7 +55,11 @@ async fn worker(queue: &Queue) -> Result<()> {
     let (before, resident) = (cpu(), status("VmRSS:"));
     println!("ready");
     worker.run().await?;
-    println!("cpu {:.0} ms, resident {} KiB, {resident} at first", (cpu() - before).as_secs_f64() * 1e3, status("VmRSS:"));
+    println!(
+        "cpu {:.0} ms, resident {} KiB, {resident} at first",
+        (cpu() - before).as_secs_f64() * 1e3,
+        status("VmRSS:")
+    );
     Ok(())
 }
 

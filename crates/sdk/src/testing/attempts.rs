@@ -69,7 +69,7 @@ impl Attempts {
         latency: Nanos,
         now: Nanos,
         (workflow_id, run_id, workflow_kind): Ids,
-    ) -> Option<(i64, u32, Outcome)> {
+    ) -> (i64, u32, Option<Outcome>) {
         let Order::Attempt {
             run,
             scheduled_event_id,
@@ -83,10 +83,10 @@ impl Attempts {
             scheduled_at,
         } = order
         else {
-            return None;
+            return (0, 0, None);
         };
         let function = match executor {
-            Executor::Mock(mock) => return Some((scheduled_event_id, attempt, mock(input))),
+            Executor::Mock(mock) => return (scheduled_event_id, attempt, Some(mock(input))),
             Executor::Task(function) => function,
         };
         let mut info = TaskInfo::new(kind, activity_id);
@@ -118,7 +118,7 @@ impl Attempts {
         });
         let running = Running { attempt, context, handle: handle.abort_handle() };
         self.running.insert((run, scheduled_event_id), running);
-        None
+        (scheduled_event_id, attempt, None)
     }
 
     /// An attempt ended.

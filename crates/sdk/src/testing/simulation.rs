@@ -318,11 +318,13 @@ impl Simulation {
                     let owner = &self.server.runs[run];
                     let ids = (owner.workflow_id.clone(), owner.run_id.clone(), owner.kind.clone());
                     let now = self.server.now;
-                    if let Some((scheduled_event_id, attempt, result)) =
-                        self.attempts.begin(order, executor, latency, now, ids)
-                    {
+                    let (scheduled_event_id, attempt, result) = self.attempts.begin(order, executor, latency, now, ids);
+                    // A mock has no way to send heartbeats, and needs none.
+                    if let Some(result) = result {
                         let end = Due::AttemptEnd { run, scheduled_event_id, attempt, result };
                         self.server.plan(now.saturating_add(latency), end);
+                    } else {
+                        self.server.watch_heartbeats(run, scheduled_event_id, attempt);
                     }
                 }
             }

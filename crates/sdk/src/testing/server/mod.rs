@@ -43,6 +43,8 @@ pub(crate) enum Due {
     AttemptEnd { run: usize, scheduled_event_id: i64, attempt: u32, result: Result<Vec<Payload>, Failure> },
     /// A task takes too long.
     TaskTimeout { run: usize, scheduled_event_id: i64, attempt: u32, kind: TimeoutType },
+    /// An attempt should have been heard of by now.
+    Heartbeat { run: usize, scheduled_event_id: i64, attempt: u32 },
     /// A child is started.
     StartChild { parent: usize, initiated_event_id: i64 },
     /// A signal reaches another run.
@@ -228,6 +230,9 @@ impl Server {
             }
             Due::TaskTimeout { run, scheduled_event_id, attempt, kind } => {
                 self.time_out_task(run, scheduled_event_id, attempt, kind);
+            }
+            Due::Heartbeat { run, scheduled_event_id, attempt } => {
+                self.watch_heartbeats(run, scheduled_event_id, attempt);
             }
             Due::StartChild { parent, initiated_event_id } => self.start_child(parent, initiated_event_id),
             Due::SignalExternal { run, initiated_event_id } => self.signal_external(run, initiated_event_id),

@@ -33,6 +33,8 @@ pub(crate) struct PendingTask {
     pub(crate) cancel_requested: Option<i64>,
     pub(crate) last_failure: Option<Failure>,
     pub(crate) heartbeat: Vec<Payload>,
+    /// When the attempt began, or was last heard of.
+    heard_at: Nanos,
 }
 
 impl PendingTask {
@@ -45,6 +47,7 @@ impl PendingTask {
             cancel_requested: None,
             last_failure: None,
             heartbeat: Vec::new(),
+            heard_at: now,
         }
     }
 
@@ -140,6 +143,7 @@ impl Server {
             return;
         }
         task.running = true;
+        task.heard_at = now;
         let kind = task.attributes.activity_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default();
         let timeout = duration_nanos(task.attributes.start_to_close_timeout.as_ref());
         let order = Order::Attempt {
@@ -259,6 +263,22 @@ impl Server {
     pub(crate) fn heartbeat(&mut self, run: usize, scheduled_event_id: i64, details: Vec<Payload>) {
         if let Some(task) = self.runs[run].tasks.get_mut(&scheduled_event_id) {
             task.heartbeat = details;
+            task.heard_at = self.now;
+        }
+    }
+
+    /// Sees that the attempt which is under way is heard of in time.
+    pub(crate) fn watch_heartbeats(&mut self, run: usize, scheduled_event_id: i64, attempt: u32) {
+        let Some(task) = self.runs[run].tasks.get(&scheduled_event_id) else { return };
+        let span = duration_nanos(task.attributes.heartbeat_timeout.as_ref());
+        if span <= 0 || !task.running || task.attempt != attempt {
+            return;
+        }
+        let until = task.heard_at.saturating_add(span);
+        if until <= self.now {
+            self.time_out_task(run, scheduled_event_id, attempt, TimeoutType::Heartbeat);
+        } else {
+            self.plan(until, Due::Heartbeat { run, scheduled_event_id, attempt });
         }
     }
 

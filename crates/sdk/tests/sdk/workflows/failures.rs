@@ -256,3 +256,28 @@ async fn tasks_time_out_in_virtual_time() {
     assert_eq!(run.output.unwrap(), "task work failed: activity StartToClose timeout");
     assert_eq!(run.elapsed, seconds(3 * 300 + 3));
 }
+
+#[task(timeout = "1h", heartbeat_timeout = "5s", max_retries = 1)]
+async fn falls_silent(ctx: TaskContext) -> Result<u32> {
+    if ctx.info().attempt == 2 {
+        return Ok(ctx.heartbeat_details::<u32>().unwrap_or_default());
+    }
+    for n in 1..=3u32 {
+        tokio::time::sleep(seconds(4)).await;
+        ctx.heartbeat(n).await?;
+    }
+    tokio::time::sleep(seconds(1000)).await;
+    Ok(0)
+}
+
+#[workflow]
+async fn listens(ctx: Context, _input: ()) -> Result<u32> {
+    Ok(ctx.schedule::<FallsSilent>(()).await?)
+}
+
+#[tokio::test]
+async fn a_task_that_falls_silent_is_tried_again_with_its_details() {
+    let run = WorkflowTest::<Listens>::new(()).task::<FallsSilent>().run().await;
+    assert_eq!(run.output.unwrap(), 3);
+    assert_eq!(run.elapsed, seconds(12 + 5 + 1));
+}

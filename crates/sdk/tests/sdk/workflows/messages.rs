@@ -358,3 +358,68 @@ async fn handlers_can_be_waited_for() {
     assert_eq!(run.output.unwrap(), 7);
     assert_eq!(run.elapsed, seconds(62));
 }
+
+#[tokio::test]
+async fn a_closed_run_answers_queries() {
+    let answer = Arc::new(Mutex::new(None));
+    let seen = answer.clone();
+    let run = WorkflowTest::<Cart>::new(1)
+        .update(seconds(1), Cart::PUT, 5)
+        .query(seconds(100), Cart::TOTAL, (), move |it| *seen.lock().unwrap() = it.ok())
+        .run()
+        .await;
+    run.output.unwrap();
+    assert_eq!(*answer.lock().unwrap(), Some(5));
+}
+
+/// An update and a timer in one batch: events come before updates.
+#[derive(Default)]
+struct Tie {
+    order: Vec<String>,
+}
+
+#[workflow]
+impl Tie {
+    #[run]
+    async fn run(ctx: Context<Self>, _input: ()) -> Result<Vec<String>> {
+        ctx.sleep(seconds(5)).await?;
+        ctx.this_mut().order.push("timer".to_owned());
+        ctx.wait_condition(|tie| tie.order.len() >= 3).await?;
+        Ok(ctx.this().order.clone())
+    }
+    #[update]
+    fn note(&mut self, name: String) -> Result<()> {
+        self.order.push(name);
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_update_and_a_timer_in_one_batch() {
+    let run = both(|| {
+        WorkflowTest::<Tie>::new(())
+            .update(seconds(12), Tie::NOTE, "one".to_owned())
+            .update(seconds(17), Tie::NOTE, "two".to_owned())
+            .batch(seconds(10))
+    })
+    .await;
+    // The timer fires at 15 s, between the two; all three are in the workflow task of 22 s.
+    assert_eq!(run.output.unwrap(), ["timer", "one", "two"]);
+    assert_eq!(run.turns, 2);
+}
+
+/// Waits that are dropped cost nothing.
+#[workflow]
+async fn gives_up(ctx: Context, _input: ()) -> Result<u32> {
+    let waits = (ctx.receive(NUMBER), ctx.promise::<u32>("p"), ctx.wait_condition(|()| false));
+    ctx.sleep(seconds(1)).await?;
+    drop(waits);
+    Ok(ctx.receive(NUMBER).await?)
+}
+
+#[tokio::test]
+async fn dropped_waits_cost_nothing_and_lose_nothing() {
+    let run = both(|| WorkflowTest::<GivesUp>::new(()).signal(Duration::from_millis(500), NUMBER, 5)).await;
+    assert_eq!(run.output.unwrap(), 5);
+    assert_eq!(run.commands.len(), 2);
+}

@@ -280,6 +280,54 @@ async fn patches() {
     }
 }
 
+mod in_handler {
+    use super::*;
+
+    #[derive(Default)]
+    pub struct Old(u32);
+    #[workflow(name = "Handled")]
+    impl Old {
+        #[run]
+        async fn run(ctx: Context<Self>, _input: ()) -> Result<u32> {
+            ctx.wait_condition(|state| state.0 > 0).await?;
+            Ok(ctx.this().0)
+        }
+        #[signal]
+        async fn go(ctx: Context<Self>, n: u32) {
+            let n = ctx.schedule::<Work>(n).await.unwrap_or_default();
+            ctx.this_mut().0 = n;
+        }
+    }
+
+    #[derive(Default)]
+    pub struct New(u32);
+    #[workflow(name = "Handled")]
+    impl New {
+        #[run]
+        async fn run(ctx: Context<Self>, _input: ()) -> Result<u32> {
+            ctx.wait_condition(|state| state.0 > 0).await?;
+            Ok(ctx.this().0)
+        }
+        #[signal]
+        async fn go(ctx: Context<Self>, n: u32) {
+            let n = match ctx.patched("other") {
+                true => ctx.schedule::<Other>(n).await.unwrap_or_default(),
+                false => ctx.schedule::<Work>(n).await.unwrap_or_default(),
+            };
+            ctx.this_mut().0 = n;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_patch_in_a_handler() {
+    let before = record::<in_handler::Old>().await;
+    let after = record::<in_handler::New>().await;
+    replay::<in_handler::New>(&before).unwrap();
+    replay::<in_handler::New>(&after).unwrap();
+    assert!(replay::<in_handler::Old>(&after).is_err());
+}
+
 #[tokio::test]
 async fn a_violation_cannot_be_caught() {
     #[workflow(name = "Changed")]
