@@ -10,6 +10,7 @@ use tonic::{
 use super::{
     Client, ClientError, Inner,
     connection::{Connection, Metadata},
+    interceptor::{ClientInterceptor, Interceptors},
 };
 use crate::converter::codec::{Codecs, PayloadCodec};
 
@@ -41,6 +42,7 @@ pub struct ClientBuilder {
     keep_alive: Option<Duration>,
     lazy: bool,
     codecs: Codecs,
+    interceptors: Interceptors,
 }
 
 impl Default for ClientBuilder {
@@ -55,6 +57,7 @@ impl Default for ClientBuilder {
             keep_alive: Some(Duration::from_secs(30)),
             lazy: false,
             codecs: Codecs::default(),
+            interceptors: Interceptors::new(),
         }
     }
 }
@@ -111,6 +114,12 @@ impl ClientBuilder {
     /// Adds a codec. What is sent passes the codecs in the order in which they were added, what comes in the other order.
     pub fn codec(mut self, codec: impl PayloadCodec) -> Self {
         self.codecs.push(Arc::new(codec));
+        self
+    }
+
+    /// Adds code around calls. The first that is added is the outermost.
+    pub fn interceptor(mut self, interceptor: impl ClientInterceptor) -> Self {
+        self.interceptors.push(Arc::new(interceptor));
         self
     }
 
@@ -252,6 +261,7 @@ impl ClientBuilder {
             namespace: self.namespace,
             identity: self.identity,
             codecs: self.codecs,
+            interceptors: self.interceptors,
         };
         Ok(Client(Arc::new(inner)))
     }

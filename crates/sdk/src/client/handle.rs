@@ -18,7 +18,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    Client, ClientError, UpdateHandle, UpdateOptions, WorkflowDescription,
+    Client, ClientCallKind, ClientError, UpdateHandle, UpdateOptions, WorkflowDescription,
     result::wait,
     update::{send, update_request},
 };
@@ -126,13 +126,17 @@ impl<W> Handle<W> {
             request_id: Uuid::new_v4().to_string(),
             ..Default::default()
         };
-        self.client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.signal_workflow_execution(request).await }
-            })
-            .await?;
-        Ok(())
+        let call = async |header| {
+            let request = SignalWorkflowExecutionRequest { header, ..request };
+            self.client
+                .call(|mut service| {
+                    let request = request.clone();
+                    async move { service.signal_workflow_execution(request).await }
+                })
+                .await?;
+            Ok(())
+        };
+        self.client.intercepted(ClientCallKind::Signal, &self.workflow_id, name, call).await
     }
 
     /// Sends a signal.
@@ -158,24 +162,24 @@ impl<W> Handle<W> {
     }
 
     async fn send_query(&self, name: &str, input: Vec<Payload>) -> Result<Vec<Payload>, ClientError> {
-        let request = QueryWorkflowRequest {
-            namespace: self.client.namespace().to_owned(),
-            execution: self.execution(),
-            query: Some(WorkflowQuery {
-                query_type: name.to_owned(),
-                query_args: self.client.outgoing(input).await?,
-                header: None,
-            }),
-            ..Default::default()
+        let query_args = self.client.outgoing(input).await?;
+        let call = async |header| {
+            let request = QueryWorkflowRequest {
+                namespace: self.client.namespace().to_owned(),
+                execution: self.execution(),
+                query: Some(WorkflowQuery { query_type: name.to_owned(), query_args, header }),
+                ..Default::default()
+            };
+            let answer = self
+                .client
+                .call(|mut service| {
+                    let request = request.clone();
+                    async move { service.query_workflow(request).await }
+                })
+                .await?;
+            self.client.incoming(answer.query_result).await
         };
-        let answer = self
-            .client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.query_workflow(request).await }
-            })
-            .await?;
-        self.client.incoming(answer.query_result).await
+        self.client.intercepted(ClientCallKind::Query, &self.workflow_id, name, call).await
     }
 
     /// Asks a query.
@@ -198,8 +202,14 @@ impl<W> Handle<W> {
         stage: Stage,
     ) -> Result<UpdateHandle<O>, ClientError> {
         let args = self.client.outgoing(input).await?;
-        let request = update_request(&self.client, &self.workflow_id, &self.run_id, name, args, options, stage);
-        send(&self.client, request, stage).await
+        let mut request = update_request(&self.client, &self.workflow_id, &self.run_id, name, args, options, stage);
+        let call = async |header| {
+            if let Some(input) = request.request.as_mut().and_then(|request| request.input.as_mut()) {
+                input.header = header;
+            }
+            send(&self.client, request, stage).await
+        };
+        self.client.intercepted(ClientCallKind::Update, &self.workflow_id, name, call).await
     }
 
     /// Sends an update and waits for its result.

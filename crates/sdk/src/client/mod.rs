@@ -9,6 +9,7 @@ mod connection;
 mod describe;
 mod error;
 mod handle;
+mod interceptor;
 mod list;
 mod queue;
 mod result;
@@ -29,6 +30,7 @@ pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
 pub use describe::{WorkflowDescription, WorkflowStatus};
 pub use error::ClientError;
 pub use handle::{Handle, RawWorkflow, ResetOptions};
+pub use interceptor::{ClientCall, ClientCallKind, ClientInterceptor};
 pub use list::{WorkflowCount, WorkflowList};
 pub use queue::Queue;
 pub use start::{Priority, StartOptions};
@@ -49,6 +51,7 @@ struct Inner {
     namespace: String,
     identity: String,
     codecs: Codecs,
+    interceptors: interceptor::Interceptors,
 }
 
 impl Client {

@@ -1,10 +1,12 @@
 //! A task queue: where workflows are started and workers are made.
 
 use segno_proto::{
-    common::Payload,
+    common::{Header, Payload},
     enums::UpdateWorkflowExecutionLifecycleStage as Stage,
+    update::Outcome,
     workflowservice::{
         ExecuteMultiOperationRequest, SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest,
+        UpdateWorkflowExecutionRequest,
         execute_multi_operation_request::{Operation, operation::Operation as Content},
         execute_multi_operation_response::response::Response as Answer,
     },
@@ -12,7 +14,7 @@ use segno_proto::{
 use serde_json::Value;
 
 use super::{
-    Client, ClientError, Handle, RawWorkflow, StartOptions, UpdateOptions,
+    Client, ClientCallKind, ClientError, Handle, RawWorkflow, StartOptions, UpdateOptions,
     error::of_start,
     update::{UpdateHandle, update_request},
 };
@@ -108,15 +110,19 @@ impl Queue {
         &self,
         request: StartWorkflowExecutionRequest,
     ) -> Result<Handle<W>, ClientError> {
-        let answer = self
-            .client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.start_workflow_execution(request).await }
-            })
-            .await
-            .map_err(|status| of_start(status, &request.workflow_id))?;
-        Ok(Handle::of_start(self.client.clone(), request.workflow_id, answer.run_id))
+        let (id, kind) = (request.workflow_id.clone(), request.workflow_type.clone().unwrap_or_default().name);
+        let call = async |header| {
+            let request = StartWorkflowExecutionRequest { header, ..request };
+            self.client
+                .call(|mut service| {
+                    let request = request.clone();
+                    async move { service.start_workflow_execution(request).await }
+                })
+                .await
+                .map_err(|status| of_start(status, &request.workflow_id))
+        };
+        let answer = self.client.intercepted(ClientCallKind::Start, &id, &kind, call).await?;
+        Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
     }
 
     /// Signals a workflow; if there is no open run of it, starts it first. Both or none.
@@ -155,15 +161,19 @@ impl Queue {
             priority: start.priority,
             ..Default::default()
         };
-        let answer = self
-            .client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.signal_with_start_workflow_execution(request).await }
-            })
-            .await
-            .map_err(|status| of_start(status, &request.workflow_id))?;
-        Ok(Handle::of_start(self.client.clone(), request.workflow_id, answer.run_id))
+        let id = request.workflow_id.clone();
+        let call = async |header| {
+            let request = SignalWithStartWorkflowExecutionRequest { header, ..request };
+            self.client
+                .call(|mut service| {
+                    let request = request.clone();
+                    async move { service.signal_with_start_workflow_execution(request).await }
+                })
+                .await
+                .map_err(|status| of_start(status, &request.workflow_id))
+        };
+        let answer = self.client.intercepted(ClientCallKind::SignalWithStart, &id, signal.name(), call).await?;
+        Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
     }
 
     /// Updates a workflow; if there is no open run of it, starts it first. Waits until the update is accepted: its result
@@ -184,6 +194,7 @@ impl Queue {
         let start = self.request(options, W::KIND, input).await?;
         let workflow_id = start.workflow_id.clone();
         let value = self.client.outgoing(value).await?;
+        let name = update.name();
         let update = update_request(
             &self.client,
             &workflow_id,
@@ -199,6 +210,25 @@ impl Queue {
             .and_then(|request| request.meta.clone())
             .map(|meta| meta.update_id)
             .unwrap_or_default();
+        let call = async |header: Option<Header>| self.start_and_update(start, update, header).await;
+        let (run_id, outcome) =
+            self.client.intercepted(ClientCallKind::UpdateWithStart, &workflow_id, name, call).await?;
+        let handle = Handle::of_start(self.client.clone(), workflow_id.clone(), run_id.clone());
+        Ok((handle, UpdateHandle::new(self.client.clone(), workflow_id, run_id, update_id, outcome)))
+    }
+
+    /// The run's id, and the outcome if there is one already.
+    async fn start_and_update(
+        &self,
+        mut start: StartWorkflowExecutionRequest,
+        mut update: UpdateWorkflowExecutionRequest,
+        header: Option<Header>,
+    ) -> Result<(String, Option<Outcome>), ClientError> {
+        let workflow_id = start.workflow_id.clone();
+        if let Some(input) = update.request.as_mut().and_then(|request| request.input.as_mut()) {
+            input.header = header.clone();
+        }
+        start.header = header;
         let operation = |content| Operation { operation: Some(content) };
         let request = ExecuteMultiOperationRequest {
             namespace: self.client.namespace().to_owned(),
@@ -230,10 +260,7 @@ impl Queue {
             if updated.stage < Stage::Accepted as i32 && updated.outcome.is_none() {
                 continue;
             }
-            let handle = Handle::of_start(self.client.clone(), workflow_id.clone(), started.run_id.clone());
-            let update =
-                UpdateHandle::new(self.client.clone(), workflow_id, started.run_id, update_id, updated.outcome);
-            return Ok((handle, update));
+            return Ok((started.run_id, updated.outcome));
         }
     }
 }

@@ -1,0 +1,142 @@
+//! Code around the calls of a client: for logs, metrics, context that travels along.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use segno_proto::common::{Header, Payload};
+
+use super::{Client, ClientError};
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[allow(missing_docs)]
+pub enum ClientCallKind {
+    Start,
+    SignalWithStart,
+    UpdateWithStart,
+    Signal,
+    Query,
+    Update,
+}
+
+/// A call that reaches a workflow.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientCall {
+    /// What it does.
+    pub kind: ClientCallKind,
+    /// The workflow's id.
+    pub workflow_id: String,
+    /// The name of the workflow's kind, or of the signal, query or update.
+    pub name: String,
+    /// What travels along, for interceptors at the other end. It does not pass the codecs.
+    pub headers: BTreeMap<String, Payload>,
+}
+
+impl ClientCall {
+    pub(super) fn header(&self) -> Option<Header> {
+        (!self.headers.is_empty()).then(|| Header { fields: self.headers.clone() })
+    }
+}
+
+/// Code around the calls of a client that reach a workflow.
+pub trait ClientInterceptor: Send + Sync + 'static {
+    /// Before a call. It may add headers, or refuse the call.
+    fn before(&self, call: &mut ClientCall) -> Result<(), ClientError> {
+        let _ = call;
+        Ok(())
+    }
+
+    /// After a call, also one that failed or was refused by an interceptor.
+    fn after(&self, call: &ClientCall, outcome: Result<(), &ClientError>) {
+        let _ = (call, outcome);
+    }
+}
+
+/// Interceptors in a row.
+pub(super) type Interceptors = Vec<Arc<dyn ClientInterceptor>>;
+
+impl Client {
+    /// Makes a call between what the interceptors do before and after it.
+    pub(super) async fn intercepted<T, F>(
+        &self,
+        kind: ClientCallKind,
+        workflow_id: &str,
+        name: &str,
+        call: impl FnOnce(Option<Header>) -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
+        let interceptors = &self.0.interceptors;
+        if interceptors.is_empty() {
+            return call(None).await;
+        }
+        let (workflow_id, name) = (workflow_id.to_owned(), name.to_owned());
+        let mut described = ClientCall { kind, workflow_id, name, headers: BTreeMap::new() };
+        let mut begun = 0;
+        let mut refused = Ok(());
+        for interceptor in interceptors {
+            begun += 1;
+            refused = interceptor.before(&mut described);
+            if refused.is_err() {
+                break;
+            }
+        }
+        let outcome = match refused {
+            Ok(()) => call(described.header()).await,
+            Err(error) => Err(error),
+        };
+        for interceptor in interceptors[..begun].iter().rev() {
+            interceptor.after(&described, outcome.as_ref().map(|_| ()));
+        }
+        outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    struct Noted(&'static str, bool, Arc<Mutex<Vec<String>>>);
+
+    impl ClientInterceptor for Noted {
+        fn before(&self, call: &mut ClientCall) -> Result<(), ClientError> {
+            self.2.lock().unwrap().push(format!("{} before {}", self.0, call.name));
+            call.headers.insert(self.0.to_owned(), Payload::default());
+            if self.1 { Err(ClientError::Configuration("refused".to_owned())) } else { Ok(()) }
+        }
+
+        fn after(&self, _: &ClientCall, outcome: Result<(), &ClientError>) {
+            self.2.lock().unwrap().push(format!("{} after {}", self.0, outcome.is_ok()));
+        }
+    }
+
+    #[tokio::test]
+    async fn they_nest() {
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let client = |refuses| {
+            let builder = Client::builder().interceptor(Noted("a", false, notes.clone()));
+            builder.interceptor(Noted("b", refuses, notes.clone())).lazy().connect()
+        };
+        let headers = client(false)
+            .await
+            .unwrap()
+            .intercepted(ClientCallKind::Signal, "id", "paid", async |header| {
+                Ok(header.unwrap_or_default().fields.len())
+            })
+            .await;
+        assert!(matches!(headers, Ok(2)));
+        assert_eq!(*notes.lock().unwrap(), ["a before paid", "b before paid", "b after true", "a after true"]);
+        notes.lock().unwrap().clear();
+        let refused: Result<(), _> = client(true)
+            .await
+            .unwrap()
+            .intercepted(ClientCallKind::Signal, "id", "paid", async |_| panic!("called"))
+            .await;
+        assert!(matches!(refused, Err(ClientError::Configuration(_))));
+        assert_eq!(*notes.lock().unwrap(), ["a before paid", "b before paid", "b after false", "a after false"]);
+    }
+}
