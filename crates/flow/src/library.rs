@@ -33,6 +33,8 @@ pub enum Takes {
 pub enum OptionType {
     /// Seconds or text such as `"1h30m"`.
     Duration,
+    /// A duration of at least a millisecond: for the server 0 would mean not given.
+    Timeout,
     /// A string.
     Text,
     /// A whole number in this range.
@@ -68,10 +70,10 @@ const ON_CANCEL: OptionType = OptionType::OneOf(&["try", "wait", "ignore"]);
 pub const TASK: Options = &[
     ("args", OptionType::List),
     ("queue", OptionType::Text),
-    ("start_to_close", OptionType::Duration),
-    ("schedule_to_close", OptionType::Duration),
-    ("schedule_to_start", OptionType::Duration),
-    ("heartbeat", OptionType::Duration),
+    ("start_to_close", OptionType::Timeout),
+    ("schedule_to_close", OptionType::Timeout),
+    ("schedule_to_start", OptionType::Timeout),
+    ("heartbeat", OptionType::Timeout),
     ("retry", OptionType::Retry),
     ("priority", OptionType::Integer(1, 5)),
     ("id", OptionType::Text),
@@ -82,10 +84,10 @@ pub const TASK: Options = &[
 /// Options of `Task.defaults`.
 pub const TASK_DEFAULTS: Options = &[
     ("queue", OptionType::Text),
-    ("start_to_close", OptionType::Duration),
-    ("schedule_to_close", OptionType::Duration),
-    ("schedule_to_start", OptionType::Duration),
-    ("heartbeat", OptionType::Duration),
+    ("start_to_close", OptionType::Timeout),
+    ("schedule_to_close", OptionType::Timeout),
+    ("schedule_to_start", OptionType::Timeout),
+    ("heartbeat", OptionType::Timeout),
     ("retry", OptionType::Retry),
     ("priority", OptionType::Integer(1, 5)),
     ("on_cancel", ON_CANCEL),
@@ -93,9 +95,9 @@ pub const TASK_DEFAULTS: Options = &[
 
 /// Fields of the option `retry`.
 pub const RETRY: Options = &[
-    ("initial_interval", OptionType::Duration),
+    ("initial_interval", OptionType::Timeout),
     ("backoff", OptionType::Factor),
-    ("max_interval", OptionType::Duration),
+    ("max_interval", OptionType::Timeout),
     ("max_attempts", OptionType::Integer(0, i32::MAX as i64)),
     ("non_retryable", OptionType::Texts),
 ];
@@ -114,8 +116,8 @@ pub const CHILD: Options = &[
     ("id", OptionType::Text),
     ("args", OptionType::List),
     ("queue", OptionType::Text),
-    ("execution_timeout", OptionType::Duration),
-    ("run_timeout", OptionType::Duration),
+    ("execution_timeout", OptionType::Timeout),
+    ("run_timeout", OptionType::Timeout),
     ("retry", OptionType::Retry),
     ("parent_close", OptionType::OneOf(&["terminate", "abandon", "cancel"])),
     ("id_reuse", OptionType::OneOf(&["allow", "allow_failed", "reject"])),
@@ -137,7 +139,7 @@ pub const SEND_CANCEL: Options = &[("run_id", OptionType::Text), ("reason", Opti
 pub const CONTINUE: Options = &[
     ("args", OptionType::List),
     ("queue", OptionType::Text),
-    ("run_timeout", OptionType::Duration),
+    ("run_timeout", OptionType::Timeout),
     ("version", OptionType::OneOf(&["current", "same"])),
 ];
 

@@ -101,7 +101,10 @@ impl Checker<'_> {
             return;
         }
         let text = match (kind, &value.kind) {
-            (OptionType::Duration, ExprKind::Str(_) | ExprKind::Int(_) | ExprKind::Float(_)) => Some(Text::Duration),
+            (OptionType::Timeout, _) if is_zero(value) => None,
+            (OptionType::Duration | OptionType::Timeout, ExprKind::Str(_) | ExprKind::Int(_) | ExprKind::Float(_)) => {
+                Some(Text::Duration)
+            }
             (OptionType::Zone, ExprKind::Str(_)) => Some(Text::Zone),
             (OptionType::Cron, ExprKind::Str(_)) => Some(Text::Cron),
             _ => None,
@@ -111,7 +114,10 @@ impl Checker<'_> {
         }
         let is_text = matches!(value.kind, ExprKind::Str(_) | ExprKind::Template(_));
         let hint = match kind {
-            OptionType::Duration | OptionType::Zone | OptionType::Cron => "a text is needed".to_owned(),
+            OptionType::Timeout if is_zero(value) => "at least 1ms is needed".to_owned(),
+            OptionType::Duration | OptionType::Timeout | OptionType::Zone | OptionType::Cron => {
+                "a text is needed".to_owned()
+            }
             OptionType::Any => return,
             OptionType::Text if is_text => return,
             OptionType::Text => "a string is needed".to_owned(),
@@ -182,12 +188,23 @@ fn may_be_text(item: &ListItem) -> bool {
 
 /// Whether a number of seconds is a duration.
 fn is_duration(number: &Expr) -> bool {
-    let value = match number.kind {
-        ExprKind::Int(seconds) => Value::Int(seconds),
-        ExprKind::Float(seconds) => Value::float(seconds).unwrap_or(Value::Null),
-        _ => return true,
-    };
-    duration::parse(&value, "").is_ok()
+    seconds(number).is_none_or(|value| duration::parse(&value, "").is_ok())
+}
+
+/// Whether a duration is less than a millisecond.
+fn is_zero(value: &Expr) -> bool {
+    match &value.kind {
+        ExprKind::Str(text) => duration::parse_text(text) == Some(0),
+        _ => seconds(value).is_some_and(|value| duration::parse(&value, "") == Ok(0)),
+    }
+}
+
+fn seconds(number: &Expr) -> Option<Value> {
+    match number.kind {
+        ExprKind::Int(seconds) => Some(Value::Int(seconds)),
+        ExprKind::Float(seconds) => Some(Value::float(seconds).unwrap_or(Value::Null)),
+        _ => None,
+    }
 }
 
 fn is_text(value: &str, text: Text) -> bool {

@@ -265,6 +265,10 @@ pub(super) fn retry_policy(function: &str, value: &Value) -> Result<RetryPolicy,
                     _ => {}
                 }
             }
+            if policy.max_interval == 0 && policy.initial_interval > pure::duration::MAX / 100 {
+                // The server's own default, a hundred times the first interval, would be longer than any duration.
+                policy.max_interval = pure::duration::MAX;
+            }
         }
     }
     Ok(policy)

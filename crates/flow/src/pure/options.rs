@@ -5,6 +5,9 @@ use crate::value::{Raised, Value};
 
 use super::{cron, duration, number, time};
 
+/// Queues of the server itself begin with this.
+const RESERVED_QUEUES: &str = "/_sys/";
+
 /// The options that were given, in the order of the table. Null means not given. Unknown names and wrong types are
 /// refused.
 pub fn check(function: &str, value: &Value, table: Options) -> Result<Vec<(&'static str, Value)>, Raised> {
@@ -41,13 +44,20 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
     let wanted = |is_right: bool, what: &str| if is_right { Ok(()) } else { Err(Wrong::Wanted(what.to_owned())) };
     match option_type {
         OptionType::Any => Ok(()),
-        OptionType::Duration => {
-            duration::parse(value, function).map(|_| ()).map_err(|raised| Wrong::Raised(named(function, name, raised)))
-        }
-        OptionType::Text => match value {
-            Value::Str(text) => {
-                wanted(!matches!(name, "id" | "queue" | "run_id") || text.len() <= 1_000, "of at most 1000 bytes")
+        OptionType::Duration | OptionType::Timeout => match duration::parse(value, function) {
+            Ok(0) if option_type == OptionType::Timeout => wanted(false, "at least 1ms"),
+            Ok(_) => Ok(()),
+            Err(raised) => Err(Wrong::Raised(named(function, name, raised))),
+        },
+        OptionType::Text => match (name, value) {
+            ("id" | "queue" | "run_id", Value::Str(text)) if text.len() > 1_000 => {
+                wanted(false, "of at most 1000 bytes")
             }
+            ("queue", Value::Str(text)) => {
+                wanted(!text.starts_with(RESERVED_QUEUES), "a name that does not begin with \"/_sys/\"")
+            }
+            ("run_id", Value::Str(text)) => wanted(text.is_empty() || is_run_id(text), "the id of a run"),
+            (_, Value::Str(_)) => Ok(()),
             _ => wanted(false, "a string"),
         },
         OptionType::Integer(least, most) => {
@@ -64,8 +74,19 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
         }
         OptionType::Retry => match value {
             Value::Bool(false) => Ok(()),
-            Value::Int(attempts) => wanted((0..=i64::from(i32::MAX)).contains(attempts), "at least 0"),
-            Value::Object(_) => check(function, value, RETRY).map(|_| ()).map_err(Wrong::Raised),
+            Value::Int(attempts) => wanted((0..=i64::from(i32::MAX)).contains(attempts), "from 0 to 2147483647"),
+            Value::Object(_) => {
+                let given = check(function, value, RETRY).map_err(Wrong::Raised)?;
+                let interval = |wanted: &str| {
+                    let found = given.iter().find(|(name, _)| *name == wanted);
+                    found.and_then(|(_, value)| duration::parse(value, function).ok())
+                };
+                // The first interval is one second unless told otherwise.
+                let first = interval("initial_interval").unwrap_or(1_000);
+                let fits = interval("max_interval").is_none_or(|most| most >= first);
+                let why = || Raised::argument(format!("{function}: max_interval must be at least initial_interval"));
+                if fits { Ok(()) } else { Err(Wrong::Raised(why())) }
+            }
             _ => wanted(false, "false, a number of attempts or an object"),
         },
         OptionType::Texts => {
@@ -79,6 +100,15 @@ fn is_of(function: &str, name: &str, value: &Value, option_type: OptionType) -> 
         OptionType::Zone => wanted(matches!(value, Value::Str(text) if time::is_zone(text)), "the name of a time zone"),
         OptionType::Cron => wanted(matches!(value, Value::Str(text) if cron::is_valid(text)), "a cron text"),
     }
+}
+
+/// Whether a text has the form of a run id.
+fn is_run_id(text: &str) -> bool {
+    let is_right = |(place, byte): (usize, u8)| match place {
+        8 | 13 | 18 | 23 => byte == b'-',
+        _ => byte.is_ascii_hexdigit(),
+    };
+    text.len() == 36 && text.bytes().enumerate().all(is_right)
 }
 
 /// `Task.run: start_to_close: "5 min" is not a duration`.

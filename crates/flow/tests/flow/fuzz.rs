@@ -209,7 +209,7 @@ fn examine(source: &str) {
         assert_eq!(meaning(&once), before, "changed:\n{source}\n{once}");
         assert_eq!(comments(&once), comments(source), "lost a comment:\n{source}\n{once}");
     }
-    assert!(start.elapsed() < Duration::from_secs(5), "slow:\n{source}");
+    assert!(start.elapsed() < Duration::from_secs(60), "slow:\n{source}");
 }
 
 #[test]

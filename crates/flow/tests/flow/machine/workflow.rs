@@ -114,7 +114,7 @@ fn a_child_that_fails() {
 
 #[test]
 fn messages_to_other_workflows() {
-    let source = "workflow w() {\n  const a = await Workflow.signal(\"x\", \"s\", 1, { run_id: \"r\" })\n  try { await Workflow.cancel(\"y\", { reason: \"because\" }) } catch (e) { return [a, e.type, e.message, e.source.kind, e.retryable] }\n}";
+    let source = "workflow w() {\n  const a = await Workflow.signal(\"x\", \"s\", 1, { run_id: \"0195c7a2-0000-7000-8000-00000000000a\" })\n  try { await Workflow.cancel(\"y\", { reason: \"because\" }) } catch (e) { return [a, e.type, e.message, e.source.kind, e.retryable] }\n}";
     let (mut run, commands) = Run::start(source, &[]);
     assert_eq!(commands, ["send-1 x s 1"]);
     assert_eq!(run.event(EventKind::SendEnded { id: "send-1".into(), failed: None }), ["send-2 cancel y because"]);
@@ -208,4 +208,44 @@ fn random_numbers_are_part_of_the_state() {
     let (mut run, _) = Run::start(source, &[]);
     assert_eq!(run.fired("timer-1"), first);
     assert!(first[0].contains("-4"));
+}
+
+#[test]
+fn options_that_the_server_would_refuse() {
+    let cases = [
+        ("Task.run(\"t\", 1, o)", r#"{"start_to_close":0}"#, "Task.run: start_to_close must be at least 1ms"),
+        ("Task.run(\"t\", 1, o)", r#"{"heartbeat":0.0001}"#, "Task.run: heartbeat must be at least 1ms"),
+        (
+            "Task.run(\"t\", 1, o)",
+            r#"{"retry":{"max_interval":"500ms"}}"#,
+            "Task.run: max_interval must be at least initial_interval",
+        ),
+        ("Task.run(\"t\", 1, o)", r#"{"retry":1000000000000}"#, "Task.run: retry must be from 0 to 2147483647"),
+        ("Task.run(\"t\", 1, o)", r#"{"retry":{"initial_interval":"36500d"}}"#, "fine"),
+        (
+            "Task.run(\"t\", 1, o)",
+            r#"{"queue":"/_sys/x"}"#,
+            "Task.run: queue must be a name that does not begin with \"/_sys/\"",
+        ),
+        ("Workflow.run(\"t\", 1, o)", r#"{"run_timeout":"0s"}"#, "Workflow.run: run_timeout must be at least 1ms"),
+        ("Workflow.signal(\"w\", \"s\", 1, o)", r#"{"run_id":"x"}"#, "Workflow.signal: run_id must be the id of a run"),
+        ("Workflow.cancel(\"w\", o)", r#"{"run_id":"0195c7a2-0000-7000-8000-000000000001"}"#, "fine"),
+        ("wait_for_signal(\"s\", o)", r#"{"timeout":0}"#, "fine"),
+    ];
+    for (call, options, want) in cases {
+        let source = format!(
+            "workflow w(o) {{ try {{ const p = {call}; log(p.id) }} catch (e) {{ return e.message }} return \"fine\" }}"
+        );
+        let (_, commands) = Run::start(&source, &[options]);
+        assert_eq!(
+            commands.last().unwrap(),
+            &format!("complete \"{}\"", want.replace("\"", "\\\"")),
+            "{call} {options}"
+        );
+    }
+    for options in ["start_to_close: 0", "start_to_close: \"0s\"", "retry: { initial_interval: 0.0001 }"] {
+        let source = format!("workflow w() {{ await Task.run(\"t\", 1, {{ {options} }}) }}");
+        let found = segno_flow::check(source.as_bytes()).diagnostics;
+        assert_eq!(found.iter().map(|found| found.code).collect::<Vec<_>>(), ["F0208"], "{options}");
+    }
 }
