@@ -21,6 +21,28 @@ use crate::{
 
 /// A test of the workflow `W`: says what surrounds it, then [runs](Self::run) it.
 ///
+/// ```
+/// # use std::time::Duration;
+/// # use segno_sdk::{Context, Result, WorkflowContext, define_task, testing::WorkflowTest, workflow};
+/// define_task!(Charge = "charge": u32 => String);
+///
+/// #[workflow]
+/// async fn subscription(ctx: Context, months: u32) -> Result<Vec<String>> {
+///     let mut receipts = Vec::new();
+///     for month in 1..=months {
+///         ctx.sleep(Duration::from_secs(30 * 86_400)).await?;
+///         receipts.push(ctx.schedule::<Charge>(month).await?);
+///     }
+///     Ok(receipts)
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() {
+/// let run = WorkflowTest::<Subscription>::new(3).mock::<Charge>(|month| Ok(format!("month {month}"))).run().await;
+/// assert_eq!(run.output.unwrap().len(), 3);
+/// assert_eq!(run.elapsed, Duration::from_secs(90 * 86_400));
+/// # }
+/// ```
+///
 /// Nothing of it needs a network or takes time: hours of timers pass as soon as nothing else is to be done. Tasks run on
 /// the same clock, so that `tokio::time::sleep` in them takes virtual time, too; a task that waits for anything outside of
 /// the test (a socket, a thread) may see the clock jump, and is better replaced by a [mock](Self::mock).

@@ -216,6 +216,82 @@ fn every_recorded_history_can_be_replayed() {
     assert!(files >= 24, "{files} histories");
 }
 
+/// An event without what differs from server to server and from run to run: times, ids, names of workers and queues.
+fn shape(event: &raw::HistoryEvent) -> raw::HistoryEvent {
+    use raw::Attributes as A;
+    let mut attributes = event.attributes.clone();
+    match attributes.as_mut() {
+        Some(A::WorkflowExecutionStartedEventAttributes(_) | A::WorkflowExecutionFailedEventAttributes(_)) => {
+            attributes = None;
+        }
+        Some(A::WorkflowExecutionContinuedAsNewEventAttributes(it)) => {
+            it.new_execution_run_id.clear();
+            it.task_queue = None;
+            (it.workflow_run_timeout, it.workflow_task_timeout, it.backoff_start_interval) = (None, None, None);
+        }
+        Some(A::WorkflowTaskScheduledEventAttributes(it)) => it.task_queue = None,
+        Some(A::WorkflowTaskStartedEventAttributes(it)) => {
+            (it.history_size_bytes, it.worker_version) = (0, None);
+            it.identity.clear();
+            it.request_id.clear();
+        }
+        Some(A::WorkflowTaskCompletedEventAttributes(it)) => {
+            (it.sdk_metadata, it.worker_version, it.metering_metadata) = (None, None, None);
+            it.identity.clear();
+        }
+        Some(A::ActivityTaskScheduledEventAttributes(it)) => {
+            it.task_queue = None;
+            it.activity_id.clear();
+        }
+        Some(A::ActivityTaskStartedEventAttributes(it)) => {
+            it.worker_version = None;
+            it.identity.clear();
+            it.request_id.clear();
+        }
+        Some(A::ActivityTaskCompletedEventAttributes(it)) => {
+            it.worker_version = None;
+            it.identity.clear();
+        }
+        Some(A::ActivityTaskFailedEventAttributes(it)) => {
+            it.worker_version = None;
+            it.identity.clear();
+        }
+        Some(A::TimerStartedEventAttributes(it)) => it.timer_id.clear(),
+        Some(A::TimerFiredEventAttributes(it)) => it.timer_id.clear(),
+        Some(A::MarkerRecordedEventAttributes(it)) => {
+            it.details.remove("id");
+        }
+        _ => {}
+    }
+    let mut shape = event.clone();
+    (shape.event_time, shape.task_id, shape.attributes) = (None, 0, attributes);
+    shape
+}
+
+/// What `WorkflowTest` tests with is what a server would have written.
+#[tokio::test]
+async fn the_server_in_memory_writes_what_temporal_writes() {
+    async fn compare<W: Workflow<Input = u32>>(name: &str, input: u32) {
+        let run = testing::WorkflowTest::<W>::new(input).task::<Double>().run().await;
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+        let text = std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap();
+        let recorded = History::from_json(&text).unwrap();
+        let ours = run.earlier.first().unwrap_or(&run.history);
+        for (ours, theirs) in ours.iter().zip(recorded.events()) {
+            assert_eq!(shape(ours), shape(theirs), "{name}");
+        }
+        assert_eq!(ours.len(), recorded.events().len(), "{name}");
+    }
+    for server in ["temporal", "segno"] {
+        compare::<Sequence>(&format!("{server}-sequence"), 5).await;
+        compare::<Saga>(&format!("{server}-saga"), 1).await;
+        compare::<State>(&format!("{server}-state"), 4).await;
+        compare::<Patched>(&format!("{server}-patched"), 3).await;
+        compare::<Again>(&format!("{server}-again-first"), 2).await;
+        compare::<Child>(&format!("{server}-child"), 1).await;
+    }
+}
+
 /// Runs every program against the server that `SEGNO_SDK_RECORD` names.
 #[tokio::test]
 #[ignore = "records histories; needs a server"]
