@@ -11,7 +11,11 @@
 
 use std::{path::Path, sync::Arc};
 
-use prost::Message;
+use bytes::Bytes;
+use prost::{
+    Message,
+    encoding::{decode_varint, encode_varint},
+};
 use segno_proto::{
     enums::EventType,
     events::{HistoryEvent, history_event::Attributes},
@@ -21,14 +25,19 @@ use crate::{
     client::{ClientError, Handle},
     definition::{Workflow, WorkflowDefinition},
     failure::Failure,
+    schema::json,
     workflow::{DeterminismViolation, WorkflowRegistry, execution::Execution},
 };
 
-/// A recorded history.
-#[derive(Clone, Debug, PartialEq)]
+/// A recorded history. Its events stay encoded until they are replayed, so that long ones stay small.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
-    events: Vec<HistoryEvent>,
+    /// Field 1 of the message `temporal.api.history.v1.History`, repeated.
+    encoded: Bytes,
 }
+
+/// In front of each event: field 1, length delimited.
+const EVENT_KEY: u64 = 0x0a;
 
 impl History {
     /// From JSON, as `temporal workflow show --output json`, `segno workflow show --output json` and user interfaces
@@ -38,41 +47,79 @@ impl History {
         let json: serde_json::Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
         let list = json.get("events").or_else(|| json.get("history").and_then(|inner| inner.get("events")));
         let list = list.unwrap_or(&json).as_array().ok_or_else(|| malformed("there are no events".to_owned()))?;
-        let mut events = Vec::with_capacity(list.len());
+        let mut encoded = Vec::new();
         for (index, event) in list.iter().enumerate() {
             let at = |error: String| malformed(format!("event {}: {error}", index + 1));
-            let bytes =
-                crate::schema::json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
-            events.push(HistoryEvent::decode(bytes.as_slice()).map_err(|error| at(error.to_string()))?);
+            let event = json::encode_message(".temporal.api.history.v1.HistoryEvent", event, 0).map_err(at)?;
+            encode_varint(EVENT_KEY, &mut encoded);
+            encode_varint(event.len() as u64, &mut encoded);
+            encoded.extend_from_slice(&event);
         }
-        Ok(Self { events })
+        Ok(Self { encoded: encoded.into() })
     }
 
     /// From the encoded message `temporal.api.history.v1.History`.
-    pub fn from_bytes(bytes: impl Into<bytes::Bytes>) -> Result<Self, ReplayError> {
-        let malformed = |error: prost::DecodeError| ReplayError::Malformed(error.to_string());
-        let history = segno_proto::History::decode(bytes.into()).map_err(malformed)?;
-        Ok(Self { events: history.events().map_err(malformed)? })
+    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ReplayError> {
+        let encoded = bytes.into();
+        let mut rest = encoded.clone();
+        while !rest.is_empty() {
+            next_event(&mut rest).map_err(|error| ReplayError::Malformed(error.to_owned()))?;
+        }
+        Ok(Self { encoded })
     }
 
     /// Of a run, from the server.
     pub async fn from_handle<W: WorkflowDefinition>(handle: &Handle<W>) -> Result<Self, ClientError> {
-        Ok(Self { events: handle.history().await? })
+        Ok(Self::from_events(handle.history().await?))
     }
 
     /// From events.
     pub fn from_events(events: Vec<HistoryEvent>) -> Self {
-        Self { events }
+        Self { encoded: segno_proto::History::encode_batch(&events) }
     }
 
     /// The encoded message `temporal.api.history.v1.History`.
     pub fn to_bytes(&self) -> Vec<u8> {
-        segno_proto::History::from_events(&self.events).encode_to_vec()
+        self.encoded.to_vec()
     }
 
     /// Its events.
-    pub fn events(&self) -> &[HistoryEvent] {
-        &self.events
+    pub fn events(&self) -> Result<Vec<HistoryEvent>, ReplayError> {
+        let mut decoded = Decoded { rest: self.encoded.clone(), error: None };
+        let events = decoded.by_ref().collect();
+        decoded.error.map_or(Ok(events), |error| Err(ReplayError::Malformed(error)))
+    }
+}
+
+/// The next event of an encoded history, still encoded.
+fn next_event(rest: &mut Bytes) -> Result<Bytes, &'static str> {
+    if decode_varint(rest) != Ok(EVENT_KEY) {
+        return Err("it is not an encoded history");
+    }
+    let length = decode_varint(rest).ok().and_then(|length| usize::try_from(length).ok());
+    match length {
+        Some(length) if length <= rest.len() => Ok(rest.split_to(length)),
+        _ => Err("it ends early"),
+    }
+}
+
+/// Events, decoded one at a time.
+struct Decoded {
+    rest: Bytes,
+    error: Option<String>,
+}
+
+impl Iterator for Decoded {
+    type Item = HistoryEvent;
+
+    fn next(&mut self) -> Option<HistoryEvent> {
+        if self.rest.is_empty() || self.error.is_some() {
+            return None;
+        }
+        let event = next_event(&mut self.rest)
+            .map_err(str::to_owned)
+            .and_then(|event| HistoryEvent::decode(event).map_err(|error| error.to_string()));
+        event.map_err(|error| self.error = Some(error)).ok()
     }
 }
 
@@ -144,24 +191,29 @@ impl Replayer {
 
     /// Replays one history.
     pub fn replay(&self, history: History) -> Result<ReplayReport, ReplayError> {
-        let kind = history.events.iter().find_map(|event| match &event.attributes {
-            Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) => {
-                Some(started.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default())
-            }
-            _ => None,
-        });
-        let kind =
-            kind.ok_or_else(|| ReplayError::Malformed("it does not begin with the start of a workflow".to_owned()))?;
-        let events = history.events.len();
-        let turns =
-            history.events.iter().filter(|event| event.event_type() == EventType::WorkflowTaskCompleted).count();
+        let mut seen = ReplayReport { kind: String::new(), events: 0, turns: 0, closed: false };
+        let mut decoded = Decoded { rest: history.encoded, error: None };
         let mut execution = Execution::new(Arc::new(self.workflows.clone()), "default", "");
-        execution.replay(history.events).map_err(|failed| match failed.violation {
+        let events = decoded.by_ref().inspect(|event| {
+            seen.events += 1;
+            seen.turns += usize::from(event.event_type() == EventType::WorkflowTaskCompleted);
+            if let Some(Attributes::WorkflowExecutionStartedEventAttributes(started)) = &event.attributes {
+                seen.kind = started.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default();
+            }
+        });
+        let replayed = execution.replay(events);
+        if let Some(error) = decoded.error {
+            return Err(ReplayError::Malformed(error));
+        }
+        replayed.map_err(|failed| match failed.violation {
             Some(violation) => ReplayError::Violation(violation),
             None if failed.stale => ReplayError::Malformed(failed.failure.message().to_owned()),
             None => ReplayError::TaskFailed(failed.failure),
         })?;
-        Ok(ReplayReport { kind, events, turns, closed: execution.is_closed() })
+        if seen.kind.is_empty() {
+            return Err(ReplayError::Malformed("it does not begin with the start of a workflow".to_owned()));
+        }
+        Ok(ReplayReport { closed: execution.is_closed(), ..seen })
     }
 
     /// Replays every `*.json` of a folder, in the order of their names. The first that fails ends it.

@@ -22,7 +22,7 @@ use super::{
     commands::{Ask, CloseKind, Expected, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
     core::{Closing, OpKind, ReplayedTurn, Shared},
     events,
-    history::{Batch, HistoryTurn, Part, Splitter},
+    history::{Batch, Gap, HistoryTurn, Part, Splitter},
     info::WorkflowInfo,
     instance::{Instance, Stop},
     local::{LocalRequest, LocalResult},
@@ -111,7 +111,7 @@ impl Execution {
     }
 
     /// Feeds events of which none is to be answered.
-    pub fn replay(&mut self, events: Vec<HistoryEvent>) -> Result<(), TaskFailed> {
+    pub fn replay(&mut self, events: impl IntoIterator<Item = HistoryEvent>) -> Result<(), TaskFailed> {
         self.feed(events, Vec::new(), false)
     }
 
@@ -132,11 +132,12 @@ impl Execution {
 
     fn feed(
         &mut self,
-        events: Vec<HistoryEvent>,
+        events: impl IntoIterator<Item = HistoryEvent>,
         mut messages: Vec<protocol::Message>,
         answer: bool,
     ) -> Result<(), TaskFailed> {
-        let parts = self.splitter.split(events, answer).map_err(|gap| TaskFailed {
+        let mut events = events.into_iter().peekable();
+        let gap = |gap: Gap| TaskFailed {
             cause: WorkflowTaskFailedCause::Unspecified,
             failure: Failure::application(
                 "HistoryGap",
@@ -145,8 +146,8 @@ impl Execution {
             .into(),
             violation: None,
             stale: true,
-        })?;
-        for part in parts {
+        };
+        while let Some(part) = self.splitter.next(&mut events, answer).map_err(gap)? {
             match part {
                 Part::Batch(batch) => {
                     self.note_close(&batch);
@@ -207,12 +208,13 @@ impl Execution {
                 info.history_size = turn.history_size;
             }
         }
-        let result = Self::make_turn(instance, &turn, &updates, batch.as_ref(), first);
+        let time = turn.time;
+        let result = Self::make_turn(instance, turn.inbound, &updates, batch.as_ref(), first);
         if let Some(instance) = self.instance.as_ref() {
             instance.end_turn();
         }
         result.map_err(|stop| self.failed(stop))?;
-        self.turn_time = turn.time;
+        self.turn_time = time;
         if let Some(batch) = batch {
             let finished = self.end_of_turn();
             self.note_close(&batch);
@@ -225,20 +227,22 @@ impl Execution {
 
     fn make_turn(
         instance: &mut Instance,
-        turn: &HistoryTurn,
+        inbound: Vec<HistoryEvent>,
         updates: &[UpdateRequest],
         batch: Option<&Batch>,
         first: bool,
     ) -> Result<(), Stop> {
         instance.check_foreign()?;
-        for (index, event) in turn.inbound.iter().enumerate() {
-            events::deliver(instance, event.clone())?;
+        let mut inbound = inbound.into_iter();
+        while let Some(event) = inbound.next() {
+            events::deliver(instance, event)?;
             instance.settle()?;
             if instance.is_closing() {
                 // The run does not see the rest, but must not ask for the end of what has ended.
                 let mut core = instance.shared.core();
-                let rest = turn.inbound[index + 1..].iter().filter_map(|event| event.attributes.as_ref());
-                rest.for_each(|attributes| events::withdraw_request(&mut core, attributes));
+                for attributes in inbound.filter_map(|event| event.attributes) {
+                    events::withdraw_request(&mut core, &attributes);
+                }
                 return Ok(());
             }
         }

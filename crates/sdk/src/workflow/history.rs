@@ -1,5 +1,7 @@
 //! Takes a history apart into turns: one per completed workflow task, nothing folded.
 
+use std::iter::Peekable;
+
 use segno_proto::{
     enums::EventType,
     events::{HistoryEvent, history_event::Attributes},
@@ -72,16 +74,21 @@ impl Splitter {
         self.last
     }
 
-    /// Takes the next events apart. With `answer` a workflow task that was started last is the one to be answered.
-    pub fn split(&mut self, events: Vec<HistoryEvent>, answer: bool) -> Result<Vec<Part>, Gap> {
-        let mut parts = Vec::new();
-        let mut events = events.into_iter().filter(|event| event.event_id > self.last).peekable();
-        let mut last = self.last;
+    /// Takes the next part off the events; `None` at their end. With `answer` a workflow task that was started last is
+    /// the one to be answered.
+    pub fn next<I: Iterator<Item = HistoryEvent>>(
+        &mut self,
+        events: &mut Peekable<I>,
+        answer: bool,
+    ) -> Result<Option<Part>, Gap> {
         while let Some(event) = events.next() {
-            if event.event_id != last + 1 {
-                return Err(Gap { expected: last + 1, found: event.event_id });
+            if event.event_id <= self.last {
+                continue;
             }
-            last = event.event_id;
+            if event.event_id != self.last + 1 {
+                return Err(Gap { expected: self.last + 1, found: event.event_id });
+            }
+            self.last = event.event_id;
             match event.event_type() {
                 EventType::WorkflowTaskStarted => {
                     let next = events.peek().map(HistoryEvent::event_type);
@@ -105,32 +112,29 @@ impl Splitter {
                         turn.history_size = started.history_size_bytes;
                     }
                     if next.is_some() {
-                        turn.batch = events.next().map(|completed| take_batch(&mut last, &completed, &mut events));
+                        turn.batch = events.next().map(|completed| take_batch(&mut self.last, &completed, events));
                     }
-                    parts.push(Part::HistoryTurn(turn));
+                    return Ok(Some(Part::HistoryTurn(turn)));
                 }
                 EventType::WorkflowTaskCompleted if self.answered => {
                     self.answered = false;
-                    parts.push(Part::Batch(take_batch(&mut last, &event, &mut events)));
+                    return Ok(Some(Part::Batch(take_batch(&mut self.last, &event, events))));
                 }
                 EventType::WorkflowTaskFailed | EventType::WorkflowTaskTimedOut if self.answered => {
-                    parts.push(Part::NotTaken);
-                    self.last = last;
-                    return Ok(parts);
+                    return Ok(Some(Part::NotTaken));
                 }
                 EventType::WorkflowTaskScheduled | EventType::WorkflowTaskTimedOut => {}
                 _ => self.inbound.push(event),
             }
         }
-        self.last = last;
-        Ok(parts)
+        Ok(None)
     }
 }
 
 fn take_batch(
     last: &mut i64,
     completed: &HistoryEvent,
-    events: &mut std::iter::Peekable<impl Iterator<Item = HistoryEvent>>,
+    events: &mut Peekable<impl Iterator<Item = HistoryEvent>>,
 ) -> Batch {
     *last = completed.event_id;
     let mut batch = Batch { completed_event_id: completed.event_id, events: Vec::new() };
