@@ -222,7 +222,9 @@ pub fn python(commands: &mut Commands) -> Result<Outcome> {
 /// environment has it. What only Segno does is left out there.
 pub fn sdk(commands: &mut Commands) -> Result<Outcome> {
     let tests = |server: &PathBuf, more: &[&str]| {
-        let mut tests = cargo(&["test", "--package", "segno-sdk", "--test", "sdk", "--", "--ignored", "worker::"]);
+        // The server is named for its features, as in `build`, so that the dependencies are not compiled once more.
+        let mut tests = cargo(&["test", "--package", "segno", "--package", "segno-sdk", "--test", "sdk"]);
+        tests.args(["--", "--ignored", "worker::"]);
         // Each starts a server of its own; most of them wait most of the time.
         tests.args(["--test-threads", "4"]).args(more).env("SEGNO_BIN", server).env("SEGNO_PYTHON", venv_python());
         tests

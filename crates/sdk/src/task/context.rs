@@ -100,7 +100,9 @@ impl TaskContext {
     /// has its [token](TaskInfo::token) or its ids, with [`Client::task_by_token`](crate::Client::task_by_token) or
     /// [`Client::task_by_id`](crate::Client::task_by_id).
     ///
-    /// The time-outs go on. A local task cannot do this; for it this is a failure.
+    /// The time-outs go on. A local task cannot do this; for it this is a failure. A server that keeps leases, as Segno
+    /// does, counts the task as this worker's until it is completed: if the worker ends before that, there is a further
+    /// attempt.
     pub fn complete_later(&self) -> Error {
         if self.0.info.is_local {
             return Failure::application(COMPLETE_LATER, "a local task cannot be completed later")

@@ -17,6 +17,7 @@ use crate::{
 };
 
 type OnHeartbeat = Box<dyn FnMut(Value) + Send>;
+type Change = Box<dyn FnOnce(&mut TaskInfo) + Send>;
 
 /// Executes one attempt of a task, as a worker would: the input passes through JSON, a panic is a failure.
 ///
@@ -42,7 +43,7 @@ pub struct TaskTest {
     details: Vec<Payload>,
     heartbeat: Option<OnHeartbeat>,
     cancel: Option<(Duration, CancelReason)>,
-    change: Vec<Box<dyn FnOnce(&mut TaskInfo) + Send>>,
+    change: Vec<Change>,
 }
 
 impl TaskTest {
@@ -127,12 +128,9 @@ impl TaskTest {
         let heartbeats = Heartbeats::observer(observer(self.heartbeat), cancellation.clone());
         let ctx = TaskContext::new(info, cancellation, heartbeats);
         let cancelled = async {
-            match self.cancel {
-                Some((time, reason)) => {
-                    tokio::time::sleep(time).await;
-                    ctx.cancel(reason);
-                }
-                None => {}
+            if let Some((time, reason)) = self.cancel {
+                tokio::time::sleep(time).await;
+                ctx.cancel(reason);
             }
             std::future::pending::<Result<Vec<Payload>, Failure>>().await
         };

@@ -22,7 +22,7 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024 - 16 * 1024;
 /// What a task is answered with.
 pub(super) enum TaskAnswer {
     Completed(RespondActivityTaskCompletedRequest),
-    Failed(RespondActivityTaskFailedRequest),
+    Failed(Box<RespondActivityTaskFailedRequest>),
     Canceled(RespondActivityTaskCanceledRequest),
 }
 
@@ -80,7 +80,7 @@ impl TaskAnswer {
         let mut service = client.service();
         match self {
             Self::Completed(request) => service.respond_activity_task_completed(request.clone()).await.map(|_| ()),
-            Self::Failed(request) => service.respond_activity_task_failed(request.clone()).await.map(|_| ()),
+            Self::Failed(request) => service.respond_activity_task_failed((**request).clone()).await.map(|_| ()),
             Self::Canceled(request) => service.respond_activity_task_canceled(request.clone()).await.map(|_| ()),
         }
     }
@@ -107,13 +107,13 @@ impl TaskAnswer {
             }
         };
         let failure: Failure = Failure::application("AnswerRefused", message).non_retryable().into();
-        Self::Failed(RespondActivityTaskFailedRequest {
+        Self::Failed(Box::new(RespondActivityTaskFailedRequest {
             task_token,
             namespace,
             identity,
             deployment_options,
             failure: Some(failure.to_wire()),
             ..Default::default()
-        })
+        }))
     }
 }

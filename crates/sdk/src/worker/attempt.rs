@@ -205,7 +205,7 @@ async fn answer_of(shared: &Shared, task: &PollActivityTaskQueueResponse, outcom
             result: converter::list(output),
             ..Default::default()
         }),
-        Outcome::Failed(failure, unsent) => TaskAnswer::Failed(RespondActivityTaskFailedRequest {
+        Outcome::Failed(failure, unsent) => TaskAnswer::Failed(Box::new(RespondActivityTaskFailedRequest {
             task_token,
             namespace,
             identity,
@@ -219,7 +219,7 @@ async fn answer_of(shared: &Shared, task: &PollActivityTaskQueueResponse, outcom
                 codecs.encode(unsent.unwrap_or_default()).await.unwrap_or_default(),
             ),
             ..Default::default()
-        }),
+        })),
         Outcome::Canceled(unsent) => TaskAnswer::Canceled(RespondActivityTaskCanceledRequest {
             task_token,
             namespace,

@@ -6,7 +6,7 @@ use segno_proto::{
     enums::{TaskQueueType, WorkerStatus},
     workflowservice::{DescribeNamespaceRequest, ShutdownWorkerRequest},
 };
-use tokio::{sync::watch, task::JoinSet};
+use tokio::{sync::watch, task::JoinSet, time::Instant};
 
 use super::{
     commands,
@@ -131,6 +131,7 @@ pub(super) async fn say_goodbye(shared: &Shared) {
 /// Waits for what runs: first as long as it takes, within the time of grace, then told to stop, then dropped.
 async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
     let options = &shared.options;
+    let grace_ends = Instant::now() + options.shutdown_grace;
     let polls_ended = async move {
         while let Some(ended) = polls.join_next().await {
             if let Err(error) = ended {
@@ -141,7 +142,7 @@ async fn finish(shared: &Shared, mut polls: JoinSet<()>) {
     // Polls first: they may still bring tasks.
     let patience = options.shutdown_grace + options.shutdown_force;
     let _ = tokio::time::timeout(patience.max(GOODBYE), polls_ended).await;
-    if shared.running.drained(options.shutdown_grace).await {
+    if shared.running.drained(grace_ends.saturating_duration_since(Instant::now())).await {
         return;
     }
     tracing::info!(running = shared.running.count(), "tasks are told to stop");

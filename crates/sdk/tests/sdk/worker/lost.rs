@@ -3,55 +3,86 @@
 use std::{
     io::Write,
     process::{Child, Command, Stdio},
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use segno_sdk::{
-    Client, Context, Result, RetryPolicy, ScheduleTaskOptions, TaskContext, WorkflowContext, task, tasks, workflow,
+    Client, ClientError, Context, Result, RetryPolicy, ScheduleTaskOptions, TaskContext, WorkflowContext, task, tasks,
+    workflow,
 };
 
 use super::{proxy::Proxy, queue, scratch, server, until};
 
 struct Behind {
     proxy: Proxy,
-    calls: AtomicUsize,
+    calls: Arc<AtomicUsize>,
 }
 
 #[tasks]
 impl Behind {
-    /// Its answer arrives; what the server says to it does not.
+    /// Its answer does not arrive, or it arrives and what the server says to it does not.
     #[task]
-    async fn lose_answer(&self, ctx: TaskContext) -> Result<u32> {
+    async fn lose(&self, ctx: TaskContext, what: String) -> Result<u32> {
         self.calls.fetch_add(1, Ordering::SeqCst);
-        self.proxy.lose_answers(true);
         let proxy = self.proxy.clone();
+        match what.as_str() {
+            "request" => proxy.lose_requests(true),
+            "answer" => proxy.lose_answers(true),
+            _ => return Ok(ctx.info().attempt),
+        }
         tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
-            proxy.lose_answers(false);
+            // First the connections, so that nothing is heard of what was said meanwhile.
             proxy.cut();
+            proxy.lose_requests(false);
+            proxy.lose_answers(false);
         });
         Ok(ctx.info().attempt)
     }
 }
 
 #[workflow]
-async fn lossy(ctx: Context) -> Result<u32> {
-    Ok(ctx.schedule::<LoseAnswer>(()).await?)
+async fn lossy(ctx: Context, what: String) -> Result<u32> {
+    Ok(ctx.schedule::<Lose>(what).await?)
+}
+
+/// Executes one task whose answer is lost in this way, and one after it.
+async fn lose(what: &str) {
+    let server = server().await;
+    let proxy = Proxy::start(server.address());
+    let queue = queue(&Client::connect(&proxy.address).await.unwrap());
+    let calls = Arc::new(AtomicUsize::new(0));
+    let tasks = Behind { proxy: proxy.clone(), calls: calls.clone() };
+    let worker = queue.worker().tasks(tasks).build().unwrap();
+    let end = worker.shutdown_handle();
+    let running = tokio::spawn(worker.run());
+    // Only what the tasks' worker says and hears is lost.
+    let direct = server.client().queue(queue.name());
+    let workflows = direct.worker().workflow::<Lossy>().build().unwrap();
+    let attempts = workflows.run_until(async {
+        let first = direct.execute::<Lossy>("lossy", what.to_owned()).await?;
+        Ok::<_, ClientError>((first, direct.execute::<Lossy>("safe", String::new()).await?))
+    });
+    let attempts = tokio::time::timeout(Duration::from_secs(60), attempts).await.expect("within a minute").unwrap();
+    assert_eq!((attempts, calls.load(Ordering::SeqCst)), ((1, 1), 2));
+    end.shutdown();
+    running.await.unwrap().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs a server: cargo xtask test --only sdk"]
-async fn a_lost_answer_is_repeated() {
-    let server = server().await;
-    let proxy = Proxy::start(server.address());
-    let queue = queue(&Client::connect(&proxy.address).await.unwrap());
-    let tasks = Behind { proxy: proxy.clone(), calls: AtomicUsize::new(0) };
-    let worker = queue.worker().workflow::<Lossy>().tasks(tasks).build().unwrap();
-    // The client asks the server itself: only the worker's answers are lost.
-    let direct = server.client().queue(queue.name());
-    let attempt = worker.run_until(direct.execute::<Lossy>("lossy", ())).await.unwrap();
-    assert_eq!(attempt, 1);
+async fn an_answer_that_does_not_arrive_is_repeated() {
+    lose("request").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a server: cargo xtask test --only sdk"]
+async fn an_answer_that_arrived_unheard_is_repeated_in_vain() {
+    lose("answer").await;
 }
 
 #[task]
@@ -165,7 +196,7 @@ async fn tasks_of_a_killed_worker_go_to_another() {
             drop(child);
             let second = queue.worker().task::<Outlive>().build()?;
             let details = second.run_until(handle.result()).await?;
-            Ok::<_, segno_sdk::ClientError>((details, lines()))
+            Ok::<_, ClientError>((details, lines()))
         })
         .await;
     let (details, lines) = outcome.unwrap();

@@ -23,6 +23,8 @@ struct State {
     connections: Mutex<Vec<TcpStream>>,
     /// Bytes to the client are thrown away.
     deaf: AtomicBool,
+    /// Bytes to the server are thrown away.
+    mute: AtomicBool,
     /// Bytes in both directions wait.
     stalled: AtomicBool,
 }
@@ -63,6 +65,11 @@ impl Proxy {
         self.state.deaf.store(lose, Ordering::SeqCst);
     }
 
+    /// From now on what the client says is lost, until this is taken back.
+    pub fn lose_requests(&self, lose: bool) {
+        self.state.mute.store(lose, Ordering::SeqCst);
+    }
+
     /// From now on nothing passes, until this is taken back. Connections stay.
     pub fn stall(&self, stall: bool) {
         self.state.stalled.store(stall, Ordering::SeqCst);
@@ -76,7 +83,8 @@ fn forward(mut from: TcpStream, mut to: TcpStream, state: &State, to_client: boo
         while state.stalled.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(5));
         }
-        if to_client && state.deaf.load(Ordering::SeqCst) {
+        let lossy = if to_client { &state.deaf } else { &state.mute };
+        if lossy.load(Ordering::SeqCst) {
             continue;
         }
         if to.write_all(&buffer[..count]).is_err() {

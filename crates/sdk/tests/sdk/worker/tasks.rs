@@ -228,7 +228,9 @@ async fn a_task_is_completed_by_somebody_else() {
 async fn dawdle(ctx: TaskContext) -> Result<()> {
     // It never says anything, so that the server gives it up; the worker notices by itself.
     ctx.cancelled().await;
-    assert_eq!(ctx.cancel_reason(), Some(CancelReason::TimedOut));
+    // Segno may be faster: it tells the worker that the attempt is over.
+    let reason = ctx.cancel_reason();
+    assert!(matches!(reason, Some(CancelReason::TimedOut | CancelReason::CancelRequested)), "{reason:?}");
     STOPPED.fetch_add(1, Ordering::SeqCst);
     Err(Failure::cancelled().into())
 }
