@@ -65,6 +65,8 @@ async fn lose(what: &str) {
     let workflows = direct.worker().workflow::<Lossy>().build().unwrap();
     let attempts = workflows.run_until(async {
         let first = direct.execute::<Lossy>("lossy", what.to_owned()).await?;
+        // The next one must not be lost with the answer to a poll, which nobody repeats.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         Ok::<_, ClientError>((first, direct.execute::<Lossy>("safe", String::new()).await?))
     });
     let attempts = tokio::time::timeout(Duration::from_secs(60), attempts).await.expect("within a minute").unwrap();
