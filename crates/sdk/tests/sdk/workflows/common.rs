@@ -8,7 +8,7 @@ use segno_sdk::{
     testing::{TestRun, WorkflowTest},
 };
 
-/// Tasks that tests use by name only: they are mocked.
+// Tasks that tests use by name only: they are mocked.
 segno_sdk::define_task!(pub Work = "work": u32 => u32);
 segno_sdk::define_task!(pub Other = "other": u32 => u32);
 segno_sdk::define_task!(pub Third = "third": u32 => u32);

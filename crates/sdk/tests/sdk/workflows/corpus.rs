@@ -216,6 +216,42 @@ fn every_recorded_history_can_be_replayed() {
     assert!(files >= 24, "{files} histories");
 }
 
+/// Whatever a history says, replaying it ends with a report or an error.
+#[test]
+fn mutated_histories_neither_panic_nor_hang() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus");
+    let (mut passed, mut refused) = (0, 0);
+    for entry in std::fs::read_dir(&folder).expect("the folder of the corpus") {
+        let text = std::fs::read_to_string(entry.unwrap().path()).unwrap();
+        let events = History::from_json(&text).unwrap().events().to_vec();
+        let mut replay = |events: Vec<raw::HistoryEvent>| match replayer().replay(History::from_events(events)) {
+            Ok(_) => passed += 1,
+            Err(_) => refused += 1,
+        };
+        for at in 0..events.len() {
+            let mut changed = events.clone();
+            changed.remove(at);
+            replay(changed.clone());
+            // The same without a hole in the ids.
+            for (index, event) in changed.iter_mut().enumerate() {
+                event.event_id = index as i64 + 1;
+            }
+            replay(changed);
+            let mut changed = events.clone();
+            changed[at].attributes = None;
+            replay(changed);
+            for step in [1, 2, 3, 5, 7] {
+                let other = &events[(at + step) % events.len()];
+                let mut changed = events.clone();
+                changed[at].event_type = other.event_type;
+                changed[at].attributes = other.attributes.clone();
+                replay(changed);
+            }
+        }
+    }
+    assert!(passed > 0 && refused > passed, "{passed} passed, {refused} refused");
+}
+
 /// An event without what differs from server to server and from run to run: times, ids, names of workers and queues.
 fn shape(event: &raw::HistoryEvent) -> raw::HistoryEvent {
     use raw::Attributes as A;

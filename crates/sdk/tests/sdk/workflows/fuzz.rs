@@ -298,3 +298,19 @@ async fn fuzz_random_programs() {
     }
     assert!(turns > 0 && closed > 0, "{turns} turns, {closed} closed");
 }
+
+#[tokio::test]
+async fn fuzz_notices_every_rule_that_is_taken_out() {
+    for rule in ["NoGrant", "DropWithoutCancel", "TimeIsNow", "CounterNotAdvanced"] {
+        let mut noticed = false;
+        for seed in 1..200 {
+            let whole = test(seed).run().await;
+            let without = test(seed).sabotage(rule).run().await;
+            noticed = whole.history != without.history;
+            if noticed {
+                break;
+            }
+        }
+        assert!(noticed, "{rule}");
+    }
+}
