@@ -206,7 +206,7 @@ impl Replayer {
             return Err(ReplayError::Malformed(error));
         }
         replayed.map_err(|failed| match failed.violation {
-            Some(violation) => ReplayError::Violation(violation),
+            Some(violation) => ReplayError::Violation(*violation),
             None if failed.stale => ReplayError::Malformed(failed.failure.message().to_owned()),
             None => ReplayError::TaskFailed(failed.failure),
         })?;

@@ -111,7 +111,7 @@ struct Abandoned {
 
 impl From<TaskFailed> for Abandoned {
     fn from(failed: TaskFailed) -> Self {
-        Self { failure: failed.failure, violation: failed.violation.map(Box::new) }
+        Self { failure: failed.failure, violation: failed.violation }
     }
 }
 

@@ -41,7 +41,7 @@ use crate::{
 pub(crate) struct TaskFailed {
     pub cause: WorkflowTaskFailedCause,
     pub failure: Failure,
-    pub violation: Option<DeterminismViolation>,
+    pub violation: Option<Box<DeterminismViolation>>,
     /// The cache holds something that history does not have: begin again with the whole history.
     pub stale: bool,
 }
@@ -563,7 +563,7 @@ impl Execution {
             .details(&violation.to_json())
             .non_retryable();
         let cause = WorkflowTaskFailedCause::NonDeterministicError;
-        TaskFailed { cause, failure: failure.into(), violation: Some(violation), stale: false }
+        TaskFailed { cause, failure: failure.into(), violation: Some(Box::new(violation)), stale: false }
     }
 }
 
