@@ -80,13 +80,16 @@ fn fail(events: &mut Vec<HistoryEvent>, cause: WorkflowTaskFailedCause, later: i
     push(events, EventType::WorkflowTaskStarted, later, started);
 }
 
-fn ids(commands: &[Command]) -> Vec<&str> {
-    let id = |command| match command {
-        Some(Wire::ScheduleActivityTaskCommandAttributes(task)) => Some(task.activity_id.as_str()),
-        Some(Wire::StartTimerCommandAttributes(timer)) => Some(timer.timer_id.as_str()),
+fn id(command: &Command) -> Option<&str> {
+    match command.attributes.as_ref()? {
+        Wire::ScheduleActivityTaskCommandAttributes(task) => Some(&task.activity_id),
+        Wire::StartTimerCommandAttributes(timer) => Some(&timer.timer_id),
         _ => None,
-    };
-    commands.iter().filter_map(|command| id(command.attributes.as_ref())).collect()
+    }
+}
+
+fn ids(commands: &[Command]) -> Vec<&str> {
+    commands.iter().filter_map(id).collect()
 }
 
 #[tokio::test]
