@@ -229,6 +229,8 @@ pub fn sdk(commands: &mut Commands) -> Result<Outcome> {
         tests.args(["--test-threads", "4"]).args(more).env("SEGNO_BIN", server).env("SEGNO_PYTHON", venv_python());
         tests
     };
+    // Tests run them.
+    commands.run(&mut cargo(&["build", "--package", "segno-sdk", "--examples"]))?;
     twice_at_most(commands, tests(&segno(), &[]), tests(&segno(), &[]))?;
     let temporal = workspace::target().join("venv/bin/temporal");
     if !temporal.exists() {

@@ -1,5 +1,7 @@
 //! Cancellation with clean-up.
 
+#![allow(clippy::unwrap_used)]
+
 use segno_sdk::prelude::*;
 
 #[task(timeout = "1h", heartbeat_timeout = "5s")]

@@ -1,5 +1,7 @@
 //! A saga: tasks with shared state, and compensation that also happens when the workflow is cancelled.
 
+#![allow(clippy::unwrap_used)]
+
 use segno_sdk::prelude::*;
 
 struct Bookings {

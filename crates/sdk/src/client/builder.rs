@@ -262,6 +262,7 @@ impl ClientBuilder {
             identity: self.identity,
             codecs: self.codecs,
             interceptors: self.interceptors,
+            eager: Default::default(),
         };
         Ok(Client(Arc::new(inner)))
     }

@@ -7,6 +7,7 @@ mod builder;
 mod completion;
 mod connection;
 mod describe;
+mod eager;
 mod error;
 mod handle;
 mod interceptor;
@@ -28,6 +29,7 @@ pub use builder::{ClientBuilder, TlsOptions};
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
 pub use describe::{WorkflowDescription, WorkflowStatus};
+pub(crate) use eager::{EagerOffer, Place};
 pub use error::ClientError;
 pub use handle::{Handle, RawWorkflow, ResetOptions};
 pub use interceptor::{ClientCall, ClientCallKind, ClientInterceptor};
@@ -52,6 +54,7 @@ struct Inner {
     identity: String,
     codecs: Codecs,
     interceptors: interceptor::Interceptors,
+    eager: eager::EagerWorkers,
 }
 
 impl Client {

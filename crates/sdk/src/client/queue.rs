@@ -111,15 +111,26 @@ impl Queue {
         request: StartWorkflowExecutionRequest,
     ) -> Result<Handle<W>, ClientError> {
         let (id, kind) = (request.workflow_id.clone(), request.workflow_type.clone().unwrap_or_default().name);
+        // With a delay there is no workflow task to hand over yet.
+        let is_immediate = request.workflow_start_delay.is_none() && request.cron_schedule.is_empty();
         let call = async |header| {
-            let request = StartWorkflowExecutionRequest { header, ..request };
-            self.client
+            let place = match is_immediate {
+                true => self.client.reserve_eager(&self.name, &kind),
+                false => None,
+            };
+            let request = StartWorkflowExecutionRequest { header, request_eager_execution: place.is_some(), ..request };
+            let mut answer = self
+                .client
                 .call(|mut service| {
                     let request = request.clone();
                     async move { service.start_workflow_execution(request).await }
                 })
                 .await
-                .map_err(|status| of_start(status, &request.workflow_id))
+                .map_err(|status| of_start(status, &request.workflow_id))?;
+            if let (Some(place), Some(task)) = (place, answer.eager_workflow_task.take()) {
+                place(task);
+            }
+            Ok(answer)
         };
         let answer = self.client.intercepted(ClientCallKind::Start, &id, &kind, call).await?;
         Ok(Handle::of_start(self.client.clone(), id, answer.run_id))

@@ -33,6 +33,7 @@ use super::{
     threads::WorkflowThreads,
 };
 use crate::{
+    client::{EagerOffer, Place},
     converter,
     failure::Failure,
     options::wire_duration,
@@ -77,15 +78,39 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
     let pollers = options.workflow_pollers;
     let scaling = shared.pollers_workflow();
     let workflows = Arc::new(Workflows { shared, threads, cache: Mutex::new(cache) });
+    let offer = offer_eager(&workflows, &slots);
     let normal = poll(workflows.clone(), false, scaling, slots.clone(), ending.clone());
     if is_sticky {
         tokio::join!(normal, poll(workflows.clone(), true, Scaling::new(pollers), slots.clone(), ending));
     } else {
         normal.await;
     }
+    drop(offer);
     // What was polled is answered before the worker ends.
     let all = slots.acquire_many(u32::try_from(count).unwrap_or(u32::MAX));
     let _ = tokio::time::timeout(grace, all).await;
+}
+
+/// Takes the first workflow tasks of workflows that the same client starts. Not with a deployment: which version a new
+/// run is for is the server's decision.
+fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Semaphore>) -> Option<EagerOffer> {
+    let shared = &workflows.shared;
+    if shared.deployment_options().is_some() {
+        return None;
+    }
+    let (workflows, slots) = (Arc::downgrade(workflows), slots.clone());
+    let runtime = tokio::runtime::Handle::current();
+    Some(shared.client.offer_eager(&shared.queue, move |kind| {
+        let workflows = workflows.upgrade().filter(|workflows| workflows.shared.workflows.get(kind).is_some())?;
+        let (slot, runtime) = (slots.clone().try_acquire_owned().ok()?, runtime.clone());
+        let place: Place = Box::new(move |task| {
+            runtime.spawn(async move {
+                workflows.handle(task).await;
+                drop(slot);
+            });
+        });
+        Some(place)
+    }))
 }
 
 async fn poll(workflows: Arc<Workflows>, sticky: bool, scaling: Arc<Scaling>, slots: Arc<Semaphore>, ending: PollStop) {

@@ -90,8 +90,9 @@ fn workflow_types_and_their_constants() {
     assert_eq!((check_out.name(), later.name(), fail.name()), ("check_out", "later", "fail"));
     let (count, line): (Query<(), usize>, Query<(usize, bool), String>) = (Basket::COUNT, Basket::LINE);
     assert_eq!((count.name(), line.name(), line.arguments()), ("count", "line", 2));
-    let (add, clear, swap): (Update<String, String>, Update<(), usize>, Update<(usize, usize), ()>) =
-        (Basket::ADD, Basket::CLEAR, Basket::SWAP);
+    let add: Update<String, String> = Basket::ADD;
+    let clear: Update<(), usize> = Basket::CLEAR;
+    let swap: Update<(usize, usize), ()> = Basket::SWAP;
     assert_eq!((add.name(), clear.name(), swap.name()), ("add", "clear", "swap"));
     let _ = Basket::handlers();
 }

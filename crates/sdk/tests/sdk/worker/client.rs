@@ -226,6 +226,14 @@ async fn starts() {
         let raw = queue.start_raw("Counter", "raw", json!(4)).await.unwrap();
         raw.signal(Signal::<()>::named("finish"), ()).await.unwrap();
         assert_eq!(raw.result().await.unwrap(), json!(4));
+        // By now the worker has offered to take first workflow tasks.
+        let accepted = raw.history().await.unwrap().into_iter().next().is_some_and(|event| match event.attributes {
+            Some(segno_sdk::raw::Attributes::WorkflowExecutionStartedEventAttributes(started)) => {
+                started.eager_execution_accepted
+            }
+            _ => false,
+        });
+        assert!(accepted, "the first workflow task came with the answer to the start");
         let listed = client.list("WorkflowType = 'Counter'").all().await.unwrap();
         assert_eq!(client.count("WorkflowType = 'Counter'").await.unwrap().count, listed.len() as u64);
         assert!(listed.iter().any(|workflow| workflow.workflow_id == "raw"), "{listed:?}");
@@ -254,7 +262,7 @@ async fn resets_and_deletions() {
         assert_ne!(again.run_id(), counter.run_id());
         assert_eq!(again.result().await.unwrap(), 1, "the signal is there again, the update is not");
         again.delete().await.unwrap();
-        for _ in 0..100 {
+        for _ in 0..600 {
             if matches!(again.history().await, Err(ClientError::NotFound(_))) {
                 return;
             }

@@ -3,6 +3,7 @@
 //! They are ignored unless asked for, as `cargo test` runs before there is a server: `cargo xtask test --only sdk`.
 
 mod client;
+mod examples;
 mod lost;
 mod proxy;
 mod python;
