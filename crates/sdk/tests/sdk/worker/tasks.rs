@@ -147,6 +147,7 @@ async fn heartbeat_details_go_to_the_next_attempt() {
 }
 
 struct Endless {
+    begun: Arc<AtomicUsize>,
     stopped: Arc<AtomicUsize>,
 }
 
@@ -154,6 +155,7 @@ struct Endless {
 impl Endless {
     #[task]
     async fn beat_on(&self, ctx: TaskContext) -> Result<()> {
+        self.begun.fetch_add(1, Ordering::SeqCst);
         loop {
             if let Err(error) = ctx.heartbeat("on").await {
                 assert_eq!(ctx.cancel_reason(), Some(CancelReason::CancelRequested));
@@ -176,13 +178,13 @@ async fn until_cancelled(ctx: Context) -> Result<()> {
 async fn cancellation_reaches_a_task_by_heartbeat() {
     let server = server().await;
     let queue = queue(&server.client());
-    let stopped = Arc::new(AtomicUsize::new(0));
-    let worker =
-        queue.worker().workflow::<UntilCancelled>().tasks(Endless { stopped: stopped.clone() }).build().unwrap();
+    let (begun, stopped) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let tasks = Endless { begun: begun.clone(), stopped: stopped.clone() };
+    let worker = queue.worker().workflow::<UntilCancelled>().tasks(tasks).build().unwrap();
     let outcome = worker
         .run_until(async {
             let handle = queue.start::<UntilCancelled>("cancelled", ()).await?;
-            tokio::time::sleep(Duration::from_millis(300)).await;
+            until("the task has begun", || begun.load(Ordering::SeqCst) == 1).await;
             handle.cancel().await?;
             handle.result().await
         })
