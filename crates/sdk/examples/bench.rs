@@ -1,5 +1,5 @@
 //! What a worker costs: `bench worker QUEUE` serves one workflow with one task until its input ends, then prints the CPU
-//! time that it took; `bench load QUEUE KIND COUNT CONCURRENCY` starts such workflows and waits for their results;
+//! time that it took; `bench load QUEUE COUNT CONCURRENCY` starts such workflows and waits for their results;
 //! `bench parked QUEUE COUNT` has as many wait in the worker's memory. docs/sdk.md has figures.
 
 use std::{
@@ -27,8 +27,6 @@ async fn park(ctx: Context, name: String) -> Result<String> {
     ctx.promise::<()>("never").await?;
     Ok(greeting)
 }
-
-segno_sdk::define_workflow!(OfficialGreet = "Greet": String => String);
 
 /// A field of `/proc/self/status`, in KiB.
 fn status(field: &str) -> u64 {
@@ -63,20 +61,17 @@ async fn worker(queue: &Queue) -> Result<()> {
     Ok(())
 }
 
-async fn one(queue: &Queue, kind: &str, id: String) -> Result<Duration> {
+async fn one(queue: &Queue, id: String) -> Result<Duration> {
     let began = Instant::now();
-    match kind {
-        "Greet" => queue.execute::<OfficialGreet>(&id, "Ann".to_owned()).await?,
-        _ => queue.execute::<Greet>(&id, "Ann".to_owned()).await?,
-    };
+    queue.execute::<Greet>(&id, "Ann".to_owned()).await?;
     Ok(began.elapsed())
 }
 
-async fn load(queue: &Queue, kind: &str, count: usize, concurrency: usize) -> Result<()> {
+async fn load(queue: &Queue, count: usize, concurrency: usize) -> Result<()> {
     let run = Uuid::new_v4();
     let began = Instant::now();
     let mut times: Vec<Duration> = stream::iter(0..count)
-        .map(|number| one(queue, kind, format!("bench-{run}-{number}")))
+        .map(|number| one(queue, format!("bench-{run}-{number}")))
         .buffer_unordered(concurrency)
         .collect::<Vec<_>>()
         .await
@@ -113,10 +108,8 @@ async fn main() -> Result<()> {
     let client = Client::from_env().await?;
     match words[..] {
         ["worker", queue] => worker(&client.queue(queue)).await,
-        ["load", queue, kind, count, concurrency] => {
-            load(&client.queue(queue), kind, count.parse()?, concurrency.parse()?).await
-        }
+        ["load", queue, count, concurrency] => load(&client.queue(queue), count.parse()?, concurrency.parse()?).await,
         ["parked", queue, count] => parked(&client.queue(queue), count.parse()?).await,
-        _ => Err("usage: bench worker QUEUE | load QUEUE KIND COUNT CONCURRENCY | parked QUEUE COUNT".into()),
+        _ => Err("usage: bench worker QUEUE | load QUEUE COUNT CONCURRENCY | parked QUEUE COUNT".into()),
     }
 }
