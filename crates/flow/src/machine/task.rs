@@ -59,14 +59,16 @@ impl Machine<'_> {
         input: Option<&Value>,
         args: Option<&Value>,
     ) -> Result<Vec<Payload>, Raised> {
-        match (args, input) {
+        let payloads = match (args, input) {
             (Some(Value::List(list)), None | Some(Value::Null)) => {
-                list.items().iter().map(|value| self.payload(value)).collect()
+                list.items().iter().map(|value| self.payload(value)).collect::<Result<_, _>>()?
             }
-            (Some(_), _) => Err(Raised::argument(format!("{name}: with args the input must be null"))),
-            (None, Some(input)) => Ok(vec![self.payload(input)?]),
-            (None, None) => Ok(Vec::new()),
-        }
+            (Some(_), _) => return Err(Raised::argument(format!("{name}: with args the input must be null"))),
+            (None, Some(input)) => vec![self.payload(input)?],
+            (None, None) => Vec::new(),
+        };
+        pure::payload::check_total(payloads.iter())?;
+        Ok(payloads)
     }
 
     pub(super) fn task_run(&mut self, arguments: &[Value]) -> Result<Value, Fault> {

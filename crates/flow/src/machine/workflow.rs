@@ -1,5 +1,6 @@
 //! `Workflow.*`: children, messages to other workflows, what a run knows and says about itself.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::interface::{Command, ContinueAsNew, IdReuse, OperationKind, ParentClose, Payload, StartChild};
@@ -88,6 +89,7 @@ impl Machine<'_> {
         for (key, value) in object.iter().filter(|(_, value)| !matches!(value, Value::Null)) {
             payloads.push((key.to_string(), self.payload(value)?));
         }
+        pure::payload::check_total(payloads.iter().map(|(_, payload)| payload))?;
         Ok(payloads)
     }
 
@@ -194,6 +196,10 @@ impl Machine<'_> {
         if changes.is_empty() {
             return Ok(Value::Null);
         }
+        let replaced: BTreeSet<&str> = changes.iter().map(|(key, _)| key.as_str()).collect();
+        let kept = self.start.memo.iter().filter(|(key, _)| !replaced.contains(key.as_str()));
+        let new = changes.iter().filter_map(|(_, payload)| payload.as_ref());
+        pure::payload::check_total(kept.map(|(_, payload)| payload).chain(new))?;
         merge(&mut self.start.memo, &changes);
         match self.memo_command.and_then(|place| self.commands.get_mut(place)) {
             Some(Some(Command::SetMemo(known))) => merge_changes(known, changes),

@@ -10,6 +10,9 @@ use crate::value::{Object, Raised, Value};
 use super::arguments::get;
 use super::{Cost, json, options, payload};
 
+/// Most bytes of a failure.
+const FAILURE_BYTES_MAX: usize = payload::BYTES_MAX - 4_096;
+
 /// How many causes are kept behind each other.
 const CAUSES_MAX: usize = 20;
 
@@ -177,7 +180,28 @@ fn source_object(source: Option<(&str, &str, &str)>) -> Value {
 /// The failure that leaves for an error object: the one it came from if it is unchanged.
 #[must_use]
 pub fn to_failure(error: &Value) -> Failure {
-    to_failure_within(error, CAUSES_MAX)
+    let failure = to_failure_within(error, CAUSES_MAX);
+    match size(&failure) {
+        bytes if bytes > FAILURE_BYTES_MAX => {
+            // The server would not take it, so that the run could not end.
+            let too_large = from_raised(&payload::too_large(bytes), "");
+            to_failure_within(&too_large, CAUSES_MAX)
+        }
+        _ => failure,
+    }
+}
+
+/// The bytes of a failure, about as the protocol counts them.
+fn size(failure: &Failure) -> usize {
+    let own = failure.message.len() + failure.source.len() + failure.stack_trace.len() + 64;
+    let info = match &failure.info {
+        FailureInfo::Application { kind, details, .. } => {
+            kind.len() + details.iter().map(|payload| payload.data.len() + 64).sum::<usize>()
+        }
+        FailureInfo::Canceled { details } => details.iter().map(|payload| payload.data.len() + 64).sum(),
+        _ => 256,
+    };
+    own + info + failure.cause.as_ref().map_or(0, |cause| size(cause))
 }
 
 fn to_failure_within(error: &Value, causes_left: usize) -> Failure {

@@ -11,6 +11,8 @@ use super::{Cost, base64, json, limited};
 
 /// Bytes that a payload may have.
 pub const BYTES_MAX: usize = 2 << 20;
+/// Most that the protocol adds to a payload or a field of it.
+const FRAME: usize = 16;
 
 /// The encoding that the metadata names; empty if it names none.
 #[must_use]
@@ -52,13 +54,24 @@ pub fn write(value: &Value) -> Result<Payload, Raised> {
         value => encoded("json/plain", json::write(value, &mut Cost::default())?.into_bytes()),
     };
     if payload.data.len() > BYTES_MAX {
-        let count = payload.data.len();
-        return Err(Raised::new(
-            Kind::Payload,
-            format!("{count} bytes are more than a payload may have ({BYTES_MAX})"),
-        ));
+        return Err(too_large(payload.data.len()));
     }
     Ok(payload)
+}
+
+/// Refuses payloads that are together more than the server takes in one place.
+pub fn check_total<'p>(payloads: impl Iterator<Item = &'p Payload>) -> Result<(), Raised> {
+    let size = |payload: &Payload| {
+        let metadata: usize = payload.metadata.iter().map(|(key, value)| key.len() + value.len() + FRAME).sum();
+        payload.data.len() + metadata + FRAME
+    };
+    let total: usize = payloads.map(size).sum();
+    if total > BYTES_MAX { Err(too_large(total)) } else { Ok(()) }
+}
+
+/// Says that a payload has too many bytes.
+pub(super) fn too_large(count: usize) -> Raised {
+    Raised::new(Kind::Payload, format!("{count} bytes are more than a payload may have ({BYTES_MAX})"))
 }
 
 /// The value of several payloads: none is null, one its value, several a list. As [`argument`].

@@ -249,3 +249,31 @@ fn options_that_the_server_would_refuse() {
         assert_eq!(found.iter().map(|found| found.code).collect::<Vec<_>>(), ["F0208"], "{options}");
     }
 }
+
+#[test]
+fn what_is_too_large_together_is_refused() {
+    let half = "\"x\".repeat(1500000)";
+    let cases = [
+        (format!("Task.run(\"t\", null, {{ args: [{half}, {half}] }})"), true),
+        (format!("Workflow.run(\"t\", null, {{ args: [{half}, {half}] }})"), true),
+        (format!("Workflow.run(\"t\", null, {{ memo: {{ a: {half}, b: {half} }} }})"), true),
+        (format!("Workflow.setMemo({{ a: {half}, b: {half} }})"), true),
+        (format!("Workflow.setMemo({{ a: {half} }}); Workflow.setMemo({{ b: {half} }})"), true),
+        (format!("Workflow.setMemo({{ a: {half} }}); Workflow.setMemo({{ a: null, b: {half} }})"), false),
+        (format!("Workflow.setMemo({{ a: {half} }}); Workflow.setMemo({{ a: {half} }})"), false),
+        ("Task.run(\"t\", \"x\".repeat(2097152 - 3))".to_owned(), true),
+    ];
+    for (call, is_refused) in cases {
+        let source = format!("workflow w() {{ try {{ {call} }} catch (e) {{ return e.type }} return null }}");
+        let (_, commands) = Run::start(&source, &[]);
+        let want = if is_refused { "complete \"PayloadError\"" } else { "complete null" };
+        assert_eq!(commands.last().unwrap(), want, "{call}");
+    }
+}
+
+#[test]
+fn a_failure_that_is_too_large_is_replaced() {
+    let source = "workflow w() { throw Error(\"m\", { type: \"x\".repeat(3000000) }) }";
+    let (_, commands) = Run::start(source, &[]);
+    assert!(commands[0].starts_with("fail PayloadError: 3000"), "{}", &commands[0][..80]);
+}
