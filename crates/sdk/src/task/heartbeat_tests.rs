@@ -1,3 +1,5 @@
+//! Heartbeats against a server that only remembers, with a clock that jumps.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;

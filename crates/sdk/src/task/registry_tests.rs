@@ -1,3 +1,5 @@
+//! One attempt of a task: payloads in and out, errors, panics.
+
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::*;

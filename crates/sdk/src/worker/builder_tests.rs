@@ -1,3 +1,5 @@
+//! Workers that cannot work, and that nothing of a worker is bound to a thread.
+
 use super::*;
 use crate::{definition::TaskDefinition, failure::Result, task::TaskContext};
 

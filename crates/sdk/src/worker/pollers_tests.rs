@@ -1,3 +1,5 @@
+//! How many polls there are, against a server that only counts.
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
