@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import urllib.request
 from datetime import timedelta
 
 import pytest
 from google.protobuf.duration_pb2 import Duration
 from temporalio.api.namespace.v1 import UpdateNamespaceInfo
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest, UpdateNamespaceRequest
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError, RPCStatusCode
 
 from helpers import SegnoServer, raises
+from scripts import Flows, event_types, eventually
 from updating import ADMITTED, Basket, update_request
 
 IN_FLIGHT = "segno.update.in-flight-max"
@@ -98,3 +100,71 @@ async def test_mistakes_are_refused(own: SegnoServer, name: str, value: str, say
         refused = await raises(RPCError, call)
         assert refused.status == RPCStatusCode.INVALID_ARGUMENT
         assert refused.message.startswith(name) and says in refused.message
+
+
+SPINS = """workflow spins(n) {
+  await Task.delay(0)
+  let i = 0
+  while (i < n) { i += 1 }
+  return i
+}
+"""
+GROWS = 'workflow grows(n) { let a = []; while (a.length < n) { a.push(`element ${a.length}`) } await wait_for_signal("go"); return 1 }'
+LOOPS = """workflow loops(n) {
+  let i = 0
+  while (i < n) { await Task.delay("1ms"); i += 1 }
+  await wait_for_signal("go")
+  return i
+}
+"""
+
+
+async def test_limits_of_scripts_are_set_per_namespace(own: SegnoServer) -> None:
+    client = await Client.connect(own.address)
+    settings = {
+        "segno.flow.steps-max": "20000",
+        "segno.flow.state-bytes-max": "5000",
+        "segno.flow.history-events-kept": "50",
+    }
+    await namespace_with(client, "small", settings)
+    there = await Client.connect(own.address, namespace="small")
+    flows = Flows(f"127.0.0.1:{own.http_port}", "small")
+    for source in (SPINS, GROWS, LOOPS):
+        flows.deploy(source)
+
+    async def failure_of(name: str, argument: int) -> str:
+        workflow_id = f"{name}-{argument}"
+        handle = await there.start_workflow(name, argument, id=workflow_id, task_queue="segno-flow")
+        error = await raises(WorkflowFailureError, handle.result())
+        return error.cause.message
+
+    assert await there.execute_workflow("spins", 100, id="s", task_queue="segno-flow") == 100
+    assert await failure_of("spins", 100_000) == "step limit of 20000 reached"
+    assert await failure_of("grows", 1000) == "state limit of 5000 bytes reached"
+    handle = await there.start_workflow("loops", 60, id="l", task_queue="segno-flow")
+
+    async def compacted() -> bool:
+        return "MARKER_RECORDED" in await event_types(handle)
+
+    await eventually(compacted, 60)
+    assert len(await event_types(handle)) < 200
+    # In effect for the next turn.
+    await set_in(client, "small", {"segno.flow.steps-max": ""})
+    assert await there.execute_workflow("spins", 100_000, id="s2", task_queue="segno-flow") == 100_000
+    await handle.signal("go")
+    assert await handle.result() == 60
+    error = await raises(RPCError, set_in(client, "small", {"segno.flow.steps-max": "0"}))
+    assert error.status == RPCStatusCode.INVALID_ARGUMENT
+
+
+async def test_sizes_of_states_are_measured(own: SegnoServer) -> None:
+    client = await Client.connect(own.address)
+    flows = Flows(f"127.0.0.1:{own.http_port}")
+    flows.deploy(GROWS)
+    for n in (1, 1000):
+        await client.start_workflow("grows", n, id=f"g-{n}", task_queue="segno-flow")
+    with urllib.request.urlopen(f"http://127.0.0.1:{own.http_port}/metrics", timeout=5) as reply:
+        lines = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if line[0] != "#")
+    assert lines["segno_flow_state_bytes_count"] == lines['segno_flow_state_bytes_bucket{le="+Inf"}'] == "2"
+    assert lines['segno_flow_state_bytes_bucket{le="4096"}'] == "1"
+    assert int(lines["segno_flow_state_bytes_sum"]) > 10_000

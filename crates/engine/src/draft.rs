@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, mem};
 
+use bytes::Bytes;
 use prost::Message;
 use segno_proto::{
     Nanos,
@@ -328,7 +329,7 @@ impl Draft {
             successor,
             effects,
             script_state: None,
-            script_checkpoint: self.script_checkpoint,
+            script_checkpoint: self.script_checkpoint.map(|slot| (slot, Bytes::new())),
             compaction: None,
             illegal,
         };

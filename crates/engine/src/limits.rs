@@ -59,6 +59,9 @@ pub const RUN_INTERVAL_MIN: Nanos = SECOND;
 /// Points to reset to that a run remembers.
 pub const RESET_POINTS_MAX: usize = 20;
 
+/// Events of a script between two checkpoints, unless [`Limits`] says otherwise.
+pub const SCRIPT_EVENTS_KEPT: i64 = 10_000;
+
 /// Limits that whoever runs the server may set. They come in with each call, like the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -72,6 +75,8 @@ pub struct Limits {
     pub blob_bytes: usize,
     /// What is kept of a failure that is too large as a whole, in bytes.
     pub failure_bytes_kept: usize,
+    /// Events of a script between two checkpoints. History is compacted when twice as many are there.
+    pub script_events_kept: i64,
 }
 
 impl Default for Limits {
@@ -82,6 +87,7 @@ impl Default for Limits {
             updates_suggest: UpdateLimits::default().suggest(),
             blob_bytes: BLOB_BYTES_MAX,
             failure_bytes_kept: FAILURE_BYTES_KEPT,
+            script_events_kept: SCRIPT_EVENTS_KEPT,
         }
     }
 }

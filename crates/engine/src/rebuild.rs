@@ -4,6 +4,7 @@
 //! tests that hold state and history against each other. What history does not tell (attempts of activities, heartbeats)
 //! begins anew.
 
+use bytes::Bytes;
 use prost::Message;
 use segno_proto::{
     common::Payload,
@@ -29,6 +30,53 @@ pub fn rebuild(info: &RunInfo, events: &[HistoryEvent]) -> RunState {
         ..Default::default()
     };
     for event in events {
+        state.next_event_id = event.event_id + 1;
+        state.history_bytes += event.encoded_len() as i64;
+        apply(&mut state, info, event);
+    }
+    state
+}
+
+/// The state after these events, of which those up to `last` led to `state`.
+pub fn rebuild_from(state: RunState, last: i64, info: &RunInfo, events: &[HistoryEvent]) -> RunState {
+    let mut state = RunState {
+        task: None,
+        sticky: None,
+        buffered: Vec::new(),
+        next_task_attempt: 1,
+        failures_since_success: 0,
+        last_task_failure: String::new(),
+        completion_digest: 0,
+        completion_reply: None,
+        result_digests: Bytes::new(),
+        ..state
+    };
+    for activity in state.activities.values_mut() {
+        let known = activity.clone().into_inner();
+        let anew = Activity {
+            scheduled_time: known.first_scheduled_time,
+            started_time: 0,
+            attempt: 1,
+            last_heartbeat_time: 0,
+            heartbeat_details: None,
+            last_failure: None,
+            last_identity: String::new(),
+            last_attempt_end: 0,
+            stamp: 1,
+            started_identity: String::new(),
+            request_id: String::new(),
+            worker_version: None,
+            pause: None,
+            reset: false,
+            forget_heartbeat: false,
+            worker: String::new(),
+            control_queue: String::new(),
+            worker_reports: false,
+            ..known
+        };
+        *activity = anew.into();
+    }
+    for event in events.iter().filter(|event| event.event_id > last) {
         state.next_event_id = event.event_id + 1;
         state.history_bytes += event.encoded_len() as i64;
         apply(&mut state, info, event);

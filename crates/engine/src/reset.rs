@@ -18,11 +18,11 @@ use crate::{
     error::Rejection,
     machine,
     outbox::{CancelExternal, Content, SignalExternal, StartChild},
-    rebuild::rebuild,
+    rebuild::{rebuild, rebuild_from},
     run::{Applied, Context, Effect, Run},
     script,
     signal::{self, Signal},
-    state::{RunInfo, Script, WorkflowTask},
+    state::{RunInfo, RunState, Script, WorkflowTask},
     steps::{OfActivity, OfTask},
     update,
     workflow_task::{self, SERVER_IDENTITY, TaskStart},
@@ -55,6 +55,15 @@ pub fn check_point(base: &Run, finish_event_id: i64) -> Result<(), Rejection> {
     Err(Rejection::InvalidArgument(text.to_owned()))
 }
 
+/// How far a script had come at the point.
+#[derive(Clone, Debug)]
+pub struct ScriptPast {
+    /// What the engine knew of it.
+    pub script: Script,
+    /// The state of the run after an event before the point, if history before that event was removed.
+    pub kept: Option<(i64, RunState)>,
+}
+
 /// Makes the run that takes over from `base`. `past` is its history before the point, in stored batches; `later` is what
 /// happened after it, to `base` and to the runs that continued it; `script` is how far a script had come at the point.
 pub fn reset(
@@ -63,7 +72,7 @@ pub fn reset(
     call: &Reset,
     past: Vec<Vec<HistoryEvent>>,
     later: &[HistoryEvent],
-    script: Option<Script>,
+    script: Option<ScriptPast>,
 ) -> Result<Applied<()>, Rejection> {
     let now = context.now;
     let run_deadline = match base.info.run_timeout {
@@ -90,7 +99,11 @@ pub fn reset(
         ..RunInfo::clone(&base.info)
     };
     let events: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
-    let state = rebuild(&info, &events);
+    let (script, kept) = script.map_or((None, None), |past| (Some(past.script), past.kept));
+    let state = match kept {
+        Some((last, state)) => rebuild_from(state, last, &info, &events),
+        None => rebuild(&info, &events),
+    };
     let mut run = Run::new(info, state);
     run.state.last_reset_time = now;
     if let Some(script) = script {

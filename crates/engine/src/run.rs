@@ -85,6 +85,16 @@ impl Run {
         Ok(Self::of(info, encoded_info, state))
     }
 
+    /// Reads what changes from the stored form.
+    pub fn decode_state(mut stored: Bytes) -> Result<RunState, DecodeError> {
+        if stored.len() < 4 {
+            return Err(unreachable_decode_error());
+        }
+        let info_length = (stored.get_u32_le() as usize).min(stored.len());
+        stored.advance(info_length);
+        RunState::decode(stored)
+    }
+
     fn of(info: RunInfo, encoded_info: Bytes, mut state: RunState) -> Self {
         let finished = FinishedUpdates::split_off(&mut state.updates);
         let updates = Updates::of(&state);
@@ -273,8 +283,8 @@ pub struct Transition {
     pub effects: Vec<Effect>,
     /// The state of the script after a turn; whoever executed the turn adds it.
     pub script_state: Option<Bytes>,
-    /// Where that state is kept as a checkpoint too.
-    pub script_checkpoint: Option<u32>,
+    /// Where a checkpoint is kept too, and what it contains; whoever executed the turn adds the contents.
+    pub script_checkpoint: Option<(u32, Bytes)>,
     /// History that is removed with it.
     pub compaction: Option<Box<Compaction>>,
     /// A step in it that no machine has: a defect. Such a transition must be neither stored nor kept.

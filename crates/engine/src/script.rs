@@ -16,6 +16,7 @@ use segno_proto::{
 use crate::{
     Shared,
     draft::Draft,
+    limits::Limits,
     run::Run,
     signal::Signal,
     state::{RunState, Script, ScriptCheckpoint, ScriptGroup, ScriptOperation, ScriptWakeSet},
@@ -30,10 +31,6 @@ pub const VERSION_ATTRIBUTE: &str = "SegnoFlowVersion";
 /// Most signals that no code of a script has taken.
 pub const SIGNALS_WAITING_MAX: u32 = 10_000;
 
-/// Events after which the state is kept as a checkpoint.
-const CHECKPOINT_EVENTS: i64 = 10_000;
-/// Events from which on history is compacted.
-const KEPT_EVENTS_MAX: i64 = 20_000;
 /// Checkpoints that are kept.
 const CHECKPOINTS_MAX: usize = 2;
 
@@ -220,27 +217,33 @@ pub(crate) fn turned(draft: &mut Draft, turn: &AfterTurn) {
 /// batch, so that history could not be cut after it.
 pub(crate) fn keep_checkpoint(draft: &mut Draft) {
     let waits = !draft.run.state.buffered.is_empty();
+    let interval = draft.context.limits.script_events_kept;
     let Some(script) = draft.run.state.script.as_mut().filter(|_| !waits) else { return };
     let last = script.checkpoints.last().map_or(0, |checkpoint| checkpoint.event_id);
-    if script.taken_event_id - last < CHECKPOINT_EVENTS {
+    if script.taken_event_id - last < interval {
         return;
     }
     let slot = match script.checkpoints.len() {
         CHECKPOINTS_MAX => script.checkpoints.remove(0).slot,
         kept => kept as u32 + 1,
     };
-    script.checkpoints.push(ScriptCheckpoint { event_id: script.taken_event_id, slot });
+    let needed_event_id = draft.run.state.activities.keys().next().copied().unwrap_or(0);
+    let event_id = script.taken_event_id;
+    script.checkpoints.push(ScriptCheckpoint { event_id, slot, has_run: true, needed_event_id });
     draft.keep_script_state(slot);
 }
 
-/// The last event that history can do without, if it has become long. What pending activities were scheduled with stays.
-pub fn compactable(run: &Run) -> Option<i64> {
+/// The last event that history can do without, if it has become long. What activities were scheduled with stays that are
+/// pending now, or were at the checkpoint to which the run can be reset.
+pub fn compactable(run: &Run, limits: &Limits) -> Option<i64> {
     let script = run.state.script.as_ref()?;
-    if run.state.next_event_id - 1 - script.compacted_until <= KEPT_EVENTS_MAX {
+    if run.state.next_event_id - 1 - script.compacted_until <= 2 * limits.script_events_kept {
         return None;
     }
-    let oldest = script.checkpoints.first().filter(|_| script.checkpoints.len() == CHECKPOINTS_MAX)?.event_id;
-    let needed = run.state.activities.keys().next().copied().unwrap_or(i64::MAX);
+    let oldest = script.checkpoints.first().filter(|_| script.checkpoints.len() == CHECKPOINTS_MAX)?;
+    let pending = run.state.activities.keys().next().copied().into_iter();
+    let needed = pending.chain([oldest.needed_event_id]).filter(|id| *id > 0).min().unwrap_or(i64::MAX);
+    let oldest = oldest.event_id;
     (oldest > script.compacted_until && oldest < needed).then_some(oldest)
 }
 

@@ -476,6 +476,12 @@ pub struct ScriptCheckpoint {
     /// Where it is stored.
     #[prost(uint32, tag = "2")]
     pub slot: u32,
+    /// Whether the run as it was then is stored with it.
+    #[prost(bool, tag = "3")]
+    pub has_run: bool,
+    /// The first scheduled event of an activity that was pending then; 0 if none was.
+    #[prost(int64, tag = "4")]
+    pub needed_event_id: i64,
 }
 
 /// Which events make a turn of a script necessary.

@@ -53,15 +53,21 @@ impl Node {
                     pause = (pause * 2).min(MESSAGES_WAIT_MAX);
                 }
                 lock(&node.deleting).remove(&run_key);
-                if let Err(error) = node.remove(&key, run_key).await {
-                    tracing::warn!(run = run_key.0, %error, "a closed run was not deleted");
+                match node.remove(&key, run_key).await {
+                    Ok(()) => node.script_run_deleted(&run).await,
+                    Err(error) => tracing::warn!(run = run_key.0, %error, "a closed run was not deleted"),
                 }
             });
             return Ok(());
         }
         let (node, key) = (self.clone(), key.clone());
         // Once removed, a run must be forgotten as well, whether or not the caller is still there.
-        finish(async move { node.remove(&key, run_key).await }).await
+        finish(async move {
+            node.remove(&key, run_key).await?;
+            node.script_run_deleted(&run).await;
+            Ok(())
+        })
+        .await
     }
 
     /// Deletes what is left of a run that could not be read. `error` says why, and is given back if there is none.

@@ -57,7 +57,7 @@ pub use error::CallError;
 pub use flow::{Activation, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source};
 pub use history::{HistoryPage, HistoryView};
 pub use list_limits::ListCaller;
-pub use metrics::Metrics;
+pub use metrics::{Histogram, Metrics};
 pub use namespaces::{CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace};
 pub use node::{Node, NodeOptions};
 pub use polls::Poll;

@@ -8,6 +8,8 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Metrics {
             $(#[doc = $help] pub $name: AtomicU64,)+
+            /// Bytes of the state of a script after a turn.
+            pub flow_state_bytes: Histogram,
         }
 
         impl Metrics {
@@ -56,4 +58,51 @@ pub fn add(counter: &AtomicU64, many: u64) {
 /// Adds one.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// How values are distributed.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    /// Values up to each of [`Histogram::BOUNDS`] and above the one before, then those above all of them.
+    buckets: [AtomicU64; Histogram::BOUNDS.len() + 1],
+    sum: AtomicU64,
+}
+
+impl Histogram {
+    /// Upper bounds: 256 bytes to 4 MiB.
+    pub const BOUNDS: [u64; 8] = [1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
+
+    /// Counts a value.
+    pub fn observe(&self, value: u64) {
+        let place = Self::BOUNDS.partition_point(|bound| *bound < value);
+        count(&self.buckets[place]);
+        add(&self.sum, value);
+    }
+
+    /// Upper bound of each bucket (`None` above the last) with the number of values up to it, and the sum of all values.
+    pub fn read(&self) -> (Vec<(Option<u64>, u64)>, u64) {
+        let bounds = Self::BOUNDS.into_iter().map(Some).chain([None]);
+        let mut total = 0;
+        let counted = bounds.zip(&self.buckets).map(|(bound, bucket)| {
+            total += bucket.load(Ordering::Relaxed);
+            (bound, total)
+        });
+        (counted.collect(), self.sum.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_add_up() {
+        let histogram = Histogram::default();
+        for value in [0, 256, 257, 5 << 20] {
+            histogram.observe(value);
+        }
+        let (buckets, sum) = histogram.read();
+        assert_eq!((buckets[0], buckets[1]), ((Some(256), 2), (Some(1024), 3)));
+        assert_eq!((buckets[7], buckets[8], sum), ((Some(4 << 20), 3), (None, 4), 513 + (5 << 20)));
+    }
 }

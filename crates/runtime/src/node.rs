@@ -9,7 +9,7 @@ use std::{
     time::Instant,
 };
 
-use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits, update::UpdateLimits};
+use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits};
 use segno_store::{NamespaceKey, RunKey, Store};
 use tokio::sync::{Notify, Semaphore};
 
@@ -189,15 +189,13 @@ impl Node {
 
     /// Time, ids and limits for a call in a namespace that creates no run.
     pub(crate) fn context(&self, namespace: NamespaceKey) -> Context {
-        let updates =
-            self.namespaces.by_key(namespace).map_or_else(UpdateLimits::default, |known| known.settings.updates);
-        Context {
-            now: self.now(),
-            new_run_key: 0,
-            new_run_seed: self.ids.bits(),
-            limits: Limits { updates_suggest: updates.suggest(), ..self.limits },
-            script: None,
-        }
+        let settings = self.namespaces.by_key(namespace).map(|known| known.settings).unwrap_or_default();
+        let limits = Limits {
+            updates_suggest: settings.updates.suggest(),
+            script_events_kept: settings.flows.history_events_kept as i64,
+            ..self.limits
+        };
+        Context { now: self.now(), new_run_key: 0, new_run_seed: self.ids.bits(), limits, script: None }
     }
 
     /// Like [`Node::context`], with a key for a new run if the call may create one.

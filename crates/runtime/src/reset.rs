@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use segno_engine::{
     Rejection, Run,
-    reset::{self, Reset},
+    reset::{self, Reset, ScriptPast},
     script::Version,
 };
 use segno_proto::{History, events::HistoryEvent};
@@ -13,6 +13,7 @@ use segno_store::RunKey;
 use crate::{
     error::CallError,
     finish::finish,
+    flow::find_checkpoint,
     history::check_page,
     node::Node,
     slots::{Current, WorkflowKey},
@@ -95,10 +96,14 @@ impl Node {
         {
             later.extend(ended.transition.batches.iter().flatten().cloned());
         }
+        let begin = self.checkpoint_for(&base.run, &past, call.finish_event_id).await?;
         let script = self.script_at(&base, &past, call.finish_event_id).await?;
         let (script, script_state) = script.map_or((None, None), |(script, state)| (Some(script), state));
+        let kept = begin.as_ref().map(|begin| (begin.event_id(), begin.run.clone()));
+        let script = script.map(|script| ScriptPast { script, kept });
         let mut made = reset::reset(&base.run, context, &call, past, &later, script)?;
         made.transition.script_state = script_state;
+        made.transition.script_checkpoint = begin.map(|begin| (begin.record.slot, begin.content));
         if let Some(to) = to {
             self.move_made(&mut made, context, to).await?;
         }
@@ -143,14 +148,10 @@ impl Node {
     }
 }
 
-/// Refuses a point whose past was removed. The first batch is always kept.
+/// Refuses a point whose past was removed, unless a checkpoint stands for that. The first batch is always kept.
 pub(crate) fn check_compaction(base: &Run, past: &[Vec<HistoryEvent>], point: i64) -> Result<(), CallError> {
-    let compacted = base.state().script.as_ref().map_or(0, |script| script.compacted_until);
     let begins_again = past.first().and_then(|first| first.last()).is_some_and(|last| point <= last.event_id + 1);
-    if compacted == 0 || begins_again {
-        return Ok(());
-    }
-    Err(CallError::NotReady(format!("events before {} were compacted", compacted + 1)))
+    if begins_again { Ok(()) } else { find_checkpoint(base, point).map(|_| ()) }
 }
 
 /// Takes off everything from an event on, which must begin a batch: what was written together belongs together.

@@ -18,7 +18,7 @@ use crate::{
     combine::{Asked, Call, WaitingCall, request_bytes},
     error::CallError,
     finish::finish,
-    flow::wants_turn,
+    flow::{first_event_id, wants_turn},
     metrics::count,
     node::Node,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
@@ -491,6 +491,8 @@ impl Node {
             current.script_state = script_state;
         }
         current.remember(&written.batches);
+        let compacted = run.state().script.as_ref().map_or(0, |script| script.compacted_until);
+        while current.recent.pop_front_if(|batch| batch.first_event_id <= compacted).is_some() {}
         self.arm(locked);
         self.settle(&mut locked.state);
         locked.slot.progress.send_replace(progress);
@@ -621,7 +623,7 @@ pub(crate) fn progress_of(run: &Run) -> Progress {
 
 pub(crate) fn run_write(run: &Run, expected_version: u64, batches: &[Vec<HistoryEvent>], now: i64) -> RunWrite {
     let encode = |events: &Vec<HistoryEvent>| HistoryBatch {
-        first_event_id: events.first().map_or(0, |event| event.event_id),
+        first_event_id: first_event_id(events),
         last_event_id: events.last().map_or(0, |event| event.event_id),
         events: History::encode_batch(events),
     };
@@ -641,8 +643,10 @@ fn add_script(commit: &mut Commit, run: &Run, transition: &Transition) {
     let Some(state) = &transition.script_state else { return };
     let run = RunKey(run.info.run_key);
     commit.scripts.push(ScriptWrite { run, slot: 0, state: state.clone() });
-    if let Some(slot) = transition.script_checkpoint.and_then(|slot| u8::try_from(slot).ok()) {
-        commit.scripts.push(ScriptWrite { run, slot, state: state.clone() });
+    if let Some((slot, content)) = &transition.script_checkpoint
+        && let Ok(slot) = u8::try_from(*slot)
+    {
+        commit.scripts.push(ScriptWrite { run, slot, state: content.clone() });
     }
     if let Some(compaction) = &transition.compaction {
         let batch = HistoryBatch {

@@ -7,7 +7,7 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use segno_runtime::Node;
+use segno_runtime::{Histogram, Node};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -103,5 +103,25 @@ fn metrics(node: &Node) -> String {
     for (name, help, value) in node.gauges() {
         line(name, "", help, "gauge", value);
     }
+    histogram(
+        &mut text,
+        "flow_state_bytes",
+        "Bytes of the state of a script after a turn.",
+        &node.metrics.flow_state_bytes,
+    );
     text
+}
+
+/// A histogram in Prometheus' text form.
+fn histogram(text: &mut String, name: &str, help: &str, values: &Histogram) {
+    let (buckets, sum) = values.read();
+    let _ = writeln!(text, "# HELP segno_{name} {help}");
+    let _ = writeln!(text, "# TYPE segno_{name} histogram");
+    for (bound, count) in &buckets {
+        let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+        let _ = writeln!(text, "segno_{name}_bucket{{le=\"{bound}\"}} {count}");
+    }
+    let count = buckets.last().map_or(0, |(_, count)| *count);
+    let _ = writeln!(text, "segno_{name}_sum {sum}");
+    let _ = writeln!(text, "segno_{name}_count {count}");
 }

@@ -91,6 +91,7 @@ async fn route(calls: &FlowCalls, method: &Method, path: &str, query: &str, body
                 activate: flag("activate"),
                 take_over: flag("take_over").unwrap_or(false),
                 identity: text("identity"),
+                more: Vec::new(),
             };
             let deployed = calls.deploy(Request::new(request)).await?.into_inner();
             Ok(ok(&json!({

@@ -34,6 +34,8 @@ const RUN = randomUUID().slice(0, 8);
 export const TASK_QUEUE = `ts-${RUN}`;
 
 export let address: string;
+/** Where scripts are deployed; `undefined` if it is not known. */
+export let httpAddress: string | undefined = process.env.SEGNO_HTTP_ADDRESS;
 export let connection: Connection;
 export let client: Client;
 export let nativeConnection: NativeConnection;
@@ -114,6 +116,7 @@ async function startServer(): Promise<string> {
     if (server) console.error(`the server exited early (code ${code}, signal ${signal}):\n${serverOutput}`);
   });
   process.on('exit', () => server?.kill('SIGKILL'));
+  httpAddress = `127.0.0.1:${httpPort}`;
   return `127.0.0.1:${port}`;
 }
 
@@ -214,6 +217,12 @@ export async function withWorker<T>(
 
 // ---------------------------------------------------------------------------------------------------------------
 // Scenario helpers
+
+/** Deploys a script. */
+export async function deploy(source: string): Promise<void> {
+  const answer = await fetch(`http://${httpAddress}/api/v1/namespaces/${NAMESPACE}/flows`, { method: 'POST', body: source });
+  if (!answer.ok) throw new Error(`not deployed: ${await answer.text()}`);
+}
 
 /** A test with a time limit. */
 export function scenario(name: string, fn: (t: TestContext) => Promise<void>, timeout = 60_000): void {

@@ -19,6 +19,7 @@ describe('Temporal TypeScript SDK', () => {
   require('./scenarios/failures');
   require('./scenarios/workers');
   require('./scenarios/liveness');
+  require('./scenarios/scripts');
   // Last: it replays the histories of the scenarios above.
   require('./scenarios/replay');
 });

@@ -65,6 +65,9 @@ impl ClientError {
         let Self::Status { status, .. } = self else { return None };
         let message = status.message().to_ascii_lowercase();
         match status.code() {
+            Code::NotFound if message.starts_with("there is no script") => Some(
+                "`segno flow list` shows the scripts there are, `segno flow deploy FILE` adds one; is the --namespace right?",
+            ),
             Code::NotFound if message.contains("namespace") => {
                 Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
             }
@@ -113,6 +116,8 @@ mod tests {
         let error = refused(Status::not_found("workflow not found for ID: w"));
         assert_eq!(error.to_string(), "cannot x: workflow not found for ID: w");
         assert!(error.hint().expect("a hint").contains("segno workflow list"));
+        let error = refused(Status::not_found("there is no script \"x\" in namespace \"default\""));
+        assert!(error.hint().expect("a hint").contains("segno flow list"));
         let error = refused(Status::unimplemented("ListSchedules is not built yet in Segno"));
         assert!(error.to_string().contains("here:1 is not able to"), "{error}");
         assert_eq!(error.hint(), None);

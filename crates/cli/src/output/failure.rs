@@ -4,6 +4,9 @@ use segno_proto::failure::{Failure, failure::FailureInfo};
 
 use super::{dynamic::short_name, payload, plain};
 
+/// What names itself as the source of failures of scripts.
+const SCRIPT: &str = "segno-flow";
+
 /// What kind of failure it is, beyond its message.
 fn kind(failure: &Failure) -> String {
     match &failure.failure_info {
@@ -52,11 +55,27 @@ pub fn chain(failure: &Failure) -> Vec<String> {
     lines
 }
 
+/// Where a script failed, innermost first, if it was one. Stacks of other workers can be very long; JSON has them.
+pub fn script_stack(failure: &Failure) -> Vec<String> {
+    if failure.source != SCRIPT {
+        return Vec::new();
+    }
+    failure.stack_trace.lines().map(|line| plain(line).into_owned()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use segno_proto::failure::{ActivityFailureInfo, ApplicationFailureInfo};
 
     use super::*;
+
+    #[test]
+    fn a_script_says_where_it_failed() {
+        let stack_trace = "at f (w.flow:3:5)\nat w (w.flow:7:3)".to_owned();
+        let failure = Failure { source: SCRIPT.to_owned(), stack_trace, ..Default::default() };
+        assert_eq!(script_stack(&failure), ["at f (w.flow:3:5)", "at w (w.flow:7:3)"]);
+        assert!(script_stack(&Failure { source: "PythonSDK".to_owned(), ..failure }).is_empty());
+    }
 
     #[test]
     fn causes_follow() {

@@ -9,18 +9,21 @@ use segno_proto::{
     events::{HistoryEvent, MarkerRecordedEventAttributes, history_event::Attributes},
     nanos_timestamp,
 };
-use segno_store::RunKey;
+use segno_store::{NamespaceKey, RunKey};
 
 use crate::{error::CallError, node::Node};
 
 /// The name of the marker that stands for removed events.
 const MARKER: &str = "segno.compacted";
+/// The name of its details.
+const DETAILS: &str = "compacted";
 
 impl Node {
     /// Adds the removal of old history to a transition if there is much of it. The first batch, with the first event,
     /// stays.
     pub(super) async fn compact(&self, run: &mut Run, transition: &mut Transition) {
-        let Some(until) = script::compactable(run) else { return };
+        let limits = self.context(NamespaceKey(run.info.namespace_key)).limits;
+        let Some(until) = script::compactable(run, &limits) else { return };
         match self.first_removable(run).await {
             Ok(from) if from < until => {
                 let marker = marker(run, from, until, self.now());
@@ -41,6 +44,23 @@ impl Node {
     }
 }
 
+/// The first event that a batch stands for: a marker that is alone in its batch stands for what it replaced. What workers
+/// record is never alone.
+pub(crate) fn first_event_id(batch: &[HistoryEvent]) -> i64 {
+    let Some(first) = batch.first() else { return 0 };
+    if batch.len() > 1 || first.event_type != EventType::MarkerRecorded as i32 {
+        return first.event_id;
+    }
+    let replaced = match &first.attributes {
+        Some(Attributes::MarkerRecordedEventAttributes(marker)) if marker.marker_name == MARKER => {
+            let details = marker.details.get(DETAILS).and_then(|details| details.payloads.first());
+            details.and_then(|details| serde_json::from_slice::<serde_json::Value>(&details.data).ok())
+        }
+        _ => None,
+    };
+    replaced.and_then(|range| range.get("from")?.as_i64()).unwrap_or(first.event_id)
+}
+
 fn marker(run: &Run, from: i64, until: i64, now: i64) -> HistoryEvent {
     let details = Payload {
         metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into())]),
@@ -49,7 +69,7 @@ fn marker(run: &Run, from: i64, until: i64, now: i64) -> HistoryEvent {
     };
     let attributes = MarkerRecordedEventAttributes {
         marker_name: MARKER.to_owned(),
-        details: BTreeMap::from([("compacted".to_owned(), Payloads { payloads: vec![details] })]),
+        details: BTreeMap::from([(DETAILS.to_owned(), Payloads { payloads: vec![details] })]),
         workflow_task_completed_event_id: run.state().last_completed_started_id + 1,
         ..Default::default()
     };

@@ -11,7 +11,10 @@ use std::{
 
 use bytes::Bytes;
 use prost::Message;
-use segno_engine::script::{Version, hex};
+use segno_engine::{
+    Run,
+    script::{self, Version, hex},
+};
 use segno_flow::{
     Code,
     diagnostic::{Diagnostic, Severity},
@@ -118,6 +121,14 @@ pub struct Deployed {
     pub current: bool,
     /// Whether it was the current one already.
     pub unchanged: bool,
+}
+
+/// What is stored for a script.
+struct Deployment {
+    deployed: Deployed,
+    /// What is known of its name from now on, if that changes.
+    record: Option<Record>,
+    content: Vec<DocumentWrite>,
 }
 
 /// What is known of a name.
@@ -325,12 +336,48 @@ impl Node {
         namespace: Arc<Namespace>,
         source: Source,
     ) -> Result<Deployed, FlowError> {
-        self.refuse_overload()?;
-        let node = self.clone();
-        finish(async move { node.deploy(&namespace, source).await }).await
+        let mut deployed = self.deploy_flows(namespace, vec![source]).await.map_err(|(_, error)| error)?;
+        deployed.pop().ok_or_else(|| FlowError::Argument("there is nothing to deploy".to_owned()))
     }
 
-    async fn deploy(self: &Arc<Self>, namespace: &Namespace, source: Source) -> Result<Deployed, FlowError> {
+    /// Stores scripts and makes them the current versions of their names, in one commit. If one of them is refused, by its
+    /// place, nothing is stored.
+    pub async fn deploy_flows(
+        self: &Arc<Self>,
+        namespace: Arc<Namespace>,
+        sources: Vec<Source>,
+    ) -> Result<Vec<Deployed>, (usize, FlowError)> {
+        self.refuse_overload().map_err(|error| (0, error.into()))?;
+        let node = self.clone();
+        finish(async move { node.deploy_all(&namespace, sources).await }).await
+    }
+
+    async fn deploy_all(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        sources: Vec<Source>,
+    ) -> Result<Vec<Deployed>, (usize, FlowError)> {
+        let _changing = self.flows.changing.lock().await;
+        let mut changes: Vec<(String, Record)> = Vec::new();
+        let (mut documents, mut all) = (Vec::new(), Vec::<Deployed>::new());
+        for (place, source) in sources.into_iter().enumerate() {
+            let prepared = self.prepare_script(namespace, source).await.map_err(|error| (place, error))?;
+            let Deployment { deployed, record, mut content } = prepared;
+            if all.iter().any(|known| known.name == deployed.name) {
+                let text = format!("workflow \"{}\" is there twice", deployed.name);
+                return Err((place, FlowError::Argument(text)));
+            }
+            changes.extend(record.map(|record| (deployed.name.clone(), record)));
+            documents.append(&mut content);
+            all.push(deployed);
+        }
+        let changes = changes.into_iter().map(|(name, record)| (name, Some(record))).collect();
+        self.store_records(namespace.key, changes, documents).await.map_err(|error| (0, error.into()))?;
+        Ok(all)
+    }
+
+    /// Compiles a script and says what is to be stored for it.
+    async fn prepare_script(&self, namespace: &Namespace, source: Source) -> Result<Deployment, FlowError> {
         let checked = segno_flow::check(&source.text);
         let errors = |all: Vec<Diagnostic>| FlowError::Source(all);
         let Some(program) = checked.program else { return Err(errors(checked.diagnostics)) };
@@ -340,7 +387,6 @@ impl Node {
         let digits = segno_flow::version(&source.text);
         let version =
             parse(&digits).ok_or_else(|| FlowError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
-        let _changing = self.flows.changing.lock().await;
         let known = self.flows.record(namespace.key, &name);
         let is_current = known.as_ref().and_then(|known| known.current()) == Some(version);
         if known.as_ref().is_none_or(|known| known.deleted) && source.activate && !source.take_over {
@@ -354,7 +400,7 @@ impl Node {
         record.scheduled |= code.schedule().is_some();
         let created = !record.has(&version);
         let now = self.now();
-        let mut documents = Vec::new();
+        let mut content = Vec::new();
         if created {
             record.versions.push(FlowVersion {
                 version: Bytes::copy_from_slice(&version),
@@ -362,12 +408,12 @@ impl Node {
                 identity: source.identity.clone(),
                 file_name: source.file_name.clone(),
             });
-            let content =
+            let stored =
                 Content { source: text.into_owned().into(), code: code.encode().into(), file_name: source.file_name };
-            documents.push(DocumentWrite {
+            content.push(DocumentWrite {
                 namespace: namespace.key,
                 name: version_document(&name, &version),
-                content: Some(content.encode_to_vec().into()),
+                content: Some(stored.encode_to_vec().into()),
             });
         }
         let activated = source.activate && !is_current;
@@ -382,11 +428,9 @@ impl Node {
             }
             record.deleted = false;
         }
-        if created || activated {
-            self.store_record(namespace.key, &name, Some(record), documents).await?;
-        }
         let current = source.activate || is_current;
-        Ok(Deployed { name, version: digits, created, current, unchanged: is_current })
+        let deployed = Deployed { name, version: digits, created, current, unchanged: is_current };
+        Ok(Deployment { deployed, record: (created || activated).then_some(record), content })
     }
 
     async fn store_record(
@@ -394,15 +438,32 @@ impl Node {
         namespace: NamespaceKey,
         name: &str,
         record: Option<Record>,
+        documents: Vec<DocumentWrite>,
+    ) -> Result<(), CallError> {
+        self.store_records(namespace, vec![(name.to_owned(), record)], documents).await
+    }
+
+    /// Stores what is known of some names from now on, with further documents, in one commit.
+    async fn store_records(
+        self: &Arc<Self>,
+        namespace: NamespaceKey,
+        records: Vec<(String, Option<Record>)>,
         mut documents: Vec<DocumentWrite>,
     ) -> Result<(), CallError> {
-        let content = record.as_ref().map(|record| Bytes::from(record.encode_to_vec()));
-        documents.push(DocumentWrite { namespace, name: name_document(name), content });
-        let scheduled = record.as_ref().is_none_or(|record| record.scheduled);
+        for (name, record) in &records {
+            let content = record.as_ref().map(|record| Bytes::from(record.encode_to_vec()));
+            documents.push(DocumentWrite { namespace, name: name_document(name), content });
+        }
+        if documents.is_empty() {
+            return Ok(());
+        }
         self.committer.commit(Commit { documents, ..Default::default() }).await?;
-        self.flows.remember(namespace, name, record);
-        if scheduled && let Some(namespace) = self.namespaces.by_key(namespace) {
-            self.try_follow_schedule(&namespace, name).await;
+        for (name, record) in records {
+            let scheduled = record.as_ref().is_none_or(|record| record.scheduled);
+            self.flows.remember(namespace, &name, record);
+            if scheduled && let Some(namespace) = self.namespaces.by_key(namespace) {
+                self.try_follow_schedule(&namespace, &name).await;
+            }
         }
         Ok(())
     }
@@ -584,6 +645,37 @@ impl Node {
         }
         let record = if record.versions.is_empty() { None } else { Some(record) };
         Ok(self.store_record(namespace.key, name, record, documents).await?)
+    }
+
+    /// A run of a script was deleted. If its name was deleted, too, its version goes with its last run.
+    pub(crate) async fn script_run_deleted(self: &Arc<Self>, run: &Run) {
+        let namespace = NamespaceKey(run.info.namespace_key);
+        let (Some(version), name) = (script::version(run), &run.info.workflow_type) else { return };
+        if self.flows.record(namespace, name).is_none_or(|record| !record.deleted || !record.has(&version)) {
+            return;
+        }
+        let Some(namespace) = self.namespaces.by_key(namespace) else { return };
+        if let Err(error) = self.remove_unused(&namespace, name, &version).await {
+            tracing::warn!(script = name, %error, "a version without runs was not removed");
+        }
+    }
+
+    async fn remove_unused(
+        self: &Arc<Self>,
+        namespace: &Namespace,
+        name: &str,
+        version: &Version,
+    ) -> Result<(), CallError> {
+        let _changing = self.flows.changing.lock().await;
+        let Some(known) = self.flows.record(namespace.key, name).filter(|known| known.deleted) else { return Ok(()) };
+        if self.runs_of_version(namespace, name, &hex(version), false).await? > 0 {
+            return Ok(());
+        }
+        let mut record = Record::clone(&known);
+        record.versions.retain(|known| known.version != version[..]);
+        let record = if record.versions.is_empty() { None } else { Some(record) };
+        let document = DocumentWrite { namespace: namespace.key, name: version_document(name, version), content: None };
+        self.store_record(namespace.key, name, record, vec![document]).await
     }
 
     /// Open runs of a type that are no scripts.

@@ -12,7 +12,10 @@ use segno_proto::{
 };
 use tokio::time::Instant;
 
-use super::values::{payloads, wire_payload};
+use super::{
+    replay::Setting,
+    values::{payloads, wire_payload},
+};
 use crate::{
     ask::QueryReply,
     error::CallError,
@@ -95,20 +98,18 @@ impl Node {
             self.read_stored(&current, script.taken_event_id + 1, &mut history).await?;
             waiting.extend(history.into_iter().chain(run.tail().iter().cloned()));
         }
-        if at_event > 0 && script.compacted_until > 0 {
-            let text = format!("events before {} were compacted", script.compacted_until + 1);
-            return Err(CallError::NotReady(text));
-        }
         if at_event > 0 {
-            let types = super::turn::attribute_types(namespace);
             let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
             let editions = self.editions(namespace, run, at_event + 1).await?;
-            let replayed = super::replay::replay(&editions, run, &history, at_event + 1, &types)?;
+            let begin = self.checkpoint_before(run, at_event + 1).await?;
+            let setting = Setting::of(namespace);
+            let replayed = super::replay::replay(&editions, run, &history, at_event + 1, &setting, begin.as_ref())?;
+            let replayed = replayed.map(|replayed| replayed.state).or(begin.map(|begin| begin.state));
             let none = || {
                 let text = format!("no turn was completed by event {at_event}");
                 Rejection::InvalidArgument(text)
             };
-            state = replayed.ok_or_else(none)?.state;
+            state = replayed.ok_or_else(none)?;
             code = editions.last().code.clone();
             version = script::hex(&editions.last().version);
         }

@@ -6,6 +6,7 @@
 //! ([`inline`]); what takes longer is left to an [`executor`]. [`deployed`] keeps the scripts, [`events`], [`commands`]
 //! and [`values`] translate, [`look`] answers queries, [`moving`] moves runs to other versions.
 
+mod checkpoint;
 mod commands;
 mod compact;
 mod deployed;
@@ -19,6 +20,8 @@ mod schedule;
 mod turn;
 mod values;
 
+pub(crate) use checkpoint::find_checkpoint;
+pub(crate) use compact::first_event_id;
 pub(crate) use deployed::Flows;
 pub use deployed::{Activation, Deployed, FlowError, FlowInfo, FlowVersion, Source};
 pub(crate) use executor::{queue, run};

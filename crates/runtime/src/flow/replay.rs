@@ -17,7 +17,7 @@ use segno_proto::{
 
 use segno_store::NamespaceKey;
 
-use super::{commands, events, moving::Edition, turn::attribute_types, values::payloads};
+use super::{checkpoint::Checkpoint, commands, events, moving::Edition, turn::attribute_types, values::payloads};
 use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current};
 
 impl Node {
@@ -34,14 +34,17 @@ impl Node {
         let Some(namespace) = self.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else { return Ok(None) };
         let editions = self.editions(&namespace, run, until).await?;
         let history: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
+        let begin = self.checkpoint_for(run, past, until).await?;
         let fresh = Script {
             version: Bytes::copy_from_slice(&editions.last().version),
             awake: true,
             moves: script.moves.iter().filter(|known| known.event_id < until).cloned().collect(),
-            ..Default::default()
+            checkpoints: begin.iter().map(|begin| begin.record.clone()).collect(),
+            compacted_until: begin.as_ref().map_or(0, |_| script.compacted_until),
+            ..begin.as_ref().map(|begin| begin.script.clone()).unwrap_or_default()
         };
-        let Some(replayed) = replay(&editions, run, &history, until, &attribute_types(&namespace))? else {
-            return Ok(Some((fresh, None)));
+        let Some(replayed) = replay(&editions, run, &history, until, &Setting::of(&namespace), begin.as_ref())? else {
+            return Ok(Some((fresh, begin.map(|begin| begin.state))));
         };
         let mut turned = replayed.last;
         let turn = commands::answer(run, &mut turned, 0).turn;
@@ -110,22 +113,48 @@ pub(super) struct Replayed {
     pub operations: Vec<ScriptOperation>,
 }
 
-/// Executes the turns of a run again. `history` is all of it, from the first event on; events from `until` on are left
-/// out. `None` if no turn was completed by then.
+/// What turns are executed with that is not in history: it is taken as it is now.
+pub(super) struct Setting {
+    /// Types of search attributes.
+    pub types: Vec<(String, String)>,
+    /// What limits a turn.
+    pub limits: Limits,
+}
+
+impl Setting {
+    pub fn of(namespace: &Namespace) -> Self {
+        Self { types: attribute_types(namespace), limits: namespace.settings.flows.of_turn() }
+    }
+}
+
+/// Executes the turns of a run again, from its first event or a checkpoint on. `history` is all of it; events from `until`
+/// on are left out. `None` if no turn was completed by then.
 pub(super) fn replay(
     editions: &Editions,
     run: &Run,
     history: &[HistoryEvent],
     until: i64,
-    types: &[(String, String)],
+    setting: &Setting,
+    begin: Option<&Checkpoint>,
 ) -> Result<Option<Replayed>, CallError> {
-    let history: Vec<&HistoryEvent> = history.iter().take_while(|event| event.event_id < until).collect();
+    let Setting { types, limits } = setting;
+    let begun_after = begin.map_or(0, Checkpoint::event_id);
+    let history: Vec<&HistoryEvent> =
+        history.iter().filter(|event| (begun_after + 1..until).contains(&event.event_id)).collect();
     let mut edition = &editions.first;
     let mut moves = editions.later.iter().peekable();
+    while let Some((_, next)) = moves.next_if(|(at, _)| *at <= begun_after) {
+        edition = next;
+    }
     let mut known = Script::default();
+    let mut kept = begin.map(|begin| begin.state.clone());
+    let mut turns = 0;
+    if let Some(begin) = begin {
+        known.wake.operations.clone_from(&begin.script.wake.operations);
+        turns = begin.script.turns;
+    }
     let mut replayed: Option<Turned> = None;
     let mut taken = 0;
-    let mut turns = 0;
     for (place, event) in history.iter().enumerate() {
         if let Some(operation) = begun(event) {
             known.wake.operations.push(operation);
@@ -133,7 +162,7 @@ pub(super) fn replay(
         let Some(A::WorkflowTaskCompletedEventAttributes(completed)) = &event.attributes else { continue };
         // The state was moved before the turn that took the marker.
         while let Some((_, next)) = moves.next_if(|(at, _)| *at < event.event_id) {
-            replayed = moved(run, edition, next, replayed, types)?;
+            replayed = moved(run, edition, next, replayed.map(|turned| turned.state.into()).or(kept.take()), types)?;
             edition = next;
         }
         known.version = Bytes::copy_from_slice(&edition.version);
@@ -142,17 +171,16 @@ pub(super) fn replay(
         let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
         input.extend(accepted(&history[place..], time));
-        let state = replayed.as_ref().map(|turned| &*turned.state);
-        let turned =
-            segno_flow::turn(&edition.code, state, &input, &Limits::default(), &mut Unpaced).map_err(|error| {
-                CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
-            })?;
+        let state = replayed.as_ref().map(|turned| &*turned.state).or(kept.as_deref());
+        let turned = segno_flow::turn(&edition.code, state, &input, limits, &mut Unpaced).map_err(|error| {
+            CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
+        })?;
         turns += 1;
         taken = place;
         replayed = Some(turned);
     }
     for (_, next) in moves {
-        replayed = moved(run, edition, next, replayed, types)?;
+        replayed = moved(run, edition, next, replayed.map(|turned| turned.state.into()).or(kept.take()), types)?;
         edition = next;
     }
     let taken_event_id = history.get(taken).map_or(0, |event| event.event_id);
@@ -165,15 +193,15 @@ pub(super) fn replay(
     }))
 }
 
-/// What a turn gave, in the version to which the run moved after it.
+/// The state after a turn, in the version to which the run moved after it.
 fn moved(
     run: &Run,
     from: &Edition,
     to: &Edition,
-    turned: Option<Turned>,
+    state: Option<Bytes>,
     types: &[(String, String)],
 ) -> Result<Option<Turned>, CallError> {
-    let moved = turned.map(|turned| from.translate(to, &turned.state, types)).transpose();
+    let moved = state.map(|state| from.translate(to, &state, types)).transpose();
     moved.map_err(|error| CallError::DataLoss(format!("run {}: a move cannot be repeated: {error}", run.info.run_key)))
 }
 

@@ -92,7 +92,7 @@ impl Node {
         let mut events = events::events_of(run, script, &history, &attribute_types(namespace));
         let time = run.state().task.as_ref().map_or(0, |task| task.started_time) / 1_000_000;
         events.extend(messages.iter().filter_map(|message| events::update_of(message, time)));
-        Ok(Prepared { code, state, events, limits: Limits::default() })
+        Ok(Prepared { code, state, events, limits: namespace.settings.flows.of_turn() })
     }
 
     /// The state of a script after its last turn, from storage.
@@ -144,7 +144,12 @@ impl Node {
         }
         if reset_history_event_id == 0 {
             // Otherwise every update was rejected, and the turn leaves no trace.
-            transition.script_state = Some(turned.state.into());
+            self.metrics.flow_state_bytes.observe(turned.state.len() as u64);
+            let state = Bytes::from(turned.state);
+            if let Some((_, content)) = &mut transition.script_checkpoint {
+                *content = super::checkpoint::content(&run, &state);
+            }
+            transition.script_state = Some(state);
         }
         Ok(Decided { run, transition, log: turned.log, steps: turned.steps })
     }

@@ -3,20 +3,58 @@
 
 use std::collections::BTreeMap;
 
-use segno_engine::update::UpdateLimits;
+use segno_engine::{limits::SCRIPT_EVENTS_KEPT, update::UpdateLimits};
+use segno_flow::interface::Limits;
 
 /// Names that mean something to the server.
 const OURS: &str = "segno.";
 const IN_FLIGHT: &str = "segno.update.in-flight-max";
 const IN_FLIGHT_BYTES: &str = "segno.update.in-flight-bytes-max";
 const TOTAL: &str = "segno.update.total-max";
-const KNOWN: [&str; 3] = [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL];
+const STEPS: &str = "segno.flow.steps-max";
+const STATE_BYTES: &str = "segno.flow.state-bytes-max";
+const EVENTS_KEPT: &str = "segno.flow.history-events-kept";
+const KNOWN: [&str; 6] = [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT];
+
+/// A turn that never ended would keep its thread, so that scripts always have limits: the largest that can be set.
+const STEPS_MAX: u64 = 10_000_000_000;
+const STATE_BYTES_MAX: u64 = 64 << 20;
+const EVENTS_KEPT_MAX: u64 = 10_000_000;
+/// Checkpoints that are closer together would cost more than they are worth.
+const EVENTS_KEPT_MIN: u64 = 10;
 
 /// What is set for a namespace, or holds by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     /// Limits of updates.
     pub updates: UpdateLimits,
+    /// Limits of scripts.
+    pub flows: FlowLimits,
+}
+
+/// What a namespace allows its scripts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowLimits {
+    /// Steps for one event.
+    pub steps: u64,
+    /// Bytes of the stored state.
+    pub state_bytes: u64,
+    /// Events between two checkpoints; history keeps about twice as many.
+    pub history_events_kept: u64,
+}
+
+impl Default for FlowLimits {
+    fn default() -> Self {
+        let Limits { steps, state_bytes, .. } = Limits::default();
+        Self { steps, state_bytes: state_bytes as u64, history_events_kept: SCRIPT_EVENTS_KEPT as u64 }
+    }
+}
+
+impl FlowLimits {
+    /// What a turn is limited by.
+    pub(crate) fn of_turn(&self) -> Limits {
+        Limits { steps: self.steps, state_bytes: self.state_bytes as usize, ..Limits::default() }
+    }
 }
 
 impl Settings {
@@ -25,6 +63,18 @@ impl Settings {
     pub fn read(data: &BTreeMap<String, String>) -> Result<Self, String> {
         let mut settings = Self::default();
         for (name, value) in data.iter().filter(|(name, value)| name.starts_with(OURS) && !value.is_empty()) {
+            let bounded = match name.as_str() {
+                STEPS => Some((&mut settings.flows.steps, 1, STEPS_MAX)),
+                STATE_BYTES => Some((&mut settings.flows.state_bytes, 1, STATE_BYTES_MAX)),
+                EVENTS_KEPT => Some((&mut settings.flows.history_events_kept, EVENTS_KEPT_MIN, EVENTS_KEPT_MAX)),
+                _ => None,
+            };
+            if let Some((limit, least, most)) = bounded {
+                *limit = value.parse().ok().filter(|number| (least..=most).contains(number)).ok_or_else(|| {
+                    format!("{name} must be a whole number from {least} to {most}, or empty for the default.")
+                })?;
+                continue;
+            }
             let limit = match name.as_str() {
                 IN_FLIGHT => &mut settings.updates.in_flight,
                 IN_FLIGHT_BYTES => &mut settings.updates.in_flight_bytes,
@@ -57,6 +107,17 @@ mod tests {
         let set = read(&[(IN_FLIGHT, "7"), (IN_FLIGHT_BYTES, "1000"), (TOTAL, "")]).expect("they are right");
         let total = UpdateLimits::default().total;
         assert_eq!(set.updates, UpdateLimits { in_flight: 7, in_flight_bytes: 1000, total });
+    }
+
+    #[test]
+    fn scripts_always_have_limits() {
+        let set = read(&[(STEPS, "1000"), (STATE_BYTES, "2000"), (EVENTS_KEPT, "30")]).expect("they are right");
+        assert_eq!(set.flows, FlowLimits { steps: 1000, state_bytes: 2000, history_events_kept: 30 });
+        let turn = set.flows.of_turn();
+        assert_eq!((turn.steps, turn.state_bytes, turn.call_depth), (1000, 2000, Limits::default().call_depth));
+        for (name, value) in [(STEPS, "0"), (STATE_BYTES, "67108865"), (EVENTS_KEPT, "9"), (EVENTS_KEPT, "many")] {
+            assert!(read(&[(name, value)]).is_err_and(|text| text.contains(" from ")), "{name}={value}");
+        }
     }
 
     #[test]

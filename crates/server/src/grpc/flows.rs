@@ -7,13 +7,13 @@ use segno_proto::{
     nanos_timestamp,
     segno_flow::{
         ActivateRequest, ActivateResponse, Activation, CheckRequest, CheckResponse, DeleteRequest, DeleteResponse,
-        DeployRequest, DeployResponse, DescribeRequest, DescribeResponse, DescribeRunRequest, DescribeRunResponse,
-        Diagnostic, Diagnostics, Flow, FlowVersion, GetSourceRequest, GetSourceResponse, Handler, ListRequest,
-        ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
+        DeployFile, DeployRequest, DeployResponse, DescribeRequest, DescribeResponse, DescribeRunRequest,
+        DescribeRunResponse, Diagnostic, Diagnostics, Flow, FlowVersion, GetSourceRequest, GetSourceResponse, Handler,
+        ListRequest, ListResponse, MigrateRequest, MigrateResponse, RollbackRequest, RollbackResponse,
         flow_service_server::FlowService,
     },
 };
-use segno_runtime::{FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
+use segno_runtime::{Deployed, FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
 use super::Workflows;
@@ -60,30 +60,37 @@ impl FlowService for FlowCalls {
     async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.open_namespace(&request.namespace)?;
-        let file_name = match request.file_name.is_empty() {
-            true => "script.flow".to_owned(),
-            false => request.file_name,
-        };
-        let warnings = segno_flow::check(&request.source).diagnostics;
-        let source = Source {
-            text: request.source.to_vec(),
-            file_name: file_name.clone(),
+        let first = DeployFile { source: request.source, file_name: request.file_name };
+        let mut files: Vec<DeployFile> = std::iter::once(first).chain(request.more).collect();
+        for file in files.iter_mut().filter(|file| file.file_name.is_empty()) {
+            file.file_name = "script.flow".to_owned();
+        }
+        let source = |file: &DeployFile| Source {
+            text: file.source.to_vec(),
+            file_name: file.file_name.clone(),
             activate: request.activate.unwrap_or(true),
             take_over: request.take_over,
-            identity: request.identity,
+            identity: request.identity.clone(),
         };
-        let deployed = self.node.deploy_flow(namespace.clone(), source).await;
-        let deployed = deployed.map_err(|error| refused(error, &file_name))?;
+        let deployed = self.node.deploy_flows(namespace.clone(), files.iter().map(source).collect()).await;
+        let deployed = deployed.map_err(|(place, error)| refused(error, &files[place].file_name))?;
         let known = self.node.list_flows(&namespace, "", usize::MAX);
-        let current = known.iter().find(|known| known.name == deployed.name).map(|known| hex(&known.current));
-        Ok(Response::new(DeployResponse {
-            name: deployed.name,
-            version: deployed.version,
-            created: deployed.created,
-            current: current.unwrap_or_default(),
-            unchanged: deployed.unchanged,
-            diagnostics: warnings.iter().map(|found| diagnostic(found, &file_name)).collect(),
-        }))
+        let response = |(deployed, file): (Deployed, &DeployFile)| {
+            let current = known.iter().find(|known| known.name == deployed.name).map(|known| hex(&known.current));
+            let warnings = segno_flow::check(&file.source).diagnostics;
+            DeployResponse {
+                name: deployed.name,
+                version: deployed.version,
+                created: deployed.created,
+                current: current.unwrap_or_default(),
+                unchanged: deployed.unchanged,
+                diagnostics: warnings.iter().map(|found| diagnostic(found, &file.file_name)).collect(),
+                more: Vec::new(),
+            }
+        };
+        let mut responses = deployed.into_iter().zip(&files).map(response);
+        let first = responses.next().unwrap_or_default();
+        Ok(Response::new(DeployResponse { more: responses.collect(), ..first }))
     }
 
     async fn activate(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {

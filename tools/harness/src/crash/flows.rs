@@ -13,6 +13,7 @@ use tonic::{Code, Status};
 
 use super::{
     ledger::{Breach, Kind, Ledger, receiver_id},
+    scripts::{self, Scripts},
     updates,
 };
 use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
@@ -38,6 +39,8 @@ pub struct Shared {
     pub last_poll: Cell<Instant>,
     /// Prefix of workflow ids.
     pub prefix: String,
+    /// Scripts, if the server has them. Temporal's has none.
+    pub scripts: Option<Scripts>,
     /// Whether the server lets callers wait until an update is admitted. Temporal's does not.
     pub admits_durably: bool,
 }
@@ -91,12 +94,16 @@ pub async fn run(shared: Rc<Shared>, mut client: Client) {
     while !shared.stopping.get() {
         let index = shared.next.replace(shared.next.get() + 1);
         let id = format!("{}-{index}", shared.prefix);
-        let outcome = match index % 12 {
+        let outcome = match index % 14 {
             0..=3 => plain(&shared, &mut client, Kind::Activity, &id, "").await,
             4 | 5 => signalled(&shared, &mut client, &id).await,
             6 | 7 => plain(&shared, &mut client, Kind::Timer, &id, &(20 + index % 250).to_string()).await,
             8 => plain(&shared, &mut client, Kind::Parent, &id, "").await,
             9 => crossed(&shared, &mut client, &id).await,
+            12 | 13 => match scripts::run(&shared, &mut client, &id).await {
+                Ok(false) => plain(&shared, &mut client, Kind::Activity, &id, "").await,
+                outcome => outcome.map(|_| ()),
+            },
             at => updated(&shared, &mut client, &id, at == 10).await,
         };
         if let Err(broken) = outcome {
@@ -137,7 +144,8 @@ async fn updated(shared: &Rc<Shared>, client: &mut Client, id: &str, at_once: bo
     result(shared, client, Kind::Updates, id, &run_id).await
 }
 
-async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, Breach> {
+/// Starts a workflow, until that is acknowledged.
+pub async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input: &str) -> Result<String, Breach> {
     let mut call = wire::start(kind.name(), id, QUEUE, input);
     call.workflow_task_timeout = Some(wire::millis(2_000));
     let reply = insist(async || client.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
@@ -146,7 +154,8 @@ async fn start(shared: &Shared, client: &mut Client, kind: Kind, id: &str, input
     Ok(run_id)
 }
 
-async fn signal(
+/// Signals a workflow, until that is acknowledged.
+pub async fn signal(
     shared: &Shared,
     client: &mut Client,
     kind: Kind,
@@ -183,7 +192,8 @@ async fn signal(
     }
 }
 
-async fn result(shared: &Shared, client: &mut Client, kind: Kind, id: &str, run_id: &str) -> Result<(), Breach> {
+/// Waits for the result of a workflow, which must be the right one.
+pub async fn result(shared: &Shared, client: &mut Client, kind: Kind, id: &str, run_id: &str) -> Result<(), Breach> {
     let event = insist(async || wire::wait_closed(client, id, run_id).await).await;
     let text = wire::closing_result(&event.map_err(|status| refused(shared, "result", id, &status))?);
     if text != kind.result(id) {
@@ -194,7 +204,7 @@ async fn result(shared: &Shared, client: &mut Client, kind: Kind, id: &str, run_
 }
 
 /// A refused call. A run that was acknowledged before the last crash and is not found now was lost in it.
-fn refused(shared: &Shared, call: &str, id: &str, status: &Status) -> Breach {
+pub fn refused(shared: &Shared, call: &str, id: &str, status: &Status) -> Breach {
     let text = format!("{call} of {id} was refused: {:?} {}", status.code(), status.message());
     let is_lost = status.code() == Code::NotFound && shared.ledger.crashed_since_start(id);
     if is_lost { Breach::Lost(text) } else { Breach::Wrong(text) }

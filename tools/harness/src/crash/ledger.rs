@@ -30,12 +30,22 @@ pub enum Kind {
     Receiver,
     /// Takes updates of a client until it signals; see `updates.rs`.
     Updates,
+    /// A script: a task, two signals of a client with a timer between them; see `scripts.rs`.
+    Script,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 7] =
-        [Self::Activity, Self::Signals, Self::Timer, Self::Parent, Self::Sender, Self::Receiver, Self::Updates];
+    pub const ALL: [Self; 8] = [
+        Self::Activity,
+        Self::Signals,
+        Self::Timer,
+        Self::Parent,
+        Self::Sender,
+        Self::Receiver,
+        Self::Updates,
+        Self::Script,
+    ];
 
     /// The workflow type on the wire.
     pub fn name(self) -> &'static str {
@@ -47,6 +57,7 @@ impl Kind {
             Self::Sender => "sender",
             Self::Receiver => "receiver",
             Self::Updates => "updates",
+            Self::Script => "script",
         }
     }
 
@@ -65,6 +76,7 @@ impl Kind {
             Self::Sender => "sent".to_owned(),
             Self::Receiver => "cross,finish".to_owned(),
             Self::Updates => updates::result(),
+            Self::Script => format!("did {workflow_id}: s0,s1"),
         }
     }
 }

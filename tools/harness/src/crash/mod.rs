@@ -7,6 +7,7 @@
 mod flows;
 mod ledger;
 mod power;
+mod scripts;
 mod selftest;
 mod updates;
 mod verify;
@@ -31,6 +32,7 @@ use crate::{
 use flows::Shared;
 use ledger::{Breach, Ledger};
 use power::{Cut, Shim};
+use scripts::Scripts;
 
 /// Rounds on one data directory before a fresh one is taken.
 const ROUNDS_PER_CAMPAIGN: u32 = 50;
@@ -134,6 +136,10 @@ fn campaign(options: &Options, is_power: bool, rounds: u32, salt: u64) -> Result
         given_up: RefCell::default(),
         last_poll: Cell::new(Instant::now()),
         prefix: "flow".to_owned(),
+        scripts: match options.plan.kind {
+            Kind::Segno => Some(Scripts::new(options.plan.port)),
+            Kind::Temporal => None,
+        },
         admits_durably: options.plan.kind == Kind::Segno,
     });
     let shim = is_power.then(|| Shim::build(&options.plan.data)).transpose()?;

@@ -11,7 +11,7 @@ use tonic::Code;
 
 use super::{
     flows::{Shared, insist},
-    ledger::{Breach, Facts},
+    ledger::{Breach, Facts, Kind},
     updates,
 };
 use crate::wire::{self, Client};
@@ -73,7 +73,9 @@ fn check(id: &str, facts: &Facts, events: &[HistoryEvent], must_be_closed: bool)
             lost.push(format!("activity completed in round {} ({identity}) is lost", answer.round));
         }
     }
-    for (identity, found) in seen.workflow_tasks.iter().chain(&seen.activities).filter(|(_, found)| found.len() > 1) {
+    // The server executes the turns of scripts under one name.
+    let answers = seen.workflow_tasks.iter().filter(|_| facts.kind != Kind::Script).chain(&seen.activities);
+    for (identity, found) in answers.filter(|(_, found)| found.len() > 1) {
         broken.push(format!("one answer ({identity}) was accepted {} times", found.len()));
     }
     for (name, acknowledged) in &facts.signals {
@@ -222,10 +224,7 @@ mod tests {
         WorkflowExecutionStartedEventAttributes, WorkflowTaskCompletedEventAttributes,
     };
 
-    use super::{
-        super::ledger::{Answer, Kind},
-        *,
-    };
+    use super::{super::ledger::Answer, *};
 
     fn facts() -> Facts {
         let answer = Answer { round: 3, commands: 0 };

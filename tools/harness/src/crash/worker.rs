@@ -74,6 +74,10 @@ async fn answer_workflow_task(shared: &Shared, client: &mut Client, task: PollWo
             .ledger
             .breach(Breach::Wrong(format!("a task of {} without the start of its history", run.workflow_id)));
     }
+    if kind == Kind::Script {
+        let text = format!("{} was started as a script, and a worker has its task", run.workflow_id);
+        return shared.ledger.breach(Breach::Lost(text));
+    }
     let identity = shared.ledger.fresh_name("task");
     let (mut commands, messages) = match kind {
         Kind::Updates => updates::answer(&task.messages, &events, task.previous_started_event_id, &identity),
@@ -141,6 +145,8 @@ fn decide(kind: Kind, id: &str, events: &[HistoryEvent]) -> Vec<Command> {
         (None, Kind::Timer) => vec![start_timer(input.parse().unwrap_or(100))],
         (None, Kind::Parent) => vec![start_child(&child_id(id))],
         (None, Kind::Sender) => vec![signal_other(&input)],
+        // The server has its turns.
+        (None, Kind::Script) => vec![],
     }
 }
 

@@ -55,7 +55,7 @@ impl Show {
                 match client.format {
                     Format::Json => Ok(output::print(&seen.state_json)?),
                     Format::Text => {
-                        let text = show_run::text(&workflow_id, &seen, client.colors).map_err(|why| {
+                        let text = show_run::text(&workflow_id, &seen, self.at, client.colors).map_err(|why| {
                             ClientError::Outcome(format!("the server's answer cannot be read: {why}"))
                         })?;
                         Ok(output::print(&text)?)

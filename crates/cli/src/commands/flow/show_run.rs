@@ -22,12 +22,13 @@ const AROUND: usize = 3;
 /// Longest value of a variable in one line.
 const VALUE_CHARACTERS_MAX: usize = 100;
 
-/// Draws a run.
-pub fn text(workflow_id: &str, seen: &DescribeRunResponse, colors: bool) -> Result<String, String> {
+/// Draws a run: as it is, or as it was when the event `at` was its last.
+pub fn text(workflow_id: &str, seen: &DescribeRunResponse, at: i64, colors: bool) -> Result<String, String> {
     let state: Value = serde_json::from_str(&seen.state_json).map_err(|error| error.to_string())?;
     let now = Timestamp::now();
     let mut text = String::new();
-    let running = seen.status == "RUNNING";
+    // Code of a run that has ended stands nowhere.
+    let stands = seen.status == "RUNNING" || at > 0;
     let (status, style) = match seen.status.as_str() {
         "RUNNING" => ("suspended", Style::Blue),
         "COMPLETED" => ("completed", Style::Green),
@@ -44,7 +45,7 @@ pub fn text(workflow_id: &str, seen: &DescribeRunResponse, colors: bool) -> Resu
         plain(&seen.file_name),
     );
     let code = list(&state, "code");
-    source(&mut text, seen, code, running, colors);
+    source(&mut text, seen, code, stands, colors);
     variables(&mut text, code, colors);
     pending(&mut text, list(&state, "pending"), now, colors);
     signals(&mut text, state.get("signals"), colors);
@@ -68,7 +69,7 @@ fn line_of(frame: &Value) -> usize {
 }
 
 /// The source around the lines on which code stands.
-fn source(text: &mut String, seen: &DescribeRunResponse, code: &[Value], running: bool, colors: bool) {
+fn source(text: &mut String, seen: &DescribeRunResponse, code: &[Value], stands: bool, colors: bool) {
     let source = String::from_utf8_lossy(&seen.source).into_owned();
     let lines: Vec<&str> = source.lines().collect();
     // What stands on each line, the innermost frames only as waiting.
@@ -85,7 +86,7 @@ fn source(text: &mut String, seen: &DescribeRunResponse, code: &[Value], running
             marks.entry(line_of(frame)).or_default().push(note);
         }
     }
-    if marks.is_empty() || !running {
+    if marks.is_empty() || !stands {
         return;
     }
     let width = lines.len().to_string().len();
@@ -132,12 +133,13 @@ fn variables(text: &mut String, code: &[Value], colors: bool) {
                 other => format!("  ({})", plain(other)),
             };
             for (name, value) in variables {
-                rows.push((plain(name).into_owned(), shortened(value), place.clone()));
+                let row = (plain(name).into_owned(), shortened(value), place.clone());
+                if !rows.contains(&row) {
+                    rows.push(row);
+                }
             }
         }
     }
-    rows.sort();
-    rows.dedup();
     if rows.is_empty() {
         return;
     }
@@ -216,7 +218,7 @@ mod tests {
         let state = serde_json::json!({
             "name": "order", "version": "3f2a9c41d07b00", "code": [{
                 "id": "main", "waiting_for": ["timer-1"],
-                "frames": [{ "function": "order", "line": 2, "column": 3, "variables": { "n": 1 } }],
+                "frames": [{ "function": "order", "line": 2, "column": 3, "variables": { "n": 1, "a": 2 } }],
             }],
             "pending": [{ "item_id": "timer-1", "kind": "timer", "since": "x" }],
             "signals": { "go": 2 }, "log": [], "state_bytes": 120,
@@ -228,7 +230,7 @@ mod tests {
             file_name: "order.flow".to_owned(),
             ..Default::default()
         };
-        let drawn = text("order-7", &seen, false).expect("it can be read");
+        let drawn = text("order-7", &seen, 0, false).expect("it can be read");
         let expected = "\
 order-7  suspended  order 3f2a9c41d07b  order.flow
 
@@ -239,6 +241,7 @@ order-7  suspended  order 3f2a9c41d07b  order.flow
 
 Variables
   n  1
+  a  2
 
 Pending
   timer-1  timer
@@ -249,5 +252,9 @@ Signals that wait
 120 bytes of state
 ";
         assert_eq!(drawn, expected);
+        let closed = DescribeRunResponse { status: "COMPLETED".to_owned(), ..seen };
+        let now = text("order-7", &closed, 0, false).expect("it can be read");
+        let before = text("order-7", &closed, 9, false).expect("it can be read");
+        assert!(!now.contains('▶') && before.contains("▶ 2 │   await"), "{before}");
     }
 }

@@ -45,7 +45,9 @@ impl Outcome {
         match &self.last.attributes {
             Some(Attributes::WorkflowExecutionCompletedEventAttributes(_)) => ("COMPLETED", None),
             Some(Attributes::WorkflowExecutionFailedEventAttributes(a)) => {
-                let lines = failure::chain(&a.failure.clone().unwrap_or_default());
+                let failure = a.failure.clone().unwrap_or_default();
+                let mut lines = failure::chain(&failure);
+                lines.extend(failure::script_stack(&failure));
                 ("FAILED", Some(format!("failed: {}", lines.join("\n  "))))
             }
             Some(Attributes::WorkflowExecutionCanceledEventAttributes(a)) => {

@@ -1,0 +1,153 @@
+"""Scripts whose old history was removed: looks into the past and resets begin with a checkpoint."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest, ResetWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+
+from helpers import SegnoServer, raises
+from scripts import Flows, eventually, start
+
+NAMESPACE = "short"
+KEPT = 40
+LOOPS = """workflow loops(n) {
+  const long = Task.delay("1h")
+  let i = 0
+  while (i < n) {
+    await Task.delay("1ms")
+    i += 1
+  }
+  const won = await Task.race([long, wait_for_signal("go")])
+  return [i, won.result]
+}
+"""
+
+
+@pytest_asyncio.fixture
+async def client(durable_server: SegnoServer) -> Client:
+    durable_server.start()
+    client = await Client.connect(durable_server.address)
+    await client.workflow_service.register_namespace(
+        RegisterNamespaceRequest(
+            namespace=NAMESPACE,
+            workflow_execution_retention_period=Duration(seconds=86400),
+            data={"segno.flow.history-events-kept": str(KEPT)},
+        )
+    )
+    return await Client.connect(durable_server.address, namespace=NAMESPACE)
+
+
+@pytest.fixture
+def flows(durable_server: SegnoServer) -> Flows:
+    return Flows(f"127.0.0.1:{durable_server.http_port}", NAMESPACE)
+
+
+async def events_of(handle: WorkflowHandle) -> list[Any]:
+    return list((await handle.fetch_history()).events)
+
+
+async def compacted(handle: WorkflowHandle) -> tuple[list[Any], int]:
+    """The events of a run that waits for its signal, and the last one that was removed."""
+
+    async def waits() -> bool:
+        state = await handle.query("__segno_flow_state")
+        return "go" in str(state["pending"])
+
+    await eventually(waits, 30)
+    events = await events_of(handle)
+    marker = next(event for event in events if event.HasField("marker_recorded_event_attributes"))
+    assert marker.marker_recorded_event_attributes.marker_name == "segno.compacted"
+    return events, marker.event_id
+
+
+def turns_of(events: list[Any]) -> list[int]:
+    """The completed events of turns."""
+    return [e.event_id for e in events if e.HasField("workflow_task_completed_event_attributes")]
+
+
+async def reset(client: Client, handle: WorkflowHandle, event: int) -> WorkflowHandle:
+    request = ResetWorkflowExecutionRequest(
+        namespace=NAMESPACE,
+        workflow_execution=WorkflowExecution(workflow_id=handle.id, run_id=handle.run_id or ""),
+        reason="test",
+        workflow_task_finish_event_id=event,
+        request_id=f"reset-{handle.id}-{handle.run_id}-{event}",
+    )
+    response = await client.workflow_service.reset_workflow_execution(request)
+    return client.get_workflow_handle(handle.id, run_id=response.run_id)
+
+
+@pytest.mark.asyncio
+async def test_a_look_into_the_past_after_compaction(client: Client, flows: Flows) -> None:
+    flows.deploy(LOOPS)
+    handle = await start(client, "loops", "looks", 60)
+    events, removed = await compacted(handle)
+    seen = {}
+    for event in turns_of(events):
+        if event > removed:
+            answer = flows.call("GET", "/runs/looks/flow", at_event=event)
+            assert answer.status == 200, answer
+            frame = answer.body["code"][0]["frames"][0]
+            seen[event] = frame["variables"]["i"]
+    assert len(seen) > 10 and list(seen.values())[-1] == 60
+    values = list(seen.values())
+    assert values == list(range(values[0], values[0] + len(values))), seen
+    answer = flows.call("GET", "/runs/looks/flow", at_event=10)
+    assert answer.status == 400 and f"events before {removed + 1} were compacted" in str(answer.body), answer
+
+
+@pytest.mark.asyncio
+async def test_resets_after_compaction(client: Client, flows: Flows, durable_server: SegnoServer) -> None:
+    flows.deploy(LOOPS)
+    handle = await start(client, "loops", "resets", 60)
+    events, removed = await compacted(handle)
+    turns = [event for event in turns_of(events) if event > removed]
+    error = await raises(RPCError, reset(client, handle, 10))
+    assert error.status == RPCStatusCode.FAILED_PRECONDITION
+    assert error.message == f"events before {removed + 1} were compacted"
+    # The first turn after the checkpoint, one in the middle, the last one; each of the run before.
+    for number, place in enumerate([0, len(turns) // 2, -1]):
+        handle = await reset(client, handle, turns[place])
+        events, removed = await compacted(handle)
+        assert [e.event_id for e in events] == sorted({e.event_id for e in events})
+        if number == 0:
+            durable_server.kill()
+            durable_server.start()
+        turns = [event for event in turns_of(events) if event > removed]
+    # Not the first time: the timer from the beginning is still pending.
+    state = await handle.query("__segno_flow_state")
+    assert [p["due"] for p in state["pending"] if p["kind"] == "timer"], state
+    await handle.signal("go", "gone")
+    assert await handle.result() == [60, "gone"]
+
+
+@pytest.mark.asyncio
+async def test_tasks_that_were_pending_at_the_checkpoint(client: Client, flows: Flows) -> None:
+    """What a task was given is kept as long as a reset may need it."""
+    flows.deploy(
+        LOOPS.replace("loops", "waits_for_task").replace(
+            'await Task.delay("1ms")', 'if (i % 20 == 5) task = Task.run("never", i)\n    await Task.delay("1ms")'
+        ).replace("let i = 0", "let i = 0\n  let task = null")
+    )
+    handle = await start(client, "waits_for_task", "tasks", 60)
+
+    async def waits() -> bool:
+        return "go" in str((await handle.query("__segno_flow_state"))["pending"])
+
+    await eventually(waits, 30)
+    events = await events_of(handle)
+    # The first task never ends, so that nothing after it can be removed.
+    scheduled = [e.event_id for e in events if e.HasField("activity_task_scheduled_event_attributes")]
+    assert len(scheduled) == 3
+    turns = [event for event in turns_of(events) if event > scheduled[1]]
+    handle = await reset(client, handle, turns[1])
+    await eventually(waits, 30)
+    pending = (await handle.describe()).raw_description.pending_activities
+    assert len(pending) == 3
