@@ -492,7 +492,9 @@ impl Node {
         }
         current.remember(&written.batches);
         let compacted = run.state().script.as_ref().map_or(0, |script| script.compacted_until);
-        while current.recent.pop_front_if(|batch| batch.first_event_id <= compacted).is_some() {}
+        while current.recent.front().is_some_and(|batch| batch.first_event_id <= compacted) {
+            current.recent.pop_front();
+        }
         self.arm(locked);
         self.settle(&mut locked.state);
         locked.slot.progress.send_replace(progress);
