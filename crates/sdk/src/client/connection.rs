@@ -95,7 +95,8 @@ impl Connection {
         C: FnMut(Service) -> F,
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        let began = Instant::now();
+        // Counted from the first failure: an attempt that waits for news may take long by itself.
+        let mut failing_since: Option<Instant> = None;
         let mut waits = Waits::default();
         loop {
             let outcome = tokio::time::timeout(attempt, call(self.service())).await;
@@ -108,7 +109,7 @@ impl Connection {
                 return Err(status);
             }
             let wait = waits.next(status.code());
-            if began.elapsed() + wait > patience.max(attempt) {
+            if failing_since.get_or_insert_with(Instant::now).elapsed() + wait > patience {
                 return Err(status);
             }
             tracing::debug!(code = ?status.code(), message = status.message(), ?wait, "a call is repeated");
