@@ -163,7 +163,8 @@ pub(crate) struct Core {
     pub replayed: Option<ReplayedTurn>,
     pub suggest_continue_as_new: bool,
 
-    pub ops: BTreeMap<OpId, Op>,
+    /// Boxed: a node of the map has room for eleven, and most workflows wait for one.
+    pub ops: BTreeMap<OpId, Box<Op>>,
     next_op: OpId,
     next_root: RootId,
     next_resolution: u64,
@@ -302,7 +303,7 @@ impl Core {
             detached: false,
             cancel_sent: false,
         };
-        self.ops.insert(id, op);
+        self.ops.insert(id, Box::new(op));
         id
     }
 
@@ -359,7 +360,7 @@ impl Core {
     }
 
     /// Removes an operation.
-    pub fn forget(&mut self, id: OpId) -> Option<Op> {
+    pub fn forget(&mut self, id: OpId) -> Option<Box<Op>> {
         let op = self.ops.remove(&id)?;
         self.conditions.remove(&id);
         if op.event_id != 0 && self.by_event.get(&op.event_id) == Some(&id) {
