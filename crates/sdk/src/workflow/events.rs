@@ -174,6 +174,12 @@ pub(crate) fn withdraw_request(core: &mut Core, attributes: &Attributes) {
     );
 }
 
+/// Whether it says that the history before it was copied from another run.
+pub(crate) fn is_reset(event: &HistoryEvent) -> bool {
+    matches!(&event.attributes, Some(Attributes::WorkflowTaskFailedEventAttributes(event))
+        if event.cause() == WorkflowTaskFailedCause::ResetWorkflow)
+}
+
 /// Whether the workflow can notice it.
 pub(crate) fn concerns_workflow(event: &HistoryEvent) -> bool {
     use Attributes as A;

@@ -233,7 +233,11 @@ impl Execution {
         first: bool,
     ) -> Result<(), Stop> {
         instance.check_foreign()?;
-        let mut inbound = inbound.into_iter();
+        // A reset comes last in history, but all that this turn asks for is new.
+        for event in inbound.iter().filter(|event| events::is_reset(event)) {
+            events::deliver(instance, event.clone())?;
+        }
+        let mut inbound = inbound.into_iter().filter(|event| !events::is_reset(event));
         while let Some(event) = inbound.next() {
             events::deliver(instance, event)?;
             instance.settle()?;
