@@ -24,7 +24,7 @@ use super::{
         Answer, Due, ORIGIN, Order, Server,
         run::{Closed, UpdateOutcome, WORKFLOW_TASK_TIMEOUT},
     },
-    thread::{Turn, WorkflowThread},
+    thread::{TestTurn, WorkflowThread},
 };
 use crate::{
     converter,
@@ -124,7 +124,7 @@ struct Member {
     plans: Plans,
     /// How many events of the history its instance has seen.
     seen: usize,
-    turns: Vec<Turn>,
+    turns: Vec<TestTurn>,
 }
 
 struct Simulation {
@@ -439,7 +439,7 @@ impl Simulation {
         match self.server.complete_workflow_task(run, commands.clone(), &replies, more) {
             Answer::Stored => {
                 self.member(run).seen = length;
-                let turn = Turn { length, messages: task.messages, locals, commands, replies };
+                let turn = TestTurn { length, messages: task.messages, locals, commands, replies };
                 self.member(run).turns.push(turn);
                 self.repeat_last(run)?;
             }
@@ -447,7 +447,7 @@ impl Simulation {
                 self.member(run).seen = usize::try_from(event_id).unwrap_or_default();
                 self.thread.call(move |instances| instances.reset_to(run, event_id));
             }
-            Answer::Refused(cause, message) => {
+            Answer::CommandError(cause, message) => {
                 self.evict(run);
                 if attempt >= ATTEMPTS_MAX {
                     return Err(abandoned("WorkflowTaskFailed", format!("{}: {message}", cause.as_str_name())));

@@ -31,7 +31,7 @@ pub(crate) struct Instances {
 
 /// One workflow task as it was answered: enough to do it again.
 #[derive(Clone)]
-pub(crate) struct Turn {
+pub(crate) struct TestTurn {
     /// How much of the history it began with.
     pub(crate) length: usize,
     pub(crate) messages: Vec<Message>,
@@ -145,7 +145,7 @@ impl Instances {
     }
 
     /// Does a turn again in a fresh instance, which has only the history. Says what differs.
-    pub(crate) fn repeat(&mut self, events: Vec<HistoryEvent>, turn: Turn) -> Result<(), TaskFailed> {
+    pub(crate) fn repeat(&mut self, events: Vec<HistoryEvent>, turn: TestTurn) -> Result<(), TaskFailed> {
         let mut execution = Execution::new(self.registry.clone(), NAMESPACE, "");
         execution.begin(events, turn.messages)?;
         for (id, attempt, outcome) in turn.locals {

@@ -41,7 +41,7 @@ impl Server {
         let now = self.now;
         let WorkflowTask::Started { scheduled_event_id, event_id, speculative, .. } = self.runs[index].workflow_task
         else {
-            return Answer::Refused(Cause::Unspecified, "no workflow task is under way".to_owned());
+            return Answer::CommandError(Cause::Unspecified, "no workflow task is under way".to_owned());
         };
         let replies = match messages.iter().map(messages::read).collect::<Result<Vec<Reply>, String>>() {
             Ok(replies) => replies,
@@ -100,7 +100,7 @@ impl Server {
     fn refuse_completion(&mut self, index: usize, cause: Cause, message: String) -> Answer {
         let failure = segno_proto::failure::Failure { message: message.clone(), ..Default::default() };
         self.fail_workflow_task(index, cause, Some(failure));
-        Answer::Refused(cause, message)
+        Answer::CommandError(cause, message)
     }
 
     /// Refuses what cannot be written, before anything is.

@@ -93,7 +93,7 @@ pub(crate) enum Order {
 }
 
 /// A workflow task for a worker: everything in the history of the run up to its WorkflowTaskStarted.
-pub(crate) struct Turn {
+pub(crate) struct TestTurn {
     pub(crate) messages: Vec<Message>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) enum Answer {
     /// It left no trace: the history ends with this event again.
     Dropped(i64),
     /// It was refused and is in the history as failed.
-    Refused(WorkflowTaskFailedCause, String),
+    CommandError(WorkflowTaskFailedCause, String),
 }
 
 /// The server.
@@ -306,7 +306,7 @@ impl Server {
     }
 
     /// Starts the workflow task of a run.
-    pub(crate) fn start_workflow_task(&mut self, index: usize) -> Option<Turn> {
+    pub(crate) fn start_workflow_task(&mut self, index: usize) -> Option<TestTurn> {
         let now = self.now;
         let run = &mut self.runs[index];
         let WorkflowTask::Scheduled { event_id: scheduled_event_id, attempt, speculative } = run.workflow_task else {
@@ -336,7 +336,7 @@ impl Server {
                 }
             })
             .collect();
-        Some(Turn { messages })
+        Some(TestTurn { messages })
     }
 
     /// The workflow task of a run failed; another follows.

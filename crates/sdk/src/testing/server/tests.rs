@@ -1,3 +1,5 @@
+//! The server in memory by itself: commands in, events out.
+
 use segno_proto::{
     command::{Command, command::Attributes as Wire, *},
     common::{ActivityType, WorkflowType},
@@ -153,7 +155,7 @@ fn a_cancel_that_crosses_the_completion_is_refused() {
     server.start_workflow_task(run).unwrap();
     server.end_attempt(0, 5, 1, Ok(Vec::new()));
     let answer = server.complete_workflow_task(0, vec![cancel_task(5)], &[], false);
-    assert!(matches!(answer, Answer::Refused(WorkflowTaskFailedCause::BadRequestCancelActivityAttributes, _)));
+    assert!(matches!(answer, Answer::CommandError(WorkflowTaskFailedCause::BadRequestCancelActivityAttributes, _)));
     let end = &types(&server, 0)[9..];
     use EventType::*;
     assert_eq!(end, [WorkflowTaskFailed, ActivityTaskStarted, ActivityTaskCompleted, WorkflowTaskScheduled]);
@@ -167,7 +169,7 @@ fn a_closing_command_with_unseen_events_is_refused() {
     server.start_workflow_task(run).unwrap();
     server.input(run, Input::Signal { name: "s".to_owned(), input: Vec::new() });
     let answer = server.complete_workflow_task(0, vec![complete()], &[], false);
-    assert!(matches!(answer, Answer::Refused(WorkflowTaskFailedCause::UnhandledCommand, _)));
+    assert!(matches!(answer, Answer::CommandError(WorkflowTaskFailedCause::UnhandledCommand, _)));
     assert_eq!(types(&server, 0)[4], EventType::WorkflowExecutionSignaled);
     assert_eq!(turn(&mut server, vec![complete()]), Answer::Stored);
     assert!(server.runs[0].closed.is_some());
