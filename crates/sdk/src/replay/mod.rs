@@ -143,7 +143,7 @@ pub struct ReplayReport {
 pub enum ReplayError {
     /// The code does not do again what it did.
     #[error("{0}")]
-    Violation(DeterminismViolation),
+    Violation(Box<DeterminismViolation>),
     /// The workflow task would fail: a panic, a payload that cannot be read, an unknown workflow.
     #[error("{0}")]
     TaskFailed(Failure),
@@ -206,7 +206,7 @@ impl Replayer {
             return Err(ReplayError::Malformed(error));
         }
         replayed.map_err(|failed| match failed.violation {
-            Some(violation) => ReplayError::Violation(*violation),
+            Some(violation) => ReplayError::Violation(violation),
             None if failed.stale => ReplayError::Malformed(failed.failure.message().to_owned()),
             None => ReplayError::TaskFailed(failed.failure),
         })?;

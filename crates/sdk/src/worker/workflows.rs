@@ -227,7 +227,7 @@ impl Workflows {
         let mut events = decode(&history)?;
         let first = events.first().map_or(0, |event| event.event_id);
         let run = task.workflow_execution.clone().unwrap_or_default();
-        let fits = |execution: &Execution| first != 0 && first <= execution.last_event() + 1 || first == 0;
+        let fits = |execution: &Execution| first <= execution.last_event() + 1;
         let mut token = std::mem::take(&mut task.next_page_token);
         let mut tail = Vec::new();
         let execution = match execution {

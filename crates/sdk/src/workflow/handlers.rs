@@ -19,6 +19,7 @@ type ValidateFn<S> = dyn Fn(&Context<S>, &[Payload]) -> Result<()> + Send + Sync
 type UpdateFn<S> = dyn Fn(&Context<S>, &[Payload]) -> Converted<BoxFuture<Result<Vec<Payload>>>> + Send + Sync;
 
 /// The handlers of a workflow with the state `S`.
+#[allow(clippy::type_complexity)]
 pub struct Handlers<S> {
     signals: HashMap<String, Box<SignalFn<S>>>,
     queries: HashMap<String, Box<QueryFn<S>>>,

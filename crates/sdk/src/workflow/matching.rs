@@ -57,9 +57,8 @@ pub(crate) fn compare(
     events: &[HistoryEvent],
     mut bind: impl FnMut(OpId, i64),
 ) -> Result<(), Difference> {
-    let mut events = events.iter().peekable();
     let mut skipped_patch = false;
-    while let Some(event) = events.next() {
+    for event in events {
         let event_id = event.event_id;
         let skip = skipped_patch && is_change_version(event) && !asks_for_change_version(expected.front());
         skipped_patch = false;
