@@ -1,5 +1,7 @@
 //! State that can be read from outside, and side effects that are executed once.
 
+#![allow(clippy::redundant_closure)] // A closure shows what is executed once.
+
 use segno_sdk::prelude::*;
 
 #[task]
