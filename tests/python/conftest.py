@@ -1,7 +1,7 @@
 """Fixtures of the end-to-end tests.
 
 The tests run against the server at $SEGNO_ADDRESS (or --segno-address); without one, they start
-the binary $SEGNO_BIN (by default target/release/segno of this checkout) with an in-memory store.
+the binary $SEGNO_BIN (by default target/debug/segno of this checkout) with an in-memory store.
 With `-n 3` several files are tested at the same time, each process with servers of its own.
 """
 

@@ -61,7 +61,7 @@ def free_port() -> int:
 
 def segno_binary() -> Path:
     """The server binary: $SEGNO_BIN, else the release build of this checkout."""
-    default = Path(__file__).resolve().parent / "../../target/release/segno"
+    default = Path(__file__).resolve().parent / "../../target/debug/segno"
     return Path(os.environ.get("SEGNO_BIN", default)).resolve()
 
 

@@ -42,13 +42,7 @@ const STEPS: &[Step] = &[
     Step { name: "fmt", what: "cargo fmt", needs: &[], full_only: false, run: test_steps::fmt },
     Step { name: "clippy", what: "cargo clippy", needs: &[], full_only: false, run: test_steps::clippy },
     Step { name: "rust", what: "cargo test", needs: &[], full_only: false, run: test_steps::rust },
-    Step {
-        name: "build",
-        what: "the server's release build, and the harness",
-        needs: &[],
-        full_only: false,
-        run: test_steps::build,
-    },
+    Step { name: "build", what: "the server and the harness", needs: &[], full_only: false, run: test_steps::build },
     Step {
         name: "flows",
         what: "the tests of the example scripts",
@@ -113,6 +107,13 @@ const STEPS: &[Step] = &[
         full_only: true,
         run: test_steps::sabotage,
     },
+    Step {
+        name: "release",
+        what: "the released build: transcripts and crashes",
+        needs: &["build", "venv"],
+        full_only: true,
+        run: test_steps::release,
+    },
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +164,7 @@ impl Choice {
         } else if !self.only.is_empty() {
             (!named(&self.only)).then(|| "not in --only".to_owned())
         } else if step.full_only && !self.full {
-            Some("builds a second server: ask for it with --full".to_owned())
+            Some("builds another server: ask for it with --full".to_owned())
         } else {
             None
         }
@@ -267,9 +268,9 @@ mod tests {
     #[test]
     fn options_choose_steps() {
         assert_eq!(chosen(&["--only", "fmt,sabotage"]).expect("known"), ["fmt", "sabotage"]);
-        assert_eq!(chosen(&[]).expect("known").len(), STEPS.len() - 1);
+        assert_eq!(chosen(&[]).expect("known").len(), STEPS.len() - 2);
         assert_eq!(chosen(&["--full"]).expect("known").len(), STEPS.len());
-        assert_eq!(chosen(&["--skip", "fmt", "--skip", "crash,lie"]).expect("known").len(), STEPS.len() - 4);
+        assert_eq!(chosen(&["--skip", "fmt", "--skip", "crash,lie"]).expect("known").len(), STEPS.len() - 5);
         assert!(chosen(&["--only", "nonsense"]).is_err());
         assert!(chosen(&["--nonsense"]).is_err());
         assert!(chosen(&["--only"]).is_err());

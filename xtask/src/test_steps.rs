@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     net::{TcpListener, TcpStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -32,8 +32,10 @@ pub enum Outcome {
     Skipped(String),
 }
 
+/// The server that all steps test: of the dev profile, which has the engine's assertions and checks for overflow, and
+/// whose dependencies the step `rust` has compiled. The step `release` tests the released build.
 fn segno() -> PathBuf {
-    workspace::target().join("release/segno")
+    workspace::target().join("debug/segno")
 }
 
 fn harness(arguments: &[&str]) -> Command {
@@ -72,12 +74,10 @@ pub fn rust(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The binaries that all later steps use: the server as it is released, and the harness in the dev profile, whose
-/// dependencies the step `rust` has compiled. The server is named with the harness for its features, as in `main.rs`.
+/// The binaries that all later steps use. Chosen from the whole workspace, as in the step `rust`: with the features of a
+/// part of it, cargo would compile many dependencies once more.
 pub fn build(commands: &mut Commands) -> Result<Outcome> {
-    commands.run(&mut cargo(&["build", "--release", "--package", "segno"]))?;
-    let both = ["--package", "segno", "--package", "segno-harness"];
-    commands.run(cargo(&["build"]).args(both).args(["--bin", "segno-harness"]))?;
+    commands.run(&mut cargo(&["build", "--workspace", "--bin", "segno", "--bin", "segno-harness"]))?;
     Ok(Outcome::Passed)
 }
 
@@ -114,8 +114,12 @@ impl Server {
         self.port
     }
 
-    /// Starts one; its output goes to this file below the target directory.
+    /// Starts one of the dev profile; its output goes to this file below the target directory.
     pub(crate) fn start(log: &str) -> Result<Self> {
+        Self::start_binary(&segno(), log)
+    }
+
+    fn start_binary(binary: &Path, log: &str) -> Result<Self> {
         let log = workspace::target().join(log);
         let output = File::create(&log)?;
         // Both are held until both are known, so that they differ.
@@ -124,12 +128,12 @@ impl Server {
         drop(free);
         let (port_text, http_text) = (port.to_string(), http_port.to_string());
         let arguments = ["serve", "--in-memory", "--port", &port_text, "--http-port", &http_text];
-        let child = command(segno(), &arguments)
+        let child = command(binary, &arguments)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()
-            .with_context(|| format!("cannot start {}", segno().display()))?;
+            .with_context(|| format!("cannot start {}", binary.display()))?;
         let mut server = Self { child, port };
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -160,7 +164,7 @@ pub fn flows(commands: &mut Commands) -> Result<Outcome> {
         }
     }
     files.sort();
-    let segno = workspace::root().join("target/release/segno");
+    let segno = segno();
     let mut fmt = command(&segno, &["flow", "fmt", "--check"]);
     commands.run(fmt.args(&files))?;
     let mut check = command(&segno, &["flow", "check"]);
@@ -172,7 +176,11 @@ pub fn flows(commands: &mut Commands) -> Result<Outcome> {
 
 /// Every recorded transcript, and the proof that a difference would be seen.
 pub fn transcripts(commands: &mut Commands) -> Result<Outcome> {
-    let server = Server::start("transcripts-server.log")?;
+    transcripts_of(&segno(), commands)
+}
+
+fn transcripts_of(binary: &Path, commands: &mut Commands) -> Result<Outcome> {
+    let server = Server::start_binary(binary, "transcripts-server.log")?;
     let address = format!("127.0.0.1:{}", server.port);
     let checking = |more: &[&str]| {
         let mut checking = command(venv_python(), &["-m", "transcripts", "check", "--address", &address]);
@@ -218,25 +226,23 @@ pub fn python(commands: &mut Commands) -> Result<Outcome> {
     )
 }
 
-/// Tests of the Rust SDK that need a server: against ours as it is released, and against Temporal's if the virtual
-/// environment has it. What only Segno does is left out there.
+/// Tests of the Rust SDK that need a server: against ours, and against Temporal's, where what only Segno does is left
+/// out. Without either they would prove nothing, so the plain `cargo test` ignores them.
 pub fn sdk(commands: &mut Commands) -> Result<Outcome> {
+    let temporal = workspace::target().join("venv/bin/temporal");
+    if !temporal.exists() {
+        bail!("{} is missing; remove the directory venv and run the step `venv` again", temporal.display());
+    }
     let tests = |server: &PathBuf, more: &[&str]| {
-        // The server is named for its features, as in `build`, so that the dependencies are not compiled once more.
-        let mut tests = cargo(&["test", "--package", "segno", "--package", "segno-sdk", "--test", "sdk"]);
-        tests.args(["--", "--ignored", "worker::"]);
+        // Of the whole workspace, as in `build`.
+        let mut tests = cargo(&["test", "--workspace", "--test", "sdk", "--", "--ignored", "worker::"]);
         // Each starts a server of its own; most of them wait most of the time.
         tests.args(["--test-threads", "4"]).args(more).env("SEGNO_BIN", server).env("SEGNO_PYTHON", venv_python());
         tests
     };
     // Tests run them.
-    commands.run(&mut cargo(&["build", "--package", "segno-sdk", "--examples"]))?;
+    commands.run(&mut cargo(&["build", "--workspace", "--examples"]))?;
     twice_at_most(commands, tests(&segno(), &[]), tests(&segno(), &[]))?;
-    let temporal = workspace::target().join("venv/bin/temporal");
-    if !temporal.exists() {
-        println!("!!! {} is missing: the SDK was not tested against Temporal's server", temporal.display());
-        return Ok(Outcome::Passed);
-    }
     let ours = ["--skip", "segno_only"];
     twice_at_most(commands, tests(&temporal, &ours), tests(&temporal, &ours))
 }
@@ -262,26 +268,33 @@ pub fn typescript(commands: &mut Commands) -> Result<Outcome> {
 
 /// A short run of the crash harness; `cargo xtask crash` alone does many more rounds.
 pub fn crash(commands: &mut Commands) -> Result<Outcome> {
-    commands.run(&mut harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10"]))?;
+    commands.run(harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10", "--binary"]).arg(segno()))?;
     Ok(Outcome::Passed)
 }
 
 /// The harness with a disk that forgets every sync: it must find something missing.
 pub fn lie(commands: &mut Commands) -> Result<Outcome> {
-    commands.run(&mut harness(&["crash", "--expect-caught", "--lie"]))?;
+    commands.run(harness(&["crash", "--expect-caught", "--lie", "--binary"]).arg(segno()))?;
     Ok(Outcome::Passed)
 }
 
 /// The harness with a server built to acknowledge before it syncs: it must find something missing.
-///
-/// That server is built in the dev profile, whose dependencies the step `rust` has compiled already.
 pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
     let place = workspace::target().join("sabotage");
     fs::create_dir_all(&place)?;
-    commands.run(&mut cargo(&["build", "--package", "segno", "--features", "sabotage"]))?;
-    fs::copy(workspace::target().join("debug/segno"), place.join("segno")).context("copying the faulty server")?;
+    commands.run(&mut cargo(&["build", "--workspace", "--bin", "segno", "--features", "segno/sabotage"]))?;
+    fs::copy(segno(), place.join("segno")).context("copying the faulty server")?;
     // Cargo keeps the ordinary build and only puts it back where the faulty one was.
-    commands.run(&mut cargo(&["build", "--package", "segno"]))?;
+    commands.run(&mut cargo(&["build", "--workspace", "--bin", "segno"]))?;
     commands.run(&mut harness(&["crash", "--expect-caught", "--sabotage", "ack-before-sync"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// The server as it is released: every transcript, and crashes.
+pub fn release(commands: &mut Commands) -> Result<Outcome> {
+    commands.run(&mut cargo(&["build", "--release", "--package", "segno"]))?;
+    let released = workspace::target().join("release/segno");
+    transcripts_of(&released, commands)?;
+    commands.run(harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10", "--binary"]).arg(released))?;
     Ok(Outcome::Passed)
 }

@@ -98,7 +98,7 @@ export async function teardown(): Promise<void> {
 }
 
 async function startServer(): Promise<string> {
-  const binary = resolve(process.env.SEGNO_BIN ?? resolve(__dirname, '../../../target/release/segno'));
+  const binary = resolve(process.env.SEGNO_BIN ?? resolve(__dirname, '../../../target/debug/segno'));
   if (!existsSync(binary)) {
     throw new Error(`no server: SEGNO_ADDRESS is not set and ${binary} does not exist (set SEGNO_BIN)`);
   }

@@ -182,7 +182,7 @@ impl Reader<'_> {
         Ok(character)
     }
 
-    /// `uXXXX`, or two of them that are a pair of surrogates.
+    /// A `u` with four hexadecimal digits, or two of them that are a pair of surrogates.
     fn escape_of_unit(&mut self) -> Result<char, String> {
         let begin = self.at - 1;
         let first = self.unit()?;

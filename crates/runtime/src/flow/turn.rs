@@ -6,6 +6,7 @@ use bytes::Bytes;
 use segno_engine::{
     Applied, Context, Rejection, Run, Transition,
     complete_task::{self, CompleteTask, Completed, Surroundings},
+    limits::TRANSACTION_BYTES_MAX,
     script::{self, hex},
     search_attributes::{PREDEFINED, Rules},
     task_calls::TaskRef,
@@ -13,7 +14,9 @@ use segno_engine::{
 };
 use segno_flow::{
     Code,
-    interface::{Event, Limits, LogLine, Pace, TurnError, Turned},
+    interface::{Command, Event, Failure, Limits, LogLine, Pace, TurnError, Turned},
+    pure::error,
+    value::{Kind, Raised},
 };
 use segno_proto::{
     History,
@@ -137,7 +140,17 @@ impl Node {
             namespace: &|name| self.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
             search_attributes: &rules,
         };
-        let Applied { run, mut transition, reply } = complete_task::complete(run, context, call, &surroundings)?;
+        let mut applied = complete_task::complete(run, context, call, &surroundings)?;
+        if applied.reply.failure.as_ref().is_some_and(|failure| failure.terminate) {
+            // It would end a run of code. The next attempt would be no smaller.
+            let message = format!("limit of {TRANSACTION_BYTES_MAX} bytes of history in one turn reached");
+            turned.commands = vec![Command::Fail { failure: limit_failure(message) }];
+            turned.wake = Default::default();
+            let answer = commands::answer(run, &mut turned, flushed);
+            let call = self.complete_call(namespace, run, answer)?;
+            applied = complete_task::complete(run, context, call, &surroundings)?;
+        }
+        let Applied { run, mut transition, reply } = applied;
         let Completed { failure, reset_history_event_id, .. } = reply;
         if let Some(failure) = failure {
             return Err(TurnRejected::Task(failure.worker_message()));
@@ -207,6 +220,11 @@ impl Node {
             worker: String::new(),
         }
     }
+}
+
+/// A LimitError as the failure of a run.
+fn limit_failure(message: String) -> Failure {
+    error::to_failure(&error::from_raised(&Raised::new(Kind::Limit, message), ""))
 }
 
 /// Why a turn was not taken.

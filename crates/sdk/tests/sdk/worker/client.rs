@@ -101,7 +101,7 @@ fn failure(error: ClientError) -> (String, FailureKind) {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn updates_queries_and_signals() {
     serve(async |queue| {
         let counter = queue.start::<Counter>("counter", 1).await.unwrap();
@@ -141,7 +141,7 @@ async fn updates_queries_and_signals() {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn ends_of_workflows() {
     serve(async |queue| {
         let client = queue.client().clone();
@@ -180,7 +180,7 @@ async fn ends_of_workflows() {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn starts() {
     serve(async |queue| {
         let client = queue.client().clone();
@@ -244,7 +244,7 @@ async fn starts() {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn resets_and_deletions() {
     serve(async |queue| {
         let counter = queue.start::<Counter>("counter", 1).await.unwrap();
@@ -285,7 +285,7 @@ async fn waiting(ctx: Context) -> Result<String> {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn tasks_that_are_finished_from_outside() {
     let server = server().await;
     let client: Client = server.client();
@@ -373,7 +373,7 @@ impl segno_sdk::PayloadCodec for Inverted {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn payloads_are_encoded_on_the_wire() {
     let server = server().await;
     let client = Client::builder().target(server.address()).codec(Inverted).connect().await.unwrap();

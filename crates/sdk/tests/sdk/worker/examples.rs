@@ -28,7 +28,7 @@ fn path(name: &str) -> PathBuf {
 }
 
 #[tokio::test]
-#[ignore = "needs a server"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn programs_print_what_they_say() {
     let server = server().await;
     for (name, expected) in PROGRAMS {

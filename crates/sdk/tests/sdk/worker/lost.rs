@@ -154,7 +154,7 @@ async fn survive(ctx: Context, log: String) -> Result<u32> {
 
 /// Not a test: the process that is killed, this program with a variable set.
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the process that another test kills"]
+#[ignore = "no test of its own: tasks_of_a_killed_worker_go_to_another starts and kills it"]
 async fn child_that_is_killed() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (address, queue) = told.split_once(' ').expect("address and queue");

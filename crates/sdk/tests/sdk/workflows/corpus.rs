@@ -330,7 +330,7 @@ async fn the_server_in_memory_writes_what_temporal_writes() {
 
 /// Runs every program against the server that `SEGNO_SDK_RECORD` names.
 #[tokio::test]
-#[ignore = "records histories; needs a server"]
+#[ignore = "no test: records the corpus from the server that SEGNO_SDK_RECORD names, see CONTRIBUTING.md"]
 async fn record() {
     let url = std::env::var("SEGNO_SDK_RECORD").expect("SEGNO_SDK_RECORD names a server");
     let client = Client::connect(&url).await.unwrap();

@@ -1,0 +1,10 @@
+//! Tests of this crate in one binary, which is linked once.
+
+mod common;
+mod lease_model;
+mod leases;
+mod properties;
+mod repeats;
+mod scenarios;
+mod transitions;
+mod update_properties;

@@ -1,0 +1,7 @@
+//! Tests of this crate in one binary, which is linked once.
+
+mod bounds;
+mod common;
+mod connection;
+mod differential;
+mod fuzz;

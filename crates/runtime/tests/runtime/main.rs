@@ -1,0 +1,11 @@
+//! Tests of this crate in one binary, which is linked once.
+
+mod common;
+mod faults;
+mod lingering;
+mod liveness;
+mod namespaces;
+mod nothing_lost;
+mod races;
+mod repeats;
+mod update_faults;

@@ -1,0 +1,12 @@
+//! Tests of this crate in one binary, which is linked once.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+mod contract;
+mod damage;
+mod limits;
+mod lists;
+mod open;
+mod pending;
+mod wal;
