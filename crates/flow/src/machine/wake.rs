@@ -71,9 +71,21 @@ impl Machine<'_> {
 
     /// All promises for which code waits, or a combination that does something, also through other combinations.
     fn needed(&self) -> BTreeSet<u32> {
-        let is_needed = |promise: &Promise| !promise.waiters.is_empty() || self.has_effect(promise);
-        let mut needed: BTreeSet<u32> =
-            self.promises.iter().filter(|(_, promise)| is_needed(promise)).map(|(number, _)| *number).collect();
+        let withdrawing = self.withdrawing();
+        let has_effect = |number: &u32, promise: &Promise| match &promise.kind {
+            PromiseKind::Combination(combination) if promise.end.is_none() => {
+                let waits_for_all = matches!(combination.kind, Combine::Settle);
+                combination.has_effect() || !waits_for_all && withdrawing.contains(number)
+            }
+            _ => false,
+        };
+        let is_needed = |number: &u32, promise: &Promise| !promise.waiters.is_empty() || has_effect(number, promise);
+        let mut needed: BTreeSet<u32> = self
+            .promises
+            .iter()
+            .filter(|(number, promise)| is_needed(number, promise))
+            .map(|(number, _)| *number)
+            .collect();
         let mut queue: Vec<u32> = needed.iter().copied().collect();
         while let Some(number) = queue.pop() {
             let Some(PromiseKind::Combination(combination)) = self.promises.get(&number).map(|promise| &promise.kind)
@@ -122,48 +134,30 @@ impl Machine<'_> {
         Some(Group { missing, completion, failure })
     }
 
-    /// Whether the end of a combination does something besides waking who waits for it.
-    fn has_effect(&self, promise: &Promise) -> bool {
-        match &promise.kind {
-            PromiseKind::Combination(combination) if promise.end.is_none() => {
-                combination.has_effect() || self.withdraws(combination)
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether a combination may be decided while items are pending that nobody else can reach and that are withdrawn
-    /// then: timers, signal waits, conditions.
-    fn withdraws(&self, combination: &Combination) -> bool {
-        let mut queue = vec![combination];
-        let mut seen = BTreeSet::new();
-        let mut is_first = true;
-        while let Some(combination) = queue.pop() {
-            if std::mem::take(&mut is_first) && matches!(combination.kind, Combine::Settle) {
-                return false;
-            }
-            for item in &combination.items {
-                let ItemValue::Promise(item) = &item.value else { continue };
-                let Some(entry) = self.promises.get(&item.number) else { continue };
-                let inner = match &entry.kind {
-                    _ if entry.end.is_some() || !seen.insert(item.number) => continue,
-                    PromiseKind::Timer { .. } | PromiseKind::Signal { .. } | PromiseKind::Condition { .. } => None,
-                    PromiseKind::Combination(inner) => Some(inner),
-                    _ => continue,
-                };
-                let same =
-                    |other: &ItemValue| matches!(other, ItemValue::Promise(other) if other.number == item.number);
-                let references = entry.reference.strong_count();
-                if references > 1 && references > combination.items.iter().filter(|other| same(&other.value)).count() {
+    /// Combinations that may be decided while items are pending that nobody else can reach and that are withdrawn then:
+    /// timers, signal waits, conditions, also through other combinations.
+    fn withdrawing(&self) -> BTreeSet<u32> {
+        let withdrawn = |promise: &Promise| {
+            promise.end.is_none()
+                && matches!(
+                    promise.kind,
+                    PromiseKind::Timer { .. } | PromiseKind::Signal { .. } | PromiseKind::Condition { .. }
+                )
+        };
+        let mut found = BTreeSet::new();
+        let mut queue: Vec<&Promise> = self.promises.values().filter(|promise| withdrawn(promise)).collect();
+        while let Some(promise) = queue.pop() {
+            let references = promise.reference.strong_count();
+            for parent in &promise.parents {
+                let uses = || promise.parents.iter().filter(|other| *other == parent).count();
+                if references > 1 && references > uses() || found.contains(parent) || !self.is_undecided(*parent) {
                     continue;
                 }
-                match inner {
-                    Some(inner) => queue.push(inner),
-                    None => return true,
-                }
+                found.insert(*parent);
+                queue.extend(self.promises.get(parent));
             }
         }
-        false
+        found
     }
 }
 

@@ -9,9 +9,9 @@ use std::{
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use segno_proto::{
     History,
-    command::command::Attributes,
+    command::{Command, FailWorkflowExecutionCommandAttributes, command::Attributes},
     common::WorkflowExecution,
-    enums::{QueryResultType, TaskQueueKind},
+    enums::{CommandType, QueryResultType, TaskQueueKind},
     events::HistoryEvent,
     query::{WorkflowQuery, WorkflowQueryResult},
     sdk::WorkflowTaskCompletedMetadata,
@@ -510,8 +510,13 @@ impl Workflows {
         slots
     }
 
-    /// Says that a workflow task failed; once, as otherwise it would be repeated as fast as the network allows.
+    /// Says that a workflow task failed; once, as otherwise it would be repeated as fast as the network allows. Kinds that
+    /// the worker was told to fail workflows on fail the run instead.
     async fn fail(&self, task: PollWorkflowTaskQueueResponse, failed: TaskFailed) {
+        let kind = failed.failure.application_kind();
+        if kind.is_some_and(|kind| self.shared.options.fail_workflow_on.iter().any(|chosen| chosen == kind)) {
+            return self.fail_run(task, &failed.failure).await;
+        }
         let run = task.workflow_execution.unwrap_or_default();
         tracing::error!(
             workflow_id = run.workflow_id,
@@ -543,6 +548,41 @@ impl Workflows {
             && status.code() != Code::NotFound
         {
             tracing::warn!(message = status.message(), "the failure of a workflow task was not taken");
+        }
+    }
+
+    /// Fails the run whose workflow task failed.
+    async fn fail_run(&self, task: PollWorkflowTaskQueueResponse, failure: &Failure) {
+        let wire = match self.shared.client.codecs().encode_failure(failure.to_wire()).await {
+            Ok(wire) => wire,
+            // Sent as it is, it might show what the codec is to hide; the server gives the task again.
+            Err(error) => return tracing::error!(%error, "the failure of a workflow was not encoded"),
+        };
+        let attributes = FailWorkflowExecutionCommandAttributes { failure: Some(wire) };
+        let command = Command {
+            command_type: CommandType::FailWorkflowExecution as i32,
+            attributes: Some(Attributes::FailWorkflowExecutionCommandAttributes(attributes)),
+            ..Default::default()
+        };
+        let request = RespondWorkflowTaskCompletedRequest {
+            task_token: task.task_token,
+            commands: vec![command],
+            identity: self.shared.identity.clone(),
+            namespace: self.shared.client.namespace().to_owned(),
+            ..Default::default()
+        };
+        let answered = self
+            .shared
+            .client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.respond_workflow_task_completed(request).await }
+            })
+            .await;
+        if let Err(status) = answered
+            && status.code() != Code::NotFound
+        {
+            tracing::warn!(message = status.message(), "the failure of a workflow was not taken");
         }
     }
 

@@ -76,13 +76,13 @@ async fn lose(what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn an_answer_that_does_not_arrive_is_repeated() {
     lose("request").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn an_answer_that_arrived_unheard_is_repeated_in_vain() {
     lose("answer").await;
 }
@@ -108,7 +108,7 @@ async fn walk(ctx: Context, steps: u32) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn connections_may_break_at_any_time() {
     let server = server().await;
     let proxy = Proxy::start(server.address());
@@ -173,7 +173,7 @@ impl Drop for Killed {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn tasks_of_a_killed_worker_go_to_another() {
     let server = server().await;
     let queue = queue(&server.client());

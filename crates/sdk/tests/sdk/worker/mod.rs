@@ -4,6 +4,7 @@
 
 mod client;
 mod examples;
+mod failing;
 mod lost;
 mod proxy;
 mod python;

@@ -47,7 +47,7 @@ impl Drop for Process {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn rust_and_python_work_for_each_other() {
     let server = server().await;
     let ours = queue(&server.client());

@@ -59,7 +59,7 @@ async fn be_watched(ctx: Context) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn a_worker_that_loses_its_lease_stops_its_tasks_and_begins_anew() {
     let server = server().await;
     let proxy = Proxy::start(server.address());
@@ -91,7 +91,7 @@ async fn a_worker_that_loses_its_lease_stops_its_tasks_and_begins_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn cancellation_reaches_a_task_without_heartbeats() {
     let server = server().await;
     let queue = queue(&server.client());

@@ -79,7 +79,7 @@ async fn shut_down(takes: u64, heeds: bool, grace: u64, force: u64) -> (Duration
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn a_task_may_finish() {
     let (took, attempt) = shut_down(500, true, 10_000, 10_000).await;
     assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(5), "{took:?}");
@@ -87,7 +87,7 @@ async fn a_task_may_finish() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn a_task_that_takes_too_long_is_told_and_goes_elsewhere() {
     let (took, attempt) = shut_down(600_000, true, 200, 10_000).await;
     assert!(took >= Duration::from_millis(200) && took < Duration::from_secs(8), "{took:?}");
@@ -95,7 +95,7 @@ async fn a_task_that_takes_too_long_is_told_and_goes_elsewhere() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn a_task_that_does_not_heed_is_dropped_and_goes_elsewhere() {
     let (took, attempt) = shut_down(600_000, false, 100, 200).await;
     assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(8), "{took:?}");
@@ -108,7 +108,7 @@ async fn nothing() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn an_unknown_namespace_is_an_error_and_an_idle_worker_ends_at_once() {
     let server = server().await;
     let client = Client::builder().target(server.address()).namespace("nowhere").connect().await.unwrap();

@@ -49,7 +49,7 @@ async fn fan_out(ctx: Context, width: u32) -> Result<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn two_hundred_tasks_at_a_time() {
     let server = server().await;
     let queue = queue(&server.client());
@@ -88,7 +88,7 @@ async fn call_nobody(ctx: Context) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn failures_are_tried_again_and_end_nothing() {
     let server = server().await;
     let client = server.client();
@@ -137,7 +137,7 @@ async fn count_up(ctx: Context, said: u32) -> Result<Vec<u32>> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn heartbeat_details_go_to_the_next_attempt() {
     let server = server().await;
     let queue = queue(&server.client());
@@ -174,7 +174,7 @@ async fn until_cancelled(ctx: Context) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn cancellation_reaches_a_task_by_heartbeat() {
     let server = server().await;
     let queue = queue(&server.client());
@@ -206,7 +206,7 @@ async fn wait_for_others(ctx: Context, to: String) -> Result<u32> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn a_task_is_completed_by_somebody_else() {
     let server = server().await;
     let client = server.client();
@@ -246,7 +246,7 @@ async fn impatient(ctx: Context) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs a server: cargo xtask test --only sdk"]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn a_task_hears_that_its_time_is_over() {
     let server = server().await;
     let queue = queue(&server.client());
