@@ -16,7 +16,7 @@ use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request};
 /// What each script does: its turns begin with a start, the end of a task, a signal and a timer.
 const SOURCE: &str = "workflow script(text) {
   const said = [await Task.run(\"echo\", text, { start_to_close: \"1s\" })]
-  const names = []
+  let names = []
   await wait_for_signal(\"s0\")
   names.push(\"s0\")
   await Task.delay(\"20ms\")
