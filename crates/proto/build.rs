@@ -49,6 +49,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure()
         .codec_path("crate::codec::Codec")
         .generate_default_stubs(true)
+        .build_client(env::var_os("CARGO_FEATURE_CLIENT").is_some())
+        .build_server(env::var_os("CARGO_FEATURE_SERVER").is_some())
         .build_transport(true)
         .compile_fds_with_config(set, config)?;
     Ok(())

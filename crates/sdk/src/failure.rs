@@ -136,6 +136,7 @@ impl Failure {
 
     /// A failure from the wire.
     pub fn from_wire(mut wire: wire::Failure) -> Self {
+        converter::codec::reveal(&mut wire);
         if wire.source.is_empty() {
             wire.source = "segno-rust".to_owned();
         }

@@ -117,6 +117,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Messages and stack traces of failures pass the codecs, too; others see "Encoded failure". Readers need no setting.
+    pub fn encode_failure_attributes(mut self) -> Self {
+        self.codecs.hide_failures();
+        self
+    }
+
     /// Adds code around calls. The first that is added is the outermost.
     pub fn interceptor(mut self, interceptor: impl ClientInterceptor) -> Self {
         self.interceptors.push(Arc::new(interceptor));

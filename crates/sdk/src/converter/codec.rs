@@ -7,6 +7,7 @@ use segno_proto::{
     common::{Payload, Payloads},
     failure::{Failure, failure::FailureInfo},
 };
+use serde::{Deserialize, Serialize};
 
 use super::ConversionError;
 
@@ -18,25 +19,41 @@ pub trait PayloadCodec: Send + Sync + 'static {
     fn decode(&self, payloads: Vec<Payload>) -> BoxFuture<'_, Result<Vec<Payload>, ConversionError>>;
 }
 
+/// The message of a failure whose own one is hidden, as in Temporal's SDKs.
+const HIDDEN: &str = "Encoded failure";
+
 /// Codecs in a row.
 #[derive(Clone, Default)]
-pub(crate) struct Codecs(Vec<Arc<dyn PayloadCodec>>);
+pub(crate) struct Codecs {
+    codecs: Vec<Arc<dyn PayloadCodec>>,
+    hide_failures: bool,
+}
 
 impl Codecs {
     pub fn push(&mut self, codec: Arc<dyn PayloadCodec>) {
-        self.0.push(codec);
+        self.codecs.push(codec);
     }
 
-    /// Whether payloads stay as they are.
+    /// From now on messages and stack traces of failures pass the codecs, too.
+    pub fn hide_failures(&mut self) {
+        self.hide_failures = true;
+    }
+
+    /// Whether messages and stack traces of failures pass the codecs.
+    pub fn hides_failures(&self) -> bool {
+        self.hide_failures
+    }
+
+    /// Whether everything is sent as it is.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.codecs.is_empty() && !self.hide_failures
     }
 
     pub async fn encode(&self, mut payloads: Vec<Payload>) -> Result<Vec<Payload>, ConversionError> {
         if payloads.is_empty() {
             return Ok(payloads);
         }
-        for codec in &self.0 {
+        for codec in &self.codecs {
             payloads = codec.encode(payloads).await?;
         }
         Ok(payloads)
@@ -46,7 +63,7 @@ impl Codecs {
         if payloads.is_empty() {
             return Ok(payloads);
         }
-        for codec in self.0.iter().rev() {
+        for codec in self.codecs.iter().rev() {
             payloads = codec.decode(payloads).await?;
         }
         Ok(payloads)
@@ -62,11 +79,17 @@ impl Codecs {
         single(self.decode(vec![payload]).await?)
     }
 
-    /// The details in a failure and in its causes.
+    /// The details in a failure and in its causes, and their texts if those are hidden.
     pub async fn encode_failure(&self, mut failure: Failure) -> Result<Failure, ConversionError> {
         if !self.is_empty() {
             let mut next = Some(&mut failure);
             while let Some(link) = next {
+                if self.hide_failures {
+                    hide(link)?;
+                }
+                if let Some(payload) = link.encoded_attributes.take() {
+                    link.encoded_attributes = Some(self.encode_one(payload).await?);
+                }
                 if let Some(details) = details(link) {
                     details.payloads = self.encode(std::mem::take(&mut details.payloads)).await?;
                 }
@@ -76,11 +99,14 @@ impl Codecs {
         Ok(failure)
     }
 
-    /// The reverse.
+    /// The reverse. Texts that were hidden are put back by [`crate::Failure::from_wire`].
     pub async fn decode_failure(&self, mut failure: Failure) -> Result<Failure, ConversionError> {
         if !self.is_empty() {
             let mut next = Some(&mut failure);
             while let Some(link) = next {
+                if let Some(payload) = link.encoded_attributes.take() {
+                    link.encoded_attributes = Some(self.decode_one(payload).await?);
+                }
                 if let Some(details) = details(link) {
                     details.payloads = self.decode(std::mem::take(&mut details.payloads)).await?;
                 }
@@ -88,6 +114,35 @@ impl Codecs {
             }
         }
         Ok(failure)
+    }
+}
+
+/// Texts of a failure in a payload.
+#[derive(Serialize, Deserialize)]
+struct Texts {
+    message: String,
+    #[serde(default)]
+    stack_trace: String,
+}
+
+/// Moves the texts of one failure, not of its cause, to a payload.
+pub(crate) fn hide(failure: &mut Failure) -> Result<(), ConversionError> {
+    if failure.encoded_attributes.is_none() {
+        let texts = Texts {
+            message: std::mem::replace(&mut failure.message, HIDDEN.to_owned()),
+            stack_trace: std::mem::take(&mut failure.stack_trace),
+        };
+        failure.encoded_attributes = Some(super::encode_json(&texts)?);
+    }
+    Ok(())
+}
+
+/// The reverse, for payloads that have passed the codecs. What cannot be read stays hidden.
+pub(crate) fn reveal(failure: &mut Failure) {
+    let texts = failure.encoded_attributes.as_ref().and_then(|payload| super::decode_payload::<Texts>(payload).ok());
+    if let Some(Texts { message, stack_trace }) = texts {
+        failure.encoded_attributes = None;
+        (failure.message, failure.stack_trace) = (message, stack_trace);
     }
 }
 

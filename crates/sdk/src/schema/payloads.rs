@@ -6,11 +6,12 @@ use prost::{
     encoding::{WireType, decode_key, decode_varint, encode_key, encode_varint},
 };
 use prost_types::field_descriptor_proto::Type;
-use segno_proto::common::Payload;
+use segno_proto::{common::Payload, failure::Failure};
 
 use super::schema;
 
 const PAYLOAD: &str = ".temporal.api.common.v1.Payload";
+const FAILURE: &str = ".temporal.api.failure.v1.Failure";
 const ANY: &str = ".google.protobuf.Any";
 /// Servers must be able to read these.
 const PLAIN: &str = ".temporal.api.common.v1.SearchAttributes";
@@ -20,11 +21,27 @@ const DEPTH_MAX: usize = 100;
 /// The payloads of a message, in the order in which they stand. `name` is its full name with a leading dot.
 pub(crate) fn collect(name: &str, message: &impl Message) -> Result<Vec<Payload>, String> {
     let mut found = Vec::new();
-    walk(name, &message.encode_to_vec(), 0, &mut |payload| {
-        found.push(payload);
+    walk(name, &message.encode_to_vec(), 0, &mut |part| {
+        if let Part::Payload(payload) = part {
+            found.push(payload);
+        }
         Ok(None)
     })?;
     Ok(found)
+}
+
+/// The message with what `change` makes of each failure in it; causes are failures of their own.
+pub(crate) fn change_failures<M: Message + Default>(
+    name: &str,
+    message: &M,
+    change: impl Fn(&mut Failure) -> Result<(), String>,
+) -> Result<M, String> {
+    let bytes = walk(name, &message.encode_to_vec(), 0, &mut |part| {
+        let Part::Failure(mut failure) = part else { return Ok(None) };
+        change(&mut failure)?;
+        Ok(Some(failure.encode_to_vec()))
+    })?;
+    M::decode(bytes.as_slice()).map_err(|error| error.to_string())
 }
 
 /// The message with other payloads in their places.
@@ -33,23 +50,38 @@ pub(crate) fn replace<M: Message + Default>(
     message: &M,
     payloads: &mut impl Iterator<Item = Payload>,
 ) -> Result<M, String> {
-    let bytes = walk(name, &message.encode_to_vec(), 0, &mut |_| {
-        payloads.next().map(Some).ok_or_else(|| "a codec gave back fewer payloads than it got".to_owned())
+    let bytes = walk(name, &message.encode_to_vec(), 0, &mut |part| {
+        let Part::Payload(_) = part else { return Ok(None) };
+        let payload = payloads.next().ok_or("a codec gave back fewer payloads than it got")?;
+        Ok(Some(payload.encode_to_vec()))
     })?;
     M::decode(bytes.as_slice()).map_err(|error| error.to_string())
 }
 
-type Visit<'a> = dyn FnMut(Payload) -> Result<Option<Payload>, String> + 'a;
+/// What is shown on a walk through a message.
+enum Part {
+    Payload(Payload),
+    /// Before what is inside of it.
+    Failure(Failure),
+}
 
-/// Copies a message, with what `visit` makes of each payload.
+/// Gives back what is to be in the place of a part, if it changes.
+type Visit<'a> = dyn FnMut(Part) -> Result<Option<Vec<u8>>, String> + 'a;
+
+/// Copies a message, with what `visit` makes of its parts.
 fn walk(name: &str, bytes: &[u8], depth: usize, visit: &mut Visit<'_>) -> Result<Vec<u8>, String> {
     if depth > DEPTH_MAX {
         return Err("messages are nested too deeply".to_owned());
     }
     if name == PAYLOAD {
         let payload = Payload::decode(Bytes::copy_from_slice(bytes)).map_err(|error| error.to_string())?;
-        return Ok(visit(payload)?.map_or_else(|| bytes.to_vec(), |payload| payload.encode_to_vec()));
+        return Ok(visit(Part::Payload(payload))?.unwrap_or_else(|| bytes.to_vec()));
     }
+    let changed = match name {
+        FAILURE => visit(Part::Failure(Failure::decode(bytes).map_err(|error| error.to_string())?))?,
+        _ => None,
+    };
+    let bytes = changed.as_deref().unwrap_or(bytes);
     if name == ANY {
         let mut any = prost_types::Any::decode(bytes).map_err(|error| error.to_string())?;
         let inner = format!(".{}", any.type_url.rsplit('/').next().unwrap_or_default());

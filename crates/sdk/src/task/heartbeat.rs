@@ -25,6 +25,7 @@ pub(crate) enum Answer {
 }
 
 type Send = Arc<dyn Fn(Vec<Payload>) -> BoxFuture<'static, Answer> + std::marker::Send + Sync>;
+#[cfg(feature = "testing")]
 type Observe = Arc<dyn Fn(Vec<Payload>) -> Answer + std::marker::Send + Sync>;
 
 /// The heartbeats of one attempt.
@@ -38,6 +39,7 @@ enum Target {
     /// Nobody listens: a local task.
     Nobody,
     /// A test listens, to each of them.
+    #[cfg(feature = "testing")]
     Observer(Observe),
     /// The server, not more often than once per interval.
     Server { send: Send, interval: Duration, runtime: Handle },
@@ -59,6 +61,7 @@ impl Heartbeats {
         Self::new(Target::Nobody, cancellation)
     }
 
+    #[cfg(feature = "testing")]
     pub(crate) fn observer(observe: Observe, cancellation: Arc<Cancellation>) -> Self {
         Self::new(Target::Observer(observe), cancellation)
     }
@@ -78,6 +81,7 @@ impl Heartbeats {
     pub(crate) fn beat(&self, details: Vec<Payload>) {
         match &self.to {
             Target::Nobody => {}
+            #[cfg(feature = "testing")]
             Target::Observer(observe) => {
                 if let Answer::Stop(reason) = observe(details) {
                     self.cancellation.tell(reason);

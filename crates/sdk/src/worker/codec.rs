@@ -9,13 +9,19 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use crate::{converter::codec::Codecs, schema::payloads};
+use crate::{
+    converter::codec::{self, Codecs},
+    schema::payloads,
+};
 
 const EVENT: &str = ".temporal.api.history.v1.HistoryEvent";
 const COMMAND: &str = ".temporal.api.command.v1.Command";
 const MESSAGE: &str = ".temporal.api.protocol.v1.Message";
 
 async fn encode<M: Message + Default>(codecs: &Codecs, name: &str, message: &mut M) -> Result<(), String> {
+    if codecs.hides_failures() {
+        *message = payloads::change_failures(name, message, |failure| codec::hide(failure).map_err(|error| error.0))?;
+    }
     let mut encoded = Vec::new();
     for payload in payloads::collect(name, message)? {
         encoded.push(codecs.encode_one(payload).await.map_err(|error| error.to_string())?);
@@ -84,6 +90,9 @@ pub(super) async fn decode_query(codecs: &Codecs, query: &mut WorkflowQuery) -> 
 
 /// The answer to a query.
 pub(super) async fn encode_result(codecs: &Codecs, result: &mut WorkflowQueryResult) -> Result<(), String> {
+    if let Some(failure) = result.failure.take() {
+        result.failure = Some(codecs.encode_failure(failure).await.map_err(|error| error.0)?);
+    }
     if let Some(Payloads { payloads }) = &mut result.answer {
         *payloads = codecs.encode(std::mem::take(payloads)).await.map_err(|error| error.to_string())?;
     }

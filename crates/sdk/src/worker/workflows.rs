@@ -528,10 +528,14 @@ impl Workflows {
         if task.attempt > 1 {
             return;
         }
+        let encoded = self.shared.client.codecs().encode_failure(failed.failure.to_wire()).await;
         let request = RespondWorkflowTaskFailedRequest {
             task_token: task.task_token,
             cause: failed.cause as i32,
-            failure: Some(failed.failure.to_wire()),
+            failure: Some(encoded.unwrap_or_else(|error| {
+                let failure: Failure = Failure::application("Conversion", error.to_string()).into();
+                failure.to_wire()
+            })),
             identity: self.shared.identity.clone(),
             namespace: self.shared.client.namespace().to_owned(),
             ..Default::default()

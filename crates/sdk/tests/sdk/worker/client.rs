@@ -331,7 +331,7 @@ async fn tasks_that_are_finished_from_outside() {
 }
 
 /// Turns every byte of a payload around, which no reader can miss.
-struct Inverted;
+pub(super) struct Inverted;
 
 impl segno_sdk::PayloadCodec for Inverted {
     fn encode(

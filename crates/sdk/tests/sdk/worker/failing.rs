@@ -1,8 +1,11 @@
 //! Failures of workflow tasks that the worker was told to take as failures of the workflow.
 
-use segno_sdk::{ClientError, Context, FailureKind, Result, workflow};
+use segno_sdk::{
+    Client, ClientError, Context, Failure, FailureKind, Handle, Result, RetryPolicy, ScheduleTaskOptions,
+    WorkflowContext, task, workflow,
+};
 
-use super::{queue, server};
+use super::{client::Inverted, queue, server};
 
 #[workflow]
 async fn stumble(_ctx: Context, how: String) -> Result<u32> {
@@ -15,8 +18,7 @@ async fn stumble(_ctx: Context, how: String) -> Result<u32> {
 async fn chosen_kinds_fail_the_workflow() {
     let server = server().await;
     let queue = queue(&server.client());
-    let worker =
-        queue.worker().workflow::<Stumble>().fail_workflow_on(["Panic", "UnknownWorkflow"]).build().unwrap();
+    let worker = queue.worker().workflow::<Stumble>().fail_workflow_on(["Panic", "UnknownWorkflow"]).build().unwrap();
     let failures = worker
         .run_until(async {
             let panicked = queue.execute::<Stumble>("panics", "panic".to_owned()).await;
@@ -31,4 +33,38 @@ async fn chosen_kinds_fail_the_workflow() {
         let Err(ClientError::WorkflowFailed(failure)) = failed else { panic!("{failed:?}") };
         assert!(matches!(failure.kind(), FailureKind::Application { kind, .. } if kind == expected), "{failure:?}");
     }
+}
+
+#[task]
+async fn leak() -> Result<()> {
+    Err(Failure::application("Leak", "the secret of the task").into())
+}
+
+#[workflow]
+async fn keep(ctx: Context) -> Result<()> {
+    let retry_policy = Some(RetryPolicy { maximum_attempts: 1, ..RetryPolicy::default() });
+    let options = ScheduleTaskOptions { retry_policy, ..ScheduleTaskOptions::default() };
+    Ok(ctx.schedule_with_options::<Leak>((), options).await?)
+}
+
+/// The messages of a failure and of its causes.
+fn messages(failed: std::result::Result<(), ClientError>) -> Vec<String> {
+    let Err(ClientError::WorkflowFailed(failure)) = failed else { panic!("{failed:?}") };
+    let links = std::iter::successors(Some(&failure), |failure| failure.cause());
+    links.map(|failure| failure.message().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn texts_of_failures_pass_the_codecs() {
+    let server = server().await;
+    let client = Client::builder().target(server.address()).codec(Inverted).encode_failure_attributes();
+    let queue = queue(&client.connect().await.unwrap());
+    let worker = queue.worker().workflow::<Keep>().task::<Leak>().build().unwrap();
+    let failed = worker.run_until(async { Ok::<_, ClientError>(queue.execute::<Keep>("keeps", ()).await) }).await;
+    let seen = messages(failed.unwrap());
+    assert_eq!(seen.last().map(String::as_str), Some("the secret of the task"), "{seen:?}");
+    let plain: Handle<Keep> = server.client().handle("keeps");
+    let seen = messages(plain.result().await);
+    assert!(seen.iter().all(|message| message == "Encoded failure"), "{seen:?}");
 }
