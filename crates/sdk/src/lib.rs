@@ -29,6 +29,7 @@ pub use failure::*;
 pub use options::*;
 pub use segno_sdk_macros::{task, tasks, workflow};
 pub use task::*;
+pub use telemetry::Metrics;
 pub use worker::*;
 pub use workflow::*;
 

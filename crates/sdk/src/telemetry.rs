@@ -1,4 +1,4 @@
-//! Logs that know replay.
+//! Logs that know replay, and [metrics](Metrics).
 //!
 //! Workflow code logs with `tracing` as any code does. When it is replayed it would say everything again;
 //! [`is_replaying`] tells, so that a subscriber can leave that out:
@@ -11,7 +11,11 @@
 //! }
 //! ```
 
+mod metrics;
+
 use std::cell::Cell;
+
+pub use metrics::Metrics;
 
 thread_local! {
     static REPLAYING: Cell<bool> = const { Cell::new(false) };

@@ -10,9 +10,13 @@ use tonic::{
 use super::{
     Client, ClientError, Inner,
     connection::{Connection, Metadata},
+    counted::Counted,
     interceptor::{ClientInterceptor, Interceptors},
 };
-use crate::converter::codec::{Codecs, PayloadCodec};
+use crate::{
+    converter::codec::{Codecs, PayloadCodec},
+    telemetry::Metrics,
+};
 
 const DEFAULT_TARGET: &str = "http://127.0.0.1:7233";
 
@@ -43,6 +47,7 @@ pub struct ClientBuilder {
     lazy: bool,
     codecs: Codecs,
     interceptors: Interceptors,
+    metrics: Option<Metrics>,
 }
 
 impl Default for ClientBuilder {
@@ -58,6 +63,7 @@ impl Default for ClientBuilder {
             lazy: false,
             codecs: Codecs::default(),
             interceptors: Interceptors::new(),
+            metrics: None,
         }
     }
 }
@@ -120,6 +126,12 @@ impl ClientBuilder {
     /// Messages and stack traces of failures pass the codecs, too; others see "Encoded failure". Readers need no setting.
     pub fn encode_failure_attributes(mut self) -> Self {
         self.codecs.hide_failures();
+        self
+    }
+
+    /// Counts calls, and what workers of this client do.
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = Some(metrics);
         self
     }
 
@@ -262,8 +274,9 @@ impl ClientBuilder {
                 ClientError::Rpc { code: tonic::Code::Unavailable, message }
             })?
         };
+        let counting = self.metrics.map(|metrics| (metrics, self.namespace.clone()));
         let inner = Inner {
-            connection: Connection { channel, metadata },
+            connection: Connection { channel: Counted::new(channel, counting), metadata },
             namespace: self.namespace,
             identity: self.identity,
             codecs: self.codecs,

@@ -14,9 +14,10 @@ use tonic::{
     Code, Request, Response, Status,
     metadata::{Ascii, MetadataKey, MetadataValue},
     service::{Interceptor, interceptor::InterceptedService},
-    transport::Channel,
 };
 use uuid::Uuid;
+
+use super::counted::Counted;
 
 /// The largest message in either direction.
 const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -28,9 +29,9 @@ const LONG_POLL: Duration = Duration::from_secs(70);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Temporal's service, with the metadata of this client.
-pub(crate) type Service = WorkflowServiceClient<InterceptedService<Channel, Metadata>>;
+pub(crate) type Service = WorkflowServiceClient<InterceptedService<Counted, Metadata>>;
 /// Segno's own service for workers.
-pub(crate) type WorkerService = WorkerServiceClient<InterceptedService<Channel, Metadata>>;
+pub(crate) type WorkerService = WorkerServiceClient<InterceptedService<Counted, Metadata>>;
 
 /// What is added to every call.
 #[derive(Clone, Default)]
@@ -54,7 +55,7 @@ impl Interceptor for Metadata {
 /// A channel with its metadata.
 #[derive(Clone)]
 pub(super) struct Connection {
-    pub channel: Channel,
+    pub channel: Counted,
     pub metadata: Metadata,
 }
 

@@ -6,6 +6,7 @@
 mod builder;
 mod completion;
 mod connection;
+mod counted;
 mod describe;
 mod eager;
 mod error;
@@ -42,6 +43,7 @@ use crate::{
     converter::{self, codec::Codecs},
     definition::WorkflowDefinition,
     failure::Failure,
+    telemetry::Metrics,
 };
 
 /// A connection to a server, for one namespace. Cheap to clone.
@@ -134,6 +136,11 @@ impl Client {
         F: Future<Output = Result<Response<T>, Status>>,
     {
         self.0.connection.long_poll(call).await
+    }
+
+    /// Where this client and its workers count.
+    pub(crate) fn metrics(&self) -> Option<&Metrics> {
+        self.0.connection.channel.metrics()
     }
 
     /// What payloads pass on their way.

@@ -88,6 +88,9 @@ async fn attempt(
     let kind = task.activity_type.take().map(|kind| kind.name).unwrap_or_default();
     tracing::debug!(task = %kind, id = %task.activity_id, attempt = task.attempt, "a task begins");
 
+    shared.meter_task_start(&kind, &task);
+    let began = Instant::now();
+
     // Codecs are user code, too: whatever panics, the attempt is answered.
     let body = execute(shared, &mut task, kind.clone(), input, &cancellation, limits);
     let outcome = match AssertUnwindSafe(body).catch_unwind().await {
@@ -95,6 +98,8 @@ async fn attempt(
         Err(payload) => Outcome::Failed(Failure::panic(&*payload), None),
     };
 
+    let (succeeded, failed) = (matches!(outcome, Outcome::Completed(_)), matches!(outcome, Outcome::Failed(..)));
+    shared.meter_task_end(&kind, &task, began.elapsed(), succeeded, failed);
     shared.counts.processed.fetch_add(1, Ordering::Relaxed);
     if let Outcome::Failed(failure, _) = &outcome {
         shared.counts.failed.fetch_add(1, Ordering::Relaxed);

@@ -28,6 +28,11 @@ impl Cache {
         self.count_max > 0
     }
 
+    /// Runs that are in memory.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     /// Takes a run out, to work on it.
     pub fn take(&mut self, run_id: &str) -> Option<Box<Execution>> {
         let entry = self.entries.remove(run_id)?;

@@ -12,6 +12,7 @@ mod commands;
 mod interceptor;
 mod lease;
 mod local;
+mod meter;
 mod options;
 pub(crate) mod pollers;
 mod report;
@@ -69,6 +70,7 @@ impl Worker {
     /// It ends with an error only if the server refuses the worker when it begins: an unknown namespace, a missing
     /// permission. A server that goes away is waited for. If this future is dropped everything ends at once, unanswered.
     pub async fn run(self) -> Result<(), ClientError> {
+        self.shared.meter_start();
         serve::serve(self.shared, self.shutdown.subscribe()).await
     }
 

@@ -9,7 +9,7 @@ use segno_proto::workflowservice::{PollActivityTaskQueueRequest, PollActivityTas
 use tokio::{sync::watch, time::Instant};
 use tonic::{Request, Status};
 
-use super::{pollers::Polled, shared::Shared};
+use super::{meter::PolledKind, pollers::Polled, shared::Shared};
 
 /// Longer than servers let a poll wait.
 pub(super) const POLL: Duration = Duration::from_secs(70);
@@ -52,6 +52,7 @@ async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueRespons
     let response = service.poll_activity_task_queue(request).await?.into_inner();
     let delta = response.poller_scaling_decision.map(|decision| decision.poll_request_delta_suggestion);
     let task = (!response.task_token.is_empty()).then_some(response);
+    shared.meter_poll(PolledKind::Task, task.is_some());
     Ok(Polled { task, delta })
 }
 

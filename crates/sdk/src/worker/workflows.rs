@@ -28,6 +28,7 @@ use super::{
     Shared,
     cache::Cache,
     codec, local,
+    meter::PolledKind,
     pollers::{PollStop, Polled, Scaling},
     tasks::POLL,
     threads::WorkflowThreads,
@@ -162,7 +163,9 @@ impl Workflows {
         let mut service = shared.client.service();
         let task = service.poll_workflow_task_queue(request).await?.into_inner();
         let delta = task.poller_scaling_decision.as_ref().map(|decision| decision.poll_request_delta_suggestion);
-        Ok(Polled { task: (!task.task_token.is_empty()).then_some(task), delta })
+        let found = !task.task_token.is_empty();
+        shared.meter_poll(if sticky { PolledKind::Sticky } else { PolledKind::Workflow }, found);
+        Ok(Polled { task: found.then_some(task), delta })
     }
 
     fn sticky(&self) -> TaskQueue {
@@ -183,7 +186,11 @@ impl Workflows {
     }
 
     async fn keep(&self, run_id: &str, execution: Box<Execution>) {
-        let evicted = self.cache().put(run_id.to_owned(), execution);
+        let (evicted, size) = {
+            let mut cache = self.cache();
+            (cache.put(run_id.to_owned(), execution), cache.len())
+        };
+        self.shared.meter_cache(size, evicted.len());
         for (run_id, execution) in evicted {
             self.discard(&run_id, execution).await;
         }
@@ -290,6 +297,7 @@ impl Workflows {
         locals: &mut Locals,
     ) -> Answered {
         let was_cached = execution.is_some();
+        self.shared.meter_workflow_task_start(&task, was_cached);
         let (mut execution, mut events) = match self.events(run_id, &mut task, execution).await {
             Ok(found) => found,
             Err(status) => {
@@ -363,6 +371,7 @@ impl Workflows {
             .await;
         match finished {
             Some((execution, finished, results)) => {
+                self.shared.meter_workflow_task_end(&task, began.elapsed(), &finished.commands);
                 self.complete(run_id, task, execution, finished, results, heartbeat).await
             }
             None => Answered::Dropped,
@@ -513,6 +522,7 @@ impl Workflows {
     /// Says that a workflow task failed; once, as otherwise it would be repeated as fast as the network allows. Kinds that
     /// the worker was told to fail workflows on fail the run instead.
     async fn fail(&self, task: PollWorkflowTaskQueueResponse, failed: TaskFailed) {
+        self.shared.meter_workflow_task_failed(&task);
         let kind = failed.failure.application_kind();
         if kind.is_some_and(|kind| self.shared.options.fail_workflow_on.iter().any(|chosen| chosen == kind)) {
             return self.fail_run(task, &failed.failure).await;

@@ -1,7 +1,7 @@
 //! Failures of workflow tasks that the worker was told to take as failures of the workflow.
 
 use segno_sdk::{
-    Client, ClientError, Context, Failure, FailureKind, Handle, Result, RetryPolicy, ScheduleTaskOptions,
+    Client, ClientError, Context, Failure, FailureKind, Handle, Metrics, Result, RetryPolicy, ScheduleTaskOptions,
     WorkflowContext, task, workflow,
 };
 
@@ -58,7 +58,9 @@ fn messages(failed: std::result::Result<(), ClientError>) -> Vec<String> {
 #[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
 async fn texts_of_failures_pass_the_codecs() {
     let server = server().await;
+    let metrics = Metrics::new();
     let client = Client::builder().target(server.address()).codec(Inverted).encode_failure_attributes();
+    let client = client.metrics(metrics.clone());
     let queue = queue(&client.connect().await.unwrap());
     let worker = queue.worker().workflow::<Keep>().task::<Leak>().build().unwrap();
     let failed = worker.run_until(async { Ok::<_, ClientError>(queue.execute::<Keep>("keeps", ()).await) }).await;
@@ -67,4 +69,19 @@ async fn texts_of_failures_pass_the_codecs() {
     let plain: Handle<Keep> = server.client().handle("keeps");
     let seen = messages(plain.result().await);
     assert!(seen.iter().all(|message| message == "Encoded failure"), "{seen:?}");
+
+    let labels = |label| [("namespace", "default"), ("task_queue", queue.name()), label];
+    for (name, label) in [
+        ("temporal_activity_execution_failed", ("activity_type", "leak")),
+        ("temporal_activity_execution_latency_seconds", ("activity_type", "leak")),
+        ("temporal_activity_schedule_to_start_latency_seconds", ("activity_type", "leak")),
+        ("temporal_workflow_failed", ("workflow_type", "keep")),
+        ("temporal_worker_start", ("worker_type", "Worker")),
+    ] {
+        assert_eq!(metrics.value(name, &labels(label)), Some(1.0), "{name}\n{}", metrics.render());
+    }
+    let operation = |name| [("namespace", "default"), ("operation", name)];
+    assert_eq!(metrics.value("temporal_request", &operation("StartWorkflowExecution")), Some(1.0));
+    assert_eq!(metrics.value("temporal_request", &operation("RespondActivityTaskFailed")), Some(1.0));
+    assert!(metrics.value("temporal_long_request", &operation("PollWorkflowTaskQueue")).is_some());
 }
