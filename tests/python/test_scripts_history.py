@@ -63,7 +63,10 @@ async def compacted(handle: WorkflowHandle) -> tuple[list[Any], int]:
     await eventually(waits, 30)
     events = await events_of(handle)
     marker = next(event for event in events if event.HasField("marker_recorded_event_attributes"))
-    assert marker.marker_recorded_event_attributes.marker_name == "segno.compacted"
+    attributes = marker.marker_recorded_event_attributes
+    assert attributes.marker_name == "segno.compacted"
+    details = {name: payloads.payloads[0].data for name, payloads in attributes.details.items()}
+    assert details.keys() == {"from", "to"} and int(details["to"]) == marker.event_id
     return events, marker.event_id
 
 

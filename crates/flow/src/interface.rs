@@ -113,7 +113,12 @@ pub enum EventKind {
         /// The reason; may be empty.
         reason: String,
     },
-    /// An update arrived. Updates of a turn come after its other events.
+    /// The run was reset: what follows belongs to a new run with the same state.
+    Reset {
+        /// The id of the new run.
+        run_id: String,
+    },
+    /// An update arrived.
     Update {
         /// The id of the update; answers name it.
         id: String,

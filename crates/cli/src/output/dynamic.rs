@@ -122,7 +122,12 @@ fn bytes_to_json(name: &str, bytes: &[u8], view: View) -> Result<Json, DynamicEr
             fields.insert(position, one(field, value, view)?);
         }
     }
-    let named = fields.into_iter().map(|(position, json)| (message.field[position].json_name_or_made(), json));
+    // What is about scripts looks as it does over HTTP.
+    let is_own = name.starts_with(".segno.flow.");
+    let named = fields.into_iter().map(|(position, json)| {
+        let field = &message.field[position];
+        (if is_own { field.name().to_owned() } else { field.json_name_or_made() }, json)
+    });
     Ok(Json::Object(named.collect()))
 }
 

@@ -59,7 +59,7 @@ fn check_file(source: &[u8], kind: FileKind) -> Checked {
     let mut checker = Checker {
         source: &source,
         kind,
-        broken: &parsed.file.broken,
+        broken: parsed.file.broken.clone(),
         diagnostics: parsed.diagnostics,
         functions: Vec::new(),
         variables: Vec::new(),
@@ -91,7 +91,7 @@ struct Checker<'a> {
     source: &'a str,
     kind: FileKind,
     /// Words of statements with syntax errors.
-    broken: &'a BTreeSet<Arc<str>>,
+    broken: BTreeSet<Arc<str>>,
     diagnostics: Vec<Diagnostic>,
     functions: Vec<function::FunctionInfo>,
     variables: Vec<scope::VariableInfo>,

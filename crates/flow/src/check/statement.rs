@@ -6,7 +6,7 @@ use super::function::Around;
 use super::scope::{Binding, Origin};
 use crate::hir::{self, FunctionKind, StatementKind as Out};
 use crate::syntax::token::Span;
-use crate::syntax::tree::{Assign, Case, Expr, ExprKind, Statement, StatementKind, Unary};
+use crate::syntax::tree::{Assign, Case, Expr, ExprKind, Pattern, Statement, StatementKind, Unary};
 
 impl Checker<'_> {
     /// The statements of a block whose names have been declared. `outermost`: it is that of the workflow.
@@ -58,6 +58,12 @@ impl Checker<'_> {
             StatementKind::Block(block) => Out::Block(self.block(&block.statements)),
             StatementKind::Let(declaration) => {
                 for (pattern, value) in &declaration.items {
+                    if let (Pattern::Name(name), Some(value)) = (pattern, value)
+                        && matches!(value.bare().kind, ExprKind::Arrow(_))
+                    {
+                        // The error about the arrow says enough: calls of the name are no further errors.
+                        self.broken.insert(name.text.clone());
+                    }
                     let value = value.as_ref().map(|value| self.expr(value));
                     let pattern = self.pattern(pattern);
                     out.push(hir::Statement { kind: Out::Let { pattern, value }, at });

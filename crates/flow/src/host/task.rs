@@ -59,7 +59,7 @@ pub(super) fn canceled(details: Vec<crate::interface::Payload>) -> Failure {
 /// The failure as the server reports it to the run.
 pub(super) fn of_task(task: &Task, cause: Failure) -> Failure {
     Failure {
-        message: "activity error".to_owned(),
+        message: "Activity task failed".to_owned(),
         cause: Some(Box::new(cause)),
         info: FailureInfo::Activity {
             id: task.order.id.clone(),

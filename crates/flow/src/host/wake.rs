@@ -5,9 +5,11 @@ use crate::interface::{EventKind, GroupEffect, OperationKind, Wake, WakeSet};
 /// Notes an event and says whether a turn must follow.
 pub(super) fn wakes(set: &mut WakeSet, event: &EventKind) -> bool {
     let (kind, id, is_failure) = match event {
-        EventKind::Started(_) | EventKind::CancelRequested { .. } | EventKind::Update { .. } | EventKind::Migrated => {
-            return true;
-        }
+        EventKind::Started(_)
+        | EventKind::CancelRequested { .. }
+        | EventKind::Update { .. }
+        | EventKind::Migrated
+        | EventKind::Reset { .. } => return true,
         EventKind::Signaled { name, .. } => return set.signals.binary_search(name).is_ok(),
         EventKind::ChildStarted { workflow_id, .. } => {
             return set.operations.iter().any(|operation| {

@@ -110,7 +110,7 @@ impl Machine<'_> {
                 return Err(pure::memory_limit().into());
             }
         }
-        cost.touch(text.len());
+        cost.copy(text.len());
         self.charge(cost);
         fiber.push(Value::text(text));
         Ok(())

@@ -70,6 +70,10 @@ impl Machine<'_> {
                 self.request_cancel(reason);
                 Ok(())
             }
+            EventKind::Reset { run_id } => {
+                self.start.run_id.clone_from(run_id);
+                Ok(())
+            }
             EventKind::Update { id, name, input } => self.update(id, name, input),
             EventKind::TaskEnded { id, end } => self.task_ended(id, end),
             EventKind::TimerFired { id } => {

@@ -209,13 +209,18 @@ fn to_failure_within(error: &Value, causes_left: usize) -> Failure {
         // Only what `thrown` made is thrown.
         return to_failure_within(&thrown(error.clone()), causes_left);
     };
-    if let Some(origin) = &object.origin {
-        return Failure::clone(origin);
-    }
     let text = |key: &str| match object.get(key) {
         Some(Value::Str(text)) => text.to_string(),
         _ => String::new(),
     };
+    if let Some(origin) = &object.origin {
+        let mut failure = Failure::clone(origin);
+        // What a worker says of where it failed is in the cause.
+        if matches!(failure.info, FailureInfo::Activity { .. } | FailureInfo::Child { .. }) {
+            (failure.source, failure.stack_trace) = (SOURCE.to_owned(), text("stack"));
+        }
+        return failure;
+    }
     let cause = match object.get("cause") {
         Some(cause @ Value::Object(_)) if causes_left > 0 => Some(Box::new(to_failure_within(cause, causes_left - 1))),
         _ => None,

@@ -58,6 +58,12 @@ fn pow(name: &str, base: &Value, exponent: &Value) -> Result<Value, Raised> {
     {
         return Ok(Value::Int(result));
     }
+    if let (Value::Int(base @ (-1..=1)), Value::Int(exponent)) = (base, exponent)
+        && *exponent > 0
+    {
+        // As doubles large exponents would all be even.
+        return Ok(Value::Int(if *base == -1 && exponent % 2 == 0 { 1 } else { *base }));
+    }
     number::exact(x.powf(y)).ok_or_else(|| not_a_number(name, &[base, exponent]))
 }
 

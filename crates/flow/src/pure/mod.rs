@@ -47,6 +47,11 @@ impl Cost {
     pub fn touch(&mut self, units: usize) {
         self.steps = self.steps.saturating_add(1 + (units / 16) as u64);
     }
+
+    /// Counts bytes that an instruction only copies, which takes a step's time for each 1,024.
+    pub fn copy(&mut self, bytes: usize) {
+        self.steps = self.steps.saturating_add((bytes / 1_024) as u64);
+    }
 }
 
 /// The error of a value that is too large or too deep.

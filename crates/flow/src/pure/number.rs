@@ -1,5 +1,6 @@
 //! Numbers: exact integers of 64 bits and finite doubles, as one type.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
@@ -47,12 +48,20 @@ fn add(left: &Value, right: &Value, cost: &mut Cost) -> Result<Value, Raised> {
     match (left, right) {
         (Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_)) => arithmetic(Binary::Add, left, right),
         (left, right) if (is_text(left) && joins(right)) || (joins(left) && is_text(right)) => {
-            let left = super::text(left, cost)?;
-            let right = super::text(right, cost)?;
+            let (left, right) = (part(left, cost)?, part(right, cost)?);
             room_for(left.len() + right.len())?;
+            cost.copy(left.len() + right.len());
             limited(Value::text([&*left, &*right].concat()))
         }
         (left, right) => Err(Raised::type_error(format!("cannot add {} and {}", left.type_name(), right.type_name()))),
+    }
+}
+
+/// What a value adds to a text.
+fn part<'a>(value: &'a Value, cost: &mut Cost) -> Result<Cow<'a, str>, Raised> {
+    match value {
+        Value::Str(text) => Ok(Cow::Borrowed(text)),
+        value => super::text(value, cost).map(|text| Cow::Owned(text.to_string())),
     }
 }
 

@@ -24,9 +24,10 @@ pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> 
         )),
         Function::ObjectPick => {
             let keys = keys(name, get(arguments, 1))?;
-            cost.touch(keys.len());
-            let picked = keys.iter().filter_map(|key| Some((Arc::clone(key), fields.get(key)?.clone())));
-            Ok(Value::object(picked))
+            cost.touch(keys.len() + fields.len());
+            let wanted: std::collections::BTreeSet<&str> = keys.iter().map(|key| &**key).collect();
+            let picked = fields.iter().filter(|(key, _)| wanted.contains(&***key));
+            Ok(Value::object(picked.map(|(key, value)| (Arc::clone(key), value.clone()))))
         }
         _ => {
             let keys = keys(name, get(arguments, 1))?;

@@ -5,8 +5,8 @@
 use std::sync::OnceLock;
 
 use jiff::civil::{Date, DateTime, Time};
-use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
-use jiff::{Span, Timestamp};
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Span, Timestamp};
 
 use crate::library::Function;
 use crate::value::{Object, Raised, Value};
@@ -19,6 +19,8 @@ use super::json::quote;
 const LEAST: i64 = -62_167_219_200_000;
 /// 9999-12-31T23:59:59.999Z
 const MOST: i64 = 253_402_300_799_999;
+
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 /// The text of a time in milliseconds since 1970. Times outside of the years 0 to 9999 are clipped.
 #[must_use]
@@ -68,9 +70,33 @@ fn zone(function: &str, value: &Value) -> Result<TimeZone, Raised> {
     }
 }
 
-/// What a clock in UTC shows.
+/// What a clock in UTC shows. Not by way of a timestamp of jiff: those end a day before the year 9999 does.
 fn moment(milliseconds: i64) -> Option<DateTime> {
-    Some(Offset::UTC.to_datetime(Timestamp::from_millisecond(milliseconds).ok()?))
+    EPOCH.checked_add(SignedDuration::from_millis(milliseconds)).ok()
+}
+
+/// The reverse.
+fn milliseconds(moment: DateTime) -> i64 {
+    let since = moment.duration_since(EPOCH);
+    since.as_secs() * 1_000 + i64::from(since.subsec_millis())
+}
+
+/// How many seconds the clock of a zone is ahead of UTC then.
+fn offset_at(zone: &TimeZone, milliseconds: i64) -> i64 {
+    let latest = Timestamp::MAX.as_millisecond();
+    Timestamp::from_millisecond(milliseconds.min(latest)).map_or(0, |time| zone.to_offset(time).seconds().into())
+}
+
+/// What a clock of the zone shows.
+fn local(zone: &TimeZone, milliseconds: i64) -> Option<DateTime> {
+    moment(milliseconds + offset_at(zone, milliseconds) * 1_000)
+}
+
+/// When a clock of the zone shows this.
+fn from_local(zone: &TimeZone, local: DateTime) -> i64 {
+    let known = zone.to_ambiguous_timestamp(local).compatible().map(Timestamp::as_millisecond);
+    // After the last timestamp of jiff no clock is changed.
+    known.unwrap_or_else(|_| milliseconds(local) - offset_at(zone, MOST) * 1_000)
 }
 
 /// Reads RFC 3339; what is finer than a millisecond is cut off.
@@ -114,7 +140,7 @@ pub fn parse_text(text: &str) -> Option<i64> {
         }
         _ => return None,
     };
-    let local = Offset::UTC.to_timestamp(date.to_datetime(time)).ok()?.as_millisecond();
+    let local = self::milliseconds(date.to_datetime(time));
     Some(local + milliseconds - offset).filter(|time| (LEAST..=MOST).contains(time))
 }
 
@@ -199,19 +225,16 @@ fn add_parts(function: &str, begin: i64, parts: &Object, zone: TimeZone) -> Resu
         return Ok(begin.checked_add(milliseconds));
     }
     let calendar = || -> Option<i64> {
-        let local = zone.to_datetime(Timestamp::from_millisecond(begin).ok()?);
+        let local = local(&zone, begin)?;
         let local = local.checked_add(Span::new().try_months(months).ok()?).ok()?;
         let local = local.checked_add(Span::new().try_days(days).ok()?).ok()?;
-        Some(zone.to_ambiguous_timestamp(local).compatible().ok()?.as_millisecond())
+        Some(from_local(&zone, local))
     };
     Ok(calendar().and_then(|time| time.checked_add(milliseconds)))
 }
 
 fn parts(function: &str, milliseconds: i64, zone: &TimeZone) -> Result<Value, Raised> {
-    let Ok(timestamp) = Timestamp::from_millisecond(milliseconds) else {
-        return time(function, None);
-    };
-    let (local, offset) = (zone.to_datetime(timestamp), zone.to_offset(timestamp));
+    let Some(local) = local(zone, milliseconds) else { return time(function, None) };
     let number = |number: i64| Value::Int(number);
     Ok(Value::object([
         ("year", number(local.year().into())),
@@ -222,7 +245,7 @@ fn parts(function: &str, milliseconds: i64, zone: &TimeZone) -> Result<Value, Ra
         ("second", number(local.second().into())),
         ("millisecond", number(local.millisecond().into())),
         ("weekday", number(local.weekday().to_monday_one_offset().into())),
-        ("offset", number(offset.seconds().into())),
+        ("offset", number(offset_at(zone, milliseconds))),
     ]))
 }
 
@@ -260,6 +283,6 @@ fn from_parts(function: &str, parts: &Object, zone: &TimeZone) -> Result<Value, 
         .map_err(|_| Raised::argument(format!("{function}: there is no day {year:04}-{month:02}-{day:02}")))?;
     let moment = Time::new(hour as i8, minute as i8, second as i8, millisecond as i32 * 1_000_000)
         .ok()
-        .and_then(|clock| zone.to_ambiguous_timestamp(date.to_datetime(clock)).compatible().ok());
-    time(function, moment.map(Timestamp::as_millisecond))
+        .map(|clock| from_local(zone, date.to_datetime(clock)));
+    time(function, moment)
 }

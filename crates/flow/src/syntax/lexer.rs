@@ -246,7 +246,9 @@ impl<'a> Lexer<'a> {
             _ => 10,
         };
         if radix == 10 {
-            if bytes.get(length) == Some(&b'.') {
+            // After an exponent a point is that of a function.
+            let is_complete = bytes[..length].iter().any(|byte| matches!(byte, b'e' | b'E'));
+            if bytes.get(length) == Some(&b'.') && !is_complete {
                 length += 1;
                 length += count_digits(&bytes[length..]);
             }

@@ -105,7 +105,7 @@ fn each_kind_of_failure() {
 fn wrappers_and_causes() {
     let root = failure("root", application("R", &[]), None);
     let cause = failure("no stock", application("OutOfStock", &["{\"sku\":7}"]), Some(root));
-    let wrapped = failure("activity error", activity("ship", "task-1"), Some(cause));
+    let wrapped = failure("Activity task failed", activity("ship", "task-1"), Some(cause));
     assert_eq!(
         from(&wrapped),
         "[\"OutOfStock\",\"no stock\",{\"sku\":7},true,\
@@ -117,9 +117,10 @@ fn wrappers_and_causes() {
     let error = error::from_failure(&outer, Some(("workflow", "c", "c-1")));
     assert!(fields(&error).starts_with("[\"OutOfStock\",\"no stock\""));
     assert!(fields(&error).ends_with("{\"kind\":\"workflow\",\"name\":\"c\",\"item_id\":\"c-1\"}]"));
-    // Unchanged it leaves as it came, also with a stack.
-    assert_eq!(error::to_failure(&error), outer);
-    assert_eq!(error::to_failure(&error::with_stack(error, "at w (w.flow:1:1)")), outer);
+    // Unchanged it leaves as it came, with the place in the script.
+    let left = |stack: &str| Failure { source: "segno-flow".into(), stack_trace: stack.into(), ..outer.clone() };
+    assert_eq!(error::to_failure(&error), left(""));
+    assert_eq!(error::to_failure(&error::with_stack(error, "at w (w.flow:1:1)")), left("at w (w.flow:1:1)"));
     // At most 20 causes.
     let mut chain = failure("m", application("X", &[]), None);
     for _ in 0..100 {

@@ -650,3 +650,14 @@ fn picture() {
             .starts_with("w.flow:1:12: warning[F0903]: parameter \"a\" is never used\n")
     );
 }
+
+#[test]
+fn patterns_and_functions_have_one_error() {
+    let body =
+        |body: &str| errors(&format!("workflow w(inputs) {{\n  let a = 1\n  let b = 2\n  {body}\n  return [a, b]\n}}"));
+    assert_eq!(body("{ a, b } = inputs"), ["4:3 F0110"]);
+    assert_eq!(body("{ a } = inputs"), ["4:3 F0110"]);
+    assert_eq!(body("({ a } = inputs)"), ["4:10 F0101"]);
+    assert_eq!(body("const f = (x, y) => { return x }\n  a = f(1, 2)"), ["4:13 F0107"]);
+    assert_eq!(body("a = 1e3.toFixed(1)"), [""; 0]);
+}

@@ -350,12 +350,28 @@ impl Translation<'_> {
         // What the server fills in belongs to the run that it was filled in for.
         let kept =
             |name: &str| !PREDEFINED.iter().any(|(known, ..)| *known == name) || name.starts_with("TemporalSchedule");
-        let attributes: BTreeMap<_, _> = state
+        let mut attributes: BTreeMap<_, _> = state
             .search_attributes
             .iter()
             .filter(|(name, _)| kept(name))
             .map(|(name, value)| (name.clone(), value.clone()))
             .collect();
+        let mut memo = state.memo.clone();
+        // What this turn has changed is not in the state yet.
+        for command in &self.answer.commands {
+            match &command.attributes {
+                Some(A::ModifyWorkflowPropertiesCommandAttributes(a)) => {
+                    merge(&mut memo, a.upserted_memo.iter().flat_map(|memo| &memo.fields));
+                }
+                Some(A::UpsertWorkflowSearchAttributesCommandAttributes(a)) => {
+                    merge(
+                        &mut attributes,
+                        a.search_attributes.iter().flat_map(|attributes| &attributes.indexed_fields),
+                    );
+                }
+                _ => {}
+            }
+        }
         ContinueAsNewWorkflowExecutionCommandAttributes {
             workflow_type: Some(WorkflowType { name: info.workflow_type.clone() }),
             task_queue: Some(TaskQueue { name: queue, kind: TaskQueueKind::Normal as i32, ..Default::default() }),
@@ -367,7 +383,7 @@ impl Translation<'_> {
             workflow_task_timeout: Some(nanos_duration(info.task_timeout)),
             retry_policy: info.retry_policy.clone(),
             cron_schedule: info.cron_schedule.clone(),
-            memo: (!state.memo.is_empty()).then(|| Memo { fields: state.memo.clone() }),
+            memo: (!memo.is_empty()).then_some(Memo { fields: memo }),
             search_attributes: (!attributes.is_empty()).then_some(SearchAttributes { indexed_fields: attributes }),
             inherit_build_id: next.same_version,
             ..Default::default()
@@ -398,6 +414,17 @@ fn json(text: &str) -> WirePayload {
         metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into())]),
         data: text.to_owned().into(),
         ..Default::default()
+    }
+}
+
+/// Changes fields; [`null`] removes one.
+fn merge<'a>(fields: &mut BTreeMap<String, WirePayload>, changes: impl Iterator<Item = (&'a String, &'a WirePayload)>) {
+    for (name, value) in changes {
+        if *value == null() {
+            fields.remove(name);
+        } else {
+            fields.insert(name.clone(), value.clone());
+        }
     }
 }
 

@@ -15,8 +15,9 @@ use crate::{error::CallError, node::Node};
 
 /// The name of the marker that stands for removed events.
 const MARKER: &str = "segno.compacted";
-/// The name of its details.
-const DETAILS: &str = "compacted";
+/// Its details: the first and the last of them.
+const FROM: &str = "from";
+const TO: &str = "to";
 
 impl Node {
     /// Adds the removal of old history to a transition if there is much of it. The first batch, with the first event,
@@ -53,23 +54,25 @@ pub(crate) fn first_event_id(batch: &[HistoryEvent]) -> i64 {
     }
     let replaced = match &first.attributes {
         Some(Attributes::MarkerRecordedEventAttributes(marker)) if marker.marker_name == MARKER => {
-            let details = marker.details.get(DETAILS).and_then(|details| details.payloads.first());
-            details.and_then(|details| serde_json::from_slice::<serde_json::Value>(&details.data).ok())
+            let from = marker.details.get(FROM).and_then(|details| details.payloads.first());
+            from.and_then(|from| serde_json::from_slice::<i64>(&from.data).ok())
         }
         _ => None,
     };
-    replaced.and_then(|range| range.get("from")?.as_i64()).unwrap_or(first.event_id)
+    replaced.unwrap_or(first.event_id)
 }
 
 fn marker(run: &Run, from: i64, until: i64, now: i64) -> HistoryEvent {
-    let details = Payload {
+    let number = |number: i64| Payload {
         metadata: BTreeMap::from([("encoding".to_owned(), "json/plain".into())]),
-        data: format!("{{\"from\":{from},\"to\":{until}}}").into(),
+        data: number.to_string().into(),
         ..Default::default()
     };
+    let details =
+        [(FROM, from), (TO, until)].map(|(name, id)| (name.to_owned(), Payloads { payloads: vec![number(id)] }));
     let attributes = MarkerRecordedEventAttributes {
         marker_name: MARKER.to_owned(),
-        details: BTreeMap::from([(DETAILS.to_owned(), Payloads { payloads: vec![details] })]),
+        details: BTreeMap::from(details),
         workflow_task_completed_event_id: run.state().last_completed_started_id + 1,
         ..Default::default()
     };

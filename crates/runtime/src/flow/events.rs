@@ -22,7 +22,7 @@ use segno_proto::{
 
 use super::values::{failure, payload, payloads};
 
-/// What history adds for a script, in order. Updates that have an event come last.
+/// What history adds for a script, in order.
 pub(super) fn events_of(
     run: &Run,
     script: &Script,
@@ -30,17 +30,35 @@ pub(super) fn events_of(
     attributes: &[(String, String)],
 ) -> Vec<Event> {
     let mut events = Vec::with_capacity(history.len());
-    let mut updates = Vec::new();
-    for event in history {
-        let time = event.event_time.as_ref().map_or(0, timestamp_nanos) / 1_000_000;
-        let Some(kind) = kind_of(run, script, event, attributes) else { continue };
-        match kind {
-            EventKind::Update { .. } => updates.push(Event { time, kind }),
-            kind => events.push(Event { time, kind }),
-        }
+    // A turn after a reset is taken under the id of the new run, also what history has before the event of the reset.
+    let reset = history.iter().rev().find_map(reset_to).zip(history.first().map(time_of));
+    if let Some((run_id, time)) = reset {
+        events.push(Event { time, kind: EventKind::Reset { run_id: run_id.to_owned() } });
     }
-    events.append(&mut updates);
+    for event in history {
+        let Some(mut kind) = kind_of(run, script, event, attributes) else { continue };
+        if let EventKind::Started(start) = &mut kind
+            && let Some((run_id, _)) = reset
+        {
+            start.run_id = run_id.to_owned();
+            events.clear();
+        }
+        events.push(Event { time: time_of(event), kind });
+    }
     events
+}
+
+/// When an event happened, in milliseconds since 1970.
+fn time_of(event: &HistoryEvent) -> i64 {
+    event.event_time.as_ref().map_or(0, timestamp_nanos) / 1_000_000
+}
+
+/// The id of the run that a reset made, if this is the event that says so.
+fn reset_to(event: &HistoryEvent) -> Option<&str> {
+    match event.attributes.as_ref()? {
+        A::WorkflowTaskFailedEventAttributes(failed) if !failed.new_run_id.is_empty() => Some(&failed.new_run_id),
+        _ => None,
+    }
 }
 
 /// An update that reaches the script as a message.
@@ -59,8 +77,7 @@ fn kind_of(run: &Run, script: &Script, event: &HistoryEvent, types: &[(String, S
     let attributes = event.attributes.as_ref()?;
     Some(match attributes {
         A::WorkflowExecutionStartedEventAttributes(started) => {
-            let time = event.event_time.as_ref().map_or(0, timestamp_nanos) / 1_000_000;
-            EventKind::Started(Box::new(start(run, script, started, time, types)))
+            EventKind::Started(Box::new(start(run, script, started, time_of(event), types)))
         }
         A::WorkflowExecutionSignaledEventAttributes(signaled) => {
             EventKind::Signaled { name: signaled.signal_name.clone(), input: payloads(signaled.input.clone()) }
@@ -97,7 +114,7 @@ fn start(
     let parent = started.parent_workflow_execution.as_ref();
     Start {
         workflow_id: info.workflow_id.clone(),
-        run_id: info.run_id.clone(),
+        run_id: started.original_execution_run_id.clone(),
         name: info.workflow_type.clone(),
         version: hex(&script.version),
         namespace: info.namespace.clone(),
@@ -204,7 +221,7 @@ fn of_task(
     cause: Option<&WireFailure>,
 ) -> Failure {
     Failure {
-        message: "activity error".to_owned(),
+        message: "Activity task failed".to_owned(),
         cause: cause.map(|cause| Box::new(failure(cause))),
         info: FailureInfo::Activity {
             id: operation.id.clone(),

@@ -291,7 +291,9 @@ impl Node {
             let mut prepared = self.prepare(namespace, &current, messages).await?;
             let Some(script) = &current.run.state().script else { return Ok(Outcome::Done) };
             let late = super::events::events_of(&current.run, script, &current.run.state().buffered, &[]);
-            let place = prepared.events.iter().position(is_update).unwrap_or(prepared.events.len());
+            // Updates that came as messages follow the events.
+            let updates = messages.iter().filter(|message| super::events::update_of(message, 0).is_some()).count();
+            let place = prepared.events.len() - updates.min(prepared.events.len());
             prepared.events.splice(place..place, late);
             return Ok(Outcome::Again(prepared.events, buffered));
         }
@@ -323,10 +325,6 @@ enum Outcome {
     /// It must be executed again with these events, of which so many are buffered.
     Again(Vec<segno_flow::interface::Event>, usize),
     Failed(String),
-}
-
-fn is_update(event: &segno_flow::interface::Event) -> bool {
-    matches!(event.kind, segno_flow::interface::EventKind::Update { .. })
 }
 
 /// Twice as long after each attempt.

@@ -24,6 +24,9 @@ use crate::{
     slots::{Current, WorkflowKey},
 };
 
+/// The query that shows the state of any script.
+const STATE_QUERY: &str = "__segno_flow_state";
+
 /// What people see of a run.
 #[derive(Clone, Debug)]
 pub struct FlowRunView {
@@ -71,7 +74,13 @@ impl Node {
         let input = payloads(query.query_args);
         let answer = segno_flow::query(&code, &state, &query.query_type, &input, now, &Limits::default());
         let answer = answer.map_err(|error| CallError::QueryFailed(error.to_string(), None))?;
-        let result = answer.into_iter().map(wire_payload).collect();
+        let mut result: Vec<_> = answer.into_iter().map(wire_payload).collect();
+        if query.query_type == STATE_QUERY
+            && let [payload] = result.as_mut_slice()
+        {
+            let text = String::from_utf8_lossy(&payload.data).into_owned();
+            payload.data = with_signals(text, &self.untaken(&current).await?).into();
+        }
         let result = Some(Payloads { payloads: result });
         Ok(QueryReply { run_id: current.run.info.run_id.clone(), result, rejected: None })
     }
@@ -93,10 +102,7 @@ impl Node {
         let mut version = script::hex(&script.version);
         let mut waiting = Vec::new();
         if at_event == 0 {
-            // Signals that nobody waits for are recorded only; the next turn takes them.
-            let mut history = Vec::new();
-            self.read_stored(&current, script.taken_event_id + 1, &mut history).await?;
-            waiting.extend(history.into_iter().chain(run.tail().iter().cloned()));
+            waiting = self.untaken(&current).await?;
         }
         if at_event > 0 {
             let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
@@ -125,6 +131,16 @@ impl Node {
             source,
             file_name,
         })
+    }
+
+    /// Events that no turn has taken: signals that nobody waits for are recorded only, the next turn takes them.
+    async fn untaken(&self, current: &Current) -> Result<Vec<HistoryEvent>, CallError> {
+        let mut history = Vec::new();
+        if let Some(script) = &current.run.state().script {
+            self.read_stored(current, script.taken_event_id + 1, &mut history).await?;
+        }
+        history.extend(current.run.tail().iter().cloned());
+        Ok(history)
     }
 
     /// Waits until no turn of a script is pending.

@@ -99,7 +99,7 @@ impl Node {
         key: OutboxKey,
     ) -> Result<(), CallError> {
         let attributes = start.attributes.clone();
-        if !self.child_wanted(message).await? {
+        if !self.child_wanted(message, start).await? {
             return self.end_unreported_child(message, start, key).await;
         }
         let Some(namespace) = self.namespaces.live(&attributes.namespace) else {
@@ -238,8 +238,9 @@ impl Node {
         }
     }
 
-    /// Whether a child is still to be started: only while its parent runs, as in Temporal.
-    async fn child_wanted(&self, message: &OutboxMessage) -> Result<bool, CallError> {
+    /// Whether a child is still to be started: only while its parent runs, as in Temporal. What a script started is
+    /// carried out also after its end, unless it would be terminated at once.
+    async fn child_wanted(&self, message: &OutboxMessage, start: &StartChild) -> Result<bool, CallError> {
         let Some((_, sender)) = self.key_of(&message.sender_namespace, &message.sender.workflow_id) else {
             return Ok(false);
         };
@@ -248,7 +249,8 @@ impl Node {
             Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        Ok(parent.run.is_running())
+        let outlives = start.attributes.parent_close_policy() != ParentClosePolicy::Terminate;
+        Ok(parent.run.is_running() || outlives && parent.run.state().script.is_some())
     }
 
     async fn signal_external(

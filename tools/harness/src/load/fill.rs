@@ -34,13 +34,18 @@ const ATTRIBUTES: [(&str, IndexedValueType); 5] = [
 
 /// Starts open workflows that nobody works on; their queue is their own.
 pub async fn open(session: &Rc<Session>, name: &str) -> Result<Outcome> {
-    start_all(session, name, false).await
+    start_all(session, name, "filled", false).await
+}
+
+/// Starts as many runs of a script.
+pub async fn start(session: &Rc<Session>, name: &str, kind: &'static str) -> Result<Outcome> {
+    start_all(session, name, kind, false).await
 }
 
 /// Starts workflows with all five attributes and closes every other one.
 pub async fn with_attributes(session: &Rc<Session>) -> Result<Outcome> {
     add_attributes(session).await?;
-    start_all(session, "fill", true).await
+    start_all(session, "fill", "filled", true).await
 }
 
 async fn add_attributes(session: &Rc<Session>) -> Result<()> {
@@ -66,7 +71,7 @@ async fn add_attributes(session: &Rc<Session>) -> Result<()> {
 }
 
 /// Starts as many as the load's `fill`, at its concurrency.
-async fn start_all(session: &Rc<Session>, name: &str, attributes: bool) -> Result<Outcome> {
+async fn start_all(session: &Rc<Session>, name: &str, kind: &'static str, attributes: bool) -> Result<Outcome> {
     let next = Rc::new(Cell::new(0));
     let work = session.call_all(|_, started| {
         let (session, next) = (session.clone(), next.clone());
@@ -75,7 +80,7 @@ async fn start_all(session: &Rc<Session>, name: &str, attributes: bool) -> Resul
             while next.get() < session.load.fill && started.elapsed() < session.load.fill_time_max {
                 let index = next.replace(next.get() + 1);
                 let workflow_id = format!("{}-fill-{index}", session.load.prefix);
-                let mut start = wire::start("filled", &workflow_id, &queue(&session), "");
+                let mut start = wire::start(kind, &workflow_id, &queue(&session), "");
                 if attributes {
                     start = with_values(start, index);
                 }

@@ -14,6 +14,7 @@ mod long_history;
 mod open;
 mod outcome;
 mod progress;
+mod script_figures;
 mod scripts;
 mod session;
 mod signals;
@@ -106,6 +107,8 @@ pub fn command(mut args: Args) -> Result<()> {
     // A list is asked for one page at a time, and a long history is one run, unless told otherwise.
     let (count, concurrency) = match load.workload {
         Workload::LongHistory => (20_000, 1),
+        Workload::ScriptHistory => (1_000_000, 1),
+        Workload::ScriptQuery => (50_000, 64),
         Workload::Timers => (10_000, 64),
         Workload::Backlog => (50_000, 64),
         Workload::Lists => (500, 32),
@@ -174,6 +177,9 @@ async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
         Workload::Lists => lists::run(session).await?,
         Workload::Script => vec![scripts::one_task(session).await?],
         Workload::ScriptFanOut => vec![scripts::all_tasks(session).await?],
+        Workload::ScriptQuery => vec![script_figures::queries(session).await?],
+        Workload::ScriptHistory => script_figures::history(session).await?,
+        Workload::ScriptOpen => script_figures::open(session).await?,
         Workload::Heartbeats => heartbeats::run(session).await?,
     })
 }

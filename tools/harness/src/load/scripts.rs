@@ -9,7 +9,7 @@ use super::{outcome::Outcome, session::Session, workflows};
 use crate::wire::{self, CALL_TIMEOUT, NAMESPACE, request};
 
 /// One task, as the workload `one-activity` has it.
-const ONE_TASK: &str = "workflow one_task(x) { return await Task.run(\"echo\", x) }\n";
+pub const ONE_TASK: &str = "workflow one_task(x) { return await Task.run(\"echo\", x) }\n";
 /// A hundred tasks, as the workload `fan-out` has it.
 const ALL: &str = "workflow all_tasks(x) {
   const all = await Task.all(List.range(100).map(i => Task.run(\"echo\", x)))
@@ -29,7 +29,8 @@ pub async fn all_tasks(session: &Rc<Session>) -> Result<Outcome> {
     workflows::run(session, "all_tasks").await
 }
 
-async fn deploy(session: &Session, source: &'static str) -> Result<()> {
+/// Deploys a script.
+pub async fn deploy(session: &Session, source: &'static str) -> Result<()> {
     let message = DeployRequest {
         namespace: NAMESPACE.to_owned(),
         source: source.into(),

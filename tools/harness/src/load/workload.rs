@@ -44,6 +44,12 @@ pub enum Workload {
     Script,
     /// A hundred activities at once, as a script that the server executes.
     ScriptFanOut,
+    /// Queries of scripts.
+    ScriptQuery,
+    /// Turns of a script early and late in its history.
+    ScriptHistory,
+    /// Scripts of one activity, on top of many suspended scripts.
+    ScriptOpen,
     /// Reports of workers that do nothing else.
     Heartbeats,
 }
@@ -68,6 +74,9 @@ pub const WORKLOADS: &[(&str, Workload)] = &[
     ("lists", Workload::Lists),
     ("script", Workload::Script),
     ("script-fan-out", Workload::ScriptFanOut),
+    ("script-query", Workload::ScriptQuery),
+    ("script-history", Workload::ScriptHistory),
+    ("script-open", Workload::ScriptOpen),
     ("heartbeats", Workload::Heartbeats),
 ];
 

@@ -25,7 +25,7 @@ pub struct Fmt {
 impl Fmt {
     /// Rewrites the files.
     pub fn run(self) -> anyhow::Result<()> {
-        let mut changed = 0;
+        let (mut changed, mut unread) = (0, Vec::new());
         for file in files::read(&self.files)? {
             let source = String::from_utf8_lossy(&file.source).into_owned();
             let formatted = match segno_flow::format(&source) {
@@ -34,8 +34,8 @@ impl Fmt {
                     for one in &found {
                         eprintln!("{}", check::render(&file, one));
                     }
-                    let text = format!("{} cannot be read, nothing was changed in it", file.path.display());
-                    return Err(ClientError::Outcome(text).into());
+                    unread.push(file.path.display().to_string());
+                    continue;
                 }
             };
             if formatted.as_bytes() == file.source {
@@ -46,6 +46,10 @@ impl Fmt {
             if !self.check {
                 fs::write(&file.path, formatted).with_context(|| format!("writing {}", file.path.display()))?;
             }
+        }
+        if !unread.is_empty() {
+            let text = format!("{} cannot be read, nothing was changed in it", unread.join(", "));
+            return Err(ClientError::Outcome(text).into());
         }
         match self.check && changed > 0 {
             true => Err(ClientError::Outcome(format!("{changed} file(s) are not in the style")).into()),

@@ -89,7 +89,7 @@ impl World {
     pub(super) fn of_child(&self, run: usize, cause: Failure) -> Failure {
         let start = &self.runs[run].start;
         Failure {
-            message: "child workflow execution error".to_owned(),
+            message: "Child Workflow execution failed".to_owned(),
             cause: Some(Box::new(cause)),
             info: FailureInfo::Child {
                 namespace: start.namespace.clone(),

@@ -245,6 +245,9 @@ impl Parser<'_> {
             TokenKind::Sign("(") => {
                 let open = self.open("(")?;
                 let inner = self.expression()?;
+                if self.is_sign("=") && matches!(inner.kind, ExprKind::List(_) | ExprKind::Object(_)) {
+                    return self.expected_with("\")\"", Some("write let"));
+                }
                 self.close(open, ")", "\")\"")?;
                 let (below, span) = (inner.depth, self.since(start));
                 return self.node(ExprKind::Paren(Box::new(inner)), span, below);

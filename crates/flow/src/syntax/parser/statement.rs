@@ -51,6 +51,11 @@ impl Parser<'_> {
     fn plain_statement(&mut self) -> Result<Statement> {
         let start = self.span();
         if self.is_sign("{") {
+            if let Some(close) = self.partners[self.next].filter(|close| self.is_sign_at(close + 1, "=")) {
+                // A block cannot be followed by it: this is meant as a pattern.
+                let pattern = start.to(self.token_at(close).span);
+                return self.error("F0110", "this cannot be assigned to".to_owned(), pattern, Some("write let"));
+            }
             let block = self.block()?;
             return Ok(Statement { span: block.span, kind: StatementKind::Block(block) });
         }

@@ -174,7 +174,7 @@ pub fn failed(id: &str, kind: &str, message: &str) -> EventKind {
         retry_state: 0,
     };
     let failure =
-        Failure { message: "activity error".into(), cause: Some(Box::new(cause)), info, ..Failure::default() };
+        Failure { message: "Activity task failed".into(), cause: Some(Box::new(cause)), info, ..Failure::default() };
     EventKind::TaskEnded { id: id.into(), end: Err(failure) }
 }
 

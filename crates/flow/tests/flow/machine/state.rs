@@ -103,7 +103,9 @@ fn opaque_payloads_and_errors_survive() {
     let segno_flow::interface::EventKind::TaskEnded { end: Err(want), .. } = super::failed("task-1", "X", "why") else {
         panic!()
     };
-    assert_eq!(*failure, want, "a failure that came in leaves unchanged");
+    let (source, stack_trace) = ("segno-flow".to_owned(), "at w (w.flow:3:9)".to_owned());
+    let want = segno_flow::interface::Failure { source, stack_trace, ..want };
+    assert_eq!(*failure, want, "a failure that came in leaves as it came, with the place in the script");
 }
 
 #[test]
