@@ -29,7 +29,7 @@ const LONG: &str = "workflow long(name) {
   let turns = 0
   while (true) {
     const timers = Number(await wait_for_signal(\"s\"))
-    if (timers > 0) await Task.all(List.range(timers).map(i => Task.delay(1)))
+    if (timers > 0) await Task.all(List.range(timers).map(i => Task.delay(\"1ms\")))
     turns += 1
   }
 }
