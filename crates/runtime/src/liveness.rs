@@ -258,6 +258,8 @@ impl Node {
         for sticky in &lost.sticky {
             self.give_up_queue(lost.namespace, sticky);
         }
+        // A poll that it left open would be given what it lost. If it lives after all it polls again.
+        self.queues.dismiss(lost.namespace, &lost.worker, "");
         if lost.because == LostBecause::ShutDown && lost.runs.is_empty() {
             // It left nothing behind.
             return;

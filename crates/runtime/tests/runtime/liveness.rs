@@ -566,3 +566,21 @@ async fn workers_that_come_and_go_leave_nothing() {
     assert!(scene.node.leases_of(scene.namespace).is_empty());
     assert!(scene.store.memory.open_runs(None, 1).expect("memory can be read").is_empty());
 }
+
+/// It would be handed its own lost activity again.
+#[tokio::test]
+async fn the_open_poll_of_a_lost_worker_ends_empty() {
+    let scene = Scene::begin().await;
+    let beat = Beat { lease: 30 * SECOND, ..Default::default() };
+    scene.node.worker_heartbeat(scene.namespace, "p", &beat).expect("it registers");
+    let caller = scene.caller("p", scene.connect());
+    let (key, _) = scene.with_activity("w", caller.clone()).await;
+    let (node, poll) = (scene.node.clone(), scene.poll(QueueKind::Activity, caller));
+    let polling = tokio::spawn(async move { node.poll_activity(&poll, None).await.expect("a poll works").is_some() });
+    sleep(Duration::from_millis(20)).await;
+    scene.pass(31).await;
+    assert!(!polling.await.expect("it ends"), "the lost worker was handed something");
+    assert_eq!(scene.attempt(&key).await, (2, false));
+    scene.take(scene.caller("other", scene.connect())).await;
+    assert_eq!(scene.attempt(&key).await, (2, true));
+}
