@@ -41,6 +41,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // Speaks to servers over the wire, so that what it proves holds for any server.
     ("segno-harness", &["segno-proto"]),
+    // Temporal's own SDK, to measure ours against; not part of the workspace.
+    ("official-worker", &[]),
     ("xtask", &[]),
 ];
 

@@ -15,6 +15,7 @@ mod measure;
 mod programs;
 mod report;
 mod restate;
+mod rust_workers;
 mod sdks;
 
 use std::path::PathBuf;
@@ -46,7 +47,7 @@ const EQUAL: [&str; 10] = [
     "frontend.namespaceRPS.visibility=1000000",
 ];
 /// Parts of the benchmark beside the workloads.
-const OTHERS: [&str; 5] = ["life", "restarts", "python", "typescript", "restate"];
+const OTHERS: [&str; 6] = ["life", "restarts", "python", "typescript", "sdk", "restate"];
 
 /// What was asked for.
 struct Options {
@@ -200,6 +201,13 @@ fn run(
                 println!("{repeat} of {}, {}: {language} SDK", sizes.repeats, who.name);
                 who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
                 sdks::measure(who, language, options.quick, python.clone(), &runtime, report)?;
+            }
+        }
+        if options.wants("sdk") {
+            for who in contenders.iter_mut() {
+                println!("{repeat} of {}, {}: workers in Rust", sizes.repeats, who.name);
+                who.plan.data = process::fresh_dir(&format!("bench/{}", who.name))?;
+                rust_workers::measure(who, options.quick, &runtime, report)?;
             }
         }
         if options.wants("restate") && options.shows("restate") {
