@@ -10,7 +10,7 @@ use temporalio_sdk::{
     activities::{ActivityContext, ActivityError},
 };
 
-struct Tasks;
+pub struct Tasks;
 
 #[activities]
 impl Tasks {
@@ -28,15 +28,15 @@ pub struct Greet {
 #[workflow_methods]
 impl Greet {
     #[init]
-    fn new(_ctx: &WorkflowContextView, name: String) -> Self {
+    pub fn new(_ctx: &WorkflowContextView, name: String) -> Self {
         Self { name }
     }
 
     #[run(name = "greet")]
-    async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
+    pub async fn run(ctx: &mut WorkflowContext<Self>) -> WorkflowResult<String> {
         let name = ctx.state(|greet| greet.name.clone());
         let options = ActivityOptions::start_to_close_timeout(Duration::from_secs(10));
-        Ok(ctx.execute_activity(Tasks::compose, name, options)?.await?)
+        Ok(ctx.execute_activity(Tasks::compose, name, options).await?)
     }
 }
 
@@ -56,14 +56,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::new(Connection::connect(connection).await?, client)?;
     let options = WorkerOptions::new(queue).register_activities(Tasks).register_workflow::<Greet>()?.build();
     let mut worker = Worker::new(&runtime, client, options)?;
-    let shutdown = worker.shutdown_handle();
     let before = cpu();
     std::thread::spawn(move || {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
-        shutdown();
+        println!("cpu {:.0} ms", (cpu() - before).as_secs_f64() * 1e3);
+        std::process::exit(0);
     });
     println!("ready");
     worker.run().await?;
-    println!("cpu {:.0} ms", (cpu() - before).as_secs_f64() * 1e3);
     Ok(())
 }
