@@ -58,6 +58,12 @@ struct State {
     over: Option<CommitError>,
 }
 
+impl State {
+    fn is_connected(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_usable())
+    }
+}
+
 /// What a settled group turned out to be.
 enum Settled {
     Done,
@@ -84,14 +90,26 @@ impl Lane {
             }
         }
         for wave in waves(&commits) {
-            match self.write(&mut state, wave).await {
-                // One by one, so that a conflict fails alone.
-                Err(CommitError::Conflict | CommitError::NotDone(_)) if wave.len() > 1 && state.over.is_none() => {
-                    for one in wave.chunks(1) {
-                        results[one[0].0] = Some(self.write(&mut state, one).await);
-                    }
+            let outcome = self.write(&mut state, wave).await;
+            let refused = matches!(outcome, Err(CommitError::Conflict | CommitError::NotDone(_)));
+            if !refused || wave.len() == 1 || !state.is_connected() {
+                wave.iter().for_each(|(place, _)| results[*place] = Some(outcome.clone()));
+                continue;
+            }
+            // One by one, so that a commit that cannot be made fails alone.
+            let mut away = None;
+            for one in wave.chunks(1) {
+                let outcome = match &away {
+                    Some(error) => Err(CommitError::clone(error)),
+                    None => self.write(&mut state, one).await,
+                };
+                if let Err(error @ CommitError::NotDone(_)) = &outcome
+                    && !state.is_connected()
+                {
+                    // Each would wait for the database as long as this one did.
+                    away = Some(error.clone());
                 }
-                outcome => wave.iter().for_each(|(place, _)| results[*place] = Some(outcome.clone())),
+                results[one[0].0] = Some(outcome);
             }
         }
         let nothing = || Err(CommitError::Unknown("the group was not made".to_owned()));
@@ -325,6 +343,15 @@ impl Lane {
                 }
             }
         }
+    }
+
+    /// Waits for what is under way; nothing is written afterwards.
+    pub(crate) async fn finish(&self) {
+        let mut state = self.state.lock().await;
+        state.over.get_or_insert(CommitError::Unknown(
+            "refused, nothing was changed: the server is shutting down".to_owned(),
+        ));
+        state.session = None;
     }
 
     /// Whether the lane writes nothing any more, and why.

@@ -95,7 +95,6 @@ impl PostgresStore {
         // Migrations need plans of any kind. What is refused is refused at once.
         let session = lists[0].1.first_session().await?;
         schema::migrate(&session.client).await?;
-        session.client.batch_execute("SET statement_timeout = '30s'").await.map_err(crate::connect::failed)?;
         let place = membership::join(&session.client, &common.name).await?;
         warn_of_failover(&session.client).await;
         let reader = Arc::new(Link::new(common.clone(), Purpose::Reader));
@@ -151,6 +150,7 @@ impl PostgresStore {
     pub async fn close(self) {
         let inner = self.inner;
         let leave = async {
+            inner.lane.finish().await;
             let session = inner.reader.session(LEAVE_MAX).await.ok()?;
             inner.common.closing.store(true, Ordering::Release);
             membership::leave(&session.client, inner.place.node).await.ok()

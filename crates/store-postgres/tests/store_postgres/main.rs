@@ -5,5 +5,6 @@
 mod common;
 mod contract;
 mod proxy;
+mod serve;
 mod settle;
 mod start;

@@ -9,7 +9,7 @@ use segno_store::{Commit, CommitError, RunKey, RunWrite, Store};
 /// The next commit of run 1.
 fn commit(version: u64) -> Commit {
     let event = i64::try_from(version).unwrap() + 1;
-    let visibility = (version % 3 == 0).then(|| Box::new(segno_store::kit::row(1)));
+    let visibility = version.is_multiple_of(3).then(|| Box::new(segno_store::kit::row(1)));
     let write = RunWrite { batches: vec![batch(event, event)], visibility, ..run(1, version, "state") };
     Commit { runs: vec![write], ..Commit::default() }
 }
