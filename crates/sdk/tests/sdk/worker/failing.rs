@@ -15,8 +15,7 @@ async fn stumble(_ctx: Context, how: String) -> Result<u32> {
 async fn chosen_kinds_fail_the_workflow() {
     let server = server().await;
     let queue = queue(&server.client());
-    let worker =
-        queue.worker().workflow::<Stumble>().fail_workflow_on(["Panic", "UnknownWorkflow"]).build().unwrap();
+    let worker = queue.worker().workflow::<Stumble>().fail_workflow_on(["Panic", "UnknownWorkflow"]).build().unwrap();
     let failures = worker
         .run_until(async {
             let panicked = queue.execute::<Stumble>("panics", "panic".to_owned()).await;
