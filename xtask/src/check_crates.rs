@@ -14,6 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("segno-engine", &["segno-proto"]),
     ("segno-store", &["segno-proto", "segno-engine"]),
     ("segno-store-sqlite", &["segno-proto", "segno-engine", "segno-store"]),
+    ("segno-store-postgres", &["segno-store"]),
     ("segno-runtime", &["segno-proto", "segno-engine", "segno-flow", "segno-store"]),
     (
         "segno-server",
@@ -34,6 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-engine",
             "segno-flow",
             "segno-store",
+            "segno-store-postgres",
             "segno-store-sqlite",
             "segno-runtime",
             "segno-server",
@@ -60,6 +62,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
     ),
     ("segno-store", &["tokio", "tonic", "prost", "hyper"], "the contract knows bytes, and its calls block"),
     ("segno-store-sqlite", &["tokio", "tonic", "hyper"], "storage knows no requests, and its calls block"),
+    ("segno-store-postgres", &["tonic", "hyper"], "storage knows no requests"),
     ("segno-runtime", &["tonic", "hyper", "http", "rusqlite"], "only the server knows requests and statuses"),
     ("xtask", &["clap", "prost", "serde_json", "tokio", "tonic"], "it must compile in seconds: see tools/harness"),
 ];

@@ -4,12 +4,13 @@ use std::{io, process::ExitCode};
 
 use segno_runtime::CallError;
 use segno_server::ServeError;
+use segno_store_postgres::OpenError as DatabaseError;
 use segno_store_sqlite::{CloseError, OpenError};
 use tonic::Code;
 
 use crate::{
     client::ClientError,
-    running::{Failed, Removed, TooFewFiles},
+    running::{Ended, Failed, Removed, TooFewFiles},
 };
 
 /// It did not work, or the workflow did not complete.
@@ -35,7 +36,8 @@ const PERMISSION: u8 = 77;
 
 /// What to tell the user. Errors that say everything in one sentence are not followed by their causes.
 pub fn text(error: &anyhow::Error) -> String {
-    let complete = error.is::<OpenError>() || error.is::<ServeError>() || error.is::<ClientError>();
+    let complete =
+        error.is::<OpenError>() || error.is::<DatabaseError>() || error.is::<ServeError>() || error.is::<ClientError>();
     let text = if complete { error.to_string() } else { format!("{error:#}") };
     match error.downcast_ref::<ClientError>().and_then(ClientError::hint) {
         Some(hint) => format!("{text}\n{hint}"),
@@ -62,6 +64,10 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
         DATA
     } else if error.is::<TooFewFiles>() {
         SYSTEM
+    } else if let Some(error) = error.downcast_ref() {
+        of_database(error)
+    } else if error.is::<Ended>() {
+        TEMPORARY
     } else if error.is::<CloseError>() || error.is::<Removed>() {
         IO
     } else {
@@ -79,6 +85,15 @@ fn of_store(error: &OpenError) -> u8 {
         | OpenError::NotDurable { .. }
         | OpenError::Full { .. }
         | OpenError::Failed { .. } => IO,
+        _ => DATA,
+    }
+}
+
+fn of_database(error: &DatabaseError) -> u8 {
+    match error {
+        DatabaseError::Url(_) | DatabaseError::Tls => USAGE,
+        DatabaseError::OtherNode { .. } => TEMPORARY,
+        DatabaseError::Unreachable(_) | DatabaseError::InRecovery | DatabaseError::Setting { .. } => IO,
         _ => DATA,
     }
 }

@@ -10,9 +10,10 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Node, NodeOptions, SystemClock};
+use segno_runtime::{Local, Node, NodeOptions, SystemClock};
 use segno_server::{ConnectionLimits, Server, ServerOptions};
-use segno_store::{MemoryStore, Store};
+use segno_store::{CommitError, MemoryStore, Storage};
+use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{Options, SqliteStore};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -34,6 +35,15 @@ pub enum Data {
     InMemory,
     /// In this directory.
     Directory(PathBuf),
+    /// In a PostgreSQL database.
+    Database {
+        /// Where it is.
+        url: String,
+        /// What this server is called there.
+        node_name: String,
+        /// Whether settings are accepted with which acknowledged changes may be lost.
+        may_lose_commits: bool,
+    },
 }
 
 /// Something without which a server cannot work has ended. Started again it goes on from what is stored.
@@ -60,6 +70,7 @@ pub struct Plan {
 enum Kept {
     InMemory(Arc<MemoryStore>),
     OnDisk(Arc<SqliteStore>, PathBuf),
+    InDatabase(PostgresStore),
 }
 
 impl Plan {
@@ -72,25 +83,31 @@ impl Plan {
             .build()
             .context("the async runtime did not start")?;
         let kept = runtime.block_on(self.serve())?;
+        if let Kept::InDatabase(store) = &kept {
+            runtime.block_on(store.clone().close());
+            tracing::info!("stopped cleanly");
+        }
         // Whatever still runs is dropped, and with it the last users of the store.
         runtime.shutdown_timeout(STOP_PATIENCE);
         close(kept)
     }
 
     async fn serve(self) -> anyhow::Result<Kept> {
-        let kept = open(self.data, self.discard_damaged_log)?;
+        let kept = open(self.data, self.discard_damaged_log).await?;
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
-        let store: Arc<dyn Store> = match &kept {
-            Kept::InMemory(store) => store.clone(),
-            Kept::OnDisk(store, _) => store.clone(),
+        let storage: Arc<dyn Storage> = match &kept {
+            Kept::InMemory(store) => Arc::new(Local::new(store.clone())),
+            Kept::OnDisk(store, _) => Arc::new(Local::new(store.clone())),
+            Kept::InDatabase(store) => Arc::new(store.clone()),
         };
         let stopped = stopped()?;
-        let node = Node::start(store, Arc::new(SystemClock), self.node).await?;
+        let node = Node::start_on(storage, Arc::new(SystemClock), self.node).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
             Kept::OnDisk(_, directory) => directory.display().to_string(),
+            Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
         println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
         tracing::info!(%grpc, %http, data = place, "ready");
@@ -98,6 +115,7 @@ impl Plan {
         tokio::select! {
             served = server.run(node, stopped) => served?,
             lost = removed(&kept) => return Err(lost.into()),
+            why = ended(&kept) => return Err(Ended(why).into()),
             why = watched.failed() => return Err(Failed(why).into()),
         }
         Ok(kept)
@@ -111,6 +129,19 @@ impl Plan {
      it stored from then on would be lost. Put the directory back, or start with another one", .0.display()
 )]
 pub struct Removed(PathBuf);
+
+/// The database does not let this server write any more. A new start begins from what the database has.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}: the server has ended, because it may not go on from what it has in memory. Start it again")]
+pub struct Ended(CommitError);
+
+/// Waits until a server on a database has lost its place.
+async fn ended(kept: &Kept) -> CommitError {
+    match kept {
+        Kept::InDatabase(store) => store.ended().await,
+        Kept::InMemory(_) | Kept::OnDisk(..) => std::future::pending().await,
+    }
+}
 
 /// Waits until the files of the store are not where they were.
 async fn removed(kept: &Kept) -> Removed {
@@ -161,9 +192,13 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
     }
 }
 
-fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<Kept> {
+async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<Kept> {
     match data {
         Data::InMemory => Ok(Kept::InMemory(Arc::new(MemoryStore::default()))),
+        Data::Database { url, node_name, may_lose_commits } => {
+            let options = segno_store_postgres::Options { node_name, may_lose_commits };
+            Ok(Kept::InDatabase(PostgresStore::open(&url, options).await?))
+        }
         Data::Directory(directory) => {
             let mut options = Options::default();
             options.discard_damaged_log = discard_damaged_log;

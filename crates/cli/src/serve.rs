@@ -36,8 +36,17 @@ pub struct Serve {
     /// Keep everything in memory: fast, and gone when the server stops.
     #[arg(long, env = "SEGNO_IN_MEMORY", conflicts_with = "data_dir")]
     in_memory: bool,
+    /// Keep the data in a database instead: postgres://user:password@host:5432/database. One server for each database.
+    #[arg(long, env = "SEGNO_STORE", value_name = "URL", conflicts_with_all = ["data_dir", "in_memory"])]
+    store: Option<String>,
+    /// Accept a database whose synchronous_commit lets it lose what it acknowledged.
+    #[arg(long, requires = "store")]
+    store_may_lose_commits: bool,
+    /// What this server is called in the database. [default: the host's name]
+    #[arg(long, env = "SEGNO_NODE_NAME", value_name = "NAME", requires = "store")]
+    node_name: Option<String>,
     /// Start although the write-ahead log is damaged, with what can be read. Changes that were acknowledged are lost.
-    #[arg(long, conflicts_with = "in_memory")]
+    #[arg(long, conflicts_with_all = ["in_memory", "store"])]
     discard_damaged_log: bool,
     /// Memory for cached runs, in MiB.
     #[arg(long, env = "SEGNO_CACHE_MIB", default_value_t = 64, value_name = "MIB")]
@@ -60,6 +69,11 @@ impl Serve {
         logs::start(self.log_format, &self.log_level)?;
         let data = match self.data_dir {
             _ if self.in_memory => Data::InMemory,
+            _ if self.store.is_some() => Data::Database {
+                url: self.store.unwrap_or_default(),
+                node_name: self.node_name.unwrap_or_else(host_name),
+                may_lose_commits: self.store_may_lose_commits,
+            },
             Some(directory) => Data::Directory(directory),
             None => Data::Directory(default_data_dir().context(
                 "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory",
@@ -78,6 +92,13 @@ impl Serve {
         let discard_damaged_log = self.discard_damaged_log;
         Plan { listen, data, discard_damaged_log, node, setup: Setup::default() }.run()
     }
+}
+
+/// The host's name, for people who look into the database.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = name.trim();
+    if name.is_empty() { "segno".to_owned() } else { name.to_owned() }
 }
 
 /// The user's data directory, by the conventions of the platform.

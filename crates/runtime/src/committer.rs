@@ -4,6 +4,9 @@
 //! for others. While many commit at the same time a sync begins [`PACE`] after the one before at the earliest: they share
 //! pages of the disk that would otherwise be written several times (decision 013). Once [`Committer::commit`] returned
 //! `Ok`, the commit is on stable storage.
+//!
+//! A store on another machine is written by a task instead of the thread, in larger groups and without a pace. What waits for
+//! it is bounded more tightly: while the database is away nothing is written.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -15,8 +18,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_store::{Commit, CommitError, Store};
-use tokio::sync::oneshot;
+use segno_store::{Commit, CommitError, Lane, Storage, Store};
+use tokio::sync::{mpsc as tasks, oneshot};
 
 use crate::{
     metrics::{Metrics, add, count},
@@ -31,20 +34,35 @@ const PACED_FROM: usize = 3;
 /// Bytes that may wait for the disk. Beyond, calls from outside are refused before they change anything.
 const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// Most commits in one group of a store on another machine.
+const REMOTE_GROUP_MAX: usize = 256;
+/// Commits and bytes that may wait for a store on another machine.
+const REMOTE_WAITING_MAX: usize = 10_000;
+const REMOTE_WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 type Answer = oneshot::Sender<Result<(), CommitError>>;
 
-/// The way to the writer thread.
+/// The way to whatever writes.
 pub struct Committer {
-    requests: mpsc::Sender<(Commit, Answer)>,
+    requests: Requests,
     /// Bytes of commits that were handed over and are not written yet.
     waiting_bytes: Arc<AtomicUsize>,
+}
+
+enum Requests {
+    /// To the writer thread.
+    Thread(mpsc::Sender<(Commit, Answer)>),
+    /// To the task of the lane, and how many commits wait for it.
+    Lane(tasks::UnboundedSender<(Commit, Answer)>, Arc<AtomicUsize>),
 }
 
 impl Committer {
     /// Starts the writer thread. It ends when every `Committer` is gone and all that waited is written; if it panics,
     /// the node has failed.
-    pub fn start(store: Arc<dyn Store>, metrics: Arc<Metrics>, vitals: Arc<Vitals>) -> std::io::Result<Self> {
+    pub fn start(storage: &Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>) -> std::io::Result<Self> {
+        let Some(store) = storage.embedded() else { return Ok(Self::start_lane(storage.clone(), metrics, vitals)) };
         let (requests, waiting) = mpsc::channel();
+        let requests = Requests::Thread(requests);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let written = waiting_bytes.clone();
         std::thread::Builder::new().name("segno-committer".to_owned()).spawn(move || {
@@ -55,9 +73,30 @@ impl Committer {
         Ok(Self { requests, waiting_bytes })
     }
 
-    /// Whether so much waits for the disk that nothing should be added.
+    fn start_lane(storage: Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>) -> Self {
+        let (requests, waiting) = tasks::unbounded_channel();
+        let (waiting_bytes, waiting_commits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let lane = write_lane(storage, waiting, metrics, waiting_bytes.clone(), waiting_commits.clone());
+        let lane = tokio::spawn(lane);
+        tokio::spawn(async move {
+            if let Err(error) = lane.await
+                && error.is_panic()
+            {
+                vitals.fail("the writing task", &panic_text(&*error.into_panic()));
+            }
+        });
+        Self { requests: Requests::Lane(requests, waiting_commits), waiting_bytes }
+    }
+
+    /// Whether so much waits to be written that nothing should be added.
     pub fn is_overloaded(&self) -> bool {
-        self.waiting_bytes.load(Ordering::Relaxed) > WAITING_BYTES_MAX
+        let bytes = self.waiting_bytes.load(Ordering::Relaxed);
+        match &self.requests {
+            Requests::Thread(_) => bytes > WAITING_BYTES_MAX,
+            Requests::Lane(_, commits) => {
+                bytes > REMOTE_WAITING_BYTES_MAX || commits.load(Ordering::Relaxed) >= REMOTE_WAITING_MAX
+            }
+        }
     }
 
     /// Makes one commit durable. It is on its way when this returns; the future waits for it.
@@ -65,7 +104,13 @@ impl Committer {
         let (answer, result) = oneshot::channel();
         self.waiting_bytes.fetch_add(commit.bytes(), Ordering::Relaxed);
         // If the writer is gone, so is the answer.
-        let _ = self.requests.send((commit, answer));
+        match &self.requests {
+            Requests::Thread(requests) => drop(requests.send((commit, answer))),
+            Requests::Lane(requests, commits) => {
+                commits.fetch_add(1, Ordering::Relaxed);
+                drop(requests.send((commit, answer)));
+            }
+        }
         let gone = |_| CommitError::Unknown("the server is shutting down".to_owned());
         async move { result.await.map_err(gone)? }
     }
@@ -107,6 +152,34 @@ fn write(
             waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
             add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
             // A caller that is gone does not change what was stored.
+            let _ = answer.send(result);
+        }
+    }
+}
+
+/// Writes what waits, a group at a time, until every [`Committer`] is gone.
+async fn write_lane(
+    storage: Arc<dyn Storage>,
+    mut waiting: tasks::UnboundedReceiver<(Commit, Answer)>,
+    metrics: Arc<Metrics>,
+    waiting_bytes: Arc<AtomicUsize>,
+    waiting_commits: Arc<AtomicUsize>,
+) {
+    let mut taken = Vec::with_capacity(REMOTE_GROUP_MAX);
+    while waiting.recv_many(&mut taken, REMOTE_GROUP_MAX).await > 0 {
+        let mut commits = Vec::with_capacity(taken.len());
+        let mut answers = Vec::with_capacity(taken.len());
+        for (commit, answer) in taken.drain(..) {
+            answers.push((commit.bytes(), answer));
+            commits.push(commit);
+        }
+        let results = storage.commit(Lane(0), commits).await;
+        count(&metrics.syncs);
+        for ((bytes, answer), result) in answers.into_iter().zip(results) {
+            count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
+            waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            waiting_commits.fetch_sub(1, Ordering::Relaxed);
+            add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
             let _ = answer.send(result);
         }
     }

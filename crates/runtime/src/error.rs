@@ -133,7 +133,11 @@ impl From<CommitError> for CallError {
     fn from(error: CommitError) -> Self {
         match error {
             CommitError::Full => Self::StorageFull(error.to_string()),
-            CommitError::Conflict | CommitError::Unknown(_) => Self::Unavailable(error.to_string()),
+            CommitError::Conflict
+            | CommitError::Unknown(_)
+            | CommitError::NotDone(_)
+            | CommitError::Fenced
+            | CommitError::Lost(_) => Self::Unavailable(error.to_string()),
         }
     }
 }

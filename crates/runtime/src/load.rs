@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Rejection, Run, run_key_of};
 use segno_proto::History;
-use segno_store::{ReadError, RunKey, Store};
+use segno_store::{ReadError, RunKey, RunRecord, Store};
 use tokio::sync::OwnedMutexGuard;
 
 use crate::{
@@ -73,6 +73,13 @@ impl Node {
         if let Some(run) = key.lingering {
             return Box::pin(self.load_stored(run)).await;
         }
+        if let Some(remote) = &self.remote {
+            let found = remote.current_run(key.namespace, &key.workflow_id).await?;
+            return match found {
+                Some(record) => Box::pin(self.current_of(record)).await.map(Some),
+                None => Ok(None),
+            };
+        }
         // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
         // than handed to another thread.
         let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
@@ -80,11 +87,31 @@ impl Node {
     }
 
     async fn load_stored(&self, run: RunKey) -> Result<Option<Arc<Current>>, CallError> {
-        let Some(record) = self.read(move |store| store.load(run)).await? else { return Ok(None) };
+        let Some(record) = self.load_record(run).await? else { return Ok(None) };
+        self.current_of(record).await.map(Some)
+    }
+
+    async fn current_of(&self, record: RunRecord) -> Result<Arc<Current>, CallError> {
         count(&self.metrics.runs_loaded);
         let (version, stored_bytes) = (record.version, record.state.len());
         let run = self.decode(record.state, record.key).await?;
-        Ok(Some(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) })))
+        Ok(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) }))
+    }
+
+    /// A run as stored.
+    pub(crate) async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
+        match &self.remote {
+            Some(remote) => Ok(remote.load(run).await?),
+            None => self.read(move |store| store.load(run)).await,
+        }
+    }
+
+    /// The run that a workflow id names.
+    async fn current_key(&self, key: &WorkflowKey) -> Result<Option<RunKey>, CallError> {
+        match &self.remote {
+            Some(remote) => Ok(remote.current(key.namespace, &key.workflow_id).await?),
+            None => Ok(self.store.current(key.namespace, &key.workflow_id)?),
+        }
     }
 
     /// Decodes a stored run, with its start event if that may be needed.
@@ -101,11 +128,11 @@ impl Node {
         if let Some(key) = self.slots.workflow_of(run) {
             return Ok(Some(key));
         }
-        let Some(record) = Box::pin(self.read(move |store| store.load(run))).await? else { return Ok(None) };
+        let Some(record) = Box::pin(self.load_record(run)).await? else { return Ok(None) };
         let key = run;
         let run = Run::decode(record.state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
         let workflow = WorkflowKey::new(segno_store::NamespaceKey(run.info.namespace_key), &run.info.workflow_id);
-        let is_older = run.lingers() && self.store.current(workflow.namespace, &workflow.workflow_id)? != Some(key);
+        let is_older = run.lingers() && self.current_key(&workflow).await? != Some(key);
         Ok(Some(if is_older { workflow.of_lingering(key) } else { workflow }))
     }
 
@@ -148,7 +175,7 @@ impl Node {
     pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
         let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);
-        let record = self.read(move |store| store.load(run_key)).await?.ok_or_else(missing)?;
+        let record = self.load_record(run_key).await?.ok_or_else(missing)?;
         let version = record.version;
         let run = self.decode(record.state, run_key).await?;
         let same = run.info.run_id == run_id

@@ -10,7 +10,7 @@ use std::{
 };
 
 use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits};
-use segno_store::{NamespaceKey, RunKey, Store};
+use segno_store::{NamespaceKey, RunKey, Storage, Store};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
     ids::Ids,
     list_limits::ListLimits,
     liveness,
+    local::Local,
     metrics::{Metrics, count},
     namespaces::{Namespaces, retention},
     outbox::{self, Outbox},
@@ -71,7 +72,10 @@ impl Default for NodeOptions {
 
 /// A node of Segno.
 pub struct Node {
+    /// The store for code on a thread where waiting does no harm.
     pub(crate) store: Arc<dyn Store>,
+    /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
+    pub(crate) remote: Option<Arc<dyn Storage>>,
     pub(crate) committer: Committer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
@@ -117,21 +121,37 @@ impl Node {
         self.limits
     }
 
-    /// Starts a node on a store: recovers what is stored and begins to work.
+    /// Starts a node on a store in this process: recovers what is stored and begins to work.
     pub async fn start(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
+        Self::start_on(Arc::new(Local::new(store)), clock, options).await
+    }
+
+    /// Starts a node on any storage.
+    pub async fn start_on(
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+    ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
-        let committer = Committer::start(store.clone(), metrics.clone(), vitals.clone())
+        let store = storage.blocking();
+        let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
+        let committer = Committer::start(&storage, metrics.clone(), vitals.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
-        let ids = Ids::new();
-        let namespaces = Namespaces::load(&*store, &ids)?;
+        let first = store.clone();
+        let loaded = tokio::task::spawn_blocking(move || {
+            let ids = Ids::new();
+            Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
+        });
+        let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
         let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
         let node = Arc::new(Self {
             store,
+            remote,
             committer,
             clock,
             list_limits: ListLimits::default(),

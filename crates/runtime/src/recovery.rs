@@ -105,8 +105,8 @@ pub(crate) type Unreadable = (RunKey, String);
 pub(crate) fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, Vec<Unreadable>), ReadError> {
     let mut runs = Vec::with_capacity(keys.len());
     let mut damaged = Vec::new();
-    for key in keys {
-        let record = match store.load(*key) {
+    for (key, record) in keys.iter().zip(store.load_many(keys)) {
+        let record = match record {
             Ok(Some(record)) => record,
             Ok(None) => continue,
             Err(error @ ReadError::Damaged(_)) => {

@@ -215,6 +215,15 @@ pub enum CommitError {
     /// The store failed. Whether the commit happened is unknown: load again and look.
     #[error("the store failed, whether the change was made is unknown: {0}")]
     Unknown(String),
+    /// It did not happen and never will: an unanswered commit was settled, or the database refused it.
+    #[error("the change was not made: {0}")]
+    NotDone(String),
+    /// Nothing was done: this node lost its place, another one writes now.
+    #[error("this node may not write any more, because another one took its place")]
+    Fenced,
+    /// The database is older than what it acknowledged: a failover lost commits.
+    #[error("the database lost changes that it had acknowledged: {0}")]
+    Lost(String),
 }
 
 /// Why a read gave nothing.
@@ -246,6 +255,17 @@ pub trait Store: Send + Sync + 'static {
 
     /// The newest stored state of a run. Sees every commit that returned before the call.
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError>;
+
+    /// The same for several runs, in the order of `keys`. A run that cannot be read does not hide the others.
+    fn load_many(&self, keys: &[RunKey]) -> Vec<Result<Option<RunRecord>, ReadError>> {
+        keys.iter().map(|key| self.load(*key)).collect()
+    }
+
+    /// The run that a workflow id names now, as [`Store::current`] and [`Store::load`] give it. A pointer to a run that is
+    /// not there is taken for no pointer.
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunRecord>, ReadError> {
+        self.current(namespace, workflow_id)?.map_or(Ok(None), |key| self.load(key))
+    }
 
     /// A script state of a run, see [`ScriptWrite`].
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError>;

@@ -8,6 +8,7 @@
 //! that commit survives the loss of the process and of power; a commit happens entirely or not at all; a commit built
 //! on a state that is no longer the stored one fails with [`CommitError::Conflict`] and changes nothing.
 
+mod bucket;
 mod contract;
 #[cfg(feature = "kit")]
 pub mod fault;
@@ -17,11 +18,14 @@ pub mod limits;
 mod memory;
 mod read_limit;
 mod shared;
+mod storage;
 pub mod visibility;
 
+pub use bucket::Bucket;
 pub use contract::{
     Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, HistoryBatch, NamespaceKey,
     NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite, Store,
 };
 pub use memory::MemoryStore;
 pub use read_limit::{CancelOnDrop, ReadLimit};
+pub use storage::{Answer, Blocked, Lane, Read, Storage, wait};

@@ -24,6 +24,14 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).load(key)
     }
 
+    fn load_many(&self, keys: &[RunKey]) -> Vec<Result<Option<RunRecord>, ReadError>> {
+        (**self).load_many(keys)
+    }
+
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunRecord>, ReadError> {
+        (**self).current_run(namespace, workflow_id)
+    }
+
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
         (**self).script_state(key, slot)
     }

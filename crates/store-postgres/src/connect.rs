@@ -1,0 +1,328 @@
+//! Connections: how one is made, checked and set up, and how a broken one is replaced.
+//!
+//! There is no pool. Each connection has one purpose, and one attempt at a time is made to replace it, so that an outage of
+//! the database does not multiply connections. Each new one checks the settings again: after a failover they may be others.
+//!
+//! What holds: a [`Session`] that a [`Link`] gives belongs to a primary whose settings keep what it acknowledges.
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::error::Severity;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
+
+use crate::OpenError;
+
+/// How long a read or a commit that was not sent waits for the database.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
+const BACK_OFF_MIN: Duration = Duration::from_millis(50);
+const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+/// The connection and its checks together.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Commits.
+    Lane,
+    /// Reads by key, and small writes outside of commits.
+    Reader,
+    /// Lists, counts and scans.
+    Lists,
+    /// The beat.
+    Pulse,
+}
+
+/// What all connections of a store have in common.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) config: Config,
+    pub(crate) name: String,
+    pub(crate) may_lose_commits: bool,
+    /// The store is closing: nobody connects any more.
+    pub(crate) closing: AtomicBool,
+    /// Connections that were made again.
+    pub(crate) reconnects: AtomicU64,
+}
+
+/// A connection.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    statements: tokio::sync::Mutex<HashMap<String, Statement>>,
+    /// A warning came since this was last looked at. During a commit it may mean that a wait for a standby was given up.
+    warned: Arc<AtomicBool>,
+    broken: AtomicBool,
+    driver: tokio::task::AbortHandle,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // The client alone would wait for answers that are under way.
+        self.driver.abort();
+    }
+}
+
+impl Session {
+    pub(crate) fn is_usable(&self) -> bool {
+        !self.broken.load(Ordering::Acquire) && !self.client.is_closed()
+    }
+
+    /// Nobody is to use it any more.
+    pub(crate) fn give_up(&self) {
+        self.broken.store(true, Ordering::Release);
+        self.driver.abort();
+    }
+
+    /// Whether a warning came since the last time.
+    pub(crate) fn take_warning(&self) -> bool {
+        self.warned.swap(false, Ordering::AcqRel)
+    }
+
+    /// A statement, prepared once for each connection.
+    pub(crate) async fn prepare(&self, text: &str) -> Result<Statement, tokio_postgres::Error> {
+        let mut statements = self.statements.lock().await;
+        if let Some(known) = statements.get(text) {
+            return Ok(known.clone());
+        }
+        let statement = self.client.prepare(text).await?;
+        statements.insert(text.to_owned(), statement.clone());
+        Ok(statement)
+    }
+}
+
+/// A connection that is made again when it broke.
+pub(crate) struct Link {
+    common: Arc<Common>,
+    purpose: Purpose,
+    session: tokio::sync::Mutex<Option<Arc<Session>>>,
+    /// What was wrong the last time: logged when it changes.
+    trouble: Mutex<Option<String>>,
+}
+
+impl Link {
+    pub(crate) fn new(common: Arc<Common>, purpose: Purpose) -> Self {
+        Self { common, purpose, session: tokio::sync::Mutex::default(), trouble: Mutex::default() }
+    }
+
+    /// The connection, made again if it broke. Fails when `patience` is over.
+    pub(crate) async fn session(&self, patience: Duration) -> Result<Arc<Session>, OpenError> {
+        self.session_after(patience, true).await
+    }
+
+    /// The connection at a start: the first refusal counts.
+    pub(crate) async fn first_session(&self) -> Result<Arc<Session>, OpenError> {
+        self.session_after(CONNECT_MAX, false).await
+    }
+
+    async fn session_after(&self, patience: Duration, again_and_again: bool) -> Result<Arc<Session>, OpenError> {
+        let until = Instant::now() + patience;
+        let Ok(mut place) = tokio::time::timeout_at(until, self.session.lock()).await else {
+            return Err(OpenError::Unreachable(self.last_trouble()));
+        };
+        if let Some(session) = place.as_ref().filter(|session| session.is_usable()) {
+            return Ok(session.clone());
+        }
+        let again = place.take().is_some();
+        let mut back_off = BACK_OFF_MIN;
+        loop {
+            if self.common.closing.load(Ordering::Acquire) {
+                return Err(OpenError::Unreachable("the server is shutting down".to_owned()));
+            }
+            let attempt = connect(&self.common, self.purpose);
+            let trouble = match tokio::time::timeout(CONNECT_MAX.min(patience), attempt).await {
+                Ok(Ok(session)) => {
+                    if again {
+                        self.common.reconnects.fetch_add(1, Ordering::Relaxed);
+                    }
+                    self.note(None);
+                    let session = Arc::new(session);
+                    *place = Some(session.clone());
+                    return Ok(session);
+                }
+                Ok(Err(error)) => error,
+                Err(_) => OpenError::Unreachable("it did not answer in time".to_owned()),
+            };
+            self.note(Some(trouble.to_string()));
+            if !again_and_again || Instant::now() + back_off >= until {
+                return Err(trouble);
+            }
+            tokio::time::sleep(back_off).await;
+            back_off = (back_off * 2).min(BACK_OFF_MAX);
+        }
+    }
+
+    fn note(&self, trouble: Option<String>) {
+        let mut last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last != trouble {
+            match &trouble {
+                Some(trouble) => tracing::warn!(purpose = ?self.purpose, "no connection to the database: {trouble}"),
+                None => tracing::info!(purpose = ?self.purpose, "connected to the database"),
+            }
+            *last = trouble;
+        }
+    }
+
+    fn last_trouble(&self) -> String {
+        let last = self.trouble.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        last.unwrap_or_else(|| "the connection is busy".to_owned())
+    }
+}
+
+/// Takes the URL apart and adds what every connection has.
+pub(crate) fn configure(url: &str, name: &str) -> Result<Config, OpenError> {
+    let mut config: Config = url.parse().map_err(|error| OpenError::Url(describe(&error)))?;
+    if config.get_ssl_mode() == SslMode::Require {
+        return Err(OpenError::Tls);
+    }
+    config
+        .ssl_mode(SslMode::Disable)
+        .application_name(format!("segno/{name}"))
+        .connect_timeout(Duration::from_secs(3))
+        .keepalives(true)
+        .keepalives_idle(Duration::from_secs(5))
+        .keepalives_interval(Duration::from_secs(2))
+        .keepalives_retries(3)
+        .tcp_user_timeout(Duration::from_secs(10))
+        .target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
+    Ok(config)
+}
+
+/// One attempt.
+pub(crate) async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError> {
+    let (client, mut connection) =
+        common.config.connect(NoTls).await.map_err(|error| OpenError::Unreachable(describe(&error)))?;
+    let warned = Arc::new(AtomicBool::new(false));
+    let noted = warned.clone();
+    let driver = tokio::spawn(async move {
+        while let Some(message) = poll_fn(|context| connection.poll_message(context)).await {
+            match message {
+                Ok(AsyncMessage::Notice(notice)) => {
+                    if !matches!(notice.parsed_severity(), Some(Severity::Notice | Severity::Info | Severity::Log)) {
+                        noted.store(true, Ordering::Release);
+                        tracing::warn!("the database warns: {}", notice.message());
+                    }
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::debug!("a connection to the database broke: {}", describe(&error));
+                    break;
+                }
+            }
+        }
+    });
+    let session = Session {
+        client,
+        statements: tokio::sync::Mutex::default(),
+        warned,
+        broken: AtomicBool::new(false),
+        driver: driver.abort_handle(),
+    };
+    check(&session.client).await?;
+    set_up(&session.client, common, purpose).await?;
+    session.take_warning();
+    Ok(session)
+}
+
+/// Refuses a server that would not keep what it acknowledges.
+async fn check(client: &Client) -> Result<(), OpenError> {
+    let settings = "SELECT current_setting('server_version_num')::int, pg_is_in_recovery(), current_setting('fsync'), \
+                    current_setting('full_page_writes'), current_setting('server_encoding')";
+    let row = client.query_one(settings, &[]).await.map_err(failed)?;
+    let version: i32 = row.get(0);
+    if version < 150_000 {
+        return Err(OpenError::Version { found: format!("{}.{}", version / 10_000, version % 10_000) });
+    }
+    if row.get(1) {
+        return Err(OpenError::InRecovery);
+    }
+    for (place, name, wanted) in [(2, "fsync", "on"), (3, "full_page_writes", "on"), (4, "server_encoding", "UTF8")] {
+        let found: String = row.get(place);
+        if found != wanted {
+            return Err(OpenError::Setting { name, found, wanted });
+        }
+    }
+    Ok(())
+}
+
+async fn set_up(client: &Client, common: &Common, purpose: Purpose) -> Result<(), OpenError> {
+    let version: i32 =
+        client.query_one("SELECT current_setting('server_version_num')::int", &[]).await.map_err(failed)?.get(0);
+    let mut settings =
+        "SET idle_in_transaction_session_timeout = '5s'; SET client_min_messages = 'warning';".to_owned();
+    settings.push_str(match purpose {
+        Purpose::Lane => "SET statement_timeout = 0; SET lock_timeout = 0;",
+        Purpose::Reader => "SET statement_timeout = '30s'; SET lock_timeout = '10s';",
+        Purpose::Lists => "SET statement_timeout = '30s'; SET lock_timeout = '10s'; SET jit = off;",
+        Purpose::Pulse => "SET statement_timeout = '5s'; SET lock_timeout = '5s'; SET synchronous_commit = off;",
+    });
+    if matches!(purpose, Purpose::Lane | Purpose::Reader) {
+        // On a table that was never analysed a generic plan would be a sequential scan, and a plan of its own for each
+        // execution would cost more than the work.
+        settings.push_str(
+            "SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off; \
+             SET enable_bitmapscan = off; SET plan_cache_mode = force_generic_plan; SET jit = off;",
+        );
+    }
+    if version >= 170_000 && purpose != Purpose::Lane {
+        settings.push_str("SET transaction_timeout = '30s';");
+    }
+    client.batch_execute(&settings).await.map_err(failed)?;
+    if purpose == Purpose::Pulse {
+        return Ok(());
+    }
+    let read = "SELECT current_setting('synchronous_commit')";
+    let found: String = client.query_one(read, &[]).await.map_err(failed)?.get(0);
+    if found != "remote_apply" && !common.may_lose_commits {
+        client.batch_execute("SET synchronous_commit = on").await.map_err(failed)?;
+    }
+    let found: String = client.query_one(read, &[]).await.map_err(failed)?.get(0);
+    if !matches!(found.as_str(), "on" | "remote_apply") && !common.may_lose_commits {
+        return Err(OpenError::Setting { name: "synchronous_commit", found, wanted: "on" });
+    }
+    Ok(())
+}
+
+/// What a server that could be reached said instead of an answer.
+pub(crate) fn failed(error: tokio_postgres::Error) -> OpenError {
+    OpenError::Unreachable(describe(&error))
+}
+
+/// An error with its causes: the library's own text names only the kind.
+pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
+    if let Some(database) = error.as_db_error() {
+        return format!("{} (SQLSTATE {})", database.message(), database.code().code());
+    }
+    let mut text = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(found) = cause {
+        let found_text = found.to_string();
+        if !text.contains(&found_text) {
+            text.push_str(": ");
+            text.push_str(&found_text);
+        }
+        cause = found.source();
+    }
+    text
+}
+
+/// Whether an error says nothing about the question but about the connection or the server.
+pub(crate) fn is_connection_lost(error: &tokio_postgres::Error) -> bool {
+    match error.as_db_error() {
+        None => true,
+        Some(database) => {
+            let code = database.code().code();
+            // Shutdown and crash; a primary that became a standby; the session is gone; a statement that was not prepared
+            // on this connection, which a pooler gave to another one.
+            code.starts_with("57P")
+                || code.starts_with("08")
+                || code == "25006"
+                || code == "26000"
+                || matches!(database.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! A lane: a connection that writes, with a row in the database that numbers its groups.
+//!
+//! Every group moves that row from n-1 to n in the same statement as what it stores. Whoever takes this node's place deletes
+//! the row first, so that no group of ours can happen afterwards. And a group whose answer was lost can be settled: an
+//! empty group under the same number either is accepted, then the lost one can never happen any more, or finds the number
+//! used, then it has happened.
+//!
+//! What holds: [`Lane::commit`] answers `Ok` only for what the database acknowledged, or what was found done and confirmed by
+//! a later group. It answers [`CommitError::NotDone`] only for what did not happen and never will.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use segno_store::{Commit, CommitError};
+use tokio_postgres::error::{Severity, SqlState};
+
+use crate::connect::{Common, Link, Purpose, Session, WAIT_MAX, describe};
+use crate::group::{Arrays, Head};
+use crate::normal::{Normal, waves};
+
+/// A group without an answer for so long is settled on a new connection.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+
+/// Between two attempts to settle.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// How often a group is made again because the database said that it collided with another transaction.
+const COLLISIONS_MAX: usize = 5;
+
+/// What a lane counts.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    /// Groups that were written.
+    pub(crate) groups: AtomicU64,
+    /// Groups without an answer that had happened.
+    pub(crate) settled_done: AtomicU64,
+    /// Groups without an answer that had not.
+    pub(crate) settled_not_done: AtomicU64,
+}
+
+pub(crate) struct Lane {
+    link: Link,
+    common: Arc<Common>,
+    node: i64,
+    lane: i32,
+    slot: i16,
+    state: tokio::sync::Mutex<State>,
+    pub(crate) counters: Counters,
+}
+
+struct State {
+    /// The number of the last group that is known to be done or void.
+    last: i64,
+    /// The connection whose row was compared with `last`.
+    session: Option<Arc<Session>>,
+    /// Once fenced or lost, nothing is written any more.
+    over: Option<CommitError>,
+}
+
+impl State {
+    fn is_connected(&self) -> bool {
+        self.session.as_ref().is_some_and(|session| session.is_usable())
+    }
+}
+
+/// What a settled group turned out to be.
+enum Settled {
+    Done,
+    NotDone,
+}
+
+impl Lane {
+    pub(crate) fn new(common: Arc<Common>, node: i64, lane: i32, slot: i16) -> Self {
+        let link = Link::new(common.clone(), Purpose::Lane);
+        let state = State { last: 0, session: None, over: None };
+        let state = tokio::sync::Mutex::new(state);
+        Self { link, common, node, lane, slot, state, counters: Counters::default() }
+    }
+
+    /// Makes a group durable.
+    pub(crate) async fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
+        let mut state = self.state.lock().await;
+        let mut results: Vec<Option<Result<(), CommitError>>> = vec![None; group.len()];
+        let mut commits = Vec::with_capacity(group.len());
+        for (place, commit) in group.iter().enumerate() {
+            match Normal::of(commit) {
+                Ok(normal) => commits.push((place, normal)),
+                Err(error) => results[place] = Some(Err(error)),
+            }
+        }
+        for wave in waves(&commits) {
+            let outcome = self.write(&mut state, wave).await;
+            let refused = matches!(outcome, Err(CommitError::Conflict | CommitError::NotDone(_)));
+            if !refused || wave.len() == 1 || !state.is_connected() {
+                wave.iter().for_each(|(place, _)| results[*place] = Some(outcome.clone()));
+                continue;
+            }
+            // One by one, so that a commit that cannot be made fails alone.
+            let mut away = None;
+            for one in wave.chunks(1) {
+                let outcome = match &away {
+                    Some(error) => Err(CommitError::clone(error)),
+                    None => self.write(&mut state, one).await,
+                };
+                if let Err(error @ CommitError::NotDone(_)) = &outcome
+                    && !state.is_connected()
+                {
+                    // Each would wait for the database as long as this one did.
+                    away = Some(error.clone());
+                }
+                results[one[0].0] = Some(outcome);
+            }
+        }
+        let nothing = || Err(CommitError::Unknown("the group was not made".to_owned()));
+        results.into_iter().map(|result| result.unwrap_or_else(nothing)).collect()
+    }
+
+    /// One statement.
+    async fn write(&self, state: &mut State, wave: &[(usize, Normal<'_>)]) -> Result<(), CommitError> {
+        let arrays = Arrays::of(wave.iter().map(|(_, normal)| normal))?;
+        let mut collisions = 0;
+        loop {
+            let session = self.session(state, WAIT_MAX).await?;
+            let head = Head { node: self.node, lane: self.lane, group: state.last + 1, slot: self.slot };
+            // Nothing is sent before the statement is prepared.
+            let statement = match tokio::time::timeout(ANSWER_MAX, session.prepare(arrays.statement())).await {
+                Ok(Ok(statement)) => statement,
+                Ok(Err(error)) if error.as_db_error().is_some() && session.is_usable() => {
+                    return Err(CommitError::NotDone(describe(&error)));
+                }
+                Ok(Err(_)) | Err(_) => {
+                    session.give_up();
+                    collisions += 1;
+                    if collisions > COLLISIONS_MAX {
+                        return Err(CommitError::NotDone("the database does not answer".to_owned()));
+                    }
+                    continue;
+                }
+            };
+            session.take_warning();
+            let parameters = arrays.parameters(&head);
+            let answer = tokio::time::timeout(ANSWER_MAX, session.client.query_one(&statement, &parameters)).await;
+            let error = match answer {
+                Ok(Ok(_)) if !session.take_warning() => {
+                    state.last = head.group;
+                    self.counters.groups.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+                // A wait for a standby that was given up is answered as a success, with a warning.
+                Ok(Ok(_)) => None,
+                Ok(Err(error)) => Some(error),
+                Err(_) => None,
+            };
+            let refusal = error.as_ref().and_then(|error| error.as_db_error()).filter(|refusal| {
+                // An error undoes the statement. Whatever ends the connection says nothing about it.
+                refusal.parsed_severity() == Some(Severity::Error) && !refusal.code().code().starts_with("57")
+            });
+            let Some(refusal) = refusal else {
+                session.give_up();
+                return match self.settle(state, head.group).await? {
+                    Settled::Done => Ok(()),
+                    Settled::NotDone => {
+                        let why = error.as_ref().map_or_else(|| "its answer was lost".to_owned(), describe);
+                        Err(CommitError::NotDone(why))
+                    }
+                };
+            };
+            match refusal.code() {
+                &SqlState::DIVISION_BY_ZERO => {
+                    // The row says why: a new connection compares it.
+                    session.give_up();
+                    self.session(state, WAIT_MAX).await?;
+                    return Err(CommitError::NotDone("the lane's row did not fit".to_owned()));
+                }
+                &SqlState::INVALID_ARGUMENT_FOR_LOG | &SqlState::UNIQUE_VIOLATION => {
+                    return Err(CommitError::Conflict);
+                }
+                &SqlState::DISK_FULL => return Err(CommitError::Full),
+                &SqlState::READ_ONLY_SQL_TRANSACTION => {
+                    // A primary that became a standby.
+                    session.give_up();
+                    return Err(CommitError::NotDone("the database is read-only".to_owned()));
+                }
+                code if code.code().starts_with("40") || code.code() == "26000" => {
+                    collisions += 1;
+                    if code.code() == "26000" {
+                        session.give_up();
+                    }
+                    if collisions > COLLISIONS_MAX {
+                        return Err(CommitError::NotDone(refusal.message().to_owned()));
+                    }
+                }
+                _ => {
+                    return Err(CommitError::NotDone(format!(
+                        "{} (SQLSTATE {})",
+                        refusal.message(),
+                        refusal.code().code()
+                    )));
+                }
+            }
+        }
+    }
+
+    /// The connection. A new one is used only after the lane's row was found to say what it must.
+    async fn session(&self, state: &mut State, patience: Duration) -> Result<Arc<Session>, CommitError> {
+        if let Some(over) = &state.over {
+            return Err(over.clone());
+        }
+        if let Some(session) = state.session.as_ref().filter(|session| session.is_usable()) {
+            return Ok(session.clone());
+        }
+        state.session = None;
+        let unreachable = |why: String| CommitError::NotDone(format!("the database cannot be reached: {why}"));
+        let session = self.link.session(patience).await.map_err(|error| unreachable(error.to_string()))?;
+        match self.row(&session).await {
+            Ok(Some((last, _))) if last == state.last => {
+                state.session = Some(session.clone());
+                Ok(session)
+            }
+            Ok(found) => Err(self.end(state, found.map(|(last, _)| last))),
+            Err(error) => {
+                session.give_up();
+                Err(unreachable(error))
+            }
+        }
+    }
+
+    /// The row's numbers: of the last group, and of the last one that was void.
+    async fn row(&self, session: &Session) -> Result<Option<(i64, i64)>, String> {
+        let select = "SELECT last_group, voided FROM segno.lanes WHERE node = $1 AND lane = $2";
+        let read = async {
+            let statement = session.prepare(select).await?;
+            session.client.query_opt(&statement, &[&self.node, &self.lane]).await
+        };
+        match tokio::time::timeout(ANSWER_MAX, read).await {
+            Ok(Ok(row)) => Ok(row.map(|row| (row.get(0), row.get(1)))),
+            Ok(Err(error)) => Err(describe(&error)),
+            Err(_) => Err("no answer".to_owned()),
+        }
+    }
+
+    /// The lane's row is gone or does not say what was acknowledged: nothing is written any more.
+    fn end(&self, state: &mut State, found: Option<i64>) -> CommitError {
+        let error = match found {
+            None => CommitError::Fenced,
+            Some(found) => {
+                CommitError::Lost(format!("group {} was acknowledged, the database knows {found}", state.last))
+            }
+        };
+        tracing::error!(node = self.node, lane = self.lane, %error, "this lane writes nothing any more");
+        state.session = None;
+        state.over = Some(error.clone());
+        error
+    }
+
+    /// Finds out whether an unanswered group happened, and makes sure that it cannot happen later. Ends only when that is
+    /// known, or when the store is closed.
+    async fn settle(&self, state: &mut State, group: i64) -> Result<Settled, CommitError> {
+        state.session = None;
+        tracing::warn!(node = self.node, lane = self.lane, group, "a group has no answer and is being settled");
+        loop {
+            if self.common.closing.load(Ordering::Acquire) {
+                return Err(CommitError::Unknown("the server stopped before the answer was known".to_owned()));
+            }
+            let Ok(session) = self.link.session(WAIT_MAX).await else { continue };
+            let Ok(void) = self.void(&session, group).await else {
+                session.give_up();
+                tokio::time::sleep(AGAIN).await;
+                continue;
+            };
+            let done = match void {
+                true => false,
+                false => match self.row(&session).await {
+                    // The number was used up by an empty group of ours whose answer was lost.
+                    Ok(Some((last, voided))) if last == group => voided != group,
+                    // Something else held the row for a moment.
+                    Ok(Some((last, _))) if last == group - 1 => continue,
+                    Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
+                    Err(_) => {
+                        session.give_up();
+                        continue;
+                    }
+                },
+            };
+            state.last = group;
+            if !done {
+                self.counters.settled_not_done.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(node = self.node, lane = self.lane, group, "it did not happen");
+                state.session = Some(session);
+                return Ok(Settled::NotDone);
+            }
+            // When the next one returns, everything before it is where the database keeps it.
+            self.confirm(state, group + 1).await?;
+            self.counters.settled_done.fetch_add(1, Ordering::Relaxed);
+            tracing::info!(node = self.node, lane = self.lane, group, "it happened");
+            return Ok(Settled::Done);
+        }
+    }
+
+    /// Commits an empty group; whether the number was still free.
+    async fn void(&self, session: &Session, group: i64) -> Result<bool, ()> {
+        let update = "UPDATE segno.lanes SET last_group = $3, voided = $3 \
+                      WHERE node = $1 AND lane = $2 AND last_group = $3::int8 - 1";
+        let write = async {
+            let statement = session.prepare(update).await?;
+            session.client.execute(&statement, &[&self.node, &self.lane, &group]).await
+        };
+        session.take_warning();
+        match tokio::time::timeout(ANSWER_MAX, write).await {
+            Ok(Ok(rows)) if !session.take_warning() => Ok(rows == 1),
+            Ok(Ok(_)) | Err(_) => Err(()),
+            Ok(Err(error)) => {
+                tracing::warn!(lane = self.lane, group, "not settled yet: {}", describe(&error));
+                Err(())
+            }
+        }
+    }
+
+    /// Commits an empty group, however often that takes.
+    async fn confirm(&self, state: &mut State, group: i64) -> Result<(), CommitError> {
+        loop {
+            if self.common.closing.load(Ordering::Acquire) {
+                return Err(CommitError::Unknown("the server stopped before the answer was known".to_owned()));
+            }
+            let Ok(session) = self.link.session(WAIT_MAX).await else { continue };
+            let row = match self.void(&session, group).await {
+                Ok(true) => Ok(Some((group, group))),
+                Ok(false) => self.row(&session).await,
+                Err(()) => Err(String::new()),
+            };
+            match row {
+                Ok(Some((last, _))) if last == group => {
+                    state.last = group;
+                    state.session = Some(session);
+                    return Ok(());
+                }
+                Ok(Some((last, _))) if last == group - 1 => {}
+                Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
+                Err(_) => {
+                    session.give_up();
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Waits for what is under way; nothing is written afterwards.
+    pub(crate) async fn finish(&self) {
+        let mut state = self.state.lock().await;
+        state.over.get_or_insert(CommitError::Unknown(
+            "refused, nothing was changed: the server is shutting down".to_owned(),
+        ));
+        state.session = None;
+    }
+
+    /// Whether the lane writes nothing any more, and why.
+    pub(crate) async fn over(&self) -> Option<CommitError> {
+        self.state.lock().await.over.clone()
+    }
+}

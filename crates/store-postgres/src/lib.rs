@@ -1,0 +1,94 @@
+//! The store contract on PostgreSQL 15 and newer, for one node.
+//!
+//! A group of commits is one statement ([`statement`](crate)), numbered by the row of the lane that makes it, so that a group
+//! whose answer was lost can be settled. Reads that arrive together share a statement. Connections are few and fixed: one
+//! for commits, two for reads, two for lists, one for the beat.
+//!
+//! What holds: a commit is acknowledged only once PostgreSQL has acknowledged it with settings that make it durable, which
+//! every new connection checks. Nothing that needs the database waits for it longer than ten seconds, except a commit that
+//! was sent: it waits until its outcome is known.
+
+mod connect;
+mod facts;
+mod filter;
+mod gather;
+mod group;
+mod lane;
+mod layout;
+mod list;
+mod membership;
+mod normal;
+mod read;
+mod schema;
+mod statement;
+mod storage;
+#[cfg(feature = "test-support")]
+pub mod testing;
+mod text;
+
+pub use storage::{Options, PostgresStore, Statistics};
+
+/// Why a database cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The URL cannot be read.
+    #[error("the URL of the database cannot be read: {0}. It looks like postgres://user:password@host:5432/database")]
+    Url(String),
+    /// TLS was asked for.
+    #[error(
+        "sslmode=require: TLS to the database is not built yet. Use a unix socket, a trusted network or a tunnel, and \
+         remove sslmode from the URL"
+    )]
+    Tls,
+    /// It does not answer, or not as a database that works.
+    #[error("the database cannot be reached: {0}")]
+    Unreachable(String),
+    /// PostgreSQL is too old.
+    #[error("this is PostgreSQL {found}; Segno needs 15 or newer")]
+    Version {
+        /// What was found.
+        found: String,
+    },
+    /// It is a standby.
+    #[error("this is a standby (pg_is_in_recovery() is true); Segno writes and reads the primary only")]
+    InRecovery,
+    /// A setting with which acknowledged changes could be lost or garbled.
+    #[error("the database has {name} = {found}, and Segno needs {wanted}: what it acknowledges must survive a crash")]
+    Setting {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        found: String,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// A newer Segno was here.
+    #[error("the database has schema {found}, and this binary knows {known}: start a newer Segno")]
+    NewerSchema {
+        /// The schema of the database.
+        found: i32,
+        /// The newest this binary knows.
+        known: i32,
+    },
+    /// A newer Segno was here and stores what this one cannot read.
+    #[error("the database has format {found}, and this binary knows {known}: start a newer Segno")]
+    NewerFormat {
+        /// The format of the database.
+        found: i32,
+        /// The newest this binary knows.
+        known: i32,
+    },
+    /// The tables could not be made.
+    #[error("the tables could not be brought up to date: {0}")]
+    Migration(String),
+    /// Another server is running.
+    #[error(
+        "another node, {name:?}, is running on this database. Several nodes on one database are not built yet: stop it, or \
+         use another database"
+    )]
+    OtherNode {
+        /// Its name.
+        name: String,
+    },
+}

@@ -1,0 +1,129 @@
+//! Commits whose connection breaks: after every byte of the request and of the answer, once and again while they are being
+//! settled. What is acknowledged is there, what is not done is not there, and nothing stays unknown.
+
+use crate::common::{World, blocking};
+use crate::proxy::{Cut, Direction, Proxy};
+use segno_store::kit::{batch, run};
+use segno_store::{Commit, CommitError, RunKey, RunWrite, Store};
+
+/// The next commit of run 1.
+fn commit(version: u64) -> Commit {
+    let event = i64::try_from(version).unwrap() + 1;
+    let visibility = version.is_multiple_of(3).then(|| Box::new(segno_store::kit::row(1)));
+    let write = RunWrite { batches: vec![batch(event, event)], visibility, ..run(1, version, "state") };
+    Commit { runs: vec![write], ..Commit::default() }
+}
+
+struct Bench {
+    store: std::sync::Arc<dyn Store>,
+    version: u64,
+}
+
+impl Bench {
+    /// Makes the next commit; checks that what is said is so.
+    fn step(&mut self, place: &str) -> bool {
+        let outcome = self.store.commit(&[commit(self.version)]).remove(0);
+        let stored = self.store.load(RunKey(1)).unwrap().map_or(0, |run| run.version);
+        match &outcome {
+            Ok(()) => assert_eq!(stored, self.version + 1, "{place}: acknowledged and not there"),
+            Err(CommitError::NotDone(_)) => assert_eq!(stored, self.version, "{place}: not done and there"),
+            Err(other) => panic!("{place}: {other:?}"),
+        }
+        let events = self.store.history(RunKey(1), 0, i64::MAX, usize::MAX, usize::MAX).unwrap().len();
+        assert_eq!(events as u64, stored, "{place}: the run and its history disagree");
+        self.version = stored;
+        outcome.is_ok()
+    }
+}
+
+/// All places with `SEGNO_CUT_EVERY=1`; otherwise so many bytes apart.
+fn apart(usual: usize) -> usize {
+    std::env::var("SEGNO_CUT_EVERY").ok().and_then(|every| every.parse().ok()).unwrap_or(usual)
+}
+
+#[test]
+fn a_commit_cut_anywhere_is_settled() {
+    let world = World::new(&[("synchronous_commit", "off")]);
+    let database = world.postgres.database();
+    let proxy = Proxy::start(world.postgres.port);
+    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
+    let mut bench = Bench { store: blocking(&store), version: 0 };
+    for _ in 0..4 {
+        assert!(bench.step("without a cut"));
+    }
+    for (direction, every) in [(Direction::Request, apart(29)), (Direction::Answer, apart(1))] {
+        let (mut after, mut done, mut not_done) = (0, 0, 0);
+        loop {
+            let cut = Cut { direction, after };
+            proxy.arm(&[cut]);
+            if bench.step(&format!("{cut:?}")) {
+                done += 1
+            } else {
+                not_done += 1
+            }
+            if proxy.disarm() == 0 {
+                break;
+            }
+            after += every;
+        }
+        println!("{direction:?}: up to byte {after}, {done} done, {not_done} not done");
+        assert!(done > 1, "{direction:?}");
+        assert!(not_done > 0 || direction == Direction::Answer);
+        assert!(bench.step("after the cuts"));
+    }
+    let statistics = store.statistics();
+    assert!(statistics.settled_done > 0 && statistics.settled_not_done > 0, "{statistics:?}");
+    world.close(store);
+}
+
+/// The connection on which a commit is settled breaks as well.
+#[test]
+fn settling_that_is_cut_goes_on() {
+    let world = World::new(&[("synchronous_commit", "off")]);
+    let database = world.postgres.database();
+    let proxy = Proxy::start(world.postgres.port);
+    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
+    let mut bench = Bench { store: blocking(&store), version: 0 };
+    assert!(bench.step("without a cut"));
+    // Nothing of the request, or all of it but not its answer.
+    let first = [Cut { direction: Direction::Request, after: 40 }, Cut { direction: Direction::Answer, after: 0 }];
+    for first in first {
+        for direction in [Direction::Request, Direction::Answer] {
+            for after in (0..400).step_by(apart(17)) {
+                let second = Cut { direction, after };
+                proxy.arm(&[first, second, second]);
+                bench.step(&format!("{first:?}, {second:?}"));
+                proxy.disarm();
+            }
+        }
+    }
+    assert!(bench.step("after the cuts"));
+    world.close(store);
+}
+
+/// A cut of everything in the middle of many groups; the proxy is closed for a while.
+#[test]
+fn an_outage_under_load_loses_nothing() {
+    let world = World::new(&[]);
+    let database = world.postgres.database();
+    let proxy = Proxy::start(world.postgres.port);
+    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
+    let mut bench = Bench { store: blocking(&store), version: 0 };
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            for number in 0..150 {
+                bench.step(&format!("commit {number}"));
+            }
+            bench.version
+        });
+        for _ in 0..3 {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            proxy.close();
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            proxy.heal();
+        }
+        assert!(writer.join().unwrap() > 100);
+    });
+    assert!(store.statistics().reconnects > 0);
+    world.close(store);
+}
