@@ -41,7 +41,14 @@ const STEPS: &[Step] = &[
     Step { name: "check", what: "rules about the source", needs: &[], full_only: false, run: test_steps::check },
     Step { name: "fmt", what: "cargo fmt", needs: &[], full_only: false, run: test_steps::fmt },
     Step { name: "clippy", what: "cargo clippy", needs: &[], full_only: false, run: test_steps::clippy },
-    Step { name: "rust", what: "cargo test", needs: &[], full_only: false, run: test_steps::rust },
+    Step {
+        name: "postgres",
+        what: "PostgreSQL, installed if it is missing",
+        needs: &[],
+        full_only: false,
+        run: test_steps::postgres,
+    },
+    Step { name: "rust", what: "cargo test", needs: &["postgres"], full_only: false, run: test_steps::rust },
     Step { name: "build", what: "the server and the harness", needs: &[], full_only: false, run: test_steps::build },
     Step {
         name: "flows",
@@ -78,6 +85,13 @@ const STEPS: &[Step] = &[
         needs: &["build", "venv"],
         full_only: false,
         run: test_steps::sdk,
+    },
+    Step {
+        name: "store",
+        what: "the server on PostgreSQL",
+        needs: &["postgres", "build"],
+        full_only: false,
+        run: test_steps::store,
     },
     Step {
         name: "typescript",

@@ -67,6 +67,31 @@ pub fn clippy(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
+/// PostgreSQL for the tests of the store on it, which start servers of their own. Where it is missing it is installed from
+/// Debian's packages, which needs root.
+pub fn postgres(commands: &mut Commands) -> Result<Outcome> {
+    let debian =
+        fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
+    let named = std::env::var_os("SEGNO_POSTGRES_BIN").map(PathBuf::from);
+    let mut places = debian.chain(std::env::split_paths(&in_path)).chain(named);
+    if places.any(|place| place.join("initdb").exists() && place.join("postgres").exists()) {
+        println!("it is installed");
+        return Ok(Outcome::Passed);
+    }
+    commands.run(&mut command("apt-get", &["update"])).context("PostgreSQL 15 or newer is needed")?;
+    let mut install = command("apt-get", &["install", "--yes", "--no-install-recommends", "postgresql"]);
+    commands.run(install.env("DEBIAN_FRONTEND", "noninteractive")).context("PostgreSQL 15 or newer is needed")?;
+    Ok(Outcome::Passed)
+}
+
+/// The server on PostgreSQL: it starts, works, survives a restart of the database and its own end.
+pub fn store(commands: &mut Commands) -> Result<Outcome> {
+    let mut tests = cargo(&["test", "--workspace", "--test", "store_postgres", "--", "--ignored", "serve::"]);
+    commands.run(tests.env("SEGNO_BIN", segno()))?;
+    Ok(Outcome::Passed)
+}
+
 /// Unit and contract tests; first only built, so that the time for compiling and the time for testing are told apart.
 pub fn rust(commands: &mut Commands) -> Result<Outcome> {
     commands.run(&mut cargo(&["test", "--workspace", "--no-run"]))?;

@@ -64,7 +64,7 @@ impl Server {
 }
 
 #[test]
-#[ignore = "needs the binary, see CONTRIBUTING.md"]
+#[ignore = "needs the binary: cargo xtask test --only postgres,build,store"]
 fn a_server_on_postgresql() {
     let mut postgres = Postgres::start(&[]);
     let database = postgres.database();
