@@ -197,3 +197,10 @@ fn syntax_errors_are_returned() {
     assert_eq!((errors[0].code, errors[0].start.line, errors[0].start.column), ("F0101", 2, 7));
     assert!(format("workflow w() { log(1 }").is_err());
 }
+
+#[test]
+fn comments_that_move_behind_a_line_comment_have_lines_of_their_own() {
+    let source = "use // c\n /* c */ /* a\nb */   \"order.flow\"\n\ntest \"t\" {\n  assertEqual(1, 1)\n}\n";
+    let expected = "use \"order.flow\" // c\n/* c */\n/* a\nb */\n\ntest \"t\" {\n  assertEqual(1, 1)\n}\n";
+    check_format(source, expected);
+}

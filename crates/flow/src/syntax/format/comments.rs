@@ -104,8 +104,8 @@ impl<'a> Formatter<'a> {
         }
     }
 
-    /// What has not been printed of the comments in something that is over. The first goes to the end of its line, those
-    /// behind a line comment to lines of their own.
+    /// What has not been printed of the comments in something that is over. The first goes to the end of its line, all
+    /// behind a line comment or one of several lines to lines of their own.
     pub fn leftover(&mut self, end: u32) -> Doc {
         let mut parts = Vec::new();
         let mut own_line = false;
@@ -114,7 +114,7 @@ impl<'a> Formatter<'a> {
             parts.push(if own_line { Doc::hard() } else { Doc::text(" ") });
             parts.push(if text.contains('\n') { Doc::raw(text) } else { Doc::comment(text) });
             parts.push(Doc::forced());
-            own_line = self.is_line_comment(comment) || text.contains('\n');
+            own_line |= self.is_line_comment(comment) || text.contains('\n');
         }
         Doc::concat(parts)
     }
