@@ -62,7 +62,7 @@ pub(crate) fn replace<M: Message + Default>(
 enum Part {
     Payload(Payload),
     /// Before what is inside of it.
-    Failure(Failure),
+    Failure(Box<Failure>),
 }
 
 /// Gives back what is to be in the place of a part, if it changes.
@@ -78,7 +78,7 @@ fn walk(name: &str, bytes: &[u8], depth: usize, visit: &mut Visit<'_>) -> Result
         return Ok(visit(Part::Payload(payload))?.unwrap_or_else(|| bytes.to_vec()));
     }
     let changed = match name {
-        FAILURE => visit(Part::Failure(Failure::decode(bytes).map_err(|error| error.to_string())?))?,
+        FAILURE => visit(Part::Failure(Box::new(Failure::decode(bytes).map_err(|error| error.to_string())?)))?,
         _ => None,
     };
     let bytes = changed.as_deref().unwrap_or(bytes);
