@@ -35,19 +35,27 @@ impl Gather {
 
     pub(crate) async fn load(self, key: RunKey) -> Loaded {
         let (sender, answer) = oneshot::channel();
-        self.0.try_send(Question::Run(key, sender)).map_err(|_| too_many())?;
+        self.0.try_send(Question::Run(key, sender)).map_err(not_taken)?;
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 
     pub(crate) async fn current(self, namespace: NamespaceKey, workflow_id: String) -> Named {
         let (sender, answer) = oneshot::channel();
-        self.0.try_send(Question::Name((namespace, workflow_id), sender)).map_err(|_| too_many())?;
+        self.0.try_send(Question::Name((namespace, workflow_id), sender)).map_err(not_taken)?;
         answer.await.unwrap_or_else(|_| Err(closed()))
     }
 }
 
 fn closed() -> ReadError {
     ReadError::Failed("the server is shutting down".to_owned())
+}
+
+/// Why a question was not taken: too many wait, or the task that answers is over.
+fn not_taken(error: mpsc::error::TrySendError<Question>) -> ReadError {
+    match error {
+        mpsc::error::TrySendError::Full(_) => too_many(),
+        mpsc::error::TrySendError::Closed(_) => closed(),
+    }
 }
 
 fn too_many() -> ReadError {

@@ -103,8 +103,10 @@ impl PostgresStore {
         let (over, fenced, beat) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)), Arc::default());
         let beating = membership::beat(common.clone(), place.node, Arc::clone(&beat));
         let (told, mark) = (over.clone(), fenced.clone());
+        let beating = tokio::spawn(beating);
         tokio::spawn(async move {
-            if beating.await {
+            // Without beats another node takes the place: a panic of the loop ends this one as a fence does.
+            if !matches!(beating.await, Ok(false)) {
                 mark.store(true, Ordering::Release);
                 told.notify_waiters();
             }

@@ -146,6 +146,15 @@ enum Answered {
     Dropped,
 }
 
+/// Logs why an answer was not taken, unless its task was given to somebody else or the run is closed.
+fn warn_unless_gone<T>(answered: Result<T, Status>, what: &'static str) {
+    if let Err(status) = answered
+        && status.code() != Code::NotFound
+    {
+        tracing::warn!(message = status.message(), "{what}");
+    }
+}
+
 impl Workflows {
     async fn poll(&self, sticky: bool) -> Result<Polled<PollWorkflowTaskQueueResponse>, Status> {
         let shared = &self.shared;
@@ -558,11 +567,7 @@ impl Workflows {
                 async move { service.respond_workflow_task_failed(request).await }
             })
             .await;
-        if let Err(status) = answered
-            && status.code() != Code::NotFound
-        {
-            tracing::warn!(message = status.message(), "the failure of a workflow task was not taken");
-        }
+        warn_unless_gone(answered, "the failure of a workflow task was not taken");
     }
 
     /// Fails the run whose workflow task failed.
@@ -593,11 +598,7 @@ impl Workflows {
                 async move { service.respond_workflow_task_completed(request).await }
             })
             .await;
-        if let Err(status) = answered
-            && status.code() != Code::NotFound
-        {
-            tracing::warn!(message = status.message(), "the failure of a workflow was not taken");
-        }
+        warn_unless_gone(answered, "the failure of a workflow was not taken");
     }
 
     async fn legacy_query(

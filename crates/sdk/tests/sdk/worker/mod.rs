@@ -1,6 +1,7 @@
 //! Workers against a real server: the program that `SEGNO_BIN` names.
 //!
-//! They are ignored unless asked for, as `cargo test` runs before there is a server: `cargo xtask test --only sdk`.
+//! Plain `cargo test` ignores them, because it builds no server and has no Temporal to compare with. `cargo xtask test`
+//! runs them all in its step `sdk`, against both servers; `--only build,venv,sdk` runs what they need and them alone.
 
 mod client;
 mod examples;
