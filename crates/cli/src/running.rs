@@ -15,12 +15,22 @@ use segno_server::{ConnectionLimits, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Storage};
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{Options, SqliteStore};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+};
 
 use crate::setup::Setup;
 
 /// How long the end waits for what is still under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where other nodes reach a server, unless something else is said.
+const NODE_PORT: u16 = 7234;
+
+/// How long a node that lost its place tries to join again.
+const REJOIN_MAX: Duration = Duration::from_secs(60);
+const REJOIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// How often the server looks whether its files are still there.
 const LOOK_FOR_FILES: Duration = Duration::from_secs(1);
@@ -43,6 +53,14 @@ pub enum Data {
         node_name: String,
         /// Whether settings are accepted with which acknowledged changes may be lost.
         may_lose_commits: bool,
+        /// Where other servers on it reach this one.
+        listen: Option<SocketAddr>,
+        /// Where it listens if nothing is said.
+        ip: std::net::IpAddr,
+        /// What they dial.
+        address: Option<String>,
+        /// How long a server that shows no sign of life keeps its place.
+        lease: Duration,
     },
 }
 
@@ -73,6 +91,14 @@ enum Kept {
     InDatabase(PostgresStore),
 }
 
+/// How a server ended.
+enum Over {
+    /// It was told to stop.
+    Stopped(Kept),
+    /// Another node took its place. It may join again, with nothing in memory.
+    Fenced(PostgresStore),
+}
+
 impl Plan {
     /// Runs the server until it is told to stop.
     pub fn run(self) -> anyhow::Result<()> {
@@ -92,8 +118,28 @@ impl Plan {
         close(kept)
     }
 
+    /// Serves until it is told to stop. A node that lost its place joins again as a new one.
     async fn serve(self) -> anyhow::Result<Kept> {
-        let kept = open(self.data, self.discard_damaged_log).await?;
+        let mut rejoining: Option<Instant> = None;
+        loop {
+            match self.clone().serve_once().await {
+                Ok(Over::Stopped(kept)) => return Ok(kept),
+                Ok(Over::Fenced(store)) => {
+                    tracing::warn!("this node lost its place; it joins again with what the database has");
+                    store.abandon();
+                    rejoining = Some(Instant::now());
+                }
+                Err(error) if rejoining.is_some_and(|since| since.elapsed() < REJOIN_MAX) => {
+                    tracing::warn!("joining again failed and is tried again: {error:#}");
+                    tokio::time::sleep(REJOIN_PAUSE).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn serve_once(self) -> anyhow::Result<Over> {
+        let (kept, listener) = open(self.data, self.discard_damaged_log).await?;
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
         let storage: Arc<dyn Storage> = match &kept {
@@ -102,7 +148,7 @@ impl Plan {
             Kept::InDatabase(store) => Arc::new(store.clone()),
         };
         let stopped = stopped()?;
-        let node = Node::start_on(storage, Arc::new(SystemClock), self.node).await?;
+        let node = Node::start_among(storage, Arc::new(SystemClock), self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
@@ -112,13 +158,20 @@ impl Plan {
         println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
         tracing::info!(%grpc, %http, data = place, "ready");
         let watched = node.clone();
-        tokio::select! {
-            served = server.run(node, stopped) => served?,
-            lost = removed(&kept) => return Err(lost.into()),
-            why = ended(&kept) => return Err(Ended(why).into()),
-            why = watched.failed() => return Err(Failed(why).into()),
+        let over = tokio::select! {
+            served = server.run(node, stopped) => served.map(|()| None).map_err(anyhow::Error::from),
+            lost = removed(&kept) => Err(lost.into()),
+            why = ended(&kept) => Ok(Some(why)),
+            why = watched.failed() => Err(Failed(why).into()),
+        };
+        // Whatever of the node still runs comes to its end.
+        watched.shut_down();
+        watched.end();
+        match (over?, kept) {
+            (None, kept) => Ok(Over::Stopped(kept)),
+            (Some(CommitError::Fenced), Kept::InDatabase(store)) => Ok(Over::Fenced(store)),
+            (Some(why), _) => Err(Ended(why).into()),
         }
-        Ok(kept)
     }
 }
 
@@ -192,12 +245,19 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
     }
 }
 
-async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<Kept> {
+/// Opens the store. On a database other nodes reach this one through the listener.
+async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Option<TcpListener>)> {
     match data {
-        Data::InMemory => Ok(Kept::InMemory(Arc::new(MemoryStore::default()))),
-        Data::Database { url, node_name, may_lose_commits } => {
-            let options = segno_store_postgres::Options { node_name, may_lose_commits };
-            Ok(Kept::InDatabase(PostgresStore::open(&url, options).await?))
+        Data::InMemory => Ok((Kept::InMemory(Arc::new(MemoryStore::default())), None)),
+        Data::Database { url, node_name, may_lose_commits, listen, ip, address, lease } => {
+            let listener = listen_for_nodes(listen, ip).await?;
+            let local = listener.local_addr().context("the server does not know its own address")?;
+            let node_address = address.unwrap_or_else(|| match local.ip().is_unspecified() {
+                true => format!("{node_name}:{}", local.port()),
+                false => local.to_string(),
+            });
+            let options = segno_store_postgres::Options { node_name, node_address, lease, may_lose_commits };
+            Ok((Kept::InDatabase(PostgresStore::open(&url, options).await?), Some(listener)))
         }
         Data::Directory(directory) => {
             let mut options = Options::default();
@@ -206,8 +266,23 @@ async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<Kept> {
             if let Some(damage) = store.discarded_log() {
                 tracing::error!(damage, "the write-ahead log was damaged: changes that were acknowledged are lost");
             }
-            Ok(Kept::OnDisk(Arc::new(store), directory))
+            Ok((Kept::OnDisk(Arc::new(store), directory), None))
         }
+    }
+}
+
+/// The port for other nodes. If nothing is said and the usual one is taken, any free one does: others find it in the
+/// database.
+async fn listen_for_nodes(listen: Option<SocketAddr>, ip: std::net::IpAddr) -> anyhow::Result<TcpListener> {
+    let address = listen.unwrap_or(SocketAddr::new(ip, NODE_PORT));
+    match TcpListener::bind(address).await {
+        Ok(listener) => Ok(listener),
+        Err(_) if listen.is_none() => {
+            Ok(TcpListener::bind(SocketAddr::new(ip, 0)).await.context("there is no free port for other nodes")?)
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!("cannot listen on {address} for other nodes. Choose another address with --node-listen")
+        }),
     }
 }
 

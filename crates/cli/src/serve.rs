@@ -3,6 +3,7 @@
 use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use anyhow::Context;
@@ -36,7 +37,7 @@ pub struct Serve {
     /// Keep everything in memory: fast, and gone when the server stops.
     #[arg(long, env = "SEGNO_IN_MEMORY", conflicts_with = "data_dir")]
     in_memory: bool,
-    /// Keep the data in a database instead: postgres://user:password@host:5432/database. One server for each database.
+    /// Keep the data in a database instead: postgres://user:password@host:5432/database. Several servers may share it.
     #[arg(long, env = "SEGNO_STORE", value_name = "URL", conflicts_with_all = ["data_dir", "in_memory"])]
     store: Option<String>,
     /// Accept a database whose synchronous_commit lets it lose what it acknowledged.
@@ -45,6 +46,16 @@ pub struct Serve {
     /// What this server is called in the database. [default: the host's name]
     #[arg(long, env = "SEGNO_NODE_NAME", value_name = "NAME", requires = "store")]
     node_name: Option<String>,
+    /// Where other nodes on the same database reach this one. [default: the address of --ip, port 7234 or another free one]
+    #[arg(long, env = "SEGNO_NODE_LISTEN", value_name = "IP:PORT", requires = "store")]
+    node_listen: Option<SocketAddr>,
+    /// What other nodes dial to reach this one, if it is not what it listens on. [default: the address of --node-listen]
+    #[arg(long, env = "SEGNO_NODE_ADDRESS", value_name = "HOST:PORT", requires = "store")]
+    node_address: Option<String>,
+    /// How long a node that shows no sign of life keeps its place, in seconds (3 to 60).
+    #[arg(long, env = "SEGNO_NODE_LEASE", default_value_t = 6, value_name = "SECONDS",
+        value_parser = clap::value_parser!(u64).range(3..=60))]
+    node_lease: u64,
     /// Start although the write-ahead log is damaged, with what can be read. Changes that were acknowledged are lost.
     #[arg(long, conflicts_with_all = ["in_memory", "store"])]
     discard_damaged_log: bool,
@@ -73,6 +84,10 @@ impl Serve {
                 url: self.store.unwrap_or_default(),
                 node_name: self.node_name.unwrap_or_else(host_name),
                 may_lose_commits: self.store_may_lose_commits,
+                listen: self.node_listen,
+                ip: self.ip,
+                address: self.node_address,
+                lease: Duration::from_secs(self.node_lease),
             },
             Some(directory) => Data::Directory(directory),
             None => Data::Directory(default_data_dir().context(

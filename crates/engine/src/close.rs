@@ -73,6 +73,7 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
                 namespace: child.namespace,
                 child: WorkflowExecution { workflow_id: child.workflow_id, run_id: child.run_id },
                 policy: child.parent_close_policy,
+                unreported: 0,
             }));
         }
     }

@@ -70,6 +70,15 @@ pub fn give_back(run: &Run, context: Context, started_time: Nanos) -> Result<App
     Ok(draft.finish(()))
 }
 
+/// The run is about to be served by another node: makes the start of its task durable, so that its token stays valid.
+pub fn keep(run: &Run, context: Context) -> Result<Applied<()>, Rejection> {
+    let mut draft = Draft::new(run, context);
+    if run.is_running() && !run.tail.is_empty() && !run.is_speculating() {
+        draft.touch();
+    }
+    Ok(draft.finish(()))
+}
+
 /// A worker could not do its turn.
 #[derive(Clone, Debug)]
 pub struct FailTask {

@@ -140,29 +140,46 @@ impl Node {
     /// Puts a query on a queue by itself: first where the run is cached, then where any worker may take it.
     async fn ask_directly(&self, run: &Run, query: WorkflowQuery, deadline: Instant) -> Result<QueryAnswer, CallError> {
         let id = self.ids.bits();
-        let (task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
+        let (mut task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
+        task.node = self.cluster.as_ref().map_or(0, |cluster| cluster.me.0);
         let _asked = Asked(self, id);
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
-            if self.queues.is_served(&queue, self.clock.now()) {
-                let task = self.direct_queries.again(&task, true);
-                self.offer_query(queue, task.clone());
+            let task = self.direct_queries.again(&task, true);
+            if self.offer_query(queue, task.clone(), true).await {
                 let patience = Duration::from_nanos(sticky.schedule_to_start.max(0) as u64);
                 let until = deadline.min(Instant::now() + patience);
                 if let Ok(Ok(answer)) = tokio::time::timeout_at(until, &mut answer).await {
                     return Ok(answer);
                 }
                 if !task.withdraw() && !task.is_withdrawn() {
-                    return wait(answer, deadline).await;
+                    return wait(&mut answer, deadline).await;
                 }
             }
         }
-        self.offer_query(self.query_queue(run, false), task);
-        wait(answer, deadline).await
+        loop {
+            let moved = self.direct_queries.offer_again.notified();
+            self.offer_query(self.query_queue(run, false), task.clone(), false).await;
+            tokio::select! {
+                answered = wait(&mut answer, deadline) => return answered,
+                // The queue may have another home, which does not know of it.
+                () = moved => task = self.direct_queries.again(&task, false),
+            }
+        }
     }
 
-    fn offer_query(&self, queue: QueueKey, task: QueryTask) {
-        self.queues.offer(queue, TaskOffer::Query(Box::new(task)), QUERY_PRIORITY, self.clock.now());
+    /// Offers a query. False if it is for one worker's own queue and that worker is not there.
+    pub(crate) async fn offer_query(&self, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
+        if self.cluster.is_some() {
+            self.direct_queries.offer_elsewhere(&task);
+            let offer = TaskOffer::Query(Box::new(task));
+            return Box::pin(self.offer_query_at_home(&queue, offer, QUERY_PRIORITY, sticky)).await;
+        }
+        let served = !sticky || self.queues.is_served(&queue, self.clock.now());
+        if served {
+            self.offer_here(queue, TaskOffer::Query(Box::new(task)), QUERY_PRIORITY);
+        }
+        served
     }
 
     /// A worker answers a direct query. False if nobody asks.
@@ -171,7 +188,7 @@ impl Node {
     }
 }
 
-async fn wait(answer: oneshot::Receiver<QueryAnswer>, deadline: Instant) -> Result<QueryAnswer, CallError> {
+async fn wait(answer: &mut oneshot::Receiver<QueryAnswer>, deadline: Instant) -> Result<QueryAnswer, CallError> {
     match tokio::time::timeout_at(deadline, answer).await {
         Ok(Ok(answer)) => Ok(answer),
         Ok(Err(_)) => Err(CallError::Unavailable("the query was not answered, please retry".to_owned())),

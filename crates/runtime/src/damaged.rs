@@ -62,7 +62,8 @@ impl Node {
     /// never can be started, so that the next one is to be tried.
     pub(crate) async fn is_task_over(self: &Arc<Self>, run: RunKey, error: &CallError) -> bool {
         match error {
-            CallError::Rejected(_) => true,
+            // Its new owner offers it again.
+            CallError::Rejected(_) | CallError::Moved => true,
             CallError::DataLoss(why) => {
                 self.set_aside(run, why);
                 true

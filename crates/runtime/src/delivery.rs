@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 
 use crate::{
+    cluster::RemoteHold,
     node::Node,
     queues::{QueueKey, Queued},
     slots::lock,
@@ -26,6 +27,8 @@ pub(crate) enum Held {
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
+    /// What another node gives back unless it is told that it arrived.
+    Elsewhere(RemoteHold),
     /// What the answer to a completed workflow task carries: the next one, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
 }
@@ -51,7 +54,10 @@ impl Delivery {
 
     /// The worker has it, or will not miss it.
     pub fn delivered(&self) {
-        self.hold(Held::Nothing);
+        let held = std::mem::replace(&mut *lock(&self.0.held), Held::Nothing);
+        if let Held::Elsewhere(held) = held {
+            held.written();
+        }
     }
 }
 
@@ -64,7 +70,8 @@ impl std::fmt::Debug for Delivery {
 impl Drop for InTransit {
     fn drop(&mut self) {
         let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), Held::Nothing);
-        if matches!(held, Held::Nothing) {
+        // What is held elsewhere is given back there when it is dropped.
+        if matches!(held, Held::Nothing | Held::Elsewhere(_)) {
             return;
         }
         // A node that is gone leaves everything to the next start.
@@ -80,7 +87,7 @@ impl Drop for InTransit {
 impl Node {
     async fn take_undelivered(self: &Arc<Self>, held: Held) {
         match held {
-            Held::Nothing | Held::Queued(..) => {}
+            Held::Nothing | Held::Queued(..) | Held::Elsewhere(_) => {}
             Held::Task(task) => self.give_back_workflow_task(&task).await,
             Held::Activity(activity) => self.give_back_activity(&activity).await,
             Held::Reply(task, activities) => {

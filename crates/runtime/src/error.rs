@@ -43,6 +43,9 @@ pub enum CallError {
     /// There is no room left to store anything.
     #[error("{0}")]
     StorageFull(String),
+    /// The workflow is on another node, or on its way there; nothing was done.
+    #[error("the workflow is moving to another node of the cluster; nothing was done, please retry")]
+    Moved,
     /// Too many calls wait for this workflow.
     #[error("Workflow is busy.")]
     Busy,
@@ -89,8 +92,8 @@ pub enum CallError {
 impl CallError {
     /// Whether the same call may succeed later, without anybody doing something about the run it is for.
     pub(crate) fn is_temporary(&self) -> bool {
-        use CallError::{Busy, Overloaded, ShuttingDown, StorageFull, Unavailable};
-        matches!(self, Unavailable(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown)
+        use CallError::{Busy, Moved, Overloaded, ShuttingDown, StorageFull, Unavailable};
+        matches!(self, Unavailable(_) | StorageFull(_) | Busy | Overloaded | ShuttingDown | Moved)
     }
 }
 

@@ -9,6 +9,7 @@
 mod ask;
 mod backfill;
 mod clock;
+mod cluster;
 mod combine;
 mod committer;
 mod complete;
@@ -51,6 +52,7 @@ mod workers;
 
 pub use ask::QueryReply;
 pub use clock::{Clock, SystemClock};
+pub use cluster::{ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, Place, Polled, RemoteTask};
 pub use combine::with_request_bytes;
 pub use complete::CompletedTask;
 pub use delivery::Delivery;

@@ -42,6 +42,7 @@ const RETRY: Duration = Duration::from_secs(1);
 impl Node {
     /// A worker made a call: a sign of life. Returns whether its silence would mean something.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
+        self.tell_called(namespace, caller);
         self.leases.called(namespace, caller, self.clock.monotonic())
     }
 
@@ -150,7 +151,8 @@ impl Node {
     /// A client's connection is gone.
     pub fn connection_closed(&self, connection: ConnectionId) {
         if !self.is_stopping() {
-            self.leases.connection_closed(connection, self.clock.monotonic());
+            let cut = self.leases.connection_closed(connection, self.clock.monotonic());
+            self.tell_closed(connection, cut);
         }
     }
 
@@ -323,6 +325,8 @@ impl Node {
             };
             match result {
                 Ok(reply) => return Some(reply),
+                // Its new owner knows what its workers hold.
+                Err(CallError::Moved) => return None,
                 Err(error) if error.is_temporary() => tokio::time::sleep(RETRY).await,
                 // Another run took its place meanwhile, and its activities are carried out all the same.
                 Err(_) if was_current && self.is_lingering(run).await => {}

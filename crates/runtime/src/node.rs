@@ -15,6 +15,7 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{
     clock::{Clock, SLEEP_MAX, until},
+    cluster::{self, Cluster},
     committer::Committer,
     damaged::DamagedRuns,
     error::CallError,
@@ -40,6 +41,8 @@ use crate::{
 
 /// Wake-ups carried out at the same time.
 const WAKES_MAX: usize = 64;
+/// Moments of different nodes differ in their last bits.
+const NODES_APART: u64 = 1024;
 /// When a wake-up that panicked is repeated.
 const WAKE_AGAIN: i64 = 60 * 1_000_000_000;
 
@@ -76,6 +79,8 @@ pub struct Node {
     pub(crate) store: Arc<dyn Store>,
     /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
     pub(crate) remote: Option<Arc<dyn Storage>>,
+    /// The other nodes on the same storage; `None` if there can be none.
+    pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) committer: Committer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
@@ -93,6 +98,8 @@ pub struct Node {
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub(crate) deleting: Mutex<HashSet<RunKey>>,
+    /// Namespaces that are being deleted by this node.
+    pub(crate) deleting_namespaces: Mutex<HashSet<NamespaceKey>>,
     pub(crate) vitals: Arc<Vitals>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
@@ -110,6 +117,8 @@ pub struct Node {
     pub(crate) retention_changed: Notify,
     pub(crate) run_keys: RunKeys,
     stopping: AtomicBool,
+    /// Nothing is served any more, not even to other nodes.
+    ended: AtomicBool,
     /// Told once when the node stops.
     pub(crate) stop: Notify,
     last_now: AtomicU64,
@@ -136,9 +145,20 @@ impl Node {
         clock: Arc<dyn Clock>,
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
+        Self::start_among(storage, clock, options, None).await
+    }
+
+    /// Starts a node on any storage, reached by other nodes through a listener.
+    pub async fn start_among(
+        storage: Arc<dyn Storage>,
+        clock: Arc<dyn Clock>,
+        options: NodeOptions,
+        listener: Option<tokio::net::TcpListener>,
+    ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let store = storage.blocking();
+        let cluster = Cluster::of(&storage);
         let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
         let committer = Committer::start(&storage, metrics.clone(), vitals.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
@@ -152,6 +172,7 @@ impl Node {
         let node = Arc::new(Self {
             store,
             remote,
+            cluster,
             committer,
             clock,
             list_limits: ListLimits::default(),
@@ -166,6 +187,7 @@ impl Node {
             flows: Flows::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
+            deleting_namespaces: Mutex::default(),
             vitals,
             metrics,
             namespaces,
@@ -176,12 +198,22 @@ impl Node {
             retention_changed: Notify::new(),
             run_keys: RunKeys::default(),
             stopping: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         });
+        if let Some(listener) = listener {
+            tokio::spawn(cluster::accept(listener, Arc::downgrade(&node)));
+        }
         node.load_flows().await?;
         node.list_older_runs().await?;
-        node.recover().await?;
+        match &node.cluster {
+            None => node.recover().await?,
+            Some(_) => {
+                node.take_first_shards().await?;
+                node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
+            }
+        }
         node.supervise("the delivery of messages", outbox::run(node.clone()));
         node.supervise("the timer loop", run_timers(node.clone()));
         node.supervise("the watch over workers", liveness::watch(node.clone()));
@@ -199,7 +231,13 @@ impl Node {
         let now = self.clock.now().max(0) as u64;
         let mut last = self.last_now.load(Ordering::Relaxed);
         loop {
-            let next = now.max(last + 1);
+            let next = match &self.cluster {
+                None => now.max(last + 1),
+                // The last bits name the node: two of them never have the same moment.
+                Some(cluster) => {
+                    (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (cluster.me.0 & (NODES_APART - 1))
+                }
+            };
             match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return next as i64,
                 Err(newer) => last = newer,
@@ -259,6 +297,16 @@ impl Node {
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
         self.leases.earlier.notify_one();
+    }
+
+    /// Nothing is served any more: whatever still runs for other nodes ends.
+    pub fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+
+    /// Whether nothing is served any more.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
     }
 
     /// Whether the node is shutting down.

@@ -11,10 +11,11 @@ use std::{
 
 use segno_engine::{Run, activity::is_waiting, priority};
 use segno_proto::Nanos;
-use segno_store::{NamespaceKey, RunKey};
+use segno_store::{NamespaceKey, RunKey, cluster::Shard};
 use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
+    cluster::Place,
     delivery::{Delivery, Held},
     flow,
     metrics::count,
@@ -171,6 +172,15 @@ impl Queues {
         left
     }
 
+    /// Forgets what waits in queues whose home is elsewhere now; polls there end, and ask there.
+    pub(crate) fn forget_moved(&self, is_here: impl Fn(&QueueKey) -> bool) {
+        for (_, queue) in lock(&self.queues).iter_mut().filter(|(key, _)| !is_here(key)) {
+            queue.dismiss_all();
+            queue.drain();
+            queue.overflowed = false;
+        }
+    }
+
     /// Forgets all queues of a namespace; polls there end empty.
     pub fn forget_namespace(&self, namespace: NamespaceKey) {
         lock(&self.queues).retain(|key, _| key.namespace != namespace);
@@ -238,27 +248,39 @@ impl Queues {
     }
 }
 
+fn shard_of(run: &Run) -> Shard {
+    Shard::of(NamespaceKey(run.info.namespace_key), &run.info.workflow_id)
+}
+
 fn priority_or_default(key: i32) -> i32 {
     if key > 0 { key } else { PRIORITY_DEFAULT }
 }
 
 impl Node {
-    /// Waits for a task, unless the worker said goodbye or the node stops. Whoever drops the delivery returns the task.
-    pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
+    /// Waits for a task of a node without others, unless the worker said goodbye or the node stops.
+    pub(crate) async fn wait_with_guard(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return None;
         }
         let guard = self.poll_begins(poll);
-        let queued = self.queues.poll(poll, self.clock.now()).await;
+        let taken = self.wait_here(poll).await;
         if let Some(guard) = guard {
             guard.answered();
         }
-        let queued = queued?;
+        taken
+    }
+
+    /// Waits for a task in a queue whose home is here. Whoever drops the delivery returns the task.
+    pub(crate) async fn wait_here(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
+        if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
+            return None;
+        }
+        let queued = self.queues.poll(poll, self.clock.now()).await?;
         let task = queued.task.clone();
         Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))
     }
 
-    fn is_dismissed(&self, worker: &str) -> bool {
+    pub(crate) fn is_dismissed(&self, worker: &str) -> bool {
         if worker.is_empty() {
             return false;
         }
@@ -308,9 +330,11 @@ impl Node {
     }
 
     /// A poll is a sign of life. On a queue for commands it stands for all workers of its process.
-    fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
+    pub(crate) fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.clock.monotonic());
-        if poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES) {
+        let is_control = poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES);
+        self.tell_poll(poll, is_control);
+        if is_control {
             return self.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);
         }
         self.leases.poll_begins(poll, now)
@@ -328,6 +352,8 @@ impl Node {
             }
             TaskOffer::Activity { .. } => {}
             TaskOffer::Command(_) => {}
+            // Its owner hears by the time-out of the sticky queue.
+            TaskOffer::Remote(_) => {}
             // The asker notices that its query was withdrawn and asks on the normal queue.
             TaskOffer::Query(query) => {
                 query.withdraw();
@@ -346,17 +372,30 @@ impl Node {
         if run.state().script.is_some() {
             key = flow::queue();
         }
-        if task.sticky && !self.queues.is_served(&key, self.clock.now()) {
-            key.name.clone_from(&run.info.task_queue);
-        }
         let offer =
             TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp, speculative: run.is_speculating() };
-        self.note(self.queues.offer(
-            key,
-            offer,
-            priority_or_default(priority::merged_key(run.info.priority.as_ref(), None)),
-            self.clock.now(),
-        ));
+        let priority = priority_or_default(priority::merged_key(run.info.priority.as_ref(), None));
+        let is_here = self.queue_home(&key) == Place::Here;
+        if task.sticky && is_here && !self.queues.is_served(&key, self.clock.now()) {
+            key.name.clone_from(&run.info.task_queue);
+        } else if task.sticky && !is_here {
+            let otherwise = QueueKey { name: run.info.task_queue.clone(), ..key.clone() };
+            return self.offer_at_home(key, offer, priority, shard_of(run), Some(otherwise));
+        }
+        self.offer(key, offer, priority, run);
+    }
+
+    /// Offers a task at the home of its queue.
+    fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32, run: &Run) {
+        match self.queue_home(&key) {
+            Place::Here => self.offer_here(key, task, priority),
+            _ => self.offer_at_home(key, task, priority, shard_of(run), None),
+        }
+    }
+
+    /// Offers a task in a queue whose home is here.
+    pub(crate) fn offer_here(&self, key: QueueKey, task: TaskOffer, priority: i32) {
+        self.note(self.queues.offer(key, task, priority, self.clock.now()));
     }
 
     /// Puts a pending activity on its queue.
@@ -367,7 +406,7 @@ impl Node {
         let run_key = RunKey(run.info.run_key);
         let offer = TaskOffer::Activity { run: run_key, scheduled_event_id, stamp: activity.stamp };
         let priority = priority::merged_key(run.info.priority.as_ref(), activity.priority.as_ref());
-        self.note(self.queues.offer(key, offer, priority_or_default(priority), self.clock.now()));
+        self.offer(key, offer, priority_or_default(priority), run);
     }
 
     fn note(&self, offered: Offered) {

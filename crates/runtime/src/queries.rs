@@ -123,6 +123,8 @@ pub struct QueryTask {
     pub run: RunKey,
     /// What is asked.
     pub query: WorkflowQuery,
+    /// The node that asks; 0 if there is only one.
+    pub node: u64,
     /// Whether it went to a sticky queue (the worker has the history).
     pub sticky: bool,
     state: Arc<AtomicU8>,
@@ -154,6 +156,10 @@ impl QueryTask {
 #[derive(Default)]
 pub struct DirectQueries {
     waiting: Mutex<HashMap<u64, oneshot::Sender<QueryAnswer>>>,
+    /// Those that other nodes may ask for.
+    offered: Mutex<HashMap<u64, QueryTask>>,
+    /// Told when queues have other homes.
+    pub(crate) offer_again: tokio::sync::Notify,
 }
 
 impl DirectQueries {
@@ -161,7 +167,7 @@ impl DirectQueries {
     pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
         let (answer, receiver) = oneshot::channel();
         lock(&self.waiting).insert(id, answer);
-        (QueryTask { id, run, query, sticky: false, state: Arc::default() }, receiver)
+        (QueryTask { id, run, query, node: 0, sticky: false, state: Arc::default() }, receiver)
     }
 
     /// The same query again, for another queue.
@@ -174,8 +180,19 @@ impl DirectQueries {
         lock(&self.waiting).remove(&id).is_some_and(|waiting| waiting.send(answer).is_ok())
     }
 
+    /// Lets other nodes ask for a query.
+    pub(crate) fn offer_elsewhere(&self, task: &QueryTask) {
+        lock(&self.offered).insert(task.id, task.clone());
+    }
+
+    /// A query that other nodes may ask for.
+    pub(crate) fn offered(&self, id: u64) -> Option<QueryTask> {
+        lock(&self.offered).get(&id).cloned()
+    }
+
     /// The asker left.
     pub fn forget(&self, id: u64) {
         lock(&self.waiting).remove(&id);
+        lock(&self.offered).remove(&id);
     }
 }

@@ -10,6 +10,7 @@ use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
+use crate::cluster::Task;
 use crate::{
     queries::QueryTask,
     queue_stats::{Measured, QueueStats},
@@ -72,6 +73,8 @@ pub enum TaskOffer {
     Query(Box<QueryTask>),
     /// A command for a worker; it exists in memory alone.
     Command(Box<WorkerCommandTask>),
+    /// A task of a run that another node owns.
+    Remote(Box<Task>),
 }
 
 impl TaskOffer {
@@ -81,6 +84,8 @@ impl TaskOffer {
             Self::Workflow { speculative, .. } => !speculative,
             Self::Activity { .. } => true,
             Self::Query(_) | Self::Command(_) => false,
+            // Queries and what is speculative are gone if the queue forgets them.
+            Self::Remote(task) => task.query == 0 && !task.speculative,
         }
     }
 }
@@ -325,7 +330,7 @@ impl Queue {
             .filter_map(|queued| match &queued.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
                 TaskOffer::Activity { run, scheduled_event_id, .. } => Some((*run, *scheduled_event_id)),
-                TaskOffer::Query(_) | TaskOffer::Command(_) => None,
+                TaskOffer::Query(_) | TaskOffer::Command(_) | TaskOffer::Remote(_) => None,
             })
             .collect()
     }

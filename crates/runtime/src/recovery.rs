@@ -51,7 +51,7 @@ impl Node {
     }
 
     /// Finds out what workers held before the restart. Whoever is named has one full lease to show up.
-    async fn find_holds(&self, runs: Vec<RunKey>) {
+    pub(crate) async fn find_holds(&self, runs: Vec<RunKey>) {
         for page in runs.chunks(OFFERS_PAGE) {
             while !self.is_stopping() {
                 let keys = page.to_vec();
@@ -72,7 +72,7 @@ impl Node {
     }
 
     /// Offers the tasks of these runs.
-    async fn offer_again(&self, runs: Vec<RunKey>) {
+    pub(crate) async fn offer_again(&self, runs: Vec<RunKey>) {
         for page in runs.chunks(OFFERS_PAGE) {
             if self.is_stopping() {
                 return;

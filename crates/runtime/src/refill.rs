@@ -65,6 +65,7 @@ pub(crate) async fn run(node: Arc<Node>) {
         };
         // Tasks that are forgotten from here on set the mark again.
         node.queues.begin_refill(&key);
+        node.ask_for_offers(&key).await;
         match node.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}
             Ok(Some(cursor)) => {
@@ -89,7 +90,7 @@ impl Node {
         let mut after = began;
         let mut again = began.is_some();
         while !self.is_stopping() {
-            let page = self.read(move |store| store.open_runs(after, PAGE)).await?;
+            let page = self.own_open_runs(after, PAGE).await?;
             let Some(last) = page.last() else {
                 if std::mem::take(&mut again) {
                     after = None;

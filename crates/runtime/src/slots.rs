@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use segno_engine::{Run, update::Updates};
 use segno_proto::events::HistoryEvent;
-use segno_store::{HistoryBatch, NamespaceKey, RunKey};
+use segno_store::{HistoryBatch, NamespaceKey, RunKey, cluster::Shard};
 use tokio::sync::watch;
 
 use crate::{combine::WaitingCalls, queries::QueryRegistry};
@@ -25,7 +25,8 @@ use crate::{combine::WaitingCalls, queries::QueryRegistry};
 const RECENT_BYTES_MAX: usize = 32 * 1024;
 /// A slot's own weight besides its run.
 const SLOT_BYTES: usize = 1024;
-const SHARDS: usize = 16;
+/// Parts of all slots with a lock of their own.
+const STRIPES: usize = 16;
 /// Slots examined for eviction by one change: what a change costs does not depend on how many slots are pinned.
 const EXAMINED_MAX: usize = 32;
 
@@ -168,14 +169,14 @@ impl Slot {
     }
 }
 
-/// Bytes of a workflow id that decide about its shard.
+/// Bytes of a workflow id that decide about its stripe.
 const HASHED_BYTES: usize = 16;
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
 
 /// A part of all slots.
 #[derive(Default)]
-struct Shard {
+struct Stripe {
     slots: HashMap<WorkflowKey, Arc<Slot>>,
     /// Every slot once, the one that is examined next in front.
     ring: VecDeque<WorkflowKey>,
@@ -189,8 +190,8 @@ enum Examined {
 
 /// All slots in memory.
 pub struct Slots {
-    shards: Vec<Mutex<Shard>>,
-    /// The shard that is examined next.
+    stripes: Vec<Mutex<Stripe>>,
+    /// The stripe that is examined next.
     hand: AtomicUsize,
     by_run: Mutex<HashMap<RunKey, WorkflowKey>>,
     bytes: AtomicUsize,
@@ -200,30 +201,48 @@ pub struct Slots {
 impl Slots {
     /// An empty cache that tries to stay below `bytes_max`.
     pub fn new(bytes_max: usize) -> Self {
-        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        let stripes = (0..STRIPES).map(|_| Mutex::default()).collect();
         let (hand, bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Self { shards, hand, by_run: Mutex::default(), bytes, bytes_max }
+        Self { stripes, hand, by_run: Mutex::default(), bytes, bytes_max }
     }
 
-    /// The shard of a workflow id. What it decides is who shares a lock, so that a simple hash (FNV-1a) of the end of the id
+    /// The stripe of a workflow id. What it decides is who shares a lock, so that a simple hash (FNV-1a) of the end of the id
     /// is enough.
-    fn shard(&self, key: &WorkflowKey) -> &Mutex<Shard> {
+    fn stripe(&self, key: &WorkflowKey) -> &Mutex<Stripe> {
         let end = key.workflow_id.bytes().rev().take(HASHED_BYTES);
         let hash = end.fold(FNV_BASIS, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
-        &self.shards[(hash ^ hash >> 32) as usize % SHARDS]
+        &self.stripes[(hash ^ hash >> 32) as usize % STRIPES]
     }
 
     /// The slot of a workflow id, made if need be.
     pub fn get(&self, key: &WorkflowKey) -> Arc<Slot> {
-        let mut shard = lock(self.shard(key));
-        if let Some(slot) = shard.slots.get(key) {
+        let mut stripe = lock(self.stripe(key));
+        if let Some(slot) = stripe.slots.get(key) {
             slot.used.store(true, Ordering::Relaxed);
             return slot.clone();
         }
         let slot = Arc::new(Slot::new(key.clone()));
-        shard.slots.insert(key.clone(), slot.clone());
-        shard.ring.push_back(key.clone());
+        stripe.slots.insert(key.clone(), slot.clone());
+        stripe.ring.push_back(key.clone());
         slot
+    }
+
+    /// The slots of workflows of some shards.
+    pub(crate) fn of_shards(&self, is_wanted: impl Fn(Shard) -> bool) -> Vec<Arc<Slot>> {
+        let mut found = Vec::new();
+        for stripe in &self.stripes {
+            let stripe = lock(stripe);
+            let wanted = |key: &WorkflowKey| is_wanted(Shard::of(key.namespace, &key.workflow_id));
+            found.extend(stripe.slots.iter().filter(|(key, _)| wanted(key)).map(|(_, slot)| slot.clone()));
+        }
+        found
+    }
+
+    /// All current runs in memory that are not being changed.
+    pub(crate) fn runs(&self) -> Vec<Arc<Run>> {
+        let slots = self.of_shards(|_| true);
+        let run = |slot: Arc<Slot>| slot.state.try_lock().ok()?.current.as_ref().map(|current| current.run.clone());
+        slots.into_iter().filter_map(run).collect()
     }
 
     /// Notes that a run is the current one of a workflow in memory.
@@ -244,7 +263,7 @@ impl Slots {
     /// A current run as memory has it, unless it is being changed.
     pub fn run_in_memory(&self, run: RunKey) -> Option<Arc<Run>> {
         let key = self.workflow_of(run)?;
-        let slot = lock(self.shard(&key)).slots.get(&key).cloned()?;
+        let slot = lock(self.stripe(&key)).slots.get(&key).cloned()?;
         let state = slot.state.try_lock().ok()?;
         state.current.as_ref().filter(|current| current.key() == run).map(|current| current.run.clone())
     }
@@ -269,14 +288,14 @@ impl Slots {
             if self.bytes.load(Ordering::Relaxed) <= self.bytes_max {
                 break;
             }
-            let hand = self.hand.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            let Ok(mut shard) = self.shards[hand].try_lock() else { continue };
-            let Some(key) = shard.ring.pop_front() else { continue };
-            let Some(slot) = shard.slots.get(&key) else { continue };
+            let hand = self.hand.fetch_add(1, Ordering::Relaxed) % STRIPES;
+            let Ok(mut stripe) = self.stripes[hand].try_lock() else { continue };
+            let Some(key) = stripe.ring.pop_front() else { continue };
+            let Some(slot) = stripe.slots.get(&key) else { continue };
             match self.examine(slot, &mut dropped) {
-                Examined::Kept => shard.ring.push_back(key),
+                Examined::Kept => stripe.ring.push_back(key),
                 Examined::Evicted => {
-                    shard.slots.remove(&key);
+                    stripe.slots.remove(&key);
                 }
             }
         }
@@ -302,7 +321,7 @@ impl Slots {
             *dropped += 1;
         }
         state.loaded = false;
-        // The caller holds the shard, so nobody can come to use the slot; whoever uses or waits on it already keeps it.
+        // The caller holds the stripe, so nobody can come to use the slot; whoever uses or waits on it already keeps it.
         if Arc::strong_count(slot) > 1 || slot.progress.receiver_count() > 0 {
             self.account(&mut state);
             return Examined::Kept;
@@ -338,7 +357,7 @@ mod tests {
 
     fn contains(slots: &Slots, id: usize) -> bool {
         let key = key(id);
-        lock(slots.shard(&key)).slots.contains_key(&key)
+        lock(slots.stripe(&key)).slots.contains_key(&key)
     }
 
     #[test]

@@ -21,6 +21,7 @@ use segno_proto::{
 use segno_store::RunKey;
 
 use crate::{
+    cluster::{ForwardedCall, Polled, RemoteTask},
     combine::Call,
     delivery::{Delivery, Held},
     error::CallError,
@@ -30,7 +31,7 @@ use crate::{
     node::Node,
     polls::Poll,
     queries::QueryTask,
-    queues::{QUERY_PRIORITY, TaskOffer},
+    queues::TaskOffer,
     slots::{Current, SlotState, WorkflowKey},
     transact::RunSelector,
 };
@@ -106,29 +107,58 @@ impl Node {
         self: &Arc<Self>,
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,
-    ) -> Result<Option<StartedTask>, CallError> {
+        call: Option<&ForwardedCall>,
+    ) -> Result<Option<Polled<StartedTask>>, CallError> {
         loop {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
-            let (node, asked, version) = (self.clone(), poll.clone(), worker_version.clone());
-            let started = finish(async move {
-                match offer {
-                    TaskOffer::Workflow { run, stamp, .. } => {
-                        let started = node.start_workflow_task(run, stamp, &asked, version, &delivery).await;
-                        node.unless_over(run, started, &delivery).await
-                    }
-                    TaskOffer::Query(query) => {
-                        let run = query.run;
-                        let started = Box::pin(node.start_query(*query, &delivery)).await;
-                        node.unless_over(run, started, &delivery).await
-                    }
-                    TaskOffer::Activity { .. } | TaskOffer::Command(_) => Ok(None),
+            if let TaskOffer::Remote(task) = offer {
+                match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
+                    Some(begun) => return Ok(Some(begun)),
+                    None => continue,
                 }
-            });
+            }
             // Answered, replaced or gone meanwhile: wait for another one.
-            if let Some(started) = started.await? {
-                return Ok(Some(started));
+            if let Some(started) = self.begin_workflow_task(poll, worker_version.clone(), offer, delivery).await? {
+                return Ok(Some(Polled::Here(started)));
             }
         }
+    }
+
+    /// Starts a workflow task or a query for a poll that another node made.
+    pub async fn begin_for(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+        task: &RemoteTask,
+    ) -> Result<Option<StartedTask>, CallError> {
+        let Some(offer) = self.own_task(task) else { return Ok(None) };
+        // Until it is started the queue's home holds it.
+        self.begin_workflow_task(poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
+    }
+
+    async fn begin_workflow_task(
+        self: &Arc<Self>,
+        poll: &Poll,
+        version: Option<WorkerVersionStamp>,
+        offer: TaskOffer,
+        delivery: Delivery,
+    ) -> Result<Option<StartedTask>, CallError> {
+        let (node, asked) = (self.clone(), poll.clone());
+        finish(async move {
+            match offer {
+                TaskOffer::Workflow { run, stamp, .. } => {
+                    let started = node.start_workflow_task(run, stamp, &asked, version, &delivery).await;
+                    node.unless_over(run, started, &delivery).await
+                }
+                TaskOffer::Query(query) => {
+                    let run = query.run;
+                    let started = Box::pin(node.start_query(*query, &delivery)).await;
+                    node.unless_over(run, started, &delivery).await
+                }
+                TaskOffer::Activity { .. } | TaskOffer::Command(_) | TaskOffer::Remote(_) => Ok(None),
+            }
+        })
+        .await
     }
 
     /// A task that does not exist any more, or whose run is damaged, is not returned to its queue: the next one is tried.
@@ -258,8 +288,7 @@ impl Node {
         count(&self.metrics.tasks_given_back);
         if let Some(query) = &held.query {
             let again = self.direct_queries.again(query, false);
-            let key = self.query_queue(&held.run, false);
-            self.queues.offer(key, TaskOffer::Query(Box::new(again)), QUERY_PRIORITY, self.clock.now());
+            self.offer_query(self.query_queue(&held.run, false), again, false).await;
             return;
         }
         let info = &held.run.info;
@@ -274,27 +303,55 @@ impl Node {
         self: &Arc<Self>,
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,
-    ) -> Result<Option<StartedActivity>, CallError> {
+        call: Option<&ForwardedCall>,
+    ) -> Result<Option<Polled<StartedActivity>>, CallError> {
         loop {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
-            let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { continue };
-            let node = self.clone();
-            let taker = Taker {
-                identity: poll.identity.clone(),
-                request_id: self.ids.uuid(),
-                worker_version: worker_version.clone(),
-                worker: poll.caller.worker.clone(),
-                control_queue: poll.caller.control_queue.clone(),
-                reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
-            };
-            let started = finish(async move {
-                let started = node.start_activity(run, scheduled_event_id, stamp, taker, &delivery).await;
-                node.unless_over(run, started, &delivery).await
-            });
-            if let Some(started) = started.await? {
-                return Ok(Some(started));
+            if let TaskOffer::Remote(task) = offer {
+                match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
+                    Some(begun) => return Ok(Some(begun)),
+                    None => continue,
+                }
+            }
+            if let Some(started) = self.begin_activity(poll, worker_version.clone(), offer, delivery).await? {
+                return Ok(Some(Polled::Here(started)));
             }
         }
+    }
+
+    /// Starts an activity for a poll that another node made.
+    pub async fn begin_activity_for(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+        task: &RemoteTask,
+    ) -> Result<Option<StartedActivity>, CallError> {
+        let Some(offer) = self.own_task(task) else { return Ok(None) };
+        self.begin_activity(poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
+    }
+
+    async fn begin_activity(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+        offer: TaskOffer,
+        delivery: Delivery,
+    ) -> Result<Option<StartedActivity>, CallError> {
+        let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { return Ok(None) };
+        let node = self.clone();
+        let taker = Taker {
+            identity: poll.identity.clone(),
+            request_id: self.ids.uuid(),
+            worker_version,
+            worker: poll.caller.worker.clone(),
+            control_queue: poll.caller.control_queue.clone(),
+            reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
+        };
+        finish(async move {
+            let started = node.start_activity(run, scheduled_event_id, stamp, taker, &delivery).await;
+            node.unless_over(run, started, &delivery).await
+        })
+        .await
     }
 
     async fn start_activity(
@@ -357,7 +414,7 @@ impl Node {
     /// Makes a call again until it is done, refused, or the node stops.
     async fn repeat<F: Future<Output = Result<(), CallError>>>(&self, call: impl Fn() -> F) {
         while let Err(error) = call().await {
-            if !error.is_temporary() || self.is_stopping() {
+            if !error.is_temporary() || self.is_stopping() || error == CallError::Moved {
                 tracing::debug!(%error, "what a worker never got was not given back");
                 return;
             }

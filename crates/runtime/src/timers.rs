@@ -55,6 +55,13 @@ impl Timers {
         }
     }
 
+    /// Sets a run's wake-up unless it has one.
+    pub fn set_if_absent(&self, run: RunKey, at: Nanos) {
+        if !lock(&self.armed).at.contains_key(&run.0) {
+            self.set(run, Some(at));
+        }
+    }
+
     /// Takes every run that is due; says when the next one is.
     pub fn due(&self, now: Nanos) -> (Vec<RunKey>, Option<Nanos>) {
         let mut armed = lock(&self.armed);

@@ -67,6 +67,9 @@ pub struct QueryToken {
     /// Which query.
     #[prost(fixed64, tag = "15")]
     pub query_id: u64,
+    /// The node that asks; 0 if there is only one.
+    #[prost(uint64, tag = "16")]
+    pub node: u64,
 }
 
 /// What distinguishes the kinds of token under one key.

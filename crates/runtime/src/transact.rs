@@ -6,7 +6,9 @@ use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
-use segno_engine::{Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, update::Updates, wake};
+use segno_engine::{
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, task_calls, update::Updates, wake,
+};
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
     Commit, Compaction, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite,
@@ -384,6 +386,16 @@ impl Node {
         }
     }
 
+    /// Makes the start of a workflow task durable that memory alone knows, before another node serves the run.
+    pub(crate) async fn keep_started_task(self: &Arc<Self>, locked: &mut Locked) {
+        let Some(current) = locked.state.current.as_ref().filter(|current| current.run.has_unstored()) else { return };
+        let context = self.context(segno_store::NamespaceKey(current.run.info.namespace_key));
+        let Ok(kept) = task_calls::keep(&current.run, context) else { return };
+        if let Err(error) = self.commit(locked, kept, Vec::new()).await {
+            tracing::debug!(%error, "the start of a task was not kept; it is offered again");
+        }
+    }
+
     /// Drops what memory knows of a workflow; the next user loads it.
     pub(crate) fn forget(&self, locked: &mut Locked) {
         locked.state.loaded = false;
@@ -400,7 +412,7 @@ impl Node {
         tokio::spawn(async move {
             while !self.is_stopping() {
                 match self.rederive(&key, previous, before.as_deref()).await {
-                    Ok(()) => return,
+                    Ok(()) | Err(CallError::Moved) => return,
                     Err(error @ CallError::DataLoss(_)) => {
                         tracing::error!(workflow = %key.workflow_id, %error, "a workflow is damaged and is left alone");
                         return;
@@ -535,6 +547,10 @@ impl Node {
         if let Err(error) = result {
             if let CallError::DataLoss(why) = &error {
                 self.set_aside(run, why);
+                return;
+            }
+            // Its new owner has its own wake-up.
+            if matches!(error, CallError::Moved) {
                 return;
             }
             tracing::warn!(run = run.0, %error, "a wake-up failed and is tried again");

@@ -12,10 +12,11 @@ use std::{
 use bytes::Bytes;
 use segno_engine::{ActivityStop, Effect, Run};
 use segno_proto::Nanos;
-use segno_store::NamespaceKey;
+use segno_store::{NamespaceKey, cluster::Shard};
 use tokio::time::Instant;
 
 use crate::{
+    cluster::Place,
     delivery::Delivery,
     metrics::{add, count},
     node::Node,
@@ -118,9 +119,27 @@ impl Node {
         let now = self.clock.now();
         let command = WorkerCommandTask { id: self.ids.uuid(), stop: token.seal(&found.token_key), given: now };
         let queue = QueueKey { namespace, kind: QueueKind::WorkerCommand, name: stop.control_queue };
+        if self.queue_home(&queue) == Place::Here {
+            self.offer_command_here(queue, command);
+        } else {
+            let shard = Shard::of(namespace, &run.info.workflow_id);
+            self.offer_at_home(queue, TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, shard, None);
+        }
+    }
+
+    /// Offers a command on a queue whose home is here.
+    pub(crate) fn offer_command_here(&self, queue: QueueKey, command: WorkerCommandTask) {
+        let now = self.clock.now();
         if let Some(unclaimed) = self.queues.offer_command(&queue, command, now) {
             // Its worker may not have polled there yet.
             add(&self.metrics.commands_dropped, self.unclaimed.keep(queue, unclaimed, now) as u64);
+        }
+    }
+
+    /// Somebody polls a queue for commands: those that were kept for it are offered.
+    pub(crate) fn claim_commands(&self, queue: &QueueKey) {
+        for command in self.unclaimed.claim(queue) {
+            self.queues.offer(queue.clone(), TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, self.now());
         }
     }
 
@@ -139,9 +158,7 @@ impl Node {
         if poll.queue.name.starts_with(CONTROL_QUEUES) {
             poll.deadline = poll.deadline.min(Instant::now() + COMMAND_WAIT_MAX);
         }
-        for command in self.unclaimed.claim(&poll.queue) {
-            self.queues.offer(poll.queue.clone(), TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, self.now());
-        }
+        self.claim_commands(&poll.queue);
         loop {
             let (task, delivery) = self.wait_for_task(&poll).await?;
             if let TaskOffer::Command(command) = task

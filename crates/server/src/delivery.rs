@@ -51,6 +51,11 @@ impl Receipt {
         Self { delivery: extensions.remove(), _call: call }
     }
 
+    /// What an answer that goes to another node holds.
+    pub(crate) fn delivery_of(extensions: &mut Extensions) -> Option<Delivery> {
+        extensions.remove()
+    }
+
     /// The answer is on its way.
     pub(crate) fn delivered(self) {
         if let Some(delivery) = &self.delivery {

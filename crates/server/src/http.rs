@@ -7,7 +7,8 @@ use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use segno_runtime::{Histogram, Node};
+use segno_runtime::{Cluster, Histogram, Node};
+use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::{
@@ -76,17 +77,67 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
             let why = node.failure().unwrap_or_default();
             (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("failed: {why}\n"))
         }
+        (&Method::GET | &Method::HEAD, "/healthz")
+            if node.cluster().is_some_and(|cluster| !cluster.is_within_lease()) =>
+        {
+            let text = "the database was not reached for a while, and another node may have taken this one's place\n";
+            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text.to_owned())
+        }
+        (&Method::GET | &Method::HEAD, "/cluster") => match node.cluster() {
+            Some(cluster) => (StatusCode::OK, "application/json", cluster_json(cluster)),
+            None => {
+                (StatusCode::NOT_FOUND, "text/plain", "this server is not on a database that nodes share\n".to_owned())
+            }
+        },
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, "text/plain; version=0.0.4", metrics(node)),
-        (_, "/healthz" | "/metrics") => {
+        (_, "/healthz" | "/metrics" | "/cluster") => {
             (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is understood here\n".to_owned())
         }
-        _ => (StatusCode::NOT_FOUND, "text/plain", "here are /healthz and /metrics\n".to_owned()),
+        _ => (
+            StatusCode::NOT_FOUND,
+            "text/plain",
+            "here are /healthz, /metrics and, on a shared database, /cluster\n".to_owned(),
+        ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
     response
+}
+
+/// Who is there and who owns what, as this node knows it.
+fn cluster_json(cluster: &Cluster) -> String {
+    let map = cluster.map();
+    let links = cluster.links();
+    let nodes: Vec<_> = map
+        .members
+        .iter()
+        .map(|member| {
+            let here = cluster.is_me(member.id);
+            let linked = links.iter().find(|(id, _)| *id == member.id).map(|(_, is_open)| *is_open);
+            json!({
+                "id": member.id.0,
+                "name": member.name,
+                "address": member.address,
+                "version": member.version,
+                "leaving": member.leaving,
+                "shards": map.shards_of(member.id).len(),
+                "this": here,
+                "linked": linked,
+            })
+        })
+        .collect();
+    let free = map.owners.iter().filter(|owner| owner.is_none()).count();
+    let answer = json!({
+        "map": map.version,
+        "nodes": nodes,
+        "shards": map.owners.len(),
+        "shards_without_owner": free,
+        "shards_served_here": cluster.served().len(),
+        "within_lease": cluster.is_within_lease(),
+    });
+    format!("{answer}\n")
 }
 
 fn metrics(node: &Node) -> String {

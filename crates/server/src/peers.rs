@@ -26,7 +26,8 @@ pub(crate) struct Peer {
 impl Peer {
     /// A connection that was just made.
     pub(crate) fn new(node: Arc<Node>) -> Self {
-        Self { node, id: ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed)) }
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self { id: ConnectionId(node.connection_prefix() | number), node }
     }
 
     /// What its requests carry.

@@ -16,6 +16,7 @@ use crate::{
     delivery::UnderWay,
     grpc::{FlowCalls, Operator, WorkerLeases, Workflows},
     http,
+    peer_calls::PeerCalls,
 };
 
 /// Time for calls under way when the server stops.
@@ -114,6 +115,8 @@ impl Server {
         let stopping = node.clone();
         let graceful = async move {
             stop.await;
+            // Others take over what is here while everybody is still served.
+            stopping.leave_cluster().await;
             // Long polls end at once; whoever asks now is told to go elsewhere.
             stopping.shut_down();
             let _ = stopped.send(true);
@@ -127,7 +130,10 @@ impl Server {
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)
             .prepare();
-        let services = Services { direct, workflows, compressing, others, under_way, node };
+        let services = Services { direct, workflows, compressing, others, under_way, node: node.clone() };
+        if let Some(cluster) = node.cluster() {
+            cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
+        }
         let serving = connections::serve(self.grpc, services, self.limits, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;

@@ -109,6 +109,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::NamespaceNotFound(name) => namespace_not_found(&name),
         CallError::NamespaceExists(_) => namespace_exists(text),
         CallError::Unavailable(_) | CallError::ShuttingDown => Status::unavailable(text),
+        CallError::Moved => moved(text),
         CallError::StorageFull(_) => storage_full(text),
         CallError::DataLoss(_) => Status::data_loss(text),
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
@@ -185,4 +186,23 @@ pub fn from_refused(refused: validate::RequestError) -> Status {
         validate::Code::InvalidArgument => Status::invalid_argument(refused.text),
         validate::Code::Unimplemented => Status::unimplemented(refused.text),
     }
+}
+
+/// Tells a node that forwards calls that nothing was done here.
+const MOVED: &str = "segno-moved";
+
+fn moved(text: String) -> Status {
+    let mut status = Status::unavailable(text);
+    status.metadata_mut().insert(MOVED, tonic::metadata::MetadataValue::from_static("1"));
+    status
+}
+
+/// Whether a call was refused because what it is about is on another node.
+pub(crate) fn is_moved(status: &Status) -> bool {
+    status.metadata().contains_key(MOVED)
+}
+
+/// The same of an answer's trailers.
+pub(crate) fn says_moved(trailers: &http::HeaderMap) -> bool {
+    trailers.contains_key(MOVED)
 }

@@ -26,7 +26,7 @@ mod storage;
 pub mod testing;
 mod text;
 
-pub use storage::{Options, PostgresStore, Statistics};
+pub use storage::{LEASE, Options, PostgresStore, Statistics};
 
 /// Why a database cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -84,8 +84,8 @@ pub enum OpenError {
     Migration(String),
     /// Another server is running.
     #[error(
-        "another node, {name:?}, is running on this database. Several nodes on one database are not built yet: stop it, or \
-         use another database"
+        "another node is called {name:?} and is alive on this database. Give this one another name with --node-name, or \
+         stop the other"
     )]
     OtherNode {
         /// Its name.

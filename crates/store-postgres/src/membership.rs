@@ -1,23 +1,33 @@
-//! A node's place in the database: its row, its lanes, its beat.
+//! A node's place in the database: its row, its lanes, its beat, and the shards that it owns.
 //!
-//! This server is one node on its database. A second one that starts while the first is alive is refused. One that finds the
-//! row of a node whose beat stands still takes its place: it deletes that node's lanes in the same transaction, and from
-//! then on nothing of it can be stored.
+//! No clock decides who is there. A node counts up a beat in its row; another one calls it gone when that number stood still
+//! for a lease of its own time, during which its own beats succeeded. Whoever takes a node its place deletes its row and its
+//! lanes in one statement, and from then on nothing of it can be stored. A shard whose owner has no row has no owner.
+//!
+//! What holds: a group of a node that the database accepts was made while the node had its row, because the lanes go with
+//! the row; a shard has a new owner only after the old one gave it away or lost its row. See [`segno_store::cluster`].
 
-use std::sync::Arc;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use tokio_postgres::Client;
+use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, SHARDS, Shard};
+use segno_store::{Answer, CommitError, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, watch};
+use tokio_postgres::{Client, Row};
 
-use crate::OpenError;
 use crate::connect::{Common, Link, Purpose, describe, failed};
+use crate::{OpenError, read};
 
-/// A node counts its beat up this often.
-pub(crate) const BEAT: Duration = Duration::from_secs(1);
-/// A beat that stood still for so long belongs to a node that is gone: more than two beats.
+/// A node beats this many times within its lease.
+const BEATS_OF_LEASE: u32 = 6;
+/// At a start, a node of the same name whose beat stood still for so long is gone: more than two beats.
 const STILL: Duration = Duration::from_millis(2_500);
 const LOOK: Duration = Duration::from_millis(250);
+/// A beat without an answer for so long is given up with its connection.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The format of what this binary stores.
 const FORMAT: i32 = 1;
 
@@ -26,101 +36,385 @@ const FORMAT: i32 = 1;
 pub(crate) struct Place {
     pub(crate) node: i64,
     pub(crate) slot: i16,
+    pub(crate) secret: [u8; 16],
 }
 
-/// Takes a place, once no other node is alive.
-pub(crate) async fn join(client: &Client, name: &str) -> Result<Place, OpenError> {
-    let before = others(client).await?;
-    if !before.is_empty() {
-        tracing::info!("another node was on this database; waiting whether it is alive");
+/// Takes a place, once no other node of this name is alive.
+pub(crate) async fn join(client: &Client, name: &str, address: &str) -> Result<Place, OpenError> {
+    let before = namesake(client, name).await?;
+    if let Some(seen) = before {
+        tracing::info!("a node of this name was on this database; waiting whether it is alive");
         let until = tokio::time::Instant::now() + STILL;
         while tokio::time::Instant::now() < until {
             tokio::time::sleep(LOOK).await;
-            let now = others(client).await?;
-            let alive =
-                now.iter().find(|(node, _, beat)| !before.iter().any(|(old, _, seen)| old == node && seen == beat));
-            if let Some((_, name, _)) = alive {
-                return Err(OpenError::OtherNode { name: name.clone() });
-            }
-            if now.is_empty() {
-                break;
+            match namesake(client, name).await? {
+                Some(now) if now != seen => return Err(OpenError::OtherNode { name: name.to_owned() }),
+                Some(_) => {}
+                None => break,
             }
         }
     }
-    let result = take_place(client, name, &before).await;
+    let result = take_place(client, name, address, before).await;
     if result.is_err() {
         let _ = client.batch_execute("ROLLBACK").await;
     }
     result
 }
 
-async fn others(client: &Client) -> Result<Vec<(i64, String, i64)>, OpenError> {
-    let rows = client.query("SELECT node, name, beat FROM segno.nodes ORDER BY node", &[]).await.map_err(failed)?;
-    Ok(rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect())
+/// The node of this name, and its beat.
+async fn namesake(client: &Client, name: &str) -> Result<Option<(i64, i64)>, OpenError> {
+    let row = client.query_opt("SELECT node, beat FROM segno.nodes WHERE name = $1", &[&name]).await.map_err(failed)?;
+    Ok(row.map(|row| (row.get(0), row.get(1))))
 }
 
-async fn take_place(client: &Client, name: &str, gone: &[(i64, String, i64)]) -> Result<Place, OpenError> {
+async fn take_place(client: &Client, name: &str, address: &str, gone: Option<(i64, i64)>) -> Result<Place, OpenError> {
     client.batch_execute("BEGIN").await.map_err(failed)?;
-    let format: i32 =
-        client.query_one("SELECT format FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?.get(0);
+    let row = client.query_one("SELECT format, secret FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?;
+    let (format, secret): (i32, &[u8]) = (row.get(0), row.get(1));
+    let secret = secret.try_into().map_err(|_| OpenError::Migration("the cluster has no secret".to_owned()))?;
     if format > FORMAT {
         return Err(OpenError::NewerFormat { found: format, known: FORMAT });
     }
-    for (node, _, beat) in gone {
+    if let Some((node, beat)) = gone {
         // If it beats again, it came back.
-        client.execute("DELETE FROM segno.nodes WHERE node = $1 AND beat = $2", &[node, beat]).await.map_err(failed)?;
+        client
+            .execute("DELETE FROM segno.nodes WHERE node = $1 AND beat = $2", &[&node, &beat])
+            .await
+            .map_err(failed)?;
     }
-    if let Some((_, name, _)) = others(client).await?.into_iter().next() {
-        return Err(OpenError::OtherNode { name });
+    if namesake(client, name).await?.is_some() {
+        return Err(OpenError::OtherNode { name: name.to_owned() });
     }
     // Waits for a group under way; none follows.
-    client.execute("DELETE FROM segno.lanes", &[]).await.map_err(failed)?;
+    let orphans = "DELETE FROM segno.lanes WHERE node NOT IN (SELECT node FROM segno.nodes)";
+    client.execute(orphans, &[]).await.map_err(failed)?;
     let node: i64 = client
         .query_one("UPDATE segno.cluster SET next_node = next_node + 1, map = map + 1 RETURNING next_node - 1", &[])
         .await
         .map_err(failed)?
         .get(0);
-    let insert = "INSERT INTO segno.nodes (node, name, address, version, format, beat) VALUES ($1, $2, '', $3, $4, 0)";
-    client.execute(insert, &[&node, &name, &env!("CARGO_PKG_VERSION"), &FORMAT]).await.map_err(failed)?;
-    let slot = 0_i16;
-    let insert = "INSERT INTO segno.lanes (node, lane, slot, last_group) VALUES ($1, 0, $2, 0)";
-    client.execute(insert, &[&node, &slot]).await.map_err(failed)?;
+    let insert = "INSERT INTO segno.nodes (node, name, address, version, format, beat) VALUES ($1, $2, $3, $4, $5, 0)";
+    client.execute(insert, &[&node, &name, &address, &env!("CARGO_PKG_VERSION"), &FORMAT]).await.map_err(failed)?;
+    let insert = "INSERT INTO segno.lanes (node, lane, slot, last_group) SELECT $1, 0, min(free), 0 \
+                  FROM generate_series(0, 32000) AS free WHERE free NOT IN (SELECT slot FROM segno.lanes) RETURNING slot";
+    let slot: i16 = client.query_one(insert, &[&node]).await.map_err(failed)?.get(0);
     client.batch_execute("COMMIT").await.map_err(failed)?;
-    Ok(Place { node, slot })
+    Ok(Place { node, slot, secret })
 }
 
-/// Gives the place back, so that the next server need not wait.
+/// Gives the place back, so that nobody need wait.
 pub(crate) async fn leave(client: &Client, node: i64) -> Result<(), tokio_postgres::Error> {
     // One message is one transaction.
     client
         .batch_execute(&format!(
-            "DELETE FROM segno.nodes WHERE node = {node}; DELETE FROM segno.lanes WHERE node = {node}"
+            "DELETE FROM segno.nodes WHERE node = {node}; DELETE FROM segno.lanes WHERE node = {node}; \
+             UPDATE segno.cluster SET map = map + 1"
         ))
         .await
 }
 
-/// Beats until the node's row is gone or the store is closed. `true` if the row is gone.
-pub(crate) async fn beat(common: Arc<Common>, node: i64, answered: Arc<AtomicI64>) -> bool {
-    let link = Link::new(common.clone(), Purpose::Pulse);
-    let mut next = tokio::time::interval(BEAT);
-    next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    while !common.closing.load(Ordering::Acquire) {
-        next.tick().await;
-        let Ok(session) = link.session(Duration::from_secs(1)).await else { continue };
-        let update = "UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 RETURNING beat";
-        let beat = async {
-            let statement = session.prepare(update).await?;
-            session.client.query_opt(&statement, &[&node]).await
-        };
-        match tokio::time::timeout(Duration::from_secs(5), beat).await {
-            Ok(Ok(Some(row))) => answered.store(row.get(0), Ordering::Release),
-            Ok(Ok(None)) => return !common.closing.load(Ordering::Acquire),
-            Ok(Err(error)) => {
-                tracing::warn!("a beat failed: {}", describe(&error));
-                session.give_up();
+/// What is known of another node's signs of life.
+struct Watched {
+    beat: i64,
+    /// How long the beat stood still, in time during which this node's own beats succeeded.
+    still: Duration,
+}
+
+/// A node among others.
+pub(crate) struct Members {
+    common: Arc<Common>,
+    runtime: Handle,
+    place: Place,
+    lease: Duration,
+    /// For claims and hand-overs.
+    link: Arc<Link>,
+    map: watch::Sender<(u64, Arc<ClusterMap>)>,
+    heard: Mutex<Instant>,
+    beat: AtomicI64,
+    look: Notify,
+    suspects: Mutex<HashSet<i64>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn id(node: i64) -> NodeId {
+    NodeId(node.cast_unsigned())
+}
+
+impl Members {
+    pub(crate) fn new(common: Arc<Common>, place: Place, lease: Duration, link: Arc<Link>) -> Self {
+        let (map, _) = watch::channel((0, Arc::default()));
+        Self {
+            common,
+            runtime: Handle::current(),
+            place,
+            lease,
+            link,
+            map,
+            heard: Mutex::new(Instant::now()),
+            beat: AtomicI64::new(0),
+            look: Notify::new(),
+            suspects: Mutex::default(),
+        }
+    }
+
+    /// The last beat that the database answered.
+    pub(crate) fn beat(&self) -> i64 {
+        self.beat.load(Ordering::Acquire)
+    }
+
+    /// Beats until the node's row is gone or the store is closed. `true` if the row is gone.
+    pub(crate) async fn run(&self) -> bool {
+        let link = Link::new(self.common.clone(), Purpose::Pulse);
+        let pause = self.lease / BEATS_OF_LEASE;
+        let mut next = tokio::time::interval(pause);
+        next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut watched: HashMap<i64, Watched> = HashMap::new();
+        let mut last = Instant::now();
+        while !self.common.closing.load(Ordering::Acquire) {
+            tokio::select! {
+                _ = next.tick() => {}
+                () = self.look.notified() => {}
             }
+            let Ok(session) = link.session(Duration::from_secs(1)).await else { continue };
+            let sent = Instant::now();
+            let outcome = tokio::time::timeout(ANSWER_MAX, self.beat_once(&session)).await;
+            match outcome {
+                Ok(Ok(Some(members))) => {
+                    *lock(&self.heard) = sent;
+                    // Time that passed without a beat of our own says nothing about others.
+                    let passed = sent.saturating_duration_since(last).min(2 * pause);
+                    last = sent;
+                    for gone in self.watch(&mut watched, &members, passed) {
+                        self.declare_gone(&session, gone).await;
+                    }
+                }
+                Ok(Ok(None)) => return !self.common.closing.load(Ordering::Acquire),
+                Ok(Err(error)) => {
+                    tracing::warn!("a beat failed: {}", describe(&error));
+                    session.give_up();
+                }
+                Err(_) => session.give_up(),
+            }
+        }
+        false
+    }
+
+    /// Counts up the beat and looks at the map. `None` if this node's row is gone.
+    async fn beat_once(&self, session: &crate::connect::Session) -> Result<Option<Vec<Member>>, tokio_postgres::Error> {
+        let update = "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 RETURNING beat) \
+                      SELECT b.beat, c.map, c.namespaces FROM b, segno.cluster c";
+        let update = session.prepare(update).await?;
+        let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else { return Ok(None) };
+        self.beat.store(row.get(0), Ordering::Release);
+        let (version, namespaces): (i64, i64) = (row.get(1), row.get(2));
+        let select = "SELECT node, name, address, version, leaving, beat FROM segno.nodes ORDER BY node";
+        let select = session.prepare(select).await?;
+        let rows = session.client.query(&select, &[]).await?;
+        let members: Vec<Member> = rows.iter().map(member).collect();
+        let known = self.map.borrow().1.clone();
+        let same = known.version == version && known.namespaces == namespaces && same_members(&known.members, &members);
+        if !same {
+            let select =
+                "SELECT s.shard, n.node FROM segno.shards s LEFT JOIN segno.nodes n USING (node) ORDER BY s.shard";
+            let select = session.prepare(select).await?;
+            let rows = session.client.query(&select, &[]).await?;
+            let mut owners = vec![None; SHARDS];
+            for row in &rows {
+                let shard: i32 = row.get(0);
+                if let Some(owner) = usize::try_from(shard).ok().and_then(|shard| owners.get_mut(shard)) {
+                    *owner = row.get::<_, Option<i64>>(1).map(id);
+                }
+            }
+            let map = Arc::new(ClusterMap { version, namespaces, members: members.clone(), owners });
+            self.map.send_modify(|(count, newest)| {
+                *count += 1;
+                *newest = map;
+            });
+        }
+        Ok(Some(members))
+    }
+
+    /// Takes note of the beats of others; says whose stood still for too long.
+    fn watch(&self, watched: &mut HashMap<i64, Watched>, members: &[Member], passed: Duration) -> Vec<(i64, i64)> {
+        let mut suspects = lock(&self.suspects);
+        watched.retain(|node, _| members.iter().any(|member| member.id == id(*node)));
+        let mut gone = Vec::new();
+        for member in members.iter().filter(|member| member.id != id(self.place.node)) {
+            let node = member.id.0.cast_signed();
+            let seen = watched.entry(node).or_insert(Watched { beat: member.beat, still: Duration::ZERO });
+            if seen.beat == member.beat {
+                seen.still += passed;
+            } else {
+                *seen = Watched { beat: member.beat, still: Duration::ZERO };
+                suspects.remove(&node);
+            }
+            let patience = if suspects.contains(&node) { self.lease / 3 } else { self.lease };
+            if seen.still > patience {
+                gone.push((node, member.beat));
+            }
+        }
+        gone
+    }
+
+    async fn declare_gone(&self, session: &crate::connect::Session, (node, beat): (i64, i64)) {
+        let fence = format!("{FENCE} WHERE node = $1 AND beat = $2 {FENCED}");
+        let done = async {
+            let statement = session.prepare(&fence).await?;
+            session.client.query_one(&statement, &[&node, &beat]).await
+        };
+        match tokio::time::timeout(2 * ANSWER_MAX, done).await {
+            Ok(Ok(row)) => {
+                let fenced: i64 = row.get(0);
+                if fenced > 0 {
+                    tracing::warn!(node, "a node showed no sign of life and has lost its place");
+                }
+                self.look.notify_one();
+            }
+            Ok(Err(error)) => tracing::warn!("a node could not be fenced: {}", describe(&error)),
             Err(_) => session.give_up(),
         }
     }
-    false
+
+    /// A write on the connection for claims, in a task of the store's own runtime.
+    fn write(
+        &self,
+        text: &'static str,
+        parameters: Vec<Box<dyn tokio_postgres::types::ToSql + Sync + Send>>,
+    ) -> Answer<Result<Vec<Row>, CommitError>> {
+        let link = self.link.clone();
+        let task = self.runtime.spawn(async move {
+            let parameters: Vec<&(dyn tokio_postgres::types::ToSql + Sync)> =
+                parameters.iter().map(|parameter| &**parameter as _).collect();
+            read::write(&link, text, &parameters).await
+        });
+        Box::pin(async move {
+            task.await.unwrap_or_else(|_| Err(CommitError::Unknown("the server is shutting down".to_owned())))
+        })
+    }
+}
+
+/// Takes nodes their place; the condition stands between the two parts.
+const FENCE: &str = "WITH gone AS (DELETE FROM segno.nodes";
+const FENCED: &str = "RETURNING node), \
+     l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM gone)), \
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM gone)) \
+     SELECT count(*) FROM gone";
+
+/// A node's own row is locked, so that a claim and a fence of the claimer cannot pass each other.
+const CLAIM: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FOR UPDATE), \
+     s AS (UPDATE segno.shards SET node = $1, epoch = epoch + 1 WHERE shard = ANY ($2::int4[]) \
+           AND (node IS NULL OR node NOT IN (SELECT node FROM segno.nodes)) AND EXISTS (SELECT 1 FROM me) RETURNING 1), \
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1 FROM me";
+
+const GIVE: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FOR UPDATE), \
+     s AS (UPDATE segno.shards t SET node = i.node, epoch = t.epoch + 1 FROM unnest($2::int4[], $3::int8[]) AS i(shard, node) \
+           WHERE t.shard = i.shard AND t.node = $1 AND EXISTS (SELECT 1 FROM me) RETURNING 1), \
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1 FROM me";
+
+const LEAVING: &str = "WITH n AS (UPDATE segno.nodes SET leaving = true WHERE name = $1 RETURNING 1), \
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM n)) SELECT count(*) FROM n";
+
+const FENCE_BY_NAME: &str = "WITH gone AS (DELETE FROM segno.nodes WHERE name = $1 RETURNING node), \
+     l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM gone)), \
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM gone)) \
+     SELECT count(*) FROM gone";
+
+fn member(row: &Row) -> Member {
+    Member {
+        id: id(row.get(0)),
+        name: row.get(1),
+        address: row.get(2),
+        version: row.get(3),
+        leaving: row.get(4),
+        beat: row.get(5),
+    }
+}
+
+/// Whether two lists name the same members in the same state. Beats always differ.
+fn same_members(known: &[Member], now: &[Member]) -> bool {
+    let same = |(a, b): (&Member, &Member)| a.id == b.id && a.leaving == b.leaving && a.address == b.address;
+    known.len() == now.len() && known.iter().zip(now).all(same)
+}
+
+fn numbers(shards: impl IntoIterator<Item = Shard>) -> Vec<i32> {
+    shards.into_iter().map(|shard| i32::from(shard.0)).collect()
+}
+
+impl Membership for Members {
+    fn me(&self) -> NodeId {
+        id(self.place.node)
+    }
+
+    fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    fn secret(&self) -> [u8; 16] {
+        self.place.secret
+    }
+
+    fn map(&self) -> (u64, Arc<ClusterMap>) {
+        self.map.borrow().clone()
+    }
+
+    fn next_map(&self, seen: u64) -> Answer<(u64, Arc<ClusterMap>)> {
+        let mut maps = self.map.subscribe();
+        Box::pin(async move {
+            let newest = maps.wait_for(|(count, _)| *count > seen).await.map(|newest| newest.clone());
+            match newest {
+                Ok(newest) => newest,
+                // The store is gone, and with it whoever would have learnt of a map.
+                Err(_) => std::future::pending().await,
+            }
+        })
+    }
+
+    fn heard_at(&self) -> Instant {
+        *lock(&self.heard)
+    }
+
+    fn look(&self) {
+        self.look.notify_one();
+    }
+
+    fn suspect(&self, node: NodeId) {
+        lock(&self.suspects).insert(node.0.cast_signed());
+    }
+
+    fn claim(&self, shards: &[Shard]) -> Answer<Result<(), CommitError>> {
+        let done = self.write(CLAIM, vec![Box::new(self.place.node), Box::new(numbers(shards.iter().copied()))]);
+        Box::pin(async move { done.await.map(drop) })
+    }
+
+    fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<(), CommitError>> {
+        let to: Vec<i64> = shards.iter().map(|(_, node)| node.0.cast_signed()).collect();
+        let shards = numbers(shards.iter().map(|(shard, _)| *shard));
+        let done = self.write(GIVE, vec![Box::new(self.place.node), Box::new(shards), Box::new(to)]);
+        Box::pin(async move { done.await.map(drop) })
+    }
+
+    fn mark_leaving(&self, name: &str) -> Answer<Result<bool, CommitError>> {
+        let done = self.write(LEAVING, vec![Box::new(name.to_owned())]);
+        Box::pin(async move { done.await.map(|rows| rows[0].get::<_, i64>(0) > 0) })
+    }
+
+    fn fence(&self, name: &str) -> Answer<Result<bool, CommitError>> {
+        let done = self.write(FENCE_BY_NAME, vec![Box::new(name.to_owned())]);
+        Box::pin(async move { done.await.map(|rows| rows[0].get::<_, i64>(0) > 0) })
+    }
+
+    fn open_runs_of(&self, shards: &[Shard], after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
+        let (link, shards) = (self.link.clone(), numbers(shards.iter().copied()));
+        let task = self.runtime.spawn(async move { read::open_runs(&link, Some(&shards), after, limit).await });
+        Box::pin(async move { task.await.unwrap_or_else(|_| Err(crate::storage::stopped())) })
+    }
+
+    fn outbox_of(&self, shards: &[Shard], after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>> {
+        let (link, shards) = (self.link.clone(), numbers(shards.iter().copied()));
+        let task = self.runtime.spawn(async move { read::outbox(&link, Some(&shards), after, limit).await });
+        Box::pin(async move { task.await.unwrap_or_else(|_| Err(crate::storage::stopped())) })
+    }
 }

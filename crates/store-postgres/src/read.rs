@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use segno_store::cluster::{SHARDS, Shard};
 use segno_store::visibility::VisibilityRow;
 use segno_store::{
     CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
@@ -243,7 +244,20 @@ pub(crate) async fn history_reverse(
     rows.iter().map(batch).collect()
 }
 
-pub(crate) async fn open_runs(link: &Link, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
+/// The buckets of some shards, for finding their rows by index; `None` if that is all of them.
+fn buckets_of(shards: Option<&[i32]>) -> Option<Vec<i32>> {
+    let shards = shards.filter(|shards| shards.len() < SHARDS)?;
+    let shards = shards.iter().filter_map(|shard| u16::try_from(*shard).ok()).map(Shard);
+    let buckets = shards.map(Shard::buckets).flat_map(|(first, last)| first.0..=last.0);
+    Some(buckets.map(i32::from).collect())
+}
+
+pub(crate) async fn open_runs(
+    link: &Link,
+    shards: Option<&[i32]>,
+    after: Option<RunKey>,
+    limit: usize,
+) -> Result<Vec<OpenRun>, ReadError> {
     let after = match after {
         None => -1,
         Some(key) => match layout::run_row(key) {
@@ -253,12 +267,23 @@ pub(crate) async fn open_runs(link: &Link, after: Option<RunKey>, limit: usize) 
     };
     let select = "SELECT run_key, wake_at, dispatchable FROM segno.runs WHERE open AND run_key > $1 \
                   ORDER BY run_key LIMIT $2";
-    let rows = query(link, select, &[&after, &count(limit)]).await?;
+    // The sums keep the planner from reading all runs in the order of their keys.
+    let of_buckets = "SELECT run_key, wake_at, dispatchable FROM segno.runs WHERE open AND bucket = ANY ($3::int4[]) \
+                      AND run_key + 0 > $1 ORDER BY run_key + 0 LIMIT $2";
+    let rows = match buckets_of(shards) {
+        Some(buckets) => query(link, of_buckets, &[&after, &count(limit), &buckets]).await?,
+        None => query(link, select, &[&after, &count(limit)]).await?,
+    };
     let run = |row: &Row| OpenRun { key: layout::run_key(row.get(0)), wake_at: row.get(1), dispatchable: row.get(2) };
     Ok(rows.iter().map(run).collect())
 }
 
-pub(crate) async fn outbox(link: &Link, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
+pub(crate) async fn outbox(
+    link: &Link,
+    shards: Option<&[i32]>,
+    after: Option<OutboxKey>,
+    limit: usize,
+) -> Result<Vec<OutboxRow>, ReadError> {
     let after = match after {
         None => -1,
         Some(key) => {
@@ -270,7 +295,12 @@ pub(crate) async fn outbox(link: &Link, after: Option<OutboxKey>, limit: usize) 
         }
     };
     let select = "SELECT id, checksum, message FROM segno.outbox WHERE id > $1 ORDER BY id LIMIT $2";
-    let rows = query(link, select, &[&after, &count(limit)]).await?;
+    let of_buckets = "SELECT id, checksum, message FROM segno.outbox WHERE bucket = ANY ($3::int4[]) AND id + 0 > $1 \
+                      ORDER BY id + 0 LIMIT $2";
+    let rows = match buckets_of(shards) {
+        Some(buckets) => query(link, of_buckets, &[&after, &count(limit), &buckets]).await?,
+        None => query(link, select, &[&after, &count(limit)]).await?,
+    };
     let message = |row: &Row| {
         let (id, checksum, message): (i64, i32, &[u8]) = (row.get(0), row.get(1), row.get(2));
         if checksum != layout::row_checksum(id, message) {
@@ -352,7 +382,7 @@ pub(crate) async fn runs_of(
 
 /// One write that is no commit. It may be made twice if its connection breaks, which must do no harm. Writes nothing and
 /// fails as [`CommitError::Fenced`] if this node's lanes are gone: each statement looks for them and gives no row then.
-async fn write(link: &Arc<Link>, text: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, CommitError> {
+pub(crate) async fn write(link: &Arc<Link>, text: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, CommitError> {
     let until = Instant::now() + WAIT_MAX;
     loop {
         let left = until.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
@@ -403,10 +433,26 @@ pub(crate) async fn reserve_run_keys(link: &Arc<Link>, node: i64, wanted: u64) -
     Ok(layout::run_key(first))
 }
 
+/// Another node may create the same one at the same time: the second fails as [`CommitError::Conflict`].
+pub(crate) async fn create_namespace(
+    link: &Arc<Link>,
+    node: i64,
+    namespace: &NamespaceRecord,
+) -> Result<(), CommitError> {
+    limits::check_value(namespace.detail.len())?;
+    let insert = "WITH c AS (UPDATE segno.cluster SET namespaces = namespaces + 1 \
+                            WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING 1) \
+                  INSERT INTO segno.namespaces (namespace, version, name, detail) SELECT $2, 1, $3, $4 FROM c RETURNING 1";
+    let (key, name) = (namespace.key.0.cast_signed(), text::escape(&namespace.name));
+    write(link, insert, &[&node, &key, &name, &&namespace.detail[..]]).await.map(drop)
+}
+
 pub(crate) async fn put_namespace(link: &Arc<Link>, node: i64, namespace: &NamespaceRecord) -> Result<(), CommitError> {
     limits::check_value(namespace.detail.len())?;
-    let insert = "INSERT INTO segno.namespaces AS n (namespace, version, name, detail) \
-                  SELECT $2, 1, $3, $4 WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) \
+    let insert = "WITH c AS (UPDATE segno.cluster SET namespaces = namespaces + 1 \
+                            WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING 1) \
+                  INSERT INTO segno.namespaces AS n (namespace, version, name, detail) \
+                  SELECT $2, 1, $3, $4 FROM c \
                   ON CONFLICT (namespace) DO UPDATE SET version = n.version + 1, name = $3, detail = $4 RETURNING 1";
     let (key, name) = (namespace.key.0.cast_signed(), text::escape(&namespace.name));
     write(link, insert, &[&node, &key, &name, &&namespace.detail[..]]).await.map(drop)
@@ -414,6 +460,8 @@ pub(crate) async fn put_namespace(link: &Arc<Link>, node: i64, namespace: &Names
 
 pub(crate) async fn delete_namespace(link: &Arc<Link>, node: i64, namespace: NamespaceKey) -> Result<(), CommitError> {
     let delete = "WITH gone AS (DELETE FROM segno.namespaces WHERE namespace = $2 \
-                  AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1)) SELECT 1 FROM segno.lanes WHERE node = $1";
+                  AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1)), \
+                  c AS (UPDATE segno.cluster SET namespaces = namespaces + 1) \
+                  SELECT 1 FROM segno.lanes WHERE node = $1";
     write(link, delete, &[&node, &namespace.0.cast_signed()]).await.map(drop)
 }

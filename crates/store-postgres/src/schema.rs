@@ -1,6 +1,6 @@
 //! The tables, and the steps that lead to them.
 //!
-//! Migrations are part of the binary. Each is one transaction that holds the row of `cluster`, so that two servers that
+//! Migrations are part of the binary. Each is one transaction that locks the table `cluster`, so that two servers that
 //! start at the same time do not make it twice. They only add, and none rewrites or scans a table.
 //!
 //! Texts are `COLLATE "C"`: bytewise order as in SQLite, and no index breaks when a system's collation is upgraded. Why
@@ -11,7 +11,8 @@ use tokio_postgres::Client;
 use crate::OpenError;
 use crate::connect::failed;
 
-const MIGRATIONS: &[&str] = &[r#"
+const MIGRATIONS: &[&str] = &[
+    r#"
     ALTER TABLE segno.cluster
         ADD COLUMN format int NOT NULL DEFAULT 1,
         ADD COLUMN map bigint NOT NULL DEFAULT 0,
@@ -154,7 +155,24 @@ const MIGRATIONS: &[&str] = &[r#"
         content bytea NOT NULL,
         PRIMARY KEY (namespace, name)
     );
-"#];
+"#,
+    r#"
+    -- secret: nodes show each other that they know it
+    ALTER TABLE segno.cluster ADD COLUMN secret bytea;
+    UPDATE segno.cluster SET secret = uuid_send(gen_random_uuid());
+
+    -- node: the owner; a shard whose owner has no row in nodes has none. epoch: how often it changed hands
+    CREATE TABLE segno.shards (
+        shard int PRIMARY KEY,
+        first_bucket int NOT NULL,
+        last_bucket int NOT NULL,
+        node bigint,
+        epoch bigint NOT NULL DEFAULT 0
+    ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+    INSERT INTO segno.shards (shard, first_bucket, last_bucket)
+        SELECT s, s * 64, s * 64 + 63 FROM generate_series(0, 1023) AS s;
+"#,
+];
 
 /// The newest schema this binary knows.
 pub(crate) fn newest() -> i32 {
@@ -202,8 +220,14 @@ pub(crate) async fn migrate(client: &Client) -> Result<(), OpenError> {
 /// One migration, unless it was made already.
 async fn step(client: &Client, migration: &str, version: i32) -> Result<(), OpenError> {
     let failed = |error| OpenError::Migration(crate::connect::describe(&error));
-    client.batch_execute("BEGIN").await.map_err(failed)?;
-    let done: i32 = client.query_one("SELECT schema FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?.get(0);
+    let schema = "SELECT schema FROM segno.cluster";
+    let done: i32 = client.query_one(schema, &[]).await.map_err(failed)?.get(0);
+    if done >= version && done <= newest() {
+        return Ok(());
+    }
+    // The whole table: a lock on its row alone would end in a deadlock of two that change the table.
+    client.batch_execute("BEGIN; LOCK TABLE segno.cluster IN ACCESS EXCLUSIVE MODE").await.map_err(failed)?;
+    let done: i32 = client.query_one(schema, &[]).await.map_err(failed)?.get(0);
     if done > newest() {
         return Err(OpenError::NewerSchema { found: done, known: newest() });
     }

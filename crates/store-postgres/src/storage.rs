@@ -1,10 +1,11 @@
 //! The store: its connections, and the contract on top of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
+use segno_store::cluster::Membership;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
     Answer, Blocked, Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
@@ -16,11 +17,13 @@ use tokio::sync::Notify;
 use crate::connect::{Common, Link, Purpose, WAIT_MAX, configure};
 use crate::gather::Gather;
 use crate::lane::Lane;
-use crate::membership::{self, Place};
+use crate::membership::{self, Members, Place};
 use crate::{OpenError, list, read, schema};
 
 /// Connections for lists and scans.
 const LISTS: usize = 2;
+/// How long a node that shows no sign of life keeps its place, unless something else is set.
+pub const LEASE: Duration = Duration::from_secs(6);
 /// How long a clean stop waits for the database.
 const LEAVE_MAX: Duration = Duration::from_secs(2);
 
@@ -29,13 +32,18 @@ const LEAVE_MAX: Duration = Duration::from_secs(2);
 pub struct Options {
     /// What this node is called, for people.
     pub node_name: String,
+    /// Where other nodes reach this one; empty if there are none.
+    pub node_address: String,
+    /// How long a node that shows no sign of life keeps its place.
+    pub lease: Duration,
     /// Take `synchronous_commit` as the database has it: acknowledged commits may be lost.
     pub may_lose_commits: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { node_name: "segno".to_owned(), may_lose_commits: false }
+        let (node_name, node_address) = ("segno".to_owned(), String::new());
+        Self { node_name, node_address, lease: LEASE, may_lose_commits: false }
     }
 }
 
@@ -64,7 +72,7 @@ struct Inner {
     /// Told when the node has lost its place.
     over: Arc<Notify>,
     fenced: Arc<AtomicBool>,
-    beat: Arc<AtomicI64>,
+    members: Arc<Members>,
 }
 
 /// A [`Storage`] on PostgreSQL.
@@ -95,15 +103,16 @@ impl PostgresStore {
         // Migrations need plans of any kind. What is refused is refused at once.
         let session = lists[0].1.first_session().await?;
         schema::migrate(&session.client).await?;
-        let place = membership::join(&session.client, &common.name).await?;
+        let place = membership::join(&session.client, &common.name, &options.node_address).await?;
         warn_of_failover(&session.client).await;
         let reader = Arc::new(Link::new(common.clone(), Purpose::Reader));
         let lane = Lane::new(common.clone(), place.node, 0, place.slot);
         let gather = Gather::start(Arc::new(Link::new(common.clone(), Purpose::Reader)));
-        let (over, fenced, beat) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)), Arc::default());
-        let beating = membership::beat(common.clone(), place.node, Arc::clone(&beat));
+        let (over, fenced) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let members = Arc::new(Members::new(common.clone(), place, options.lease, reader.clone()));
         let (told, mark) = (over.clone(), fenced.clone());
-        let beating = tokio::spawn(beating);
+        let beating = members.clone();
+        let beating = tokio::spawn(async move { beating.run().await });
         tokio::spawn(async move {
             // Without beats another node takes the place: a panic of the loop ends this one as a fence does.
             if !matches!(beating.await, Ok(false)) {
@@ -113,7 +122,7 @@ impl PostgresStore {
         });
         let runtime = Handle::current();
         let next_list = AtomicUsize::new(0);
-        let inner = Inner { runtime, common, place, lane, reader, lists, next_list, gather, over, fenced, beat };
+        let inner = Inner { runtime, common, place, lane, reader, lists, next_list, gather, over, fenced, members };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -127,13 +136,13 @@ impl PostgresStore {
             if self.inner.fenced.load(Ordering::Acquire) {
                 return CommitError::Fenced;
             }
-            let _ = tokio::time::timeout(membership::BEAT, told).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
         }
     }
 
     /// The last beat that the database answered.
     pub fn beat(&self) -> i64 {
-        self.inner.beat.load(Ordering::Acquire)
+        self.inner.members.beat()
     }
 
     /// What was counted so far.
@@ -163,6 +172,11 @@ impl PostgresStore {
         inner.common.closing.store(true, Ordering::Release);
     }
 
+    /// Nothing of this store is used any more; its place is gone already.
+    pub fn abandon(self) {
+        self.inner.common.closing.store(true, Ordering::Release);
+    }
+
     /// Does something in a task of the store's own runtime, whatever polls the answer.
     fn spawn<T: Send + 'static, E: From<Stopped> + Send + 'static>(
         &self,
@@ -180,13 +194,18 @@ impl PostgresStore {
 /// The runtime of the store is gone.
 struct Stopped;
 
+/// What a read says once the runtime of the store is gone.
+pub(crate) fn stopped() -> ReadError {
+    ReadError::Failed("the server is shutting down".to_owned())
+}
+
 /// A [`ReadError`] or [`CommitError`] of a store whose runtime is gone.
 #[derive(Debug)]
 struct Failed<E>(E);
 
 impl From<Stopped> for Failed<ReadError> {
     fn from(_: Stopped) -> Self {
-        Self(ReadError::Failed("the server is shutting down".to_owned()))
+        Self(stopped())
     }
 }
 
@@ -236,6 +255,10 @@ impl Storage for PostgresStore {
 
     fn blocking(&self) -> Arc<dyn Store> {
         Arc::new(Blocked(Arc::new(self.clone())))
+    }
+
+    fn membership(&self) -> Option<Arc<dyn Membership>> {
+        Some(self.inner.members.clone())
     }
 
     fn commit(&self, _lane: segno_store::Lane, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
@@ -307,11 +330,11 @@ impl Storage for PostgresStore {
     }
 
     fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
-        reading!(self, |link| read::open_runs(&link, after, limit))
+        reading!(self, |link| read::open_runs(&link, None, after, limit))
     }
 
     fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>> {
-        reading!(self, |link| read::outbox(&link, after, limit))
+        reading!(self, |link| read::outbox(&link, None, after, limit))
     }
 
     fn reserve_run_keys(&self, count: u64) -> Answer<Result<RunKey, CommitError>> {
@@ -321,6 +344,11 @@ impl Storage for PostgresStore {
 
     fn namespaces(&self) -> Read<Vec<NamespaceRecord>> {
         reading!(self, |link| read::namespaces(&link))
+    }
+
+    fn create_namespace(&self, namespace: &NamespaceRecord) -> Answer<Result<(), CommitError>> {
+        let (node, namespace) = (self.inner.place.node, namespace.clone());
+        writing!(self, |link| read::create_namespace(&link, node, &namespace))
     }
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Answer<Result<(), CommitError>> {

@@ -313,6 +313,12 @@ pub trait Store: Send + Sync + 'static {
     /// All namespaces.
     fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError>;
 
+    /// Creates a namespace; durable once this returns. Where several nodes share the storage, one whose key or name is
+    /// taken conflicts.
+    fn create_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+        self.put_namespace(namespace)
+    }
+
     /// Creates or replaces a namespace by its key; durable once this returns. A name used by another key conflicts.
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError>;
 

@@ -9,6 +9,7 @@
 //! on a state that is no longer the stored one fails with [`CommitError::Conflict`] and changes nothing.
 
 mod bucket;
+pub mod cluster;
 mod contract;
 #[cfg(feature = "kit")]
 pub mod fault;

@@ -14,6 +14,7 @@ use std::thread::{self, Thread};
 
 use bytes::Bytes;
 
+use crate::cluster::Membership;
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
     Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
@@ -40,6 +41,11 @@ pub trait Storage: Send + Sync + 'static {
 
     /// The same storage for code on a thread where waiting does no harm.
     fn blocking(&self) -> Arc<dyn Store>;
+
+    /// The place among other nodes, if there can be others.
+    fn membership(&self) -> Option<Arc<dyn Membership>> {
+        None
+    }
 
     /// See [`Store::commit`]. The future ends once the outcome of every commit is known or cannot be known any more:
     /// a group whose answer was lost is settled first.
@@ -96,6 +102,11 @@ pub trait Storage: Send + Sync + 'static {
 
     /// See [`Store::namespaces`].
     fn namespaces(&self) -> Read<Vec<NamespaceRecord>>;
+
+    /// See [`Store::create_namespace`].
+    fn create_namespace(&self, namespace: &NamespaceRecord) -> Answer<Result<(), CommitError>> {
+        self.put_namespace(namespace)
+    }
 
     /// See [`Store::put_namespace`].
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Answer<Result<(), CommitError>>;
@@ -229,6 +240,10 @@ impl<S: Storage + ?Sized> Store for Blocked<S> {
 
     fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
         wait(self.0.namespaces())
+    }
+
+    fn create_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+        wait(self.0.create_namespace(namespace))
     }
 
     fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {

@@ -11,7 +11,12 @@ use segno_store::{Commit, NamespaceKey, RunKey};
 use tokio::task::JoinSet;
 
 use super::{Deletion, Namespace, NamespaceName};
-use crate::{clock::until, error::CallError, node::Node, slots::WorkflowKey};
+use crate::{
+    clock::until,
+    error::CallError,
+    node::Node,
+    slots::{WorkflowKey, lock},
+};
 
 /// Runs read at a time.
 const PAGE: usize = 64;
@@ -67,6 +72,9 @@ impl Node {
 
     /// Goes on with the deletions that were under way when the node stopped.
     pub(crate) fn resume_deletions(self: &Arc<Self>) {
+        if !self.leads() {
+            return;
+        }
         for namespace in self.namespaces.all() {
             if namespace.detail.deletion.is_some() {
                 tokio::spawn(self.clone().carry_out_deletion(namespace));
@@ -77,9 +85,20 @@ impl Node {
     async fn carry_out_deletion(self: Arc<Self>, namespace: Arc<Namespace>) {
         // Workers that wait here are sent away.
         self.queues.forget_namespace(namespace.key);
-        while !self.is_stopping() {
-            match self.try_deletion(&namespace).await {
-                Ok(()) => return,
+        if !lock(&self.deleting_namespaces).insert(namespace.key) {
+            return;
+        }
+        self.delete_while_leading(&namespace).await;
+        lock(&self.deleting_namespaces).remove(&namespace.key);
+    }
+
+    async fn delete_while_leading(self: &Arc<Self>, namespace: &Namespace) {
+        while !self.is_stopping() && self.leads() {
+            match self.try_deletion(namespace).await {
+                Ok(()) => {
+                    self.tell_changed().await;
+                    return;
+                }
                 Err(CallError::ShuttingDown) => return,
                 Err(error) => {
                     tracing::warn!(namespace = namespace.name, %error, "a namespace is not deleted yet; trying again");
@@ -169,7 +188,7 @@ impl Node {
             return Ok(self.committer.commit(Commit { delete_runs: vec![key], ..Default::default() }).await?);
         };
         let workflow = WorkflowKey::new(NamespaceKey(run.info.namespace_key), &run.info.workflow_id);
-        match self.delete_run(&workflow, &run.info.run_id).await {
+        match self.delete_anywhere(&workflow, &run.info.run_id).await {
             Err(CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => Ok(()),
             result => result,
         }

@@ -114,7 +114,11 @@ impl Namespaces {
         if namespaces.get("default").is_none() {
             let default =
                 NewNamespace { name: "default".to_owned(), retention: RETENTION_DEFAULT, ..Default::default() };
-            namespaces.register(store, ids, default)?;
+            match namespaces.register(store, ids, default) {
+                // Another node that started at the same time was first.
+                Err(_) if namespaces.get("default").is_some() => {}
+                registered => drop(registered?),
+            }
         }
         Ok(namespaces)
     }
@@ -178,7 +182,8 @@ impl Namespaces {
         let key = last_key.checked_add(1).ok_or_else(|| CallError::StorageFull("no namespace keys left".to_owned()))?;
         let namespace = Namespace::new(NamespaceKey(key), new.name, detail)
             .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
-        self.store(store, namespace)
+        let record = namespace.record();
+        self.store(store, namespace, || store.create_namespace(&record))
     }
 
     pub(super) fn change(
@@ -203,7 +208,8 @@ impl Namespaces {
         }
         let after = Namespace::new(key, name, detail)
             .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
-        self.store(store, after)
+        let record = after.record();
+        self.store(store, after, || store.put_namespace(&record))
     }
 
     /// Forgets a namespace whose runs are gone.
@@ -223,8 +229,13 @@ impl Namespaces {
     }
 
     /// Stores a namespace, then lets everybody see it. If it is unknown whether it was stored, what is stored counts.
-    fn store(&self, store: &dyn Store, namespace: Namespace) -> Result<Arc<Namespace>, CallError> {
-        if let Err(error) = store.put_namespace(&namespace.record()) {
+    fn store(
+        &self,
+        store: &dyn Store,
+        namespace: Namespace,
+        put: impl FnOnce() -> Result<(), CommitError>,
+    ) -> Result<Arc<Namespace>, CallError> {
+        if let Err(error) = put() {
             if error != CommitError::Full {
                 self.read_again(store);
             }
@@ -235,7 +246,7 @@ impl Namespaces {
         Ok(namespace)
     }
 
-    fn read_again(&self, store: &dyn Store) {
+    pub(crate) fn read_again(&self, store: &dyn Store) {
         match Tables::read(store) {
             Ok(mut stored) => self.publish(|tables| {
                 stored.last_key = stored.last_key.max(tables.last_key);
@@ -269,7 +280,7 @@ impl Node {
     }
 
     /// Runs a change where waiting for storage does no harm, to its end even if the caller leaves.
-    pub(super) async fn with_registry<T: Send + 'static>(
+    pub(crate) async fn with_registry<T: Send + 'static>(
         self: &Arc<Self>,
         change: impl FnOnce(&Arc<Self>) -> Result<T, CallError> + Send + 'static,
     ) -> Result<T, CallError> {

@@ -41,6 +41,10 @@ impl Node {
     /// Deletes what has expired in all namespaces; says when to look again.
     async fn delete_expired(self: &Arc<Self>) -> Result<Nanos, CallError> {
         let mut next = Nanos::MAX;
+        if !self.leads() {
+            // Told when that changes.
+            return Ok(next);
+        }
         for namespace in self.namespaces.all() {
             // What is being deleted goes as a whole.
             if namespace.detail.deletion.is_none() {

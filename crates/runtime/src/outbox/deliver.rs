@@ -23,7 +23,9 @@ use segno_proto::{
 };
 use segno_store::{Commit, OutboxKey};
 
-use crate::{error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector};
+use crate::{
+    cluster::Place, error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector,
+};
 
 /// Whether the sender of a message took note of what became of it.
 enum Heard {
@@ -33,16 +35,125 @@ enum Heard {
     No,
 }
 
+/// What became of a message at its receiver.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Arrived {
+    /// It arrived, or its receiver wants it no more.
+    Done,
+    /// It arrived, and its row went with the same commit.
+    Removed,
+    /// A child was started: the id of its run.
+    Started(String),
+    /// Its sender is told this cause.
+    Refused(i32),
+}
+
 impl Node {
+    /// Delivers a message: its receiver's half where the receiver is, then the sender's half here.
     pub(super) async fn deliver(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
         match &message.content {
             Some(Content::StartChild(start)) => self.start_child(message, start, key).await,
-            Some(Content::Signal(signal)) => self.signal_external(message, signal, key).await,
-            Some(Content::Cancel(cancel)) => self.cancel_external(message, cancel, key).await,
-            Some(Content::ChildClosed(closed)) => self.child_closed(message, closed, key).await,
-            Some(Content::ParentClosed(closed)) => self.parent_closed(message, closed, key).await,
+            Some(Content::Signal(sent)) => {
+                let id = sent.initiated_event_id;
+                let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
+                    None => Err(SignalCause::NamespaceNotFound),
+                    // A workflow cannot signal itself this way; Temporal says so in these words.
+                    Some(_) if to_itself(message, &sent.namespace, &sent.target) => {
+                        Err(SignalCause::ExternalWorkflowExecutionNotFound)
+                    }
+                    Some((_, target)) => match self.at_receiver(&target, message, key).await? {
+                        Arrived::Refused(cause) => Err(SignalCause::try_from(cause).unwrap_or_default()),
+                        _ => Ok(()),
+                    },
+                };
+                self.report(message, key, move |run, context| external::signal_result(run, context, id, result)).await
+            }
+            Some(Content::Cancel(sent)) => {
+                let id = sent.initiated_event_id;
+                let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
+                    None => Err(CancelCause::NamespaceNotFound),
+                    Some(_) if to_itself(message, &sent.namespace, &sent.target) => {
+                        Err(CancelCause::ExternalWorkflowExecutionNotFound)
+                    }
+                    Some((_, target)) => match self.at_receiver(&target, message, key).await? {
+                        Arrived::Refused(cause) => Err(CancelCause::try_from(cause).unwrap_or_default()),
+                        _ => Ok(()),
+                    },
+                };
+                self.report(message, key, move |run, context| external::cancel_result(run, context, id, result)).await
+            }
+            Some(Content::ChildClosed(closed)) => {
+                self.tell(message, key, &closed.namespace, &closed.parent.workflow_id).await
+            }
+            Some(Content::ParentClosed(closed)) => {
+                self.tell(message, key, &closed.namespace, &closed.child.workflow_id).await
+            }
             None => self.drop_message(key).await,
         }
+    }
+
+    /// Delivers a message whose sender needs to hear nothing.
+    async fn tell(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        key: OutboxKey,
+        namespace: &str,
+        workflow_id: &str,
+    ) -> Result<(), CallError> {
+        let Some((_, receiver)) = self.key_of(namespace, workflow_id) else { return self.drop_message(key).await };
+        match self.at_receiver(&receiver, message, key).await? {
+            // One commit carried both halves.
+            Arrived::Removed => Ok(()),
+            _ => self.drop_message(key).await,
+        }
+    }
+
+    /// Carries out the receiver's half of a message where the receiver is.
+    async fn at_receiver(
+        self: &Arc<Self>,
+        receiver: &WorkflowKey,
+        message: &OutboxMessage,
+        key: OutboxKey,
+    ) -> Result<Arrived, CallError> {
+        match self.place(receiver) {
+            Place::Here => self.receive(receiver, message, key, true).await.map_err(|error| match error {
+                // The sender is still here.
+                CallError::Moved => CallError::Unavailable("the receiver is moving to another node".to_owned()),
+                error => error,
+            }),
+            place => self.receive_elsewhere(place, message, key).await,
+        }
+    }
+
+    /// The receiver's half of a message. If its sender is of this node as well, its row may go with the same commit.
+    pub(crate) async fn receive(
+        self: &Arc<Self>,
+        receiver: &WorkflowKey,
+        message: &OutboxMessage,
+        key: OutboxKey,
+        sender_is_here: bool,
+    ) -> Result<Arrived, CallError> {
+        let delivered = if sender_is_here { vec![key] } else { Vec::new() };
+        match &message.content {
+            Some(Content::StartChild(start)) => self.start_as_child(message, start).await,
+            Some(Content::Signal(signal)) => self.signal_external(receiver, message, signal).await,
+            Some(Content::Cancel(cancel)) => self.cancel_external(receiver, message, cancel).await,
+            Some(Content::ChildClosed(closed)) => self.child_closed(receiver, message, closed, delivered).await,
+            Some(Content::ParentClosed(closed)) => self.parent_closed(receiver, message, closed, key, delivered).await,
+            None => Ok(Arrived::Done),
+        }
+    }
+
+    /// The workflow that a message is for.
+    pub(crate) fn receiver_of(&self, message: &OutboxMessage) -> Option<WorkflowKey> {
+        let (namespace, workflow_id) = match message.content.as_ref()? {
+            Content::StartChild(start) => (&start.attributes.namespace, &start.attributes.workflow_id),
+            Content::Signal(signal) => (&signal.namespace, &signal.target.workflow_id),
+            Content::Cancel(cancel) => (&cancel.namespace, &cancel.target.workflow_id),
+            Content::ChildClosed(closed) => (&closed.namespace, &closed.parent.workflow_id),
+            Content::ParentClosed(closed) => (&closed.namespace, &closed.child.workflow_id),
+        };
+        self.key_of(namespace, workflow_id).map(|(_, key)| key)
     }
 
     /// The message has done its work or nobody wants it any more.
@@ -98,17 +209,76 @@ impl Node {
         start: &StartChild,
         key: OutboxKey,
     ) -> Result<(), CallError> {
-        let attributes = start.attributes.clone();
         if !self.child_wanted(message, start).await? {
-            return self.end_unreported_child(message, start, key).await;
+            // The parent closed. Its child may have been started before that with the report lost: its policy reaches it.
+            let attributes = &start.attributes;
+            return self.close_child(message, attributes.parent_close_policy, &attributes.namespace, start, key).await;
         }
+        let namespace = &start.attributes.namespace;
+        let arrived = match self.namespaces.live(namespace) {
+            None => Arrived::Refused(StartCause::NamespaceNotFound as i32),
+            Some(namespace) => {
+                let child = WorkflowKey::new(namespace.key, &start.attributes.workflow_id);
+                self.at_receiver(&child, message, key).await?
+            }
+        };
+        let reported = start.clone();
+        match arrived {
+            Arrived::Started(run_id) => {
+                let report = move |run: &Run, context| children::started(run, context, &reported, &run_id);
+                match self.try_report(message, key, report).await? {
+                    Heard::Yes => Ok(()),
+                    // The parent closed in between and could not say what becomes of this child: its policy does.
+                    Heard::SenderClosed => {
+                        let attributes = &start.attributes;
+                        self.close_child(message, attributes.parent_close_policy, &attributes.namespace, start, key)
+                            .await
+                    }
+                    Heard::No => self.drop_message(key).await,
+                }
+            }
+            Arrived::Refused(cause) => {
+                let cause = StartCause::try_from(cause).unwrap_or_default();
+                self.report(message, key, move |run, context| children::start_failed(run, context, &reported, cause))
+                    .await
+            }
+            Arrived::Done | Arrived::Removed => self.drop_message(key).await,
+        }
+    }
+
+    /// The parent of a child closed before it could hear of the child's start: its policy reaches the child here.
+    async fn close_child(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        policy: i32,
+        namespace: &str,
+        start: &StartChild,
+        key: OutboxKey,
+    ) -> Result<(), CallError> {
+        if policy == ParentClosePolicy::Abandon as i32 {
+            return self.drop_message(key).await;
+        }
+        let workflow_id = start.attributes.workflow_id.clone();
+        let closed = ParentClosed {
+            namespace: namespace.to_owned(),
+            // Which run it is only its owner knows: the one that this very message started.
+            child: WorkflowExecution { workflow_id, run_id: String::new() },
+            policy,
+            unreported: start.initiated_event_id,
+        };
+        let told = OutboxMessage { content: Some(Content::ParentClosed(closed.clone())), ..message.clone() };
+        self.tell(&told, key, &closed.namespace, &closed.child.workflow_id).await
+    }
+
+    /// The receiver's half of a child's start.
+    async fn start_as_child(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        start: &StartChild,
+    ) -> Result<Arrived, CallError> {
+        let attributes = start.attributes.clone();
         let Some(namespace) = self.namespaces.live(&attributes.namespace) else {
-            let start = start.clone();
-            return self
-                .report(message, key, move |run, context| {
-                    children::start_failed(run, context, &start, StartCause::NamespaceNotFound)
-                })
-                .await;
+            return Ok(Arrived::Refused(StartCause::NamespaceNotFound as i32));
         };
         let sender_namespace = self.namespaces.get(&message.sender_namespace);
         let parent = Parent {
@@ -152,74 +322,15 @@ impl Node {
             chain: None,
             script: None,
         };
-        let outcome = self.start_child_workflow(call).await;
-        let start = start.clone();
-        match outcome {
-            Ok(outcome) => {
-                let child = outcome.run.info.execution();
-                let closed = ParentClosed {
-                    namespace: outcome.run.info.namespace.clone(),
-                    child: child.clone(),
-                    policy: start.attributes.parent_close_policy,
-                };
-                let report = move |run: &Run, context| children::started(run, context, &start, &child.run_id);
-                match self.try_report(message, key, report).await? {
-                    Heard::Yes => Ok(()),
-                    // The parent closed in between and could not say what becomes of this child: its policy does.
-                    Heard::SenderClosed if closed.policy != ParentClosePolicy::Abandon as i32 => {
-                        self.parent_closed(message, &closed, key).await
-                    }
-                    Heard::SenderClosed | Heard::No => self.drop_message(key).await,
-                }
-            }
+        match self.start_child_workflow(call).await {
+            Ok(outcome) => Ok(Arrived::Started(outcome.run.info.run_id.clone())),
             // The protocol has no cause for a script that does not exist.
-            Err(CallError::NoScript(_)) => {
-                self.report(message, key, move |run, context| {
-                    children::start_failed(run, context, &start, StartCause::NamespaceNotFound)
-                })
-                .await
-            }
+            Err(CallError::NoScript(_)) => Ok(Arrived::Refused(StartCause::NamespaceNotFound as i32)),
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
-                self.report(message, key, move |run, context| {
-                    children::start_failed(run, context, &start, StartCause::WorkflowAlreadyExists)
-                })
-                .await
+                Ok(Arrived::Refused(StartCause::WorkflowAlreadyExists as i32))
             }
             Err(error) => Err(error),
         }
-    }
-
-    /// The parent closed. Its child may have been started before that with the report lost: its policy reaches it here.
-    async fn end_unreported_child(
-        self: &Arc<Self>,
-        message: &OutboxMessage,
-        start: &StartChild,
-        key: OutboxKey,
-    ) -> Result<(), CallError> {
-        let attributes = &start.attributes;
-        let Some((_, child)) = self.key_of(&attributes.namespace, &attributes.workflow_id) else {
-            return self.drop_message(key).await;
-        };
-        let child = match self.snapshot(&child, "").await {
-            Ok(child) => child.run.info.clone(),
-            Err(CallError::WorkflowNotFound { .. }) => return self.drop_message(key).await,
-            Err(error) => return Err(error),
-        };
-        let ours = child.parent.as_ref().is_some_and(|parent| {
-            parent.execution == message.sender && parent.initiated_event_id == start.initiated_event_id
-        });
-        if !ours || attributes.parent_close_policy == ParentClosePolicy::Abandon as i32 {
-            return self.drop_message(key).await;
-        }
-        let closed = ParentClosed {
-            namespace: attributes.namespace.clone(),
-            child: WorkflowExecution {
-                workflow_id: attributes.workflow_id.clone(),
-                run_id: child.first_run_id.clone(),
-            },
-            policy: attributes.parent_close_policy,
-        };
-        self.parent_closed(message, &closed, key).await
     }
 
     /// The run that took the place of a run by reset, or that run itself.
@@ -255,111 +366,91 @@ impl Node {
 
     async fn signal_external(
         self: &Arc<Self>,
+        target: &WorkflowKey,
         message: &OutboxMessage,
         sent: &SignalExternal,
-        key: OutboxKey,
-    ) -> Result<(), CallError> {
-        let id = sent.initiated_event_id;
-        let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
-            None => Err(SignalCause::NamespaceNotFound),
-            // A workflow cannot signal itself this way; Temporal says so in these words.
-            Some(_) if to_itself(message, &sent.namespace, &sent.target) => {
-                Err(SignalCause::ExternalWorkflowExecutionNotFound)
-            }
-            Some((_, target)) => {
-                let call = Signal {
-                    name: sent.name.clone(),
-                    input: sent.input.clone(),
-                    identity: SERVER_IDENTITY.to_owned(),
-                    request_id: derived_uuid(&message.sender.run_id, id),
-                    header: sent.header.clone(),
-                    links: Vec::new(),
-                    sender: Some(message.sender.clone()),
-                };
-                let (sender, child_only) = (message.sender.clone(), sent.child_only);
-                let selector = RunSelector::run(sent.target.run_id.clone());
-                let done = self
-                    .apply(&target, &selector, move |run, context| {
-                        if child_only && !is_child_of(run, &sender) {
-                            return Err(Rejection::RunNotFound);
-                        }
-                        signal::signal(run, context, call)
-                    })
-                    .await;
-                match done {
-                    Ok(()) => Ok(()),
-                    Err(CallError::Rejected(Rejection::SignalLimit)) => Err(SignalCause::SignalCountLimitExceeded),
-                    Err(CallError::Rejected(Rejection::Closing)) => {
-                        return Err(CallError::Unavailable("the target is closing".to_owned()));
-                    }
-                    Err(
-                        CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. },
-                    ) => Err(SignalCause::ExternalWorkflowExecutionNotFound),
-                    Err(error) => return Err(error),
-                }
-            }
+    ) -> Result<Arrived, CallError> {
+        let call = Signal {
+            name: sent.name.clone(),
+            input: sent.input.clone(),
+            identity: SERVER_IDENTITY.to_owned(),
+            request_id: derived_uuid(&message.sender.run_id, sent.initiated_event_id),
+            header: sent.header.clone(),
+            links: Vec::new(),
+            sender: Some(message.sender.clone()),
         };
-        self.report(message, key, move |run, context| external::signal_result(run, context, id, result)).await
+        let (sender, child_only) = (message.sender.clone(), sent.child_only);
+        let selector = RunSelector::run(sent.target.run_id.clone());
+        let done = self
+            .apply(target, &selector, move |run, context| {
+                if child_only && !is_child_of(run, &sender) {
+                    return Err(Rejection::RunNotFound);
+                }
+                signal::signal(run, context, call)
+            })
+            .await;
+        match done {
+            Ok(()) => Ok(Arrived::Done),
+            Err(CallError::Rejected(Rejection::SignalLimit)) => {
+                Ok(Arrived::Refused(SignalCause::SignalCountLimitExceeded as i32))
+            }
+            Err(CallError::Rejected(Rejection::Closing)) => {
+                Err(CallError::Unavailable("the target is closing".to_owned()))
+            }
+            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
+                Ok(Arrived::Refused(SignalCause::ExternalWorkflowExecutionNotFound as i32))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn cancel_external(
         self: &Arc<Self>,
+        target: &WorkflowKey,
         message: &OutboxMessage,
         sent: &CancelExternal,
-        key: OutboxKey,
-    ) -> Result<(), CallError> {
+    ) -> Result<Arrived, CallError> {
         let id = sent.initiated_event_id;
-        let result = match self.key_of(&sent.namespace, &sent.target.workflow_id) {
-            None => Err(CancelCause::NamespaceNotFound),
-            Some(_) if to_itself(message, &sent.namespace, &sent.target) => {
-                Err(CancelCause::ExternalWorkflowExecutionNotFound)
-            }
-            Some((_, target)) => {
-                let call = CancelRequest {
-                    reason: sent.reason.clone(),
-                    identity: SERVER_IDENTITY.to_owned(),
-                    request_id: derived_uuid(&message.sender.run_id, id),
-                    links: Vec::new(),
-                    sender: Some((message.sender.clone(), id)),
-                    ..Default::default()
-                };
-                let (sender, child_only) = (message.sender.clone(), sent.child_only);
-                let selector = RunSelector::run(sent.target.run_id.clone());
-                let done = self
-                    .apply(&target, &selector, move |run, context| {
-                        if child_only && !is_child_of(run, &sender) {
-                            return Err(Rejection::RunNotFound);
-                        }
-                        cancel::request_cancel(run, context, call)
-                    })
-                    .await;
-                match done {
-                    // A target that is closed needs no cancelling: that is what was wanted.
-                    Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => Ok(()),
-                    Err(
-                        CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. },
-                    ) => Err(CancelCause::ExternalWorkflowExecutionNotFound),
-                    Err(error) => return Err(error),
-                }
-            }
+        let call = CancelRequest {
+            reason: sent.reason.clone(),
+            identity: SERVER_IDENTITY.to_owned(),
+            request_id: derived_uuid(&message.sender.run_id, id),
+            links: Vec::new(),
+            sender: Some((message.sender.clone(), id)),
+            ..Default::default()
         };
-        self.report(message, key, move |run, context| external::cancel_result(run, context, id, result)).await
+        let (sender, child_only) = (message.sender.clone(), sent.child_only);
+        let selector = RunSelector::run(sent.target.run_id.clone());
+        let done = self
+            .apply(target, &selector, move |run, context| {
+                if child_only && !is_child_of(run, &sender) {
+                    return Err(Rejection::RunNotFound);
+                }
+                cancel::request_cancel(run, context, call)
+            })
+            .await;
+        match done {
+            // A target that is closed needs no cancelling: that is what was wanted.
+            Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => Ok(Arrived::Done),
+            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
+                Ok(Arrived::Refused(CancelCause::ExternalWorkflowExecutionNotFound as i32))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn child_closed(
         self: &Arc<Self>,
+        parent: &WorkflowKey,
         message: &OutboxMessage,
         closed: &ChildClosed,
-        key: OutboxKey,
-    ) -> Result<(), CallError> {
-        let Some((_, parent)) = self.key_of(&closed.namespace, &closed.parent.workflow_id) else {
-            return self.drop_message(key).await;
-        };
+        delivered: Vec<OutboxKey>,
+    ) -> Result<Arrived, CallError> {
         let (id, event) = (closed.initiated_event_id, closed.closing_event.clone());
         let run_id = message.sender.run_id.clone();
-        let waiting = self.reset_of(&parent, &closed.parent.run_id).await?;
+        let waiting = self.reset_of(parent, &closed.parent.run_id).await?;
         let selector = RunSelector::run(waiting.clone());
-        let early = self.snapshot(&parent, &waiting).await.is_ok_and(|current| {
+        let early = self.snapshot(parent, &waiting).await.is_ok_and(|current| {
             current.run.is_running()
                 && current.run.state().children.get(&id).is_some_and(|child| child.started_event_id == 0)
         });
@@ -368,26 +459,35 @@ impl Node {
             return Err(CallError::NotReady("the child's start was not reported yet".to_owned()));
         }
         let call = move |run: &Run, context| children::closed(run, context, id, &run_id, event);
-        match self.transact_and(&parent, &selector, vec![key], call, |_, _| ()).await {
-            Ok(_) => Ok(()),
-            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                self.drop_message(key).await
-            }
-            Err(error) => Err(error),
-        }
+        self.transact_and(parent, &selector, delivered.clone(), call, |_, _| ())
+            .await
+            .map_or_else(unless_gone, |_| Ok(arrived_with(&delivered)))
     }
 
     async fn parent_closed(
         self: &Arc<Self>,
+        child: &WorkflowKey,
         message: &OutboxMessage,
         closed: &ParentClosed,
         key: OutboxKey,
-    ) -> Result<(), CallError> {
-        let Some((_, child)) = self.key_of(&closed.namespace, &closed.child.workflow_id) else {
-            return self.drop_message(key).await;
-        };
+        delivered: Vec<OutboxKey>,
+    ) -> Result<Arrived, CallError> {
         // The child may have continued as new since: the chain's current run is meant.
-        let selector = RunSelector { run_id: String::new(), first_run_id: closed.child.run_id.clone() };
+        let mut selector = RunSelector { run_id: String::new(), first_run_id: closed.child.run_id.clone() };
+        if closed.unreported > 0 {
+            let found = match self.snapshot(child, "").await {
+                Ok(found) => found.run.info.clone(),
+                Err(CallError::WorkflowNotFound { .. }) => return Ok(Arrived::Done),
+                Err(error) => return Err(error),
+            };
+            let ours = found.parent.as_ref().is_some_and(|parent| {
+                parent.execution == message.sender && parent.initiated_event_id == closed.unreported
+            });
+            if !ours {
+                return Ok(Arrived::Done);
+            }
+            selector.first_run_id.clone_from(&found.first_run_id);
+        }
         let cancel = closed.policy == ParentClosePolicy::RequestCancel as i32;
         let request_id = derived_uuid(&message.sender.run_id, i64::from(key.sequence));
         let parent = message.sender.clone();
@@ -409,14 +509,25 @@ impl Node {
                 terminate::terminate(run, context, request)
             }
         };
-        match self.transact_and(&child, &selector, vec![key], call, |_, _| ()).await {
-            Ok(_) => Ok(()),
-            Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                self.drop_message(key).await
-            }
-            Err(error) => Err(error),
-        }
+        self.transact_and(child, &selector, delivered.clone(), call, |_, _| ())
+            .await
+            .map_or_else(unless_gone, |_| Ok(arrived_with(&delivered)))
     }
+}
+
+/// A receiver that does not want a message any more needs nothing of it.
+fn unless_gone(error: CallError) -> Result<Arrived, CallError> {
+    match error {
+        CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => {
+            Ok(Arrived::Done)
+        }
+        error => Err(error),
+    }
+}
+
+/// A message arrived with a commit that removed these rows.
+fn arrived_with(delivered: &[OutboxKey]) -> Arrived {
+    if delivered.is_empty() { Arrived::Done } else { Arrived::Removed }
 }
 
 fn to_itself(message: &OutboxMessage, namespace: &str, target: &WorkflowExecution) -> bool {

@@ -20,6 +20,8 @@ use tokio::{
     time::Instant,
 };
 
+pub(crate) use deliver::Arrived;
+
 use crate::{error::CallError, metrics::count, node::Node, slots::lock};
 
 /// Attempts of delivery at the same time.
@@ -222,6 +224,11 @@ impl Attempt {
                 tracing::debug!(sender, %error, "a message waits for another");
                 self.pause = normal;
             }
+            // Its new owner has it now.
+            Err(CallError::Moved) => {
+                self.node.outbox.forget(key);
+                self.row = None;
+            }
             Err(error @ CallError::DataLoss(_)) => {
                 tracing::error!(sender, %error, "a message cannot be delivered: its receiver is damaged; delete it");
             }
@@ -253,7 +260,7 @@ impl Node {
         let mut after = began;
         let mut messages = 0_usize;
         loop {
-            let page = self.read(move |store| store.outbox(after, PAGE)).await;
+            let page = self.own_outbox(after, PAGE).await;
             let page = page.inspect_err(|_| lock(&self.outbox.waiting).overflowed = true)?;
             let Some(last) = page.last() else {
                 if began.is_some() {

@@ -26,6 +26,8 @@ use crate::{polls::Poll, slots::lock};
 const LEASES_MAX: usize = 50_000;
 /// Most workers remembered as inactive, so that they hear it.
 const INACTIVE_MAX: usize = 10_000;
+/// The part of a connection's number that names its node.
+const PREFIX: u64 = !0 << 40;
 /// Sticky queues of one worker that are remembered.
 const STICKY_MAX: usize = 8;
 /// Queues with this prefix are how workers take commands.
@@ -449,8 +451,80 @@ impl Leases {
     }
 
     /// A connection is gone. Workers that were polling on it have a while to come back.
-    pub fn connection_closed(&self, connection: ConnectionId, now: Nanos) {
+    /// Returns those whose poll was cut off with it.
+    pub fn connection_closed(&self, connection: ConnectionId, now: Nanos) -> Vec<Party> {
         let mut table = lock(&self.table);
+        let cut = table.reach.cut_with(connection);
+        self.close(&mut table, connection, now);
+        cut
+    }
+
+    /// A connection of another node is gone, and with it polls of some.
+    pub fn connection_cut(&self, connection: ConnectionId, cut: Vec<Party>, now: Nanos) {
+        let mut table = lock(&self.table);
+        for party in &cut {
+            table.reach.poll_ends(party, connection, false);
+        }
+        self.close(&mut table, connection, now);
+    }
+
+    /// Another node heard of a worker: who it is, the queue that it polls, and whether that is its own.
+    pub fn seen_elsewhere(
+        &self,
+        namespace: NamespaceKey,
+        caller: &Caller,
+        (identity, queue, sticky): (&str, &str, bool),
+        answered: bool,
+        now: Nanos,
+    ) {
+        let mut table = lock(&self.table);
+        self.note_in(&mut table, namespace, caller, now, false);
+        let Some(entity) = table.get_mut(namespace, &caller.worker) else { return };
+        if entity.identity.is_empty() {
+            identity.clone_into(&mut entity.identity);
+        }
+        if !queue.is_empty() {
+            if !sticky && entity.task_queue.is_empty() {
+                queue.clone_into(&mut entity.task_queue);
+            }
+            if sticky && entity.sticky.len() < STICKY_MAX {
+                entity.sticky.insert(queue.to_owned());
+            }
+        }
+        if answered {
+            entity.lease.answered();
+        }
+    }
+
+    /// Somebody waits for commands at another node.
+    pub fn control_polls_elsewhere(&self, namespace: NamespaceKey, queue: &str, connection: ConnectionId, now: Nanos) {
+        if let Some(guard) = self.control_poll_begins(namespace, queue, Some(connection), now) {
+            guard.answered();
+        }
+    }
+
+    /// Everybody who is reached over connections with a prefix, over which, and on which queue workers take commands.
+    pub fn reached(&self, prefix: u64) -> Vec<(Party, ConnectionId, String)> {
+        let table = lock(&self.table);
+        let control = |party: &Party| match party {
+            Party::Worker(namespace, worker) => {
+                table.get(*namespace, worker).map(|entity| entity.control.to_string()).unwrap_or_default()
+            }
+            Party::Control(..) => String::new(),
+        };
+        let parties = table.reach.all().into_iter().filter(|(connection, _)| connection.0 & PREFIX == prefix);
+        parties.map(|(connection, party)| (party.clone(), connection, control(&party))).collect()
+    }
+
+    /// The connections of another node.
+    pub fn connections_of(&self, prefix: u64) -> Vec<ConnectionId> {
+        let all = lock(&self.table).reach.all();
+        let of_node: BTreeSet<ConnectionId> =
+            all.into_iter().map(|(connection, _)| connection).filter(|id| id.0 & PREFIX == prefix).collect();
+        of_node.into_iter().collect()
+    }
+
+    fn close(&self, table: &mut Table, connection: ConnectionId, now: Nanos) {
         let parties = table.reach.closed(connection);
         let workers: BTreeSet<Key> = parties.iter().flat_map(|party| table.behind(party)).collect();
         for (namespace, worker) in workers {
@@ -464,7 +538,7 @@ impl Leases {
                 if let Some(entity) = table.get_mut(namespace, &worker) {
                     taken(entity.lease.detached(now));
                 }
-                self.rearm(&mut table, namespace, &worker);
+                self.rearm(table, namespace, &worker);
             } else {
                 table.tidy(namespace, &worker);
             }

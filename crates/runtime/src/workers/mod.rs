@@ -19,7 +19,7 @@ use segno_store::NamespaceKey;
 
 pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuard};
 pub use query::{BadWorkerQuery, WorkerQuery};
-pub use reach::ConnectionId;
+pub use reach::{ConnectionId, Party};
 
 use crate::slots::lock;
 

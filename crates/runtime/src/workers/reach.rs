@@ -80,6 +80,22 @@ impl Reach {
         self.parties.get_mut(party)?.open.get_mut(&connection)
     }
 
+    /// Those whose poll is lost when a connection is gone.
+    pub fn cut_with(&self, connection: ConnectionId) -> Vec<Party> {
+        let parties = self.connections.get(&connection).into_iter().flatten();
+        let is_cut = |party: &&Party| {
+            let line = self.parties.get(*party).and_then(|lines| lines.open.get(&connection));
+            line.is_some_and(|line| line.polls > 0 || line.cut)
+        };
+        parties.filter(is_cut).cloned().collect()
+    }
+
+    /// All connections, and whom they lead to.
+    pub fn all(&self) -> Vec<(ConnectionId, Party)> {
+        let all = self.connections.iter();
+        all.flat_map(|(connection, parties)| parties.iter().map(|party| (*connection, party.clone()))).collect()
+    }
+
     /// A connection is gone. Returns whom it led to.
     pub fn closed(&mut self, connection: ConnectionId) -> BTreeSet<Party> {
         let parties = self.connections.remove(&connection).unwrap_or_default();

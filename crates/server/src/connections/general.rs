@@ -112,7 +112,7 @@ pub(super) fn handle(
     task.abort_handle()
 }
 
-async fn call_service(services: &Services, request: Request<Body>) -> Response<Body> {
+pub(crate) async fn call_service(services: &Services, request: Request<Body>) -> Response<Body> {
     let path = request.uri().path();
     if let Some(refusal) = unbuilt::refusal(path) {
         return refusal;

@@ -25,6 +25,8 @@ use tokio::{
 };
 use tonic::service::Routes;
 
+pub(crate) use general::call_service;
+
 use self::{
     accept::{Accepted, Evictable, Evicting},
     incoming::{AbortOnDrop, Dispatcher, REFUSALS},

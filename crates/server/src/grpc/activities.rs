@@ -22,12 +22,12 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    ActivityToken, Caller, ConnectionId, Namespace, Poll, QueueKey, QueueKind, RunSelector, StartedActivity, Token,
-    WorkflowKey,
+    ActivityToken, Caller, ConnectionId, Namespace, Poll, Polled, QueueKey, QueueKind, RunSelector, StartedActivity,
+    Token, WorkflowKey,
 };
 use tonic::{Request, Response, Status};
 
-use super::{Workflows, failed, refused, tokens::activity_of, workflow_tasks::version_of};
+use super::{Workflows, failed, refused, routing::answer_there, tokens::activity_of, workflow_tasks::version_of};
 use crate::{deadline, peers, validate};
 
 /// A started activity as the wire has it.
@@ -79,6 +79,7 @@ impl Workflows {
         request: Request<PollActivityTaskQueueRequest>,
     ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
+        let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_activity_task(&mut request).map_err(refused)?;
@@ -98,8 +99,15 @@ impl Workflows {
             deadline: until?,
         };
         let version = version_of(request.worker_version_capabilities);
-        let started = self.node.poll_activity(&poll, version).await.map_err(failed)?;
-        let Some(started) = started else { return Ok(Response::new(PollActivityTaskQueueResponse::default())) };
+        let polled = match task {
+            Some(task) => self.node.begin_activity_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
+            None => self.node.poll_activity(&poll, version, call.as_ref()).await.map_err(failed)?,
+        };
+        let started = match polled {
+            Some(Polled::Here(started)) => started,
+            Some(Polled::There { body, delivery }) => return answer_there(body, delivery),
+            None => return Ok(Response::new(PollActivityTaskQueueResponse::default())),
+        };
         let delivery = started.delivery.clone();
         let mut response = Response::new(response(&namespace, started));
         response.extensions_mut().insert(delivery);

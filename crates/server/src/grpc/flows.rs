@@ -16,7 +16,7 @@ use segno_proto::{
 use segno_runtime::{Deployed, FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
-use super::Workflows;
+use super::{Workflows, routing::here};
 use crate::status;
 
 /// Names in one page.
@@ -36,28 +36,8 @@ impl FlowCalls {
     }
 }
 
-#[tonic::async_trait]
-impl FlowService for FlowCalls {
-    async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
-        let request = request.into_inner();
-        self.workflows.namespace(&request.namespace)?;
-        let checked = segno_flow::check(&request.source);
-        let mut found = checked.diagnostics;
-        let mut name = String::new();
-        if let Some(program) = checked.program {
-            match segno_flow::compile(&program, &request.file_name) {
-                Ok(_) => name = program.name.to_string(),
-                Err(more) => found.extend(more),
-            }
-        }
-        Ok(Response::new(CheckResponse {
-            name,
-            version: segno_flow::version(&request.source),
-            diagnostics: found.iter().map(|found| diagnostic(found, &request.file_name)).collect(),
-        }))
-    }
-
-    async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
+impl FlowCalls {
+    async fn deploy_here(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.open_namespace(&request.namespace)?;
         let first = DeployFile { source: request.source, file_name: request.file_name };
@@ -93,7 +73,7 @@ impl FlowService for FlowCalls {
         Ok(Response::new(DeployResponse { more: responses.collect(), ..first }))
     }
 
-    async fn activate(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {
+    async fn activate_here(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {
         let ActivateRequest { namespace, name, version, identity } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         let version = self.node.activate_flow(namespace, &name, &version, &identity).await;
@@ -101,12 +81,68 @@ impl FlowService for FlowCalls {
         Ok(Response::new(ActivateResponse { name, version }))
     }
 
-    async fn rollback(&self, request: Request<RollbackRequest>) -> Result<Response<RollbackResponse>, Status> {
+    async fn rollback_here(&self, request: Request<RollbackRequest>) -> Result<Response<RollbackResponse>, Status> {
         let RollbackRequest { namespace, name, identity } = request.into_inner();
         let namespace = self.workflows.namespace(&namespace)?;
         let version = self.node.rollback_flow(namespace, &name, &identity).await;
         let version = version.map_err(|error| refused(error, ""))?;
         Ok(Response::new(RollbackResponse { name, version }))
+    }
+
+    async fn delete_here(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
+        let DeleteRequest { namespace, name, version } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        self.node.delete_flow(namespace, &name, &version).await.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(DeleteResponse {}))
+    }
+
+    async fn describe_run_here(
+        &self,
+        request: Request<DescribeRunRequest>,
+    ) -> Result<Response<DescribeRunResponse>, Status> {
+        let request = request.into_inner();
+        let namespace = self.workflows.namespace(&request.namespace)?;
+        let key = WorkflowKey::new(namespace.key, &request.workflow_id);
+        let seen = self.node.describe_flow_run(&namespace, &key, &request.run_id, request.at_event).await;
+        let seen = seen.map_err(status::from_call)?;
+        Ok(Response::new(DescribeRunResponse {
+            state_json: seen.state,
+            run_id: seen.run_id,
+            status: seen.status,
+            source: seen.source.into(),
+            file_name: seen.file_name,
+        }))
+    }
+
+    async fn migrate_here(&self, request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
+        let MigrateRequest { namespace, workflow_id, run_id, version, from_event, check_only } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        let key = WorkflowKey::new(namespace.key, &workflow_id);
+        let call = MoveCall { run_id, version, from_event, check_only };
+        let moved = self.node.migrate_flow_run(namespace, &key, call).await.map_err(|error| refused(error, ""))?;
+        Ok(Response::new(MigrateResponse { run_id: moved.run_id, from_version: moved.from, to_version: moved.to }))
+    }
+}
+
+#[tonic::async_trait]
+impl FlowService for FlowCalls {
+    async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
+        let request = request.into_inner();
+        self.workflows.namespace(&request.namespace)?;
+        let checked = segno_flow::check(&request.source);
+        let mut found = checked.diagnostics;
+        let mut name = String::new();
+        if let Some(program) = checked.program {
+            match segno_flow::compile(&program, &request.file_name) {
+                Ok(_) => name = program.name.to_string(),
+                Err(more) => found.extend(more),
+            }
+        }
+        Ok(Response::new(CheckResponse {
+            name,
+            version: segno_flow::version(&request.source),
+            diagnostics: found.iter().map(|found| diagnostic(found, &request.file_name)).collect(),
+        }))
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
@@ -135,38 +171,31 @@ impl FlowService for FlowCalls {
         Ok(Response::new(GetSourceResponse { source: source.into(), version, file_name }))
     }
 
+    async fn deploy(&self, request: Request<DeployRequest>) -> Result<Response<DeployResponse>, Status> {
+        here!(self, request => self.deploy_here(request).await)
+    }
+
+    async fn activate(&self, request: Request<ActivateRequest>) -> Result<Response<ActivateResponse>, Status> {
+        here!(self, request => self.activate_here(request).await)
+    }
+
+    async fn rollback(&self, request: Request<RollbackRequest>) -> Result<Response<RollbackResponse>, Status> {
+        here!(self, request => self.rollback_here(request).await)
+    }
+
     async fn delete(&self, request: Request<DeleteRequest>) -> Result<Response<DeleteResponse>, Status> {
-        let DeleteRequest { namespace, name, version } = request.into_inner();
-        let namespace = self.workflows.namespace(&namespace)?;
-        self.node.delete_flow(namespace, &name, &version).await.map_err(|error| refused(error, ""))?;
-        Ok(Response::new(DeleteResponse {}))
+        here!(self, request => self.delete_here(request).await)
     }
 
     async fn describe_run(
         &self,
         request: Request<DescribeRunRequest>,
     ) -> Result<Response<DescribeRunResponse>, Status> {
-        let request = request.into_inner();
-        let namespace = self.workflows.namespace(&request.namespace)?;
-        let key = WorkflowKey::new(namespace.key, &request.workflow_id);
-        let seen = self.node.describe_flow_run(&namespace, &key, &request.run_id, request.at_event).await;
-        let seen = seen.map_err(status::from_call)?;
-        Ok(Response::new(DescribeRunResponse {
-            state_json: seen.state,
-            run_id: seen.run_id,
-            status: seen.status,
-            source: seen.source.into(),
-            file_name: seen.file_name,
-        }))
+        here!(self, request => self.describe_run_here(request).await)
     }
 
     async fn migrate(&self, request: Request<MigrateRequest>) -> Result<Response<MigrateResponse>, Status> {
-        let MigrateRequest { namespace, workflow_id, run_id, version, from_event, check_only } = request.into_inner();
-        let namespace = self.workflows.namespace(&namespace)?;
-        let key = WorkflowKey::new(namespace.key, &workflow_id);
-        let call = MoveCall { run_id, version, from_event, check_only };
-        let moved = self.node.migrate_flow_run(namespace, &key, call).await.map_err(|error| refused(error, ""))?;
-        Ok(Response::new(MigrateResponse { run_id: moved.run_id, from_version: moved.from, to_version: moved.to }))
+        here!(self, request => self.migrate_here(request).await)
     }
 }
 

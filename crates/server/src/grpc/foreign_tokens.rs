@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::validate::is_uuid;
-use segno_runtime::{ActivityToken, Namespace, QueryToken, TaskToken, Token};
+use segno_runtime::{ActivityToken, Namespace, Node, QueryToken, TaskToken, Token, WorkflowKey};
 use tonic::Status;
 
 use super::{
@@ -116,6 +116,13 @@ impl Foreign for QueryToken {
         }
         Err(status::not_found("query task not found, or already expired"))
     }
+}
+
+/// The workflow that a task token of Temporal's names.
+pub fn foreign_workflow(node: &Node, token: &[u8]) -> Option<WorkflowKey> {
+    let form = ForeignTask::decode(token).ok()?;
+    let namespace = node.namespaces.all().into_iter().find(|namespace| namespace.detail.id == form.namespace_id)?;
+    Some(WorkflowKey::new(namespace.key, &form.workflow_id))
 }
 
 impl Workflows {

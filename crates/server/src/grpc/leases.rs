@@ -20,7 +20,7 @@ use segno_proto::{
 use segno_runtime::{ActivityToken, LeaseView, Namespace, Node};
 use tonic::{Code, Request, Response, Status};
 
-use super::Workflows;
+use super::{Workflows, routing::here};
 use crate::status;
 
 /// Longest name of a worker, as for all names.
@@ -38,20 +38,7 @@ impl WorkerLeases {
         Self { workflows: Workflows::new(node.clone()), node }
     }
 
-    /// The attempts that these task tokens name.
-    fn holds(&self, namespace: &Namespace, tokens: &[Bytes]) -> Result<Vec<Hold>, Status> {
-        let hold = |token: &Bytes| {
-            let (_, token) = self.workflows.open::<ActivityToken>(&namespace.name, token)?;
-            let run_key = run_key_of(&token.run_id).ok_or_else(|| Status::invalid_argument("not a task token"))?;
-            Ok(Hold { run_key, scheduled_event_id: token.scheduled_event_id, started_time: token.started_time })
-        };
-        tokens.iter().map(hold).collect()
-    }
-}
-
-#[tonic::async_trait]
-impl WorkerService for WorkerLeases {
-    async fn heartbeat(&self, request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
+    async fn heartbeat_here(&self, request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let worker = &request.worker_instance_key;
@@ -68,6 +55,23 @@ impl WorkerService for WorkerLeases {
         let granted = self.node.lease_of(namespace.key, worker).and_then(|lease| lease.remaining);
         let token = Bytes::copy_from_slice(&token);
         Ok(Response::new(HeartbeatResponse { token, lease: granted.map(nanos_duration) }))
+    }
+
+    /// The attempts that these task tokens name.
+    fn holds(&self, namespace: &Namespace, tokens: &[Bytes]) -> Result<Vec<Hold>, Status> {
+        let hold = |token: &Bytes| {
+            let (_, token) = self.workflows.open::<ActivityToken>(&namespace.name, token)?;
+            let run_key = run_key_of(&token.run_id).ok_or_else(|| Status::invalid_argument("not a task token"))?;
+            Ok(Hold { run_key, scheduled_event_id: token.scheduled_event_id, started_time: token.started_time })
+        };
+        tokens.iter().map(hold).collect()
+    }
+}
+
+#[tonic::async_trait]
+impl WorkerService for WorkerLeases {
+    async fn heartbeat(&self, request: Request<HeartbeatRequest>) -> Result<Response<HeartbeatResponse>, Status> {
+        here!(self, request => self.heartbeat_here(request).await)
     }
 
     async fn list_workers(

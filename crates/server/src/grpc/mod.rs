@@ -18,6 +18,7 @@ mod operator;
 mod queries;
 mod queues;
 mod reset;
+pub(crate) mod routing;
 mod search_attributes;
 mod service;
 mod starting;

@@ -47,6 +47,7 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_nexus_task(&mut request).map_err(refused)?;
         if !request.worker_heartbeat.is_empty() {
+            self.tell_everybody(&request.namespace, &request.worker_heartbeat, connection);
             self.node.workers_reported(namespace.key, request.worker_heartbeat, connection);
         }
         let poll = Poll {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::routing::here;
 use segno_proto::operatorservice::{self as api, operator_service_server::OperatorService};
 use segno_runtime::Node;
 use tonic::{Request, Response, Status};
@@ -27,14 +28,14 @@ impl OperatorService for Operator {
         &self,
         request: Request<api::AddSearchAttributesRequest>,
     ) -> Result<Response<api::AddSearchAttributesResponse>, Status> {
-        self.add_attributes(request.into_inner()).await.map(Response::new)
+        here!(self, request => self.add_attributes(request.into_inner()).await.map(Response::new))
     }
 
     async fn remove_search_attributes(
         &self,
         request: Request<api::RemoveSearchAttributesRequest>,
     ) -> Result<Response<api::RemoveSearchAttributesResponse>, Status> {
-        self.remove_attributes(request.into_inner()).await.map(Response::new)
+        here!(self, request => self.remove_attributes(request.into_inner()).await.map(Response::new))
     }
 
     async fn list_search_attributes(
@@ -55,6 +56,6 @@ impl OperatorService for Operator {
         &self,
         request: Request<api::DeleteNamespaceRequest>,
     ) -> Result<Response<api::DeleteNamespaceResponse>, Status> {
-        self.delete_namespace(request.into_inner()).await.map(Response::new)
+        here!(self, request => Operator::delete_namespace(self, request.into_inner()).await.map(Response::new))
     }
 }

@@ -20,12 +20,14 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    Caller, Namespace, Poll, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken, Token,
+    Caller, Namespace, Poll, Polled, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken,
+    Token,
 };
 use tonic::{Request, Response, Status};
 
 use super::{
     Workflows, activities, failed, key_of, refused,
+    routing::answer_there,
     tokens::{PageToken, task_of},
 };
 use crate::{
@@ -40,7 +42,7 @@ pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: u
     let next_page_token =
         task.history.next_event_id.map(|event_id| PageToken { run_id: info.run_id.clone(), event_id }.seal(key));
     let task_token = match &task.query {
-        Some(query) => QueryToken { query_id: query.id }.seal(key),
+        Some(query) => QueryToken { query_id: query.id, node: query.node }.seal(key),
         None => TaskToken {
             workflow_id: info.workflow_id.clone(),
             run_id: info.run_id.clone(),
@@ -82,6 +84,7 @@ impl Workflows {
         request: Request<PollWorkflowTaskQueueRequest>,
     ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
+        let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_workflow_task(&mut request).map_err(refused)?;
@@ -102,8 +105,15 @@ impl Workflows {
             deadline: until?,
         };
         let version = version_of(request.worker_version_capabilities);
-        let started = self.node.poll_workflow_task(&poll, version).await.map_err(failed)?;
-        let Some(started) = started else { return Ok(Response::new(PollWorkflowTaskQueueResponse::default())) };
+        let polled = match task {
+            Some(task) => self.node.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
+            None => self.node.poll_workflow_task(&poll, version, call.as_ref()).await.map_err(failed)?,
+        };
+        let started = match polled {
+            Some(Polled::Here(started)) => started,
+            Some(Polled::There { body, delivery }) => return answer_there(body, delivery),
+            None => return Ok(Response::new(PollWorkflowTaskQueueResponse::default())),
+        };
         // Of a sticky queue none is told: Go's workers keep to that queue alone as long as the last answer they read
         // named a backlog, and answers are read in another order than they were made.
         let backlog = if poll.sticky { 0 } else { self.node.backlog_of(&poll.queue) };

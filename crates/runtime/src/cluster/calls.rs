@@ -1,0 +1,182 @@
+//! Calls of clients that another node makes, because they are about something that is there.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use segno_store::cluster::NodeId;
+use tokio::time::Instant;
+
+use super::{
+    Cluster,
+    link::AskError,
+    wire::{Called, ClientCall, Question, Reply, Task},
+};
+use crate::{
+    delivery::{Delivery, Held},
+    node::Node,
+    workers::ConnectionId,
+};
+
+/// How long an answer may take that a client waits for without a deadline of its own.
+const ANSWER_MAX: Duration = Duration::from_secs(75);
+/// Deadlines of the other node end before those of this one.
+const MARGIN: Duration = Duration::from_millis(100);
+
+/// The task that a poll gets, chosen by another node.
+#[derive(Clone, Debug)]
+pub struct RemoteTask(pub(crate) Task);
+
+/// A call that comes from another node.
+#[derive(Clone, Debug)]
+pub struct ForwardedCall {
+    /// Its method.
+    pub path: String,
+    /// Its message.
+    pub body: Bytes,
+    /// How long the client waits.
+    pub timeout: Option<Duration>,
+    /// The client's connection.
+    pub connection: Option<ConnectionId>,
+    /// Whether it is one of people's tools.
+    pub is_tool: bool,
+    /// The task that it gets, if it is a poll.
+    pub task: Option<RemoteTask>,
+}
+
+/// What a call came to.
+#[derive(Debug)]
+pub struct Forwarded {
+    /// 0 if it succeeded, else the number of its status.
+    pub code: i32,
+    /// What is wrong.
+    pub message: String,
+    /// More about what is wrong.
+    pub details: Bytes,
+    /// The answer, if it succeeded.
+    pub body: Bytes,
+    /// Gives back what the answer carries unless it is delivered.
+    pub delivery: Option<Delivery>,
+    /// Nothing was done: what the call is about is elsewhere.
+    pub moved: bool,
+}
+
+/// Why another node did not answer a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ForwardError {
+    /// It was not sent: nothing was done.
+    NotSent,
+    /// What it is about is not there: nothing was done.
+    Moved,
+    /// Whether it was done is unknown.
+    Unknown,
+}
+
+/// Makes calls that come from other nodes.
+pub trait ClientCalls: Send + Sync + 'static {
+    /// Makes a call as if it came from a client.
+    fn call(&self, call: ForwardedCall) -> Pin<Box<dyn Future<Output = Forwarded> + Send + '_>>;
+}
+
+impl Cluster {
+    /// Says who makes the calls that come from other nodes.
+    pub fn serve_calls(&self, calls: Arc<dyn ClientCalls>) {
+        let _ = self.client_calls.set(calls);
+    }
+
+    pub(super) async fn make_call(&self, call: ClientCall) -> (Reply, Option<Delivery>) {
+        let Some(calls) = self.client_calls.get() else { return (Reply::Moved(Default::default()), None) };
+        let call = ForwardedCall {
+            path: call.path,
+            body: call.body,
+            timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms)),
+            connection: (call.connection > 0).then_some(ConnectionId(call.connection)),
+            is_tool: call.is_tool,
+            task: call.task.map(RemoteTask),
+        };
+        let Forwarded { code, message, details, body, delivery, moved } = calls.call(call).await;
+        if moved {
+            return (Reply::Moved(Default::default()), None);
+        }
+        (Reply::Called(Called { code, message, details, body }), delivery)
+    }
+
+    /// Lets another node make a call.
+    pub async fn forward(
+        &self,
+        me: &Arc<Node>,
+        to: NodeId,
+        call: ForwardedCall,
+        deadline: Option<Instant>,
+    ) -> Result<Forwarded, ForwardError> {
+        let deadline = deadline.unwrap_or_else(|| Instant::now() + ANSWER_MAX);
+        let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
+        let timeout = call.timeout.map(|timeout| timeout.min(left).max(Duration::from_millis(1)));
+        let question = Question::Call(ClientCall {
+            path: call.path,
+            body: call.body,
+            timeout_ms: timeout.map_or(0, |timeout| timeout.as_millis() as u64),
+            connection: call.connection.map_or(0, |connection| connection.0),
+            is_tool: call.is_tool,
+            task: call.task.map(|task| task.0),
+        });
+        match self.ask(to, question, deadline).await {
+            Ok(answered) => match answered.reply {
+                Reply::Called(Called { code, message, details, body }) => {
+                    let delivery = answered.held.map(|held| Delivery::new(me, Held::Elsewhere(held)));
+                    Ok(Forwarded { code, message, details, body, delivery, moved: false })
+                }
+                Reply::Moved(_) => Err(ForwardError::Moved),
+                _ => Err(ForwardError::Unknown),
+            },
+            Err(AskError::NotSent) => Err(ForwardError::NotSent),
+            Err(AskError::Broken | AskError::TimedOut) => Err(ForwardError::Unknown),
+        }
+    }
+
+    /// Lets all other nodes make a call that is for everybody; waits for none of them.
+    pub fn forward_to_all(&self, me: &Arc<Node>, call: &ForwardedCall) {
+        for link in self.peers() {
+            let (node, call) = (me.clone(), call.clone());
+            let to = link.node;
+            tokio::spawn(async move {
+                let deadline = Instant::now() + Duration::from_secs(5);
+                if let Some(cluster) = node.cluster() {
+                    let _ = cluster.forward(&node, to, call, Some(deadline)).await;
+                }
+            });
+        }
+    }
+}
+
+impl Node {
+    /// Namespaces or scripts have changed: lets all other nodes read them again. Whoever does not answer in time learns of it
+    /// with its next beat, or has lost its place.
+    pub async fn tell_changed(self: &Arc<Self>) {
+        let Some(cluster) = &self.cluster else { return };
+        let deadline = Instant::now() + cluster.membership.lease();
+        let mut asked = tokio::task::JoinSet::new();
+        for link in cluster.peers() {
+            let cluster = cluster.clone();
+            let to = link.node;
+            asked.spawn(async move { cluster.ask(to, Question::Reload(Default::default()), deadline).await.is_ok() });
+        }
+        asked.join_all().await;
+    }
+
+    /// Reads namespaces and scripts again.
+    pub(crate) async fn reload(self: &Arc<Self>) {
+        let read = self.with_registry(|node| {
+            node.namespaces.read_again(&*node.store);
+            Ok(())
+        });
+        if let Err(error) = read.await {
+            tracing::warn!(%error, "namespaces could not be read again");
+        }
+        if let Err(error) = self.load_flows().await {
+            tracing::warn!(%error, "scripts could not be read again");
+        }
+        self.retention_changed.notify_one();
+        let node = self.clone();
+        tokio::spawn(async move { node.follow_schedules().await });
+    }
+}

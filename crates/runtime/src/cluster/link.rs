@@ -1,0 +1,488 @@
+//! Connections between nodes. Each node dials each other one and asks on that connection; answers come back on it.
+//!
+//! A frame that waits is sent with all others that wait, so that under load a write carries many. What an answer holds for a
+//! worker is kept by the answering side until the asker says `Written`; a connection that breaks gives it back.
+//!
+//! What holds: a question is sent at most once; one whose connection broke after it was sent is [`AskError::Broken`], and
+//! whether it was carried out is unknown.
+
+use std::{
+    collections::HashMap,
+    hash::Hasher,
+    io,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use prost::Message;
+use segno_store::cluster::NodeId;
+use siphasher::sip::SipHasher24;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
+    sync::{mpsc, oneshot, watch},
+    task::AbortHandle,
+    time::Instant,
+};
+
+use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Reply, Said};
+use crate::{delivery::Delivery, node::Node, slots::lock};
+
+/// The largest write that is accepted: a request of 4 MiB many times over.
+const FRAMES_BYTES_MAX: usize = 256 << 20;
+/// Frames in one write.
+const FRAMES_MAX: usize = 256;
+/// Frames that may wait for a connection before questions are refused.
+const WAITING_MAX: usize = 16_384;
+const PING: Duration = Duration::from_secs(1);
+/// A connection on which nothing came for so long is broken.
+const SILENCE_MAX: Duration = Duration::from_secs(3);
+const DIAL_MAX: Duration = Duration::from_secs(3);
+const DIAL_AGAIN: Duration = Duration::from_millis(100);
+/// How long a question waits for a connection that is being made.
+const CONNECT_WAIT: Duration = Duration::from_secs(1);
+
+/// Why a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskError {
+    /// It was not sent: nothing was done.
+    NotSent,
+    /// It was sent, and the connection broke.
+    Broken,
+    /// Time is up. Whoever was asked is told.
+    TimedOut,
+}
+
+/// An answer, and what is held for it elsewhere.
+#[derive(Debug)]
+pub struct Answered {
+    pub reply: Reply,
+    pub held: Option<RemoteHold>,
+}
+
+/// Something on its way to a worker that another node gives back unless it is told that it arrived.
+#[derive(Debug)]
+pub struct RemoteHold {
+    frames: Outgoing,
+    id: u64,
+    arrived: bool,
+}
+
+impl RemoteHold {
+    /// The worker has it.
+    pub fn written(mut self) {
+        self.arrived = true;
+    }
+}
+
+impl Drop for RemoteHold {
+    fn drop(&mut self) {
+        let said = if self.arrived { Said::Written(Nothing {}) } else { Said::GiveUp(Nothing {}) };
+        self.frames.send(self.id, said);
+    }
+}
+
+/// Where frames of one connection go.
+#[derive(Clone, Debug)]
+struct Outgoing {
+    frames: mpsc::UnboundedSender<Frame>,
+    waiting: Arc<AtomicUsize>,
+}
+
+impl Outgoing {
+    fn new() -> (Self, mpsc::UnboundedReceiver<Frame>) {
+        let (frames, receiver) = mpsc::unbounded_channel();
+        (Self { frames, waiting: Arc::default() }, receiver)
+    }
+
+    fn is_full(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+    }
+
+    /// A connection that is gone needs to hear nothing.
+    fn send(&self, id: u64, said: Said) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let _ = self.frames.send(Frame { id, said: Some(said) });
+    }
+}
+
+/// Questions without an answer, on one connection.
+type Pending = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Answer>>>>>;
+
+/// A connection that is open.
+#[derive(Clone, Debug)]
+struct Open {
+    frames: Outgoing,
+    pending: Pending,
+}
+
+/// The way to another node.
+pub(super) struct Link {
+    pub(super) node: NodeId,
+    pub(super) address: String,
+    open: watch::Sender<Option<Open>>,
+    next_id: AtomicU64,
+    dialling: Mutex<Option<AbortHandle>>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        if let Some(dialling) = lock(&self.dialling).take() {
+            dialling.abort();
+        }
+    }
+}
+
+/// Withdraws a question whose asker leaves.
+struct Asking<'a> {
+    open: &'a Open,
+    id: u64,
+    done: bool,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            if let Some(pending) = lock(&self.open.pending).as_mut() {
+                pending.remove(&self.id);
+            }
+            self.open.frames.send(self.id, Said::GiveUp(Nothing {}));
+        }
+    }
+}
+
+impl Link {
+    /// A way to a node, which is dialled from now on until this is dropped.
+    pub(super) fn new(local: &Arc<Node>, node: NodeId, address: String) -> Arc<Self> {
+        let (open, _) = watch::channel(None);
+        let link = Arc::new(Self { node, address, open, next_id: AtomicU64::new(1), dialling: Mutex::default() });
+        let task = tokio::spawn(keep_connected(Arc::downgrade(local), Arc::downgrade(&link)));
+        *lock(&link.dialling) = Some(task.abort_handle());
+        link
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.open.borrow().is_some()
+    }
+
+    /// Tells something, if the node can be reached.
+    pub(super) fn tell(&self, news: News) {
+        if let Some(open) = &*self.open.borrow()
+            && !open.frames.is_full()
+        {
+            open.frames.send(0, Said::News(news));
+        }
+    }
+
+    /// Asks something.
+    pub(super) async fn ask(&self, ask: Ask, deadline: Instant) -> Result<Answered, AskError> {
+        let mut opened = self.open.subscribe();
+        let wait = deadline.min(Instant::now() + CONNECT_WAIT);
+        let open = match tokio::time::timeout_at(wait, opened.wait_for(Option::is_some)).await {
+            Ok(Ok(open)) => open.clone(),
+            _ => None,
+        };
+        let Some(open) = open.filter(|open| !open.frames.is_full()) else { return Err(AskError::NotSent) };
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (answer, answered) = oneshot::channel();
+        match lock(&open.pending).as_mut() {
+            Some(pending) => pending.insert(id, answer),
+            None => return Err(AskError::NotSent),
+        };
+        open.frames.send(id, Said::Ask(ask));
+        let mut asking = Asking { open: &open, id, done: false };
+        match tokio::time::timeout_at(deadline, answered).await {
+            Ok(Ok(Answer { held, reply: Some(reply) })) => {
+                asking.done = true;
+                let held = held.then(|| RemoteHold { frames: open.frames.clone(), id, arrived: false });
+                Ok(Answered { reply, held })
+            }
+            Ok(Ok(Answer { .. })) => {
+                asking.done = true;
+                Ok(Answered { reply: Reply::Failed("the node does not know this question".to_owned()), held: None })
+            }
+            Ok(Err(_)) => {
+                asking.done = true;
+                Err(AskError::Broken)
+            }
+            Err(_) => Err(AskError::TimedOut),
+        }
+    }
+}
+
+/// Dials until nobody wants the link any more.
+async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
+    loop {
+        let (Some(node), Some(this)) = (local.upgrade(), link.upgrade()) else { return };
+        let (address, to) = (this.address.clone(), this.node);
+        let Some(cluster) = node.cluster.clone() else { return };
+        drop(this);
+        match dial(&cluster.secret, cluster.me, to, &address).await {
+            Ok((read, write)) => {
+                let (frames, receiver) = Outgoing::new();
+                let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
+                let open = Open { frames: frames.clone(), pending: pending.clone() };
+                let Some(this) = link.upgrade() else { return };
+                this.open.send_replace(Some(open));
+                drop(this);
+                tracing::info!(node = to.0, address, "connected to another node");
+                node.link_opened(to);
+                drop(node);
+                let writing = write_frames(write, receiver, frames.waiting.clone(), Some(frames.clone()));
+                let reading = read_answers(read, &pending);
+                let why = tokio::select! {
+                    ended = writing => ended,
+                    ended = reading => ended,
+                };
+                // Whoever waits for an answer hears that there will be none.
+                lock(&pending).take();
+                let Some(this) = link.upgrade() else { return };
+                this.open.send_replace(None);
+                tracing::warn!(node = to.0, "the connection to another node broke: {:?}", why.err());
+                if let Some(node) = local.upgrade() {
+                    node.link_broke(to);
+                }
+            }
+            Err(error) => {
+                if error.kind() == io::ErrorKind::ConnectionRefused {
+                    cluster.membership.suspect(to);
+                }
+                tracing::debug!(node = to.0, %error, "another node cannot be reached");
+                drop(node);
+            }
+        }
+        tokio::time::sleep(DIAL_AGAIN).await;
+    }
+}
+
+fn proof(secret: &[u8; 16], challenge: u64, from: NodeId, to: NodeId) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(secret);
+    hasher.write_u64(challenge);
+    hasher.write_u64(from.0);
+    hasher.write_u64(to.0);
+    hasher.finish()
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, why.to_owned())
+}
+
+fn random() -> io::Result<u64> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
+
+async fn dial(secret: &[u8; 16], me: NodeId, to: NodeId, address: &str) -> io::Result<Halves> {
+    let dialled = async {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (read, mut write) = stream.into_split();
+        let mut read = BufReader::new(read);
+        let challenge = random()?;
+        say_hello(&mut write, Hello { node: me.0, protocol: PROTOCOL, challenge, proof: 0, to: to.0 }).await?;
+        let theirs = hear_hello(&mut read).await?;
+        if theirs.node != to.0 || theirs.proof != proof(secret, challenge, to, me) {
+            return Err(refused("it is not the node that the database names"));
+        }
+        let proof = proof(secret, theirs.challenge, me, to);
+        say_hello(&mut write, Hello { node: me.0, protocol: PROTOCOL, challenge: 0, proof, to: to.0 }).await?;
+        Ok((read, write))
+    };
+    tokio::time::timeout(DIAL_MAX, dialled).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+async fn say_hello(write: &mut OwnedWriteHalf, hello: Hello) -> io::Result<()> {
+    write_some(write, Frames { frames: vec![Frame { id: 0, said: Some(Said::Hello(hello)) }] }).await
+}
+
+async fn hear_hello(read: &mut BufReader<OwnedReadHalf>) -> io::Result<Hello> {
+    let first = read_some(read, 4096).await?.frames.into_iter().next();
+    match first.and_then(|frame| frame.said) {
+        Some(Said::Hello(hello)) => Ok(hello),
+        _ => Err(refused("it does not speak the protocol of nodes")),
+    }
+}
+
+async fn write_some(write: &mut OwnedWriteHalf, frames: Frames) -> io::Result<()> {
+    let length = frames.encoded_len();
+    let mut buffer = Vec::with_capacity(4 + length);
+    buffer.extend_from_slice(&(length as u32).to_le_bytes());
+    frames.encode_raw(&mut buffer);
+    write.write_all(&buffer).await
+}
+
+async fn read_some(read: &mut BufReader<OwnedReadHalf>, bytes_max: usize) -> io::Result<Frames> {
+    let length = read.read_u32_le().await? as usize;
+    if length > bytes_max {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a write is too large"));
+    }
+    let mut buffer = vec![0; length];
+    read.read_exact(&mut buffer).await?;
+    // Bodies of calls share the buffer.
+    Frames::decode(bytes::Bytes::from(buffer)).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// Writes what waits until nobody can send any more. The asking side pings.
+async fn write_frames(
+    mut write: OwnedWriteHalf,
+    mut receiver: mpsc::UnboundedReceiver<Frame>,
+    waiting: Arc<AtomicUsize>,
+    pinging: Option<Outgoing>,
+) -> io::Result<()> {
+    let mut pings = tokio::time::interval(PING);
+    loop {
+        let mut frames = Vec::new();
+        tokio::select! {
+            received = receiver.recv_many(&mut frames, FRAMES_MAX) => {
+                if received == 0 {
+                    return Ok(());
+                }
+                waiting.fetch_sub(received, Ordering::Relaxed);
+                write_some(&mut write, Frames { frames }).await?;
+            }
+            _ = pings.tick(), if pinging.is_some() => {
+                let ping = Frame { id: 0, said: Some(Said::Ping(Nothing {})) };
+                write_some(&mut write, Frames { frames: vec![ping] }).await?;
+            }
+        }
+    }
+}
+
+async fn read_answers(mut read: BufReader<OwnedReadHalf>, pending: &Pending) -> io::Result<()> {
+    loop {
+        let frames = tokio::time::timeout(SILENCE_MAX, read_some(&mut read, FRAMES_BYTES_MAX)).await;
+        let frames = frames.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        for Frame { id, said } in frames.frames {
+            let Some(Said::Answer(answer)) = said else { continue };
+            let waiting = lock(pending).as_mut().and_then(|pending| pending.remove(&id));
+            // An answer whose asker left was withdrawn already.
+            waiting.map(|waiting| waiting.send(answer));
+        }
+    }
+}
+
+/// Takes connections of other nodes until the node is gone.
+pub(crate) async fn accept(listener: TcpListener, node: Weak<Node>) {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "a connection of another node was not accepted");
+                tokio::time::sleep(DIAL_AGAIN).await;
+                continue;
+            }
+        };
+        let Some(node) = node.upgrade() else { return };
+        tokio::spawn(async move {
+            if let Err(error) = serve(stream, node).await {
+                tracing::debug!(%error, "a connection of another node ended");
+            }
+        });
+    }
+}
+
+/// What a connection of another node has under way.
+#[derive(Default)]
+struct Serving {
+    asked: HashMap<u64, AbortHandle>,
+    held: HashMap<u64, Delivery>,
+}
+
+/// Ends what a broken connection has under way, and with that gives back what it held.
+struct EndOnDrop(Arc<Mutex<Serving>>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        let serving = std::mem::take(&mut *lock(&self.0));
+        serving.asked.into_values().for_each(|task| task.abort());
+    }
+}
+
+async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read);
+    let Some(cluster) = node.cluster.clone() else { return Ok(()) };
+    let greeted = async {
+        let theirs = hear_hello(&mut read).await?;
+        let (from, challenge) = (NodeId(theirs.node), random()?);
+        if theirs.to != cluster.me.0 {
+            return Err(refused("it looks for another node"));
+        }
+        let shown = proof(&cluster.secret, theirs.challenge, cluster.me, from);
+        let mine = Hello { node: cluster.me.0, protocol: PROTOCOL, challenge, proof: shown, to: from.0 };
+        say_hello(&mut write, mine).await?;
+        if hear_hello(&mut read).await?.proof != proof(&cluster.secret, challenge, from, cluster.me) {
+            return Err(refused("it does not know the secret of this cluster"));
+        }
+        Ok(from)
+    };
+    let from = tokio::time::timeout(DIAL_MAX, greeted).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let (frames, receiver) = Outgoing::new();
+    let writing = write_frames(write, receiver, frames.waiting.clone(), None);
+    let serving = Arc::new(Mutex::new(Serving::default()));
+    let _ended = EndOnDrop(serving.clone());
+    let local = Arc::downgrade(&node);
+    drop(node);
+    let reading = async {
+        loop {
+            let received = tokio::time::timeout(SILENCE_MAX, read_some(&mut read, FRAMES_BYTES_MAX)).await;
+            let received = received.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            let Some(node) = local.upgrade() else { return Ok(()) };
+            for Frame { id, said } in received.frames {
+                match said {
+                    Some(Said::Ask(ask)) => answer(&node, from, &serving, &frames, id, ask),
+                    Some(Said::Written(_)) => {
+                        if let Some(held) = lock(&serving).held.remove(&id) {
+                            held.delivered();
+                        }
+                    }
+                    Some(Said::GiveUp(_)) => {
+                        let mut serving = lock(&serving);
+                        let (asked, held) = (serving.asked.remove(&id), serving.held.remove(&id));
+                        drop(serving);
+                        if let Some(task) = asked {
+                            task.abort();
+                        }
+                        drop(held);
+                    }
+                    Some(Said::News(news)) => node.told(from, news),
+                    Some(Said::Ping(_)) => frames.send(0, Said::Pong(Nothing {})),
+                    _ => {}
+                }
+            }
+        }
+    };
+    tokio::select! {
+        ended = writing => ended,
+        ended = reading => ended,
+    }
+}
+
+/// Answers a question in a task of its own.
+fn answer(node: &Arc<Node>, from: NodeId, serving: &Arc<Mutex<Serving>>, frames: &Outgoing, id: u64, ask: Ask) {
+    let (node, frames, under_way) = (node.clone(), frames.clone(), serving.clone());
+    // Held while the task is registered, so that it cannot end before.
+    let mut registered = lock(serving);
+    let task = tokio::spawn(async move {
+        let (reply, delivery) = node.asked(from, ask).await;
+        let mut serving = lock(&under_way);
+        if serving.asked.remove(&id).is_none() {
+            // Withdrawn meanwhile: dropping the delivery gives back what it holds.
+            return;
+        }
+        let held = delivery.is_some();
+        if let Some(delivery) = delivery {
+            serving.held.insert(id, delivery);
+        }
+        drop(serving);
+        frames.send(id, Said::Answer(Answer { held, reply: Some(reply) }));
+    });
+    registered.asked.insert(id, task.abort_handle());
+}

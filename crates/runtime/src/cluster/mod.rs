@@ -1,0 +1,257 @@
+//! A node among others: what is here, what is elsewhere, and how to reach it.
+//!
+//! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`ownership`]). A queue has a home, where
+//! tasks and workers meet ([`offers`]). Signs of life of workers are told to everybody ([`seen`]), because each owner decides
+//! about the workers that hold something of its runs. A client's call goes to the node that it is about as it came
+//! ([`calls`]). With one store in this process there is no cluster, and everything is here.
+//!
+//! What holds: a run is touched only by the node that serves its shard, within its lease ([`Node::admit`]); whatever a node
+//! that lost its place still writes is refused by the database.
+
+mod asked;
+mod calls;
+mod link;
+mod offers;
+mod ownership;
+mod seen;
+mod wire;
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
+        atomic::{AtomicU8, AtomicU64, Ordering},
+    },
+};
+
+use segno_store::{
+    NamespaceKey, Storage,
+    cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
+};
+use tokio::time::Instant;
+
+pub use calls::{ClientCalls, ForwardError, Forwarded, ForwardedCall, RemoteTask};
+pub(crate) use link::{AskError, RemoteHold, accept};
+pub use offers::Polled;
+pub(crate) use ownership::run as follow_map;
+pub(crate) use seen::ToldWorkers;
+pub(crate) use wire::Task;
+
+use crate::{error::CallError, flow, node::Node, queues::QueueKey, slots::WorkflowKey, slots::lock};
+use link::{Answered, Link};
+use wire::{Ask, News, Question};
+
+/// The shard belongs to somebody else.
+const ELSEWHERE: u8 = 0;
+/// The shard is served here.
+const SERVED: u8 = 1;
+/// The shard is being handed over: nothing new begins.
+const LEAVING: u8 = 2;
+
+/// Where something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// On this node.
+    Here,
+    /// On another one.
+    There(NodeId),
+    /// It is on its way from one to another.
+    Nowhere,
+}
+
+/// What a node knows of the others.
+pub struct Cluster {
+    pub(crate) membership: Arc<dyn Membership>,
+    pub(crate) me: NodeId,
+    pub(crate) secret: [u8; 16],
+    map: RwLock<Arc<ClusterMap>>,
+    shards: Vec<AtomicU8>,
+    links: Mutex<HashMap<NodeId, Arc<Link>>>,
+    /// Counts changes of homes.
+    homes: AtomicU64,
+    node: OnceLock<Weak<Node>>,
+    client_calls: OnceLock<Arc<dyn ClientCalls>>,
+    told: ToldWorkers,
+}
+
+impl Cluster {
+    /// The cluster that a storage is part of.
+    pub(crate) fn of(storage: &Arc<dyn Storage>) -> Option<Arc<Self>> {
+        let membership = storage.membership()?;
+        Some(Arc::new(Self {
+            me: membership.me(),
+            secret: membership.secret(),
+            membership,
+            map: RwLock::default(),
+            shards: (0..SHARDS).map(|_| AtomicU8::new(ELSEWHERE)).collect(),
+            links: Mutex::default(),
+            homes: AtomicU64::new(0),
+            node: OnceLock::new(),
+            client_calls: OnceLock::new(),
+            told: ToldWorkers::default(),
+        }))
+    }
+
+    /// Whether a node is this one.
+    pub fn is_me(&self, node: NodeId) -> bool {
+        node == self.me
+    }
+
+    /// The newest map.
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn set_map(&self, map: Arc<ClusterMap>) -> Arc<ClusterMap> {
+        std::mem::replace(&mut self.map.write().unwrap_or_else(PoisonError::into_inner), map)
+    }
+
+    fn state(&self, shard: Shard) -> u8 {
+        self.shards.get(usize::from(shard.0)).map_or(ELSEWHERE, |state| state.load(Ordering::Acquire))
+    }
+
+    fn set_state(&self, shard: Shard, state: u8) {
+        if let Some(place) = self.shards.get(usize::from(shard.0)) {
+            place.store(state, Ordering::Release);
+        }
+    }
+
+    /// Whether this node serves a shard.
+    pub(crate) fn serves(&self, shard: Shard) -> bool {
+        self.state(shard) == SERVED
+    }
+
+    /// The shards that this node serves.
+    pub fn served(&self) -> Vec<Shard> {
+        (0..SHARDS as u16).map(Shard).filter(|shard| self.serves(*shard)).collect()
+    }
+
+    /// Whether the node may answer from memory: others would not have taken its place yet.
+    pub fn is_within_lease(&self) -> bool {
+        self.membership.heard_at().elapsed() < self.membership.lease() * 2 / 3
+    }
+
+    fn place_of(&self, shard: Shard) -> Place {
+        match self.state(shard) {
+            SERVED => Place::Here,
+            LEAVING => Place::Nowhere,
+            _ => match self.map().owner(shard) {
+                Some(owner) if owner != self.me => Place::There(owner),
+                _ => Place::Nowhere,
+            },
+        }
+    }
+
+    fn home_of(&self, namespace: NamespaceKey, name: &str) -> Place {
+        match self.map().home(namespace, name) {
+            Some(home) if home == self.me => Place::Here,
+            Some(home) => Place::There(home),
+            None => Place::Nowhere,
+        }
+    }
+
+    /// How often homes have changed.
+    pub(crate) fn homes(&self) -> u64 {
+        self.homes.load(Ordering::Acquire)
+    }
+
+    fn link(&self, node: NodeId) -> Option<Arc<Link>> {
+        lock(&self.links).get(&node).cloned()
+    }
+
+    /// All other nodes, and whether they can be reached.
+    pub fn links(&self) -> Vec<(NodeId, bool)> {
+        lock(&self.links).values().map(|link| (link.node, link.is_open())).collect()
+    }
+
+    fn peers(&self) -> Vec<Arc<Link>> {
+        lock(&self.links).values().cloned().collect()
+    }
+
+    /// Asks another node.
+    async fn ask(&self, node: NodeId, question: Question, deadline: Instant) -> Result<Answered, AskError> {
+        let link = self.link(node).ok_or(AskError::NotSent)?;
+        link.ask(Ask { question: Some(question) }, deadline).await
+    }
+
+    /// Tells all other nodes.
+    fn tell_all(&self, news: &News) {
+        for link in self.peers() {
+            link.tell(news.clone());
+        }
+    }
+
+    fn local(&self) -> Option<Arc<Node>> {
+        self.node.get()?.upgrade()
+    }
+}
+
+impl Node {
+    /// What is known of other nodes; `None` if there can be none.
+    pub fn cluster(&self) -> Option<&Arc<Cluster>> {
+        self.cluster.as_ref()
+    }
+
+    /// Where the runs of a workflow are.
+    pub fn place(&self, key: &WorkflowKey) -> Place {
+        match &self.cluster {
+            None => Place::Here,
+            Some(cluster) => cluster.place_of(Shard::of(key.namespace, &key.workflow_id)),
+        }
+    }
+
+    /// Where something with a name lives: a queue, a worker's own reports.
+    pub fn home(&self, namespace: NamespaceKey, name: &str) -> Place {
+        match &self.cluster {
+            None => Place::Here,
+            Some(cluster) => cluster.home_of(namespace, name),
+        }
+    }
+
+    /// Where the tasks and the workers of a queue meet. Scripts are resumed by the owner of their run.
+    pub(crate) fn queue_home(&self, key: &QueueKey) -> Place {
+        if self.cluster.is_none() || *key == flow::queue() { Place::Here } else { self.home(key.namespace, &key.name) }
+    }
+
+    /// Where a node is: what it asked for is there alone.
+    pub fn node_place(&self, node: u64) -> Place {
+        match &self.cluster {
+            Some(cluster) if node != 0 && node != cluster.me.0 => Place::There(NodeId(node)),
+            _ => Place::Here,
+        }
+    }
+
+    /// Where what there is only once is done: changes of namespaces, deletion of what expired.
+    pub fn leader(&self) -> Place {
+        self.home(NamespaceKey(0), "leader")
+    }
+
+    /// Whether this node leads; a node alone does.
+    pub fn leads(&self) -> bool {
+        self.leader() == Place::Here
+    }
+
+    /// Refuses whatever this node must not do: the run is elsewhere, or somebody else may have taken its place.
+    pub(crate) fn admit(&self, key: &WorkflowKey) -> Result<(), CallError> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        if !cluster.serves(Shard::of(key.namespace, &key.workflow_id)) {
+            return Err(CallError::Moved);
+        }
+        if !cluster.is_within_lease() {
+            return Err(CallError::Unavailable(
+                "this node has not reached the database for a while and may have lost its place; retry".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// What distinguishes the connections of this node from those of others.
+    pub fn connection_prefix(&self) -> u64 {
+        self.cluster.as_ref().map_or(0, |cluster| prefix_of(cluster.me))
+    }
+}
+
+/// Connections of a node begin with its number.
+fn prefix_of(node: NodeId) -> u64 {
+    (node.0 & 0xff_ffff) << 40
+}

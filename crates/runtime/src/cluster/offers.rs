@@ -1,0 +1,337 @@
+//! Tasks and workers that meet at the home of a queue, wherever they come from.
+//!
+//! The owner of a run offers its tasks at the queue's home. A worker's poll ends at the node that it is connected to; that
+//! node takes a task from the home and lets the task's owner start it. What is offered stays with the home until the owner has
+//! answered, so that a node which fails in between loses nothing.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use segno_store::{
+    NamespaceKey, RunKey,
+    cluster::{NodeId, Shard},
+};
+use tokio::time::Instant;
+
+use super::{
+    Place,
+    calls::{ForwardError, ForwardedCall, RemoteTask},
+    link::Answered,
+    wire::{Command, Offer, Question, Queue, Reply, Take, Task, TaskKind},
+};
+use crate::{
+    delivery::{Delivery, Held},
+    node::Node,
+    polls::Poll,
+    queues::{QueueKey, QueueKind, TaskOffer},
+    worker_commands::WorkerCommandTask,
+    workers::Caller,
+};
+
+/// Between two attempts to reach a home or an owner.
+const AGAIN: Duration = Duration::from_millis(50);
+const OFFER_MAX: Duration = Duration::from_secs(5);
+const BEGIN_MAX: Duration = Duration::from_secs(10);
+
+/// What a poll came to.
+#[derive(Debug)]
+pub enum Polled<T> {
+    /// A task of a run that is here.
+    Here(T),
+    /// The whole answer, made by the owner of the run.
+    There {
+        /// The answer's message.
+        body: Bytes,
+        /// Gives the task back unless it is delivered.
+        delivery: Option<Delivery>,
+    },
+}
+
+pub(super) fn queue_of(queue: Queue) -> Option<QueueKey> {
+    let kind = match queue.kind {
+        1 => QueueKind::Workflow,
+        2 => QueueKind::Activity,
+        3 => QueueKind::WorkerCommand,
+        _ => return None,
+    };
+    Some(QueueKey { namespace: NamespaceKey(queue.namespace), kind, name: queue.name })
+}
+
+pub(super) fn wire_queue(key: &QueueKey) -> Queue {
+    let kind = match key.kind {
+        QueueKind::Workflow => 1,
+        QueueKind::Activity => 2,
+        QueueKind::WorkerCommand => 3,
+    };
+    Queue { namespace: key.namespace.0, kind, name: key.name.clone() }
+}
+
+/// A task as other nodes know it.
+pub(super) fn wire_task(task: &TaskOffer, me: NodeId) -> Task {
+    let mine = Task { owner: me.0, ..Default::default() };
+    match task {
+        TaskOffer::Workflow { run, stamp, speculative } => {
+            Task { run: run.0, stamp: *stamp, speculative: *speculative, kind: TaskKind::Workflow as i32, ..mine }
+        }
+        TaskOffer::Activity { run, scheduled_event_id, stamp } => Task {
+            run: run.0,
+            stamp: *stamp,
+            scheduled_event_id: *scheduled_event_id,
+            kind: TaskKind::Activity as i32,
+            ..mine
+        },
+        TaskOffer::Query(query) => Task { run: query.run.0, query: query.id, kind: TaskKind::Query as i32, ..mine },
+        TaskOffer::Command(command) => {
+            let WorkerCommandTask { id, stop, given } = (**command).clone();
+            Task { kind: TaskKind::Command as i32, command: Some(Command { id, stop, given }), ..mine }
+        }
+        TaskOffer::Remote(task) => (**task).clone(),
+    }
+}
+
+impl Node {
+    /// A task that another node named, as this node knows it if it is its own.
+    fn task_of(&self, task: Task) -> Option<TaskOffer> {
+        let mine = self.cluster.as_ref().is_some_and(|cluster| cluster.me.0 == task.owner);
+        let run = RunKey(task.run);
+        match task.kind() {
+            TaskKind::Command => {
+                let Command { id, stop, given } = task.command?;
+                Some(TaskOffer::Command(Box::new(WorkerCommandTask { id, stop, given })))
+            }
+            _ if !mine => Some(TaskOffer::Remote(Box::new(task))),
+            TaskKind::Workflow => Some(TaskOffer::Workflow { run, stamp: task.stamp, speculative: task.speculative }),
+            TaskKind::Activity => {
+                let (scheduled_event_id, stamp) = (task.scheduled_event_id, task.stamp);
+                Some(TaskOffer::Activity { run, scheduled_event_id, stamp })
+            }
+            TaskKind::Query => self.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query))),
+            TaskKind::Unknown => None,
+        }
+    }
+
+    /// The task that a poll of another node gets here.
+    pub fn own_task(&self, task: &RemoteTask) -> Option<TaskOffer> {
+        self.task_of(task.0.clone()).filter(|task| !matches!(task, TaskOffer::Remote(_)))
+    }
+
+    /// Offers a task at the home of its queue. A sticky queue that nobody serves sends it to `otherwise`.
+    pub(crate) fn offer_at_home(
+        &self,
+        key: QueueKey,
+        task: TaskOffer,
+        priority: i32,
+        shard: Shard,
+        otherwise: Option<QueueKey>,
+    ) {
+        let Some(cluster) = self.cluster.clone() else { return };
+        let Some(node) = cluster.local() else { return };
+        tokio::spawn(async move {
+            let (mut key, mut otherwise) = (key, otherwise);
+            let task_on_wire = wire_task(&task, cluster.me);
+            while !node.is_stopping() && cluster.serves(shard) {
+                match node.queue_home(&key) {
+                    Place::Here if otherwise.is_some() && !node.queues.is_served(&key, node.clock.now()) => {
+                        let Some(next) = otherwise.take() else { return };
+                        key = next;
+                        continue;
+                    }
+                    Place::Here => {
+                        node.offer_here(key, task, priority);
+                        return;
+                    }
+                    Place::There(home) => {
+                        let offer = Offer {
+                            queue: wire_queue(&key),
+                            task: task_on_wire.clone(),
+                            priority,
+                            sticky: otherwise.is_some(),
+                        };
+                        let deadline = Instant::now() + OFFER_MAX;
+                        match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
+                            Ok(Reply::Done(_)) => return,
+                            Ok(Reply::Unserved(_)) => {
+                                let Some(next) = otherwise.take() else { return };
+                                key = next;
+                                continue;
+                            }
+                            Ok(_) | Err(_) => {}
+                        }
+                    }
+                    Place::Nowhere => {}
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        });
+    }
+
+    /// Offers a query at the home of its queue. False if it is one worker's own queue and that worker is not there.
+    pub(crate) async fn offer_query_at_home(
+        &self,
+        key: &QueueKey,
+        task: TaskOffer,
+        priority: i32,
+        sticky: bool,
+    ) -> bool {
+        let Some(cluster) = &self.cluster else { return false };
+        let task_on_wire = wire_task(&task, cluster.me);
+        while !self.is_stopping() {
+            match self.queue_home(key) {
+                Place::Here => {
+                    if sticky && !self.queues.is_served(key, self.clock.now()) {
+                        return false;
+                    }
+                    self.offer_here(key.clone(), task, priority);
+                    return true;
+                }
+                Place::There(home) => {
+                    let offer = Offer { queue: wire_queue(key), task: task_on_wire.clone(), priority, sticky };
+                    let deadline = Instant::now() + OFFER_MAX;
+                    match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
+                        Ok(Reply::Done(_)) => return true,
+                        Ok(Reply::Unserved(_)) => return false,
+                        Ok(_) | Err(_) => {}
+                    }
+                }
+                Place::Nowhere => {}
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+        false
+    }
+
+    /// Another node offers a task for a queue whose home is here.
+    pub(super) fn take_offer(&self, offer: Offer) -> Reply {
+        let Some(key) = queue_of(offer.queue) else { return Reply::Failed("unknown kind of queue".to_owned()) };
+        if self.queue_home(&key) != Place::Here {
+            return Reply::Moved(Default::default());
+        }
+        if offer.sticky && !self.queues.is_served(&key, self.clock.now()) {
+            return Reply::Unserved(Default::default());
+        }
+        let Some(task) = self.task_of(offer.task) else { return Reply::Done(Default::default()) };
+        match task {
+            TaskOffer::Command(command) => self.offer_command_here(key, *command),
+            task => self.offer_here(key, task, offer.priority),
+        }
+        Reply::Done(Default::default())
+    }
+
+    /// Another node takes a task for a worker of its own.
+    pub(super) async fn give_task(self: &Arc<Self>, take: Take) -> (Reply, Option<Delivery>) {
+        let Some(queue) = queue_of(take.queue) else {
+            return (Reply::Failed("unknown kind of queue".to_owned()), None);
+        };
+        let poll = Poll {
+            queue,
+            identity: take.identity,
+            caller: Caller { worker: take.worker, ..Default::default() },
+            sticky: take.sticky,
+            deadline: Instant::now() + Duration::from_millis(take.wait_ms),
+        };
+        if self.queue_home(&poll.queue) != Place::Here {
+            return (Reply::Moved(Default::default()), None);
+        }
+        let Some(cluster) = &self.cluster else { return (Reply::Moved(Default::default()), None) };
+        if poll.queue.kind == QueueKind::WorkerCommand {
+            self.claim_commands(&poll.queue);
+        }
+        match self.wait_here(&poll).await {
+            Some((task, delivery)) => {
+                let task = wire_task(&task, cluster.me);
+                let offer = Offer { queue: wire_queue(&poll.queue), task, ..Default::default() };
+                (Reply::Task(offer), Some(delivery))
+            }
+            None if self.queue_home(&poll.queue) != Place::Here => (Reply::Moved(Default::default()), None),
+            None => (Reply::Done(Default::default()), None),
+        }
+    }
+
+    /// Waits for a task at the home of its queue, wherever that is. Whoever drops the delivery returns the task.
+    pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
+        let Some(cluster) = self.cluster.clone() else { return self.wait_with_guard(poll).await };
+        if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
+            return None;
+        }
+        let guard = self.poll_begins(poll);
+        let taken = loop {
+            let homes = cluster.homes();
+            let now = Instant::now();
+            if now >= poll.deadline || self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
+                break None;
+            }
+            match self.queue_home(&poll.queue) {
+                Place::Here => match self.wait_here(poll).await {
+                    Some(taken) => break Some(taken),
+                    None if cluster.homes() == homes => break None,
+                    None => {}
+                },
+                Place::There(home) => {
+                    let take = Take {
+                        queue: wire_queue(&poll.queue),
+                        identity: poll.identity.clone(),
+                        worker: poll.caller.worker.clone(),
+                        sticky: poll.sticky,
+                        wait_ms: poll.deadline.saturating_duration_since(now).as_millis() as u64,
+                    };
+                    let patience = poll.deadline + Duration::from_secs(1);
+                    match cluster.ask(home, Question::Take(take), patience).await {
+                        Ok(Answered { reply: Reply::Task(offer), held }) => {
+                            let delivery = Delivery::new(self, held.map_or(Held::Nothing, Held::Elsewhere));
+                            match self.task_of(offer.task) {
+                                Some(task) => break Some((task, delivery)),
+                                // A query whose asker left.
+                                None => delivery.delivered(),
+                            }
+                        }
+                        // Time is up, or the worker said goodbye.
+                        Ok(Answered { reply: Reply::Done(_), .. }) => break None,
+                        Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
+                    }
+                }
+                Place::Nowhere => tokio::time::sleep(AGAIN).await,
+            }
+        };
+        if let Some(guard) = guard {
+            guard.answered();
+        }
+        taken
+    }
+
+    /// Lets the owner of a task start it for a poll. `None` if it is over: the next one is to be tried.
+    pub(crate) async fn begin_elsewhere<T>(
+        self: &Arc<Self>,
+        task: Task,
+        delivery: Delivery,
+        call: Option<&ForwardedCall>,
+    ) -> Option<Polled<T>> {
+        let cluster = self.cluster.clone()?;
+        let call = ForwardedCall { task: Some(RemoteTask(task.clone())), ..call?.clone() };
+        let deadline = Instant::now() + BEGIN_MAX;
+        match cluster.forward(self, NodeId(task.owner), call, Some(deadline)).await {
+            Ok(forwarded) if forwarded.code == 0 && forwarded.delivery.is_some() => {
+                delivery.delivered();
+                Some(Polled::There { body: forwarded.body, delivery: forwarded.delivery })
+            }
+            // It is over.
+            Ok(forwarded) if forwarded.code == 0 => {
+                delivery.delivered();
+                None
+            }
+            // Whoever owns the run now offers it again.
+            Err(ForwardError::Moved) => {
+                delivery.delivered();
+                None
+            }
+            Err(ForwardError::NotSent) if cluster.map().member(NodeId(task.owner)).is_none() => {
+                delivery.delivered();
+                None
+            }
+            Ok(_) | Err(_) => {
+                drop(delivery);
+                tokio::time::sleep(AGAIN).await;
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Several nodes on one storage: who is a member, who owns which shard, and what storage does for it.
+//!
+//! A shard is a range of buckets with one owner at a time. The map says who owns which; it lives in the database and
+//! changes only there. Where a shard *should* be, and where a queue has its home, follows from the members' names by
+//! rendezvous hashing: everybody who knows the members comes to the same answer, and a node that comes or goes moves only
+//! its own part.
+
+use std::hash::Hasher;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use siphasher::sip::SipHasher24;
+
+use crate::{Answer, Bucket, CommitError, NamespaceKey, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
+
+/// How many shards there are.
+pub const SHARDS: usize = 1024;
+/// Buckets of one shard, as a power of two.
+const BUCKETS_OF_SHARD: u32 = 6;
+
+/// One life of one process. Given by the database when it joins, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u64);
+
+/// A range of buckets with one owner at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Shard(pub u16);
+
+impl Shard {
+    /// The shard of a workflow.
+    pub fn of(namespace: NamespaceKey, workflow_id: &str) -> Self {
+        Bucket::of(namespace, workflow_id).shard()
+    }
+
+    /// The first and the last of its buckets.
+    pub fn buckets(self) -> (Bucket, Bucket) {
+        let first = self.0 << BUCKETS_OF_SHARD;
+        (Bucket(first), Bucket(first | ((1 << BUCKETS_OF_SHARD) - 1)))
+    }
+}
+
+impl Bucket {
+    /// The shard that it belongs to.
+    pub fn shard(self) -> Shard {
+        Shard(self.0 >> BUCKETS_OF_SHARD)
+    }
+}
+
+/// A node that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Which life of it.
+    pub id: NodeId,
+    /// The user's name for it, the same after a restart.
+    pub name: String,
+    /// Where other nodes reach it.
+    pub address: String,
+    /// The version of its binary.
+    pub version: String,
+    /// Whether it is about to go: it owns nothing for long.
+    pub leaving: bool,
+    /// How often it showed that it is alive.
+    pub beat: i64,
+}
+
+/// Who is there and who owns what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClusterMap {
+    /// Counts changes of members and owners.
+    pub version: i64,
+    /// Counts changes of namespaces.
+    pub namespaces: i64,
+    /// All members, in the order of their ids.
+    pub members: Vec<Member>,
+    /// The owner of each shard; `None` while it has none.
+    pub owners: Vec<Option<NodeId>>,
+}
+
+impl ClusterMap {
+    /// The node that owns a shard.
+    pub fn owner(&self, shard: Shard) -> Option<NodeId> {
+        self.owners.get(usize::from(shard.0)).copied().flatten()
+    }
+
+    /// A member by its id.
+    pub fn member(&self, id: NodeId) -> Option<&Member> {
+        self.members.iter().find(|member| member.id == id)
+    }
+
+    /// The node that should own a shard: the one with the highest hash among those that stay.
+    pub fn wanted(&self, shard: Shard) -> Option<NodeId> {
+        self.chosen(|hasher| hasher.write_u16(shard.0))
+    }
+
+    /// The node where something with a name in a namespace lives.
+    pub fn home(&self, namespace: NamespaceKey, name: &str) -> Option<NodeId> {
+        self.chosen(|hasher| {
+            hasher.write_u32(namespace.0);
+            hasher.write(name.as_bytes());
+        })
+    }
+
+    fn chosen(&self, what: impl Fn(&mut SipHasher24)) -> Option<NodeId> {
+        let hash = |member: &Member| {
+            let mut hasher = SipHasher24::new();
+            hasher.write(member.name.as_bytes());
+            hasher.write_u8(0);
+            what(&mut hasher);
+            hasher.finish()
+        };
+        self.members.iter().filter(|member| !member.leaving).max_by_key(|member| hash(member)).map(|member| member.id)
+    }
+
+    /// Whether the same nodes stay as in another map, so that everything has the same home.
+    pub fn same_homes(&self, other: &Self) -> bool {
+        let staying = |map: &Self| -> Vec<NodeId> { map.members.iter().filter(|m| !m.leaving).map(|m| m.id).collect() };
+        staying(self) == staying(other)
+    }
+
+    /// The shards that a node owns.
+    pub fn shards_of(&self, id: NodeId) -> Vec<Shard> {
+        let owned = self.owners.iter().zip(0_u16..).filter(|(owner, _)| **owner == Some(id));
+        owned.map(|(_, number)| Shard(number)).collect()
+    }
+}
+
+/// What storage does for a node among others.
+pub trait Membership: Send + Sync + 'static {
+    /// This node.
+    fn me(&self) -> NodeId;
+
+    /// How long a node that shows no sign of life stays a member. It serves from memory for two thirds of it.
+    fn lease(&self) -> Duration;
+
+    /// Authenticates nodes to each other: only whoever can read the database knows it.
+    fn secret(&self) -> [u8; 16];
+
+    /// The newest map, and how many there were before it.
+    fn map(&self) -> (u64, Arc<ClusterMap>);
+
+    /// Waits until there were more maps than this.
+    fn next_map(&self, seen: u64) -> Answer<(u64, Arc<ClusterMap>)>;
+
+    /// When the last sign of life was sent that the database answered.
+    fn heard_at(&self) -> Instant;
+
+    /// Looks at the map now instead of with the next beat.
+    fn look(&self);
+
+    /// A node does not accept connections: if its beat stands still as well, it is gone.
+    fn suspect(&self, node: NodeId);
+
+    /// Takes shards that have no owner. What others took first is not taken.
+    fn claim(&self, shards: &[Shard]) -> Answer<Result<(), CommitError>>;
+
+    /// Gives shards to other nodes. Nothing of them is under way any more.
+    fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<(), CommitError>>;
+
+    /// Says that a node is about to go. Others become the wanted owners of its shards.
+    fn mark_leaving(&self, name: &str) -> Answer<Result<bool, CommitError>>;
+
+    /// Takes a node its place, whatever it does: nothing of it can be stored any more.
+    fn fence(&self, name: &str) -> Answer<Result<bool, CommitError>>;
+
+    /// Open runs of some shards, in the order of their keys.
+    fn open_runs_of(&self, shards: &[Shard], after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>>;
+
+    /// Messages sent by runs of some shards, in the order of their keys.
+    fn outbox_of(&self, shards: &[Shard], after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(names: &[&str]) -> ClusterMap {
+        let member = |(name, id): (&&str, u64)| Member {
+            id: NodeId(id),
+            name: (*name).to_owned(),
+            address: String::new(),
+            version: String::new(),
+            leaving: false,
+            beat: 0,
+        };
+        ClusterMap { members: names.iter().zip(1..).map(member).collect(), ..Default::default() }
+    }
+
+    fn all() -> impl Iterator<Item = Shard> {
+        (0..SHARDS as u16).map(Shard)
+    }
+
+    #[test]
+    fn shards_cover_all_buckets() {
+        let mut next = 0_u32;
+        for shard in all() {
+            let (first, last) = shard.buckets();
+            assert_eq!(u32::from(first.0), next);
+            assert_eq!((first.shard(), last.shard()), (shard, shard));
+            next = u32::from(last.0) + 1;
+        }
+        assert_eq!(next, 65_536);
+    }
+
+    #[test]
+    fn a_node_that_joins_takes_its_part_and_moves_nothing_else() {
+        let (three, four) = (map(&["a", "b", "c"]), map(&["a", "b", "c", "d"]));
+        let mut moved = 0;
+        for shard in all() {
+            let (before, after) = (three.wanted(shard), four.wanted(shard));
+            if before != after {
+                assert_eq!(after, Some(NodeId(4)));
+                moved += 1;
+            }
+        }
+        assert!((SHARDS / 6..SHARDS / 3).contains(&moved), "{moved}");
+    }
+
+    #[test]
+    fn who_leaves_is_wanted_nowhere() {
+        let mut map = map(&["a", "b"]);
+        map.members[0].leaving = true;
+        assert!(all().all(|shard| map.wanted(shard) == Some(NodeId(2))));
+        assert_eq!(map.home(NamespaceKey(1), "queue"), Some(NodeId(2)));
+        assert!(!map.same_homes(&super::tests::map(&["a", "b"])));
+    }
+}
