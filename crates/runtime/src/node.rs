@@ -202,8 +202,8 @@ impl Node {
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         });
-        if let Some(listener) = listener {
-            tokio::spawn(cluster::accept(listener, Arc::downgrade(&node)));
+        if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
+            cluster.accept_nodes(listener, &node);
         }
         node.load_flows().await?;
         node.list_older_runs().await?;
@@ -302,6 +302,9 @@ impl Node {
     /// Nothing is served any more: whatever still runs for other nodes ends.
     pub fn end(&self) {
         self.ended.store(true, Ordering::Release);
+        if let Some(cluster) = &self.cluster {
+            cluster.close();
+        }
     }
 
     /// Whether nothing is served any more.

@@ -26,6 +26,8 @@ const BEATS_OF_LEASE: u32 = 6;
 /// At a start, a node of the same name whose beat stood still for so long is gone: more than two beats.
 const STILL: Duration = Duration::from_millis(2_500);
 const LOOK: Duration = Duration::from_millis(250);
+/// How long a start waits for a node of the same name that is about to go.
+const LEAVE_MAX: Duration = Duration::from_secs(45);
 /// A beat without an answer for so long is given up with its connection.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// The format of what this binary stores.
@@ -41,33 +43,46 @@ pub(crate) struct Place {
 
 /// Takes a place, once no other node of this name is alive.
 pub(crate) async fn join(client: &Client, name: &str, address: &str) -> Result<Place, OpenError> {
-    let before = namesake(client, name).await?;
-    if let Some(seen) = before {
+    let began = tokio::time::Instant::now();
+    let mut seen = namesake(client, name).await?;
+    if seen.is_some() {
         tracing::info!("a node of this name was on this database; waiting whether it is alive");
-        let until = tokio::time::Instant::now() + STILL;
-        while tokio::time::Instant::now() < until {
-            tokio::time::sleep(LOOK).await;
-            match namesake(client, name).await? {
-                Some(now) if now != seen => return Err(OpenError::OtherNode { name: name.to_owned() }),
-                Some(_) => {}
-                None => break,
-            }
-        }
     }
-    let result = take_place(client, name, address, before).await;
+    let mut since = began;
+    while let Some(before) = seen.filter(|_| since.elapsed() < STILL) {
+        tokio::time::sleep(LOOK).await;
+        let now = namesake(client, name).await?;
+        if let Some(alive) = now.filter(|now| now.beat != before.beat || now.node != before.node) {
+            // One that is about to go is waited for: it may be this very node's last life.
+            if !alive.leaving || began.elapsed() > LEAVE_MAX {
+                return Err(OpenError::OtherNode { name: name.to_owned() });
+            }
+            since = tokio::time::Instant::now();
+        }
+        seen = now;
+    }
+    let result = take_place(client, name, address, seen).await;
     if result.is_err() {
         let _ = client.batch_execute("ROLLBACK").await;
     }
     result
 }
 
-/// The node of this name, and its beat.
-async fn namesake(client: &Client, name: &str) -> Result<Option<(i64, i64)>, OpenError> {
-    let row = client.query_opt("SELECT node, beat FROM segno.nodes WHERE name = $1", &[&name]).await.map_err(failed)?;
-    Ok(row.map(|row| (row.get(0), row.get(1))))
+/// Another node of the same name.
+#[derive(Clone, Copy)]
+struct Namesake {
+    node: i64,
+    beat: i64,
+    leaving: bool,
 }
 
-async fn take_place(client: &Client, name: &str, address: &str, gone: Option<(i64, i64)>) -> Result<Place, OpenError> {
+async fn namesake(client: &Client, name: &str) -> Result<Option<Namesake>, OpenError> {
+    let select = "SELECT node, beat, leaving FROM segno.nodes WHERE name = $1";
+    let row = client.query_opt(select, &[&name]).await.map_err(failed)?;
+    Ok(row.map(|row| Namesake { node: row.get(0), beat: row.get(1), leaving: row.get(2) }))
+}
+
+async fn take_place(client: &Client, name: &str, address: &str, gone: Option<Namesake>) -> Result<Place, OpenError> {
     client.batch_execute("BEGIN").await.map_err(failed)?;
     let row = client.query_one("SELECT format, secret FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?;
     let (format, secret): (i32, &[u8]) = (row.get(0), row.get(1));
@@ -75,7 +90,7 @@ async fn take_place(client: &Client, name: &str, address: &str, gone: Option<(i6
     if format > FORMAT {
         return Err(OpenError::NewerFormat { found: format, known: FORMAT });
     }
-    if let Some((node, beat)) = gone {
+    if let Some(Namesake { node, beat, .. }) = gone {
         // If it beats again, it came back.
         client
             .execute("DELETE FROM segno.nodes WHERE node = $1 AND beat = $2", &[&node, &beat])

@@ -24,7 +24,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
     sync::{mpsc, oneshot, watch},
-    task::AbortHandle,
+    task::{AbortHandle, JoinSet},
     time::Instant,
 };
 
@@ -369,7 +369,10 @@ async fn read_answers(mut read: BufReader<OwnedReadHalf>, pending: &Pending) -> 
 
 /// Takes connections of other nodes until the node is gone.
 pub(crate) async fn accept(listener: TcpListener, node: Weak<Node>) {
+    // They end with this.
+    let mut serving = JoinSet::new();
     loop {
+        while serving.try_join_next().is_some() {}
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -379,7 +382,7 @@ pub(crate) async fn accept(listener: TcpListener, node: Weak<Node>) {
             }
         };
         let Some(node) = node.upgrade() else { return };
-        tokio::spawn(async move {
+        serving.spawn(async move {
             if let Err(error) = serve(stream, node).await {
                 tracing::debug!(%error, "a connection of another node ended");
             }

@@ -28,10 +28,10 @@ use segno_store::{
     NamespaceKey, Storage,
     cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
 };
-use tokio::time::Instant;
+use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
 
 pub use calls::{ClientCalls, ForwardError, Forwarded, ForwardedCall, RemoteTask};
-pub(crate) use link::{AskError, RemoteHold, accept};
+pub(crate) use link::{AskError, RemoteHold};
 pub use offers::Polled;
 pub(crate) use ownership::run as follow_map;
 pub(crate) use seen::ToldWorkers;
@@ -70,6 +70,8 @@ pub struct Cluster {
     /// Counts changes of homes.
     homes: AtomicU64,
     node: OnceLock<Weak<Node>>,
+    /// Takes connections of other nodes.
+    accepting: Mutex<Option<AbortHandle>>,
     client_calls: OnceLock<Arc<dyn ClientCalls>>,
     told: ToldWorkers,
 }
@@ -87,9 +89,24 @@ impl Cluster {
             links: Mutex::default(),
             homes: AtomicU64::new(0),
             node: OnceLock::new(),
+            accepting: Mutex::default(),
             client_calls: OnceLock::new(),
             told: ToldWorkers::default(),
         }))
+    }
+
+    /// Takes connections of other nodes until this one ends.
+    pub(crate) fn accept_nodes(&self, listener: TcpListener, node: &Arc<Node>) {
+        let accepting = tokio::spawn(link::accept(listener, Arc::downgrade(node)));
+        *lock(&self.accepting) = Some(accepting.abort_handle());
+    }
+
+    /// Ends all connections with other nodes: nothing is asked or answered any more.
+    pub(crate) fn close(&self) {
+        if let Some(accepting) = lock(&self.accepting).take() {
+            accepting.abort();
+        }
+        lock(&self.links).clear();
     }
 
     /// Whether a node is this one.

@@ -338,7 +338,12 @@ where
     F: Future<Output = Result<Response<A>, Status>>,
 {
     if request.extensions().get::<Via>().is_some() {
-        return here(request).await;
+        let changes = matches!(request.get_ref().route(), Route::Leader);
+        let answer = here(request).await;
+        if changes && answer.is_ok() {
+            node.tell_changed().await;
+        }
+        return answer;
     }
     let metadata = CallMetadata::of(&request);
     let message = request.into_inner();
