@@ -102,8 +102,17 @@ impl HeldActivity {
 }
 
 impl Node {
-    /// Waits for a workflow task or a query.
+    /// Waits for a workflow task or a query on a node without others.
     pub async fn poll_workflow_task(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+    ) -> Result<Option<StartedTask>, CallError> {
+        Ok(self.poll_workflow_task_anywhere(poll, worker_version, None).await?.and_then(Polled::here))
+    }
+
+    /// Waits for a workflow task or a query, wherever its run is. `call` is what its owner needs to answer the poll.
+    pub async fn poll_workflow_task_anywhere(
         self: &Arc<Self>,
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,
@@ -298,8 +307,17 @@ impl Node {
         self.repeat(|| self.apply(&key, &selector, call)).await;
     }
 
-    /// Waits for an activity.
+    /// Waits for an activity on a node without others.
     pub async fn poll_activity(
+        self: &Arc<Self>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+    ) -> Result<Option<StartedActivity>, CallError> {
+        Ok(self.poll_activity_anywhere(poll, worker_version, None).await?.and_then(Polled::here))
+    }
+
+    /// Waits for an activity, wherever its run is.
+    pub async fn poll_activity_anywhere(
         self: &Arc<Self>,
         poll: &Poll,
         worker_version: Option<WorkerVersionStamp>,

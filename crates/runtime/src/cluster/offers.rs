@@ -47,6 +47,16 @@ pub enum Polled<T> {
     },
 }
 
+impl<T> Polled<T> {
+    /// The task, if its run is here.
+    pub fn here(self) -> Option<T> {
+        match self {
+            Self::Here(task) => Some(task),
+            Self::There { .. } => None,
+        }
+    }
+}
+
 pub(super) fn queue_of(queue: Queue) -> Option<QueueKey> {
     let kind = match queue.kind {
         1 => QueueKind::Workflow,

@@ -101,7 +101,7 @@ impl Workflows {
         let version = version_of(request.worker_version_capabilities);
         let polled = match task {
             Some(task) => self.node.begin_activity_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
-            None => self.node.poll_activity(&poll, version, call.as_ref()).await.map_err(failed)?,
+            None => self.node.poll_activity_anywhere(&poll, version, call.as_ref()).await.map_err(failed)?,
         };
         let started = match polled {
             Some(Polled::Here(started)) => started,
