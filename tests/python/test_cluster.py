@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import subprocess
 import time
 import uuid
 from contextlib import AsyncExitStack
@@ -17,7 +19,7 @@ from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSe
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, RegisterNamespaceRequest
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.client import Client, WorkflowExecutionStatus
-from temporalio.common import RetryPolicy, WorkflowIDReusePolicy
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -343,8 +345,6 @@ async def test_the_work_of_a_dead_worker_moves_whatever_node_it_was_at(shared: C
         await asyncio.sleep(3600)
         return 0
 
-    retries = RetryPolicy(maximum_attempts=2)
-    del retries
     # Several, so that some are owned elsewhere than where the worker is.
     lost = await Client.connect(shared.nodes[1].address, namespace="default")
     dying = Worker(lost, task_queue=queue, activities=[never], max_concurrent_activities=6)
@@ -365,3 +365,70 @@ async def test_the_work_of_a_dead_worker_moves_whatever_node_it_was_at(shared: C
         assert results == [number + 1 for number in range(6)]
         # Long before the time-out of the activity.
         assert time.monotonic() - began < 29
+
+
+def segno(cluster: Cluster, *arguments: str, place: int = 0) -> str:
+    """What a command prints; it must succeed."""
+    command = [str(segno_binary()), *arguments, "--address", cluster.nodes[place].address]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# Two tasks, one after the other.
+SCRIPT = """
+workflow sumOfThree(n) {
+  const first = await Task.run("addTo", { n }, { queue: "QUEUE" })
+  return await Task.run("addTo", { n: first }, { queue: "QUEUE" })
+}
+"""
+
+
+@activity.defn(name="addTo")
+async def add_to(given: dict[str, int]) -> int:
+    return given["n"] + 1
+
+
+async def test_scripts_run_on_every_node(shared: Cluster, tmp_path: Path) -> None:
+    clients = [await connect(node) for node in shared.nodes]
+    queue = name("queue")
+    script = tmp_path / "sum.flow"
+    script.write_text(SCRIPT.replace("QUEUE", queue))
+    segno(shared, "flow", "deploy", str(script), place=1)
+    async with Worker(clients[2], task_queue=queue, activities=[add_to]):
+        runs = [
+            clients[number % 3].execute_workflow("sumOfThree", number, id=name("script"), task_queue="segno")
+            for number in range(9)
+        ]
+        assert await asyncio.gather(*runs) == [number + 2 for number in range(9)]
+
+
+async def test_status_drain_and_fence(cluster: Cluster) -> None:
+    one, two, three = cluster.nodes
+    clients = [await connect(node) for node in cluster.nodes]
+    queue = name("queue")
+    shown = segno(cluster, "cluster", "status", place=2)
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["n1", "n2", "n3"]
+    assert "this node" in shown.splitlines()[3]
+    id = name("waiting")
+    async with worker(clients[1], queue):
+        await clients[1].start_workflow(Waiting.run, 0, id=id, task_queue=queue)
+        segno(cluster, "cluster", "drain", "n2")
+        deadline = time.monotonic() + 30
+        while two.cluster()["shards_served_here"] > 0:
+            assert time.monotonic() < deadline, "it was not drained"
+            await asyncio.sleep(0.1)
+        # It goes on answering, through the others.
+        await clients[1].get_workflow_handle(id).signal(Waiting.go, 3)
+        assert await clients[1].get_workflow_handle(id).result() == 3
+        status = json.loads(segno(cluster, "cluster", "status", "-o", "json"))
+        assert [node["name"] for node in status["nodes"] if node.get("leaving")] == ["n2"]
+        segno(cluster, "cluster", "fence", "n2")
+        await asyncio.to_thread(cluster.wait_balanced)
+        id = name("adding")
+        assert await insist(
+            lambda: clients[1].execute_workflow(Adding.run, args=[1, 2], id=id, task_queue=queue)
+        ) == 3
+    unknown = [str(segno_binary()), "cluster", "drain", "nobody", "--address", one.address]
+    refused = subprocess.run(unknown, capture_output=True, text=True)
+    assert refused.returncode != 0 and "there is no node" in refused.stderr

@@ -52,6 +52,8 @@ enum Command {
     TaskQueue(commands::task_queue::TaskQueue),
     /// Shows who is alive and what each worker holds.
     Worker(commands::worker::Worker),
+    /// Shows the nodes that share a database, drains and fences them.
+    Cluster(commands::cluster::Cluster),
     /// Checks, deploys, runs and shows scripts: workflows that the server executes itself.
     Flow(commands::flow::Flow),
 }
@@ -65,6 +67,7 @@ fn main() -> ExitCode {
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),
         Command::Worker(command) => command.run(),
+        Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
     };
     match result {

@@ -17,9 +17,10 @@ mod generated {
 }
 
 pub use generated::google;
+/// Segno's own protocol for workers.
+pub use generated::segno::cluster::v1 as segno_cluster;
 /// Segno's own protocol for scripts.
 pub use generated::segno::flow::v1 as segno_flow;
-/// Segno's own protocol for workers.
 pub use generated::segno::worker::v1 as segno_worker;
 pub use generated::temporal::api::{
     activity::v1 as activity, command::v1 as command, common::v1 as common, deployment::v1 as deployment,

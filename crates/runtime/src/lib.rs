@@ -70,6 +70,7 @@ pub use queue_stats::QueueStats;
 pub use queues::{QueueKey, QueueKind, TaskOffer};
 pub use segno_engine::lease::LeaseSettings;
 pub use segno_engine::limits::Limits;
+pub use segno_store::cluster::Member;
 pub use slots::{Current, WorkflowKey};
 pub use starts::{SignalWithStart, StartOutcome};
 pub use tasks::{StartedActivity, StartedTask};

@@ -4,7 +4,8 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 
 use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
-    segno_flow::flow_service_server::FlowServiceServer, segno_worker::worker_service_server::WorkerServiceServer,
+    segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
+    segno_worker::worker_service_server::WorkerServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -14,7 +15,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{FlowCalls, Operator, WorkerLeases, Workflows},
+    grpc::{ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
     http,
     peer_calls::PeerCalls,
 };
@@ -126,6 +127,7 @@ impl Server {
         let others = Routes::new(operator)
             .add_service(leases)
             .add_service(flows)
+            .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)

@@ -8,7 +8,8 @@ use std::time::Duration;
 use clap::Args;
 use segno_proto::{
     Nanos, operatorservice::operator_service_client::OperatorServiceClient,
-    segno_flow::flow_service_client::FlowServiceClient, segno_worker::worker_service_client::WorkerServiceClient,
+    segno_cluster::cluster_service_client::ClusterServiceClient, segno_flow::flow_service_client::FlowServiceClient,
+    segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
 use tonic::{
@@ -96,6 +97,8 @@ pub struct Client {
     pub operator: OperatorServiceClient<Channel>,
     /// Who is alive; Segno's own.
     pub workers: WorkerServiceClient<Channel>,
+    /// The nodes on one database; Segno's own.
+    pub cluster: ClusterServiceClient<Channel>,
     /// Scripts; Segno's own.
     pub flows: FlowServiceClient<Channel>,
     /// The namespace the command is about.
@@ -127,6 +130,7 @@ impl Client {
         Ok(Self {
             workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
+            cluster: ClusterServiceClient::new(channel.clone()),
             flows: FlowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
             namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),

@@ -164,8 +164,7 @@ impl Node {
         match cluster.membership.give(moving).await {
             Ok(()) => {
                 shards.iter().for_each(|shard| cluster.set_state(*shard, ELSEWHERE));
-                cluster.membership.look();
-                cluster.tell_all(&News { told: Some(Told::Map(Default::default())) });
+                cluster.look_all();
                 tracing::info!(shards = shards.len(), "shards were handed over");
                 // The map is read again before anything is asked of it.
                 let (count, _) = cluster.membership.map();
@@ -370,8 +369,7 @@ impl Node {
             tracing::warn!(%error, "this node could not say that it leaves");
             return;
         }
-        cluster.membership.look();
-        cluster.tell_all(&News { told: Some(Told::Map(Default::default())) });
+        cluster.look_all();
         let until = Instant::now() + LEAVE_MAX;
         while Instant::now() < until {
             let map = cluster.map();
@@ -382,6 +380,28 @@ impl Node {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         tracing::warn!("not everything was handed over in time; the rest is taken when this node is gone");
+    }
+}
+
+impl Cluster {
+    /// Lets a node hand over what it owns. False if there is no such node.
+    pub async fn drain(&self, name: &str) -> Result<bool, CallError> {
+        let found = self.membership.mark_leaving(name).await?;
+        self.look_all();
+        Ok(found)
+    }
+
+    /// Takes a node its place. False if there is no such node.
+    pub async fn fence(&self, name: &str) -> Result<bool, CallError> {
+        let found = self.membership.fence(name).await?;
+        self.look_all();
+        Ok(found)
+    }
+
+    /// Lets everybody look at the map now.
+    fn look_all(&self) {
+        self.membership.look();
+        self.tell_all(&News { told: Some(Told::Map(Default::default())) });
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod activities;
 mod activity_operations;
+mod cluster;
 mod describe;
 mod flows;
 mod foreign_tokens;
@@ -36,6 +37,7 @@ use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
+pub use cluster::ClusterCalls;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
