@@ -11,6 +11,7 @@ use crate::{
     draft::{Draft, event},
     machine::run as machine,
     outbox::{ChildClosed, Content, ParentClosed},
+    schedule,
     steps::OfRun,
     update::abort,
     workflow_task,
@@ -75,6 +76,9 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
                 policy: child.parent_close_policy,
             }));
         }
+    }
+    if draft.run.state.successor_run_id.is_empty() {
+        schedule::calls::report_close(draft, closing.clone());
     }
     if let Some(parent) = draft.run.info.parent.clone()
         && draft.run.state.successor_run_id.is_empty()

@@ -126,9 +126,24 @@ fn every(text: &str) -> Result<IntervalSpec, String> {
 
 /// A duration as Go writes it, with days besides.
 fn duration(text: &str) -> Result<Duration, String> {
-    let invalid = || format!("time: invalid duration {text:?}");
     let hours = days_as_hours(text);
-    crate::cron::go_duration(&hours).map(nanos_duration).ok_or_else(invalid)
+    crate::cron::go_duration(&hours).map(nanos_duration).ok_or_else(|| bad_duration(text))
+}
+
+/// What Go says about a text that is no duration.
+fn bad_duration(text: &str) -> String {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut rest = text.trim_start_matches(['+', '-']);
+    while rest.starts_with(is_number) {
+        rest = rest.trim_start_matches(is_number);
+        let unit = &rest[..rest.find(is_number).unwrap_or(rest.len())];
+        match unit {
+            "" => return format!("time: missing unit in duration {text:?}"),
+            "ns" | "us" | "\u{b5}s" | "\u{3bc}s" | "ms" | "s" | "m" | "h" => rest = &rest[unit.len()..],
+            unit => return format!("time: unknown unit {unit:?} in duration {text:?}"),
+        }
+    }
+    format!("time: invalid duration {text:?}")
 }
 
 /// Writes `2d` as `48h`, wherever it stands.

@@ -4,7 +4,6 @@
 
 use std::hash::Hasher;
 
-use prost_types::Timestamp;
 use segno_proto::{
     Nanos, duration_nanos,
     schedule::{IntervalSpec, Range, ScheduleSpec, StructuredCalendarSpec},
@@ -225,11 +224,6 @@ impl Spec {
 fn in_seconds(spec: &IntervalSpec) -> (i64, i64) {
     let seconds = |nanos: Nanos| nanos / SECOND;
     (seconds(duration_nanos(spec.interval.as_ref())).max(1), seconds(duration_nanos(spec.phase.as_ref())).max(0))
-}
-
-/// A time for the wire; none for none.
-pub(crate) fn timestamp(nanos: Nanos) -> Option<Timestamp> {
-    (nanos != 0).then(|| segno_proto::nanos_timestamp(nanos))
 }
 
 #[cfg(test)]

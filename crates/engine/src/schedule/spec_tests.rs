@@ -98,6 +98,9 @@ fn refusals_have_the_texts_of_temporal() {
     assert_eq!(refusal(&cron("@every")), "CronString does not have interval after @every");
     assert_eq!(refusal(&cron("CRON_TZ=Nowhere/Here 1 2 3 4 5")), "unknown time zone Nowhere/Here");
     assert_eq!(refusal(&cron("CRON_TZ=europe/berlin 1 2 3 4 5")), "unknown time zone europe/berlin");
+    assert_eq!(refusal(&cron("@every x")), "time: invalid duration \"x\"");
+    assert_eq!(refusal(&cron("@every 1h1x")), "time: unknown unit \"x\" in duration \"1h1x\"");
+    assert_eq!(refusal(&cron("@every 5")), "time: missing unit in duration \"5\"");
     assert_eq!(refusal(&cron("61 * * * *")), "Minute is not in range [0-59]");
     assert_eq!(refusal(&cron("5-1 * * * *")), "Minute End is before Start or not in range [0-59]");
     assert_eq!(refusal(&cron("1/2/3 * * * *")), "Minute has too many slashes");

@@ -50,6 +50,9 @@ pub struct ScheduleRun {
     /// Numbers what it starts.
     #[prost(uint64, tag = "12")]
     pub starts: u64,
+    /// When backfills may add more actions.
+    #[prost(int64, tag = "13")]
+    pub backfill_at: Nanos,
 }
 
 /// An action that is due.

@@ -41,16 +41,19 @@ impl Node {
             Some(Content::Cancel(cancel)) => self.cancel_external(message, cancel, key).await,
             Some(Content::ChildClosed(closed)) => self.child_closed(message, closed, key).await,
             Some(Content::ParentClosed(closed)) => self.parent_closed(message, closed, key).await,
+            Some(Content::StartScheduled(start)) => self.start_scheduled(message, start, key).await,
+            Some(Content::ScheduledClosed(closed)) => self.scheduled_closed(closed, key).await,
+            Some(Content::EndScheduled(end)) => self.end_scheduled(message, end, key).await,
             None => self.drop_message(key).await,
         }
     }
 
     /// The message has done its work or nobody wants it any more.
-    async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
+    pub(super) async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
         Ok(self.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await?)
     }
 
-    fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {
+    pub(super) fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {
         let namespace = self.namespaces.get(namespace)?;
         let key = WorkflowKey::new(namespace.key, workflow_id);
         Some((namespace, key))
@@ -58,7 +61,7 @@ impl Node {
 
     /// Tells the sender what became of its message; the row goes with that commit. A sender that closed or forgot
     /// needs to know nothing.
-    async fn report<F>(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey, call: F) -> Result<(), CallError>
+    pub(super) async fn report<F>(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey, call: F) -> Result<(), CallError>
     where
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
     {
@@ -437,7 +440,7 @@ fn child_conflict_policy(reuse: WorkflowIdReusePolicy) -> WorkflowIdConflictPoli
 }
 
 /// A UUID that is always the same for one event of one run, so that a repeated delivery is recognised.
-fn derived_uuid(run_id: &str, event_id: i64) -> String {
+pub(super) fn derived_uuid(run_id: &str, event_id: i64) -> String {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip128::SipHasher24::new();
     hasher.write(run_id.as_bytes());

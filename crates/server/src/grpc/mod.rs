@@ -18,6 +18,7 @@ mod operator;
 mod queries;
 mod queues;
 mod reset;
+mod schedules;
 mod search_attributes;
 mod service;
 mod starting;
