@@ -1,5 +1,7 @@
 //! Calls on the run of a schedule, and what it says to other runs.
 
+use std::hash::Hasher;
+
 use segno_proto::{
     Nanos,
     common::{Payload, Payloads, SearchAttributes, WorkflowExecution},
@@ -12,6 +14,8 @@ use segno_proto::{
     schedule::{Schedule, SchedulePatch},
     workflow::NewWorkflowExecutionInfo,
 };
+
+use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::{
     DIVISION, DIVISION_ATTRIBUTE, PAUSED_ATTRIBUTE, START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE,
@@ -28,7 +32,7 @@ use crate::{
     signal_ids,
     start::{self, StartOptions},
     state::{RunInfo, RunState, ScheduledBy},
-    validate,
+    uuid, validate,
 };
 
 /// Tokens begin here.
@@ -285,7 +289,7 @@ pub fn start_options(
         workflow_task_timeout: action.workflow_task_timeout,
         identity: message.identity.clone(),
         // Recognises a start that was made but not reported.
-        request_id: format!("{}:{}", sender.run_id, message.number),
+        request_id: request_id(&sender.run_id, message.number),
         reuse_policy: match message.manual {
             true => WorkflowIdReusePolicy::AllowDuplicate,
             false => WorkflowIdReusePolicy::RejectDuplicate,
@@ -302,6 +306,15 @@ pub fn start_options(
         scheduled_by: message.single.then(|| Box::new(by)),
         ..Default::default()
     })
+}
+
+/// A UUID that is always the same for one start of one schedule.
+fn request_id(run_id: &str, number: u64) -> String {
+    let mut hasher = SipHasher24::new();
+    hasher.write(run_id.as_bytes());
+    hasher.write_u64(number);
+    let hash = hasher.finish128();
+    uuid(4, hash.h1, hash.h2)
 }
 
 /// Whether a run is open and is a schedule.
