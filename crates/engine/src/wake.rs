@@ -15,8 +15,7 @@ use crate::{
     draft::Draft,
     retry,
     run::{Applied, Context, Effect, Run},
-    schedule,
-    workflow_task,
+    schedule, workflow_task,
 };
 
 /// When the run next wants to be woken.

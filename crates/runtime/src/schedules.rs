@@ -132,9 +132,7 @@ fn with_workflow_ids(filter: Filter) -> Filter {
         Filter::Any(parts) => Filter::Any(all(parts)),
         Filter::Not(part) => Filter::Not(Box::new(with_workflow_ids(*part))),
         Filter::Compare(SCHEDULE_ID, how, with) => Filter::Compare(Attribute::WorkflowId, how, value(with)),
-        Filter::In(SCHEDULE_ID, values) => {
-            Filter::In(Attribute::WorkflowId, values.into_iter().map(value).collect())
-        }
+        Filter::In(SCHEDULE_ID, values) => Filter::In(Attribute::WorkflowId, values.into_iter().map(value).collect()),
         Filter::Between(SCHEDULE_ID, from, to) => Filter::Between(Attribute::WorkflowId, value(from), value(to)),
         Filter::IsNull(SCHEDULE_ID) => Filter::IsNull(Attribute::WorkflowId),
         Filter::StartsWith(SCHEDULE_ID, text) => Filter::StartsWith(Attribute::WorkflowId, id(text)),

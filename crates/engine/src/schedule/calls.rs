@@ -28,8 +28,7 @@ use crate::{
     error::Rejection,
     outbox::{Content, EndScheduled, ScheduledClosed, StartScheduled},
     run::{Applied, Context, Run},
-    search_attributes,
-    signal_ids,
+    search_attributes, signal_ids,
     start::{self, StartOptions},
     state::{RunInfo, RunState, ScheduledBy},
     uuid, validate,
@@ -222,12 +221,16 @@ pub fn closed(run: &Run, context: Context, message: ScheduledClosed) -> Result<A
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
-    let waiting = run.state.schedule.as_ref().and_then(|state| {
-        state.starting.iter().find(|starting| starting.number == message.by.number).map(|starting| starting.known)
-    });
-    if waiting == Some(false) {
+    let Some(state) = &run.state.schedule else { return Err(Rejection::ChildNotFound) };
+    match state.starting.iter().find(|starting| starting.number == message.by.number) {
         // The report of its start is still on its way and comes first.
-        return Err(Rejection::NotReady("the workflow's start was not reported yet".to_owned()));
+        Some(starting) if !starting.known => {
+            return Err(Rejection::NotReady("the workflow's start was not reported yet".to_owned()));
+        }
+        Some(_) => {}
+        // It closed before, and was reset since.
+        None if !state.info.running_workflows.contains(&message.workflow) => return Err(Rejection::ChildNotFound),
+        None => {}
     }
     let (status, result, failure) = outcome(message.closing_event);
     let ended = Ended { number: message.by.number, status, result, failure };

@@ -16,7 +16,7 @@ mod turn;
 mod view;
 mod zone;
 
-pub use view::{LIST_TIMES_MAX, Described, describe, list_info, matching_times};
+pub use view::{Described, LIST_TIMES_MAX, describe, list_info, matching_times};
 
 use crate::state::RunState;
 

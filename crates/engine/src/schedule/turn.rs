@@ -10,9 +10,7 @@ use segno_proto::{
     duration_nanos,
     enums::{ScheduleOverlapPolicy as Policy, WorkflowExecutionStatus as Status},
     nanos_duration, nanos_timestamp,
-    schedule::{
-        BackfillRequest, Schedule, SchedulePatch, SchedulePolicies, ScheduleState, schedule_action::Action,
-    },
+    schedule::{BackfillRequest, Schedule, SchedulePatch, SchedulePolicies, ScheduleState, schedule_action::Action},
     timestamp_nanos,
     workflow::NewWorkflowExecutionInfo,
 };

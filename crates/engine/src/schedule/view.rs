@@ -92,4 +92,3 @@ fn times(run: &Run, state: &ScheduleRun, now: Nanos, count: usize) -> Vec<Timest
     let times = spec.between(&seed, after, Nanos::MAX).filter(to_come).take(count);
     times.map(|time| nanos_timestamp(time.actual)).collect()
 }
-

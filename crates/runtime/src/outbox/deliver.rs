@@ -61,7 +61,12 @@ impl Node {
 
     /// Tells the sender what became of its message; the row goes with that commit. A sender that closed or forgot
     /// needs to know nothing.
-    pub(super) async fn report<F>(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey, call: F) -> Result<(), CallError>
+    pub(super) async fn report<F>(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        key: OutboxKey,
+        call: F,
+    ) -> Result<(), CallError>
     where
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
     {

@@ -169,6 +169,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
         owner_email: detail.owner_email.clone(),
         data: detail.data.clone().into_iter().collect(),
         id: detail.id.clone(),
+        supports_schedules: true,
         capabilities: Some(Capabilities {
             eager_workflow_start: true,
             sync_update: true,

@@ -90,7 +90,11 @@ impl ListToken {
         token.seal(&namespace.token_key)
     }
 
-    pub(super) fn open_position(namespace: &Namespace, filter: &str, token: &Bytes) -> Result<Option<ListPosition>, Status> {
+    pub(super) fn open_position(
+        namespace: &Namespace,
+        filter: &str,
+        token: &Bytes,
+    ) -> Result<Option<ListPosition>, Status> {
         if token.is_empty() {
             return Ok(None);
         }

@@ -141,7 +141,12 @@ fn actions(fields: &mut Fields, info: &ScheduleInfo, colors: bool) {
     let row = |action: &segno_proto::schedule::ScheduleActionResult| {
         let execution = action.start_workflow_result.clone().unwrap_or_default();
         let when = time::short(action.schedule_time.as_ref());
-        vec![status::cell(action.start_workflow_status()), when.into(), execution.workflow_id.into(), execution.run_id.into()]
+        vec![
+            status::cell(action.start_workflow_status()),
+            when.into(),
+            execution.workflow_id.into(),
+            execution.run_id.into(),
+        ]
     };
     let rows: Vec<_> = info.recent_actions.iter().map(row).collect();
     fields.block(&Table::new(&["Status", "Time", "WorkflowId", "RunId"], colors).render(&rows));

@@ -176,7 +176,10 @@ mod tests {
     #[test]
     fn intervals_and_calendars_are_read() {
         let spec = interval("6h/5h").expect("an interval");
-        assert_eq!((spec.interval.map(|span| span.seconds), spec.phase.map(|span| span.seconds)), (Some(21_600), Some(18_000)));
+        assert_eq!(
+            (spec.interval.map(|span| span.seconds), spec.phase.map(|span| span.seconds)),
+            (Some(21_600), Some(18_000))
+        );
         assert!(interval("6h/").is_err() && interval("often").is_err());
         let spec = calendar(r#"{"hour": 3, "dayOfWeek": "Fri"}"#).expect("a calendar");
         assert_eq!((spec.hour.as_str(), spec.day_of_week.as_str()), ("3", "Fri"));
