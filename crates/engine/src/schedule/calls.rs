@@ -19,8 +19,8 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 use super::{
     DIVISION, DIVISION_ATTRIBUTE, PAUSED_ATTRIBUTE, START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE,
+    scheduler::{self, Ended, Orders, Scheduler},
     state::ScheduleRun,
-    turn::{self, Ended, Orders, Turn},
 };
 use crate::{
     close,
@@ -64,7 +64,7 @@ pub struct Update {
 /// The state of a new schedule, before its first turn.
 pub(crate) fn new(new: &NewSchedule, now: Nanos) -> ScheduleRun {
     let mut state = ScheduleRun {
-        schedule: turn::with_defaults(new.schedule.clone()).into(),
+        schedule: scheduler::with_defaults(new.schedule.clone()).into(),
         schedule_id: new.schedule_id.clone(),
         processed: now,
         conflict_token: FIRST_TOKEN,
@@ -78,23 +78,23 @@ pub(crate) fn new(new: &NewSchedule, now: Nanos) -> ScheduleRun {
 pub(crate) fn begin(draft: &mut Draft, patch: Option<SchedulePatch>) {
     let division = keyword(DIVISION);
     draft.run.state.search_attributes.insert(DIVISION_ATTRIBUTE.to_owned(), division);
-    take(draft, |turn| {
+    take(draft, |scheduler| {
         if let Some(patch) = patch {
-            turn.patch(patch);
+            scheduler.patch(patch);
         }
     });
 }
 
 /// Takes a turn: time passes, then something happens, then everything is decided.
-fn take<R>(draft: &mut Draft, happens: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
+fn take<R>(draft: &mut Draft, happens: impl FnOnce(&mut Scheduler<'_>) -> R) -> Option<R> {
     let now = draft.now();
     let mut state = draft.run.state.schedule.take()?;
     let seed = format!("{}-{}", draft.run.info.namespace_id, state.schedule_id);
-    let mut turn = Turn::new(&mut state, now, &seed);
-    turn.pass_time();
-    let reply = happens(&mut turn);
-    turn.settle();
-    let orders = turn.orders;
+    let mut scheduler = Scheduler::new(&mut state, now, &seed);
+    scheduler.pass_time();
+    let reply = happens(&mut scheduler);
+    scheduler.settle();
+    let orders = scheduler.orders;
     carry_out(draft, &state, orders);
     draft.run.state.schedule = Some(state);
     draft.touch();
@@ -106,7 +106,7 @@ fn carry_out(draft: &mut Draft, state: &ScheduleRun, orders: Orders) {
     draft.run.state.search_attributes.insert(PAUSED_ATTRIBUTE.to_owned(), paused);
     let identity = identity(&draft.run.info, state);
     for order in orders.starts {
-        let Some(workflow) = turn::action(&state.schedule) else { continue };
+        let Some(workflow) = scheduler::action(&state.schedule) else { continue };
         // Workflows that may overlap have no part in what is handed on.
         let carries = order.start.policy() != ScheduleOverlapPolicy::AllowAll;
         draft.send(Content::StartScheduled(StartScheduled {
@@ -171,7 +171,7 @@ pub fn patch(run: &Run, context: Context, patch: SchedulePatch, request_id: &str
     let mut draft = Draft::new(run, context);
     if fresh(run, request_id)? {
         signal_ids::add(&mut draft.run.state, request_id);
-        take(&mut draft, |turn| turn.patch(patch));
+        take(&mut draft, |scheduler| scheduler.patch(patch));
     }
     Ok(draft.finish(()))
 }
@@ -183,10 +183,10 @@ pub fn update(run: &Run, context: Context, call: Update) -> Result<Applied<()>, 
         return Ok(draft.finish(()));
     }
     signal_ids::add(&mut draft.run.state, &call.request_id);
-    let replaced = take(&mut draft, |turn| {
-        let current = call.conflict_token == 0 || call.conflict_token == turn.state.conflict_token;
+    let replaced = take(&mut draft, |scheduler| {
+        let current = call.conflict_token == 0 || call.conflict_token == scheduler.state.conflict_token;
         if current {
-            turn.replace(call.schedule);
+            scheduler.replace(call.schedule);
         }
         current
     });
@@ -210,7 +210,7 @@ pub fn started(
         return Err(Rejection::Closed);
     }
     let mut draft = Draft::new(run, context);
-    match take(&mut draft, |turn| turn.started(number, execution)) {
+    match take(&mut draft, |scheduler| scheduler.started(number, execution)) {
         Some(true) => Ok(draft.finish(())),
         _ => Err(Rejection::ChildNotFound),
     }
@@ -235,7 +235,7 @@ pub fn closed(run: &Run, context: Context, message: ScheduledClosed) -> Result<A
     let (status, result, failure) = outcome(message.closing_event);
     let ended = Ended { number: message.by.number, status, result, failure };
     let mut draft = Draft::new(run, context);
-    match take(&mut draft, |turn| turn.ended(&message.workflow, ended)) {
+    match take(&mut draft, |scheduler| scheduler.ended(&message.workflow, ended)) {
         Some(()) => Ok(draft.finish(())),
         None => Err(Rejection::ChildNotFound),
     }

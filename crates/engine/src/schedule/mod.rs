@@ -3,16 +3,16 @@
 //! A schedule is a run of its own kind ([`state::ScheduleRun`]). It has no workflow tasks: whenever something happens to it
 //! (its time comes, a caller changes it, a workflow that it started begins or ends), the engine decides at once what
 //! follows. It starts workflows by outbox messages and is told of their end by such messages, so that nothing is lost or
-//! started twice. [`spec`] says when a schedule acts, `overlap` what happens to actions that overlap, `turn` puts both
+//! started twice. [`spec`] says when a schedule acts, `overlap` what happens to actions that overlap, `scheduler` puts both
 //! together, [`calls`] is what the runtime calls.
 
 mod calendar;
 pub mod calls;
 mod overlap;
 mod parse;
+mod scheduler;
 pub mod spec;
 pub mod state;
-mod turn;
 mod view;
 mod zone;
 

@@ -8,9 +8,9 @@ use segno_proto::{
 };
 
 use super::{
+    scheduler,
     spec::{self, ActionTime},
     state::ScheduleRun,
-    turn,
 };
 use crate::run::Run;
 
@@ -58,7 +58,7 @@ pub fn list_info(run: &Run, state: &ScheduleRun, now: Nanos) -> ScheduleListInfo
     let kept = schedule.state.as_ref();
     ScheduleListInfo {
         spec: Some(spec),
-        workflow_type: turn::action(schedule).and_then(|action| action.workflow_type.clone()),
+        workflow_type: scheduler::action(schedule).and_then(|action| action.workflow_type.clone()),
         notes: kept.map(|state| state.notes.clone()).unwrap_or_default(),
         paused: state.is_paused(),
         recent_actions: actions[actions.len().saturating_sub(LIST_TIMES_MAX)..].to_vec(),

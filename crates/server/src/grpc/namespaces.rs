@@ -185,7 +185,6 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             memo_size_limit_error: MEMO_BYTES_MAX as i64,
             ..Default::default()
         }),
-        ..Default::default()
     };
     let config = NamespaceConfig {
         workflow_execution_retention_ttl: Some(nanos_duration(detail.retention)),

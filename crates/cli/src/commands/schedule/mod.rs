@@ -25,12 +25,10 @@ pub struct Schedule {
     command: Command,
 }
 
-// One command is read per process; boxes would only make it harder to read.
-#[allow(clippy::large_enum_variant)]
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
     /// Creates a schedule.
-    Create(create::Create),
+    Create(Box<create::Create>),
     /// Shows a schedule: what it does, has done and will do.
     Describe(describe::Describe),
     /// Lists schedules.
@@ -42,7 +40,7 @@ enum Command {
     /// Does what a schedule would have done in the past.
     Backfill(backfill::Backfill),
     /// Replaces what a schedule does.
-    Update(update::Update),
+    Update(Box<update::Update>),
     /// Deletes a schedule. Workflows that it started go on.
     Delete(delete::Delete),
 }

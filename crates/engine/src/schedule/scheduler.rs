@@ -1,6 +1,6 @@
 //! What a schedule does: pure decisions about its state and the time.
 //!
-//! Everything that happens to a schedule ends in [`Turn::settle`]: times that have come become buffered actions, backfills
+//! Everything that happens to a schedule ends in [`Scheduler::settle`]: times that have come become buffered actions, backfills
 //! add to them, and the overlap policies decide which are started, kept or skipped. What is to be done about other
 //! workflows is left in [`Orders`].
 
@@ -63,7 +63,7 @@ pub(super) struct StartOrder {
 }
 
 /// A turn of a schedule.
-pub(super) struct Turn<'a> {
+pub(super) struct Scheduler<'a> {
     pub state: &'a mut ScheduleRun,
     pub now: Nanos,
     pub seed: &'a str,
@@ -78,7 +78,7 @@ pub(super) struct Ended {
     pub failure: Option<segno_proto::failure::Failure>,
 }
 
-impl<'a> Turn<'a> {
+impl<'a> Scheduler<'a> {
     pub(super) fn new(state: &'a mut ScheduleRun, now: Nanos, seed: &'a str) -> Self {
         Self { state, now, seed, orders: Orders::default() }
     }
@@ -419,5 +419,5 @@ fn end_of(backfill: &BackfillRequest) -> Nanos {
 }
 
 #[cfg(test)]
-#[path = "turn_tests.rs"]
+#[path = "scheduler_tests.rs"]
 mod tests;

@@ -51,22 +51,22 @@ impl World {
     }
 
     /// Takes a turn without telling it of its starts.
-    fn orders(&mut self, happens: impl FnOnce(&mut Turn<'_>)) -> Orders {
-        let mut turn = Turn::new(&mut self.state, self.now, "");
-        turn.pass_time();
-        happens(&mut turn);
-        turn.settle();
-        turn.orders
+    fn orders(&mut self, happens: impl FnOnce(&mut Scheduler<'_>)) -> Orders {
+        let mut scheduler = Scheduler::new(&mut self.state, self.now, "");
+        scheduler.pass_time();
+        happens(&mut scheduler);
+        scheduler.settle();
+        scheduler.orders
     }
 
     /// Takes a turn; whatever it starts begins. Returns the minutes for which workflows were started.
-    fn turn(&mut self, happens: impl FnOnce(&mut Turn<'_>)) -> Vec<i64> {
+    fn turn(&mut self, happens: impl FnOnce(&mut Scheduler<'_>)) -> Vec<i64> {
         let mut orders = self.orders(happens);
         let mut started = Vec::new();
         while let Some(order) = orders.starts.pop() {
             started.push((order.start.nominal - BEGIN) / MINUTE);
             let execution = execution(order.number);
-            let more = self.orders(|turn| assert!(turn.started(order.number, Some(execution))));
+            let more = self.orders(|scheduler| assert!(scheduler.started(order.number, Some(execution))));
             orders.starts.extend(more.starts);
         }
         started.sort_unstable();
@@ -89,7 +89,7 @@ impl World {
         let failure = (status == Status::Failed).then(|| Failure { message: "no".to_owned(), ..Default::default() });
         let result = (status == Status::Completed)
             .then(|| Payloads { payloads: vec![Payload { data: "1".into(), ..Default::default() }] });
-        self.turn(|turn| turn.ended(&execution(number), Ended { number, status, result, failure }))
+        self.turn(|scheduler| scheduler.ended(&execution(number), Ended { number, status, result, failure }))
     }
 }
 
@@ -160,8 +160,8 @@ fn starts_are_reported_in_order() {
     world.now = BEGIN + 3 * MINUTE;
     assert_eq!(world.orders(|_| ()).starts.len(), 3);
     for number in [3, 1, 2] {
-        world.orders(|turn| assert!(turn.started(number, Some(execution(number)))));
-        world.orders(|turn| assert!(!turn.started(number, Some(execution(number))), "it comes twice"));
+        world.orders(|scheduler| assert!(scheduler.started(number, Some(execution(number)))));
+        world.orders(|scheduler| assert!(!scheduler.started(number, Some(execution(number))), "it comes twice"));
     }
     let ids = world.state.info.recent_actions.iter().map(|action| action.start_workflow_result.clone());
     assert_eq!(ids.collect::<Vec<_>>(), [Some(execution(1)), Some(execution(2)), Some(execution(3))]);
@@ -173,7 +173,7 @@ fn a_failed_start_counts_as_nothing() {
     let mut world = World::policy(Policy::BufferAll);
     world.now = BEGIN + 2 * MINUTE;
     assert_eq!(world.orders(|_| ()).starts.len(), 1);
-    let orders = world.orders(|turn| assert!(turn.started(1, None)));
+    let orders = world.orders(|scheduler| assert!(scheduler.started(1, None)));
     assert_eq!(orders.starts.len(), 1, "the next one has its turn");
     assert_eq!(world.state.info.action_count, 0);
 }
@@ -201,12 +201,12 @@ fn time_without_a_server_is_caught_up_within_the_window() {
 #[test]
 fn pausing() {
     let mut world = World::policy(Policy::AllowAll);
-    world.turn(|turn| turn.patch(SchedulePatch { pause: "stop".to_owned(), ..Default::default() }));
+    world.turn(|scheduler| scheduler.patch(SchedulePatch { pause: "stop".to_owned(), ..Default::default() }));
     assert_eq!((world.state.wake_at, world.state.conflict_token), (0, 2));
     assert_eq!(world.until(5), [] as [i64; 0]);
     // A caller may still trigger it.
-    assert_eq!(world.turn(|turn| turn.patch(trigger(Policy::Unspecified))), [5]);
-    world.turn(|turn| turn.patch(SchedulePatch { unpause: "go".to_owned(), ..Default::default() }));
+    assert_eq!(world.turn(|scheduler| scheduler.patch(trigger(Policy::Unspecified))), [5]);
+    world.turn(|scheduler| scheduler.patch(SchedulePatch { unpause: "go".to_owned(), ..Default::default() }));
     assert_eq!(world.state.schedule.state.as_ref().unwrap().notes, "go");
     assert_eq!(world.until(7), [6, 7], "what was missed in between is not caught up");
     assert_eq!(world.state.info.missed_catchup_window, 0);
@@ -247,7 +247,7 @@ fn backfills_take_ten_at_a_time_and_include_both_ends() {
         schedule.state = Some(ScheduleState { paused: true, ..Default::default() });
     });
     world.now = BEGIN + 100 * MINUTE;
-    let started = world.turn(|turn| turn.patch(backfill(5, 29, Policy::AllowAll)));
+    let started = world.turn(|scheduler| scheduler.patch(backfill(5, 29, Policy::AllowAll)));
     assert_eq!(started, (5..15).collect::<Vec<_>>());
     assert_eq!(world.state.wake_at, world.now + BACKFILL_PAUSE);
     assert_eq!(world.until(101), (15..=29).collect::<Vec<_>>());
@@ -264,7 +264,7 @@ fn an_update_forgets_the_times_before_it() {
     world.now = BEGIN + 150 * SECOND;
     let mut schedule = Schedule::clone(&world.state.schedule);
     schedule.spec.as_mut().unwrap().interval[0].interval = Some(nanos_duration(10 * SECOND));
-    assert_eq!(world.turn(|turn| turn.replace(schedule)), [2], "the time of the update itself counts");
+    assert_eq!(world.turn(|scheduler| scheduler.replace(schedule)), [2], "the time of the update itself counts");
     assert_eq!(world.state.wake_at, BEGIN + 160 * SECOND);
     assert_eq!(world.state.conflict_token, 2);
 }
@@ -274,6 +274,6 @@ fn without_times_it_is_over_after_a_week() {
     let mut world = World::new(|schedule| schedule.spec = None);
     assert_eq!(world.state.wake_at, BEGIN + RETENTION);
     world.now = BEGIN + HOUR;
-    world.turn(|turn| turn.patch(trigger(Policy::Unspecified)));
+    world.turn(|scheduler| scheduler.patch(trigger(Policy::Unspecified)));
     assert_eq!(world.state.wake_at, BEGIN + HOUR + RETENTION);
 }
