@@ -44,6 +44,8 @@ enum Command {
     Server(start_dev::Server),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
+    /// Creates, shows, pauses, triggers, changes and deletes schedules.
+    Schedule(commands::schedule::Schedule),
     /// Lists, creates, changes and deletes namespaces.
     Namespace(commands::namespace::Namespace),
     /// Lists, creates and removes custom search attributes.
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
         Command::Workflow(command) => command.run(),
+        Command::Schedule(command) => command.run(),
         Command::Namespace(command) => command.run(),
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),

@@ -201,7 +201,7 @@ fn chain_of(draft: &Draft, initiator: ContinueAsNewInitiator, backoff: Option<Na
 
 fn successor(
     draft: &Draft,
-    options: StartOptions,
+    mut options: StartOptions,
     chain: Chain,
     same_version: bool,
     signals: Vec<Signal>,
@@ -210,6 +210,7 @@ fn successor(
     let script = if same_version { pinned } else { draft.context.script.or(pinned) };
     let info = &draft.run.info;
     let root = info.parent.as_ref().and(info.root.clone());
+    options.scheduled_by.clone_from(&info.scheduled_by);
     start::start(
         Start {
             options,

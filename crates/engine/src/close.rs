@@ -11,6 +11,7 @@ use crate::{
     draft::{Draft, event},
     machine::run as machine,
     outbox::{ChildClosed, Content, ParentClosed},
+    schedule,
     steps::OfRun,
     update::abort,
     workflow_task,
@@ -76,6 +77,9 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
                 unreported: 0,
             }));
         }
+    }
+    if draft.run.state.successor_run_id.is_empty() {
+        schedule::calls::report_close(draft, closing.clone());
     }
     if let Some(parent) = draft.run.info.parent.clone()
         && draft.run.state.successor_run_id.is_empty()

@@ -297,7 +297,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// Go's `time.ParseDuration`: `1h30m`, `1.5s`, `-2ms`. In nanoseconds.
-fn go_duration(text: &str) -> Option<i64> {
+pub(crate) fn go_duration(text: &str) -> Option<i64> {
     let (sign, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (-1, rest),
         None => (1, text.strip_prefix('+').unwrap_or(text)),

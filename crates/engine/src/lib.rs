@@ -37,6 +37,7 @@ pub mod repeats;
 pub mod reset;
 pub mod retry;
 pub mod run;
+pub mod schedule;
 pub mod script;
 pub mod script_move;
 pub mod search_attributes;

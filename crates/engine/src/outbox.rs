@@ -2,10 +2,15 @@
 //! by the receiver.
 
 use segno_proto::{
+    Nanos,
     common::{Header, Payloads, WorkflowExecution},
     events::{HistoryEvent, StartChildWorkflowExecutionInitiatedEventAttributes},
+    failure::Failure,
     sdk::UserMetadata,
+    workflow::NewWorkflowExecutionInfo,
 };
+
+use crate::state::ScheduledBy;
 
 /// One message on its way, as stored.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -20,7 +25,7 @@ pub struct OutboxMessage {
     #[prost(string, tag = "3")]
     pub sender_namespace: String,
     /// What it says.
-    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14")]
+    #[prost(oneof = "Content", tags = "10, 11, 12, 13, 14, 30, 31, 32")]
     pub content: Option<Content>,
 }
 
@@ -44,6 +49,15 @@ pub enum Content {
     /// Apply the parent close policy to a child.
     #[prost(message, tag = "14")]
     ParentClosed(ParentClosed),
+    /// Start a workflow of a schedule and report its run id.
+    #[prost(message, tag = "30")]
+    StartScheduled(StartScheduled),
+    /// Tell a schedule how a workflow closed that it started.
+    #[prost(message, tag = "31")]
+    ScheduledClosed(ScheduledClosed),
+    /// End a workflow that is in the way of the next one of its schedule.
+    #[prost(message, tag = "32")]
+    EndScheduled(EndScheduled),
 }
 
 /// See [`Content::StartChild`].
@@ -144,4 +158,67 @@ pub struct ParentClosed {
     /// If the parent never heard which run was started: the event that initiated it.
     #[prost(int64, tag = "4")]
     pub unreported: i64,
+}
+
+/// See [`Content::StartScheduled`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StartScheduled {
+    /// Its number among the starts of the schedule.
+    #[prost(uint64, tag = "1")]
+    pub number: u64,
+    /// What to start.
+    #[prost(message, required, tag = "2")]
+    pub workflow: NewWorkflowExecutionInfo,
+    /// The schedule, as its user names it.
+    #[prost(string, tag = "3")]
+    pub schedule_id: String,
+    /// Who starts it.
+    #[prost(string, tag = "4")]
+    pub identity: String,
+    /// The time for which it is scheduled.
+    #[prost(int64, tag = "5")]
+    pub nominal: Nanos,
+    /// Whether a caller asked for it.
+    #[prost(bool, tag = "6")]
+    pub manual: bool,
+    /// Whether the schedule waits for its end.
+    #[prost(bool, tag = "7")]
+    pub single: bool,
+    /// What the last workflow returned.
+    #[prost(message, optional, tag = "8")]
+    pub last_result: Option<Payloads>,
+    /// How the last workflow failed.
+    #[prost(message, optional, tag = "9")]
+    pub last_failure: Option<Failure>,
+}
+
+/// See [`Content::ScheduledClosed`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScheduledClosed {
+    /// The schedule, and which of its starts it was.
+    #[prost(message, required, tag = "1")]
+    pub by: ScheduledBy,
+    /// The workflow, with the first run of its chain.
+    #[prost(message, required, tag = "2")]
+    pub workflow: WorkflowExecution,
+    /// Its closing event.
+    #[prost(message, required, tag = "3")]
+    pub closing_event: HistoryEvent,
+}
+
+/// See [`Content::EndScheduled`].
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct EndScheduled {
+    /// The workflow, with the first run of its chain.
+    #[prost(message, required, tag = "1")]
+    pub execution: WorkflowExecution,
+    /// Whether it is terminated; otherwise its cancellation is requested.
+    #[prost(bool, tag = "2")]
+    pub terminate: bool,
+    /// Why.
+    #[prost(string, tag = "3")]
+    pub reason: String,
+    /// Who.
+    #[prost(string, tag = "4")]
+    pub identity: String,
 }

@@ -153,6 +153,11 @@ impl Rules<'_> {
     }
 }
 
+/// Whether an attribute is the server's own: users neither define nor remove it.
+pub fn is_reserved(name: &str) -> bool {
+    predefined(name).is_some() || SYSTEM.iter().any(|known| known.0 == name)
+}
+
 fn predefined(name: &str) -> Option<(IndexedValueType, bool)> {
     PREDEFINED.iter().find(|known| known.0 == name).map(|known| (known.1, known.2))
 }

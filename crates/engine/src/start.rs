@@ -25,9 +25,10 @@ use crate::{
     cron,
     draft::{Draft, event},
     run::{Applied, Context, Run},
+    schedule::calls::{self as schedule, NewSchedule},
     script::{self, Version},
     signal::{self, Signal},
-    state::{Parent, RunInfo, RunState},
+    state::{Parent, RunInfo, RunState, ScheduledBy},
     validate::{effective_run_timeout, effective_task_timeout},
     workflow_task,
 };
@@ -89,6 +90,10 @@ pub struct StartOptions {
     pub versioning_override: Option<VersioningOverride>,
     /// Priority of its tasks.
     pub priority: Option<Priority>,
+    /// The schedule that waits for its end.
+    pub scheduled_by: Option<Box<ScheduledBy>>,
+    /// The schedule that it is, if it is no workflow.
+    pub schedule: Option<Box<NewSchedule>>,
 }
 
 /// A start, checked, with what the server adds to it.
@@ -234,11 +239,14 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
             run_timeout_given: options.workflow_run_timeout.is_some(),
             retention,
             links: chain.as_ref().map_or_else(|| options.links.clone(), |chain| chain.links.clone()),
+            scheduled_by: options.scheduled_by.take(),
         };
     let memo = options.memo.take().map(without_nulls_memo).filter(|memo| !memo.fields.is_empty());
     let search_attributes =
         options.search_attributes.take().map(without_nulls).filter(|attributes| !attributes.indexed_fields.is_empty());
+    let new_schedule = options.schedule.take();
     let mut state = RunState {
+        schedule: new_schedule.as_ref().map(|new| Box::new(schedule::new(new, now))),
         script: script.map(script::new),
         status: WorkflowExecutionStatus::Running as i32,
         next_event_id: 1,
@@ -305,6 +313,9 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     draft.add_event(first);
     for signal in signals {
         signal::add(&mut draft, signal);
+    }
+    if let Some(new) = new_schedule {
+        schedule::begin(&mut draft, new.patch);
     }
     if first_task_backoff > 0 {
         draft.run.state.first_task_due = now.saturating_add(first_task_backoff);

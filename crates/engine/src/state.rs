@@ -16,7 +16,7 @@ use segno_proto::{
 };
 use std::collections::BTreeMap;
 
-use crate::Shared;
+use crate::{Shared, schedule::state::ScheduleRun};
 
 /// What is known of a run from its first moment on and never changes.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -108,6 +108,9 @@ pub struct RunInfo {
     /// How long the namespace keeps closed runs.
     #[prost(int64, tag = "29")]
     pub retention: Nanos,
+    /// The schedule that waits for the end of this run's chain.
+    #[prost(message, optional, boxed, tag = "40")]
+    pub scheduled_by: Option<Box<ScheduledBy>>,
 }
 
 impl RunInfo {
@@ -125,6 +128,20 @@ impl RunInfo {
     pub fn execution_time(&self) -> Nanos {
         self.start_time + self.first_task_backoff
     }
+}
+
+/// The schedule that started a run, and which of its starts it was.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ScheduledBy {
+    /// The namespace.
+    #[prost(string, tag = "1")]
+    pub namespace: String,
+    /// The run of the schedule.
+    #[prost(message, required, tag = "2")]
+    pub execution: WorkflowExecution,
+    /// The number of the start.
+    #[prost(uint64, tag = "3")]
+    pub number: u64,
 }
 
 /// The run that started a child.
@@ -274,6 +291,9 @@ pub struct RunState {
     /// Digests of the requests that brought the newest results of activities, 8 bytes each.
     #[prost(bytes = "bytes", tag = "41")]
     pub result_digests: Bytes,
+    /// Set if the run is a schedule, see [`crate::schedule`].
+    #[prost(message, optional, boxed, tag = "60")]
+    pub schedule: Option<Box<ScheduleRun>>,
 }
 
 impl RunState {

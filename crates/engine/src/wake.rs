@@ -15,7 +15,7 @@ use crate::{
     draft::Draft,
     retry,
     run::{Applied, Context, Effect, Run},
-    workflow_task,
+    schedule, workflow_task,
 };
 
 /// When the run next wants to be woken.
@@ -23,6 +23,9 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
     let activities = run.state.activities.values().filter_map(|activity| activity_timeouts::wake_at(activity, now));
     if !run.is_running() {
         return if run.lingers() { activities.min() } else { None };
+    }
+    if let Some(schedule) = &run.state.schedule {
+        return schedule::calls::wake_at(schedule);
     }
     let positive = |at: Nanos| (at > 0).then_some(at);
     let fixed = [
@@ -44,6 +47,10 @@ pub fn wake(run: &Run, context: Context) -> Applied<()> {
         for id in left {
             wake_activity(&mut draft, id);
         }
+        return draft.finish(());
+    }
+    if run.state.schedule.is_some() {
+        schedule::calls::wake(&mut draft);
         return draft.finish(());
     }
     let run_over = run.info.run_deadline > 0 && run.info.run_deadline <= now;

@@ -37,6 +37,7 @@ mod recovery;
 mod refill;
 mod reset;
 mod run_keys;
+mod schedules;
 mod slots;
 mod starts;
 mod supervise;

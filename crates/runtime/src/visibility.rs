@@ -235,12 +235,22 @@ impl Node {
         filter: &str,
     ) -> Result<(Option<Attribute>, Vec<Count>), CallError> {
         let (filter, group_by) = parse_count(filter, &**namespace).map_err(refused)?;
-        let key = namespace.key;
         let by_division = group_by.is_some() && group_by == namespace.attribute(DIVISION);
         let filter = if by_division { filter } else { undivided(namespace, filter) };
-        let count = move |store: &dyn Store, limit: &ReadLimit| store.count_within(key, &filter, group_by, limit);
-        let counts = self.list_limits.run(self.store.clone(), caller, count).await?;
+        let counts = self.count_matching(caller, namespace.key, filter, group_by).await?;
         Ok((group_by, counts))
+    }
+
+    /// How many runs fit a filter that is already understood.
+    pub(crate) async fn count_matching(
+        &self,
+        caller: ListCaller,
+        key: NamespaceKey,
+        filter: Filter,
+        group_by: Option<Attribute>,
+    ) -> Result<Vec<Count>, CallError> {
+        let count = move |store: &dyn Store, limit: &ReadLimit| store.count_within(key, &filter, group_by, limit);
+        self.list_limits.run(self.store.clone(), caller, count).await
     }
 }
 

@@ -6,12 +6,16 @@ use tonic::{Status, body::Body};
 /// Every call that is built. The compatibility page lists the same ones; a test compares.
 pub const BUILT: &[&str] = &[
     "AddSearchAttributes",
+    "CountSchedules",
     "CountWorkers",
     "CountWorkflowExecutions",
+    "CreateSchedule",
     "DeleteNamespace",
+    "DeleteSchedule",
     "DeleteWorkflowExecution",
     "DeprecateNamespace",
     "DescribeNamespace",
+    "DescribeSchedule",
     "DescribeTaskQueue",
     "DescribeWorker",
     "DescribeWorkflowExecution",
@@ -26,10 +30,13 @@ pub const BUILT: &[&str] = &[
     "ListClusters",
     "ListNamespaces",
     "ListOpenWorkflowExecutions",
+    "ListScheduleMatchingTimes",
+    "ListSchedules",
     "ListSearchAttributes",
     "ListTaskQueuePartitions",
     "ListWorkers",
     "ListWorkflowExecutions",
+    "PatchSchedule",
     "PauseActivity",
     "PauseActivityExecution",
     "PollActivityTaskQueue",
@@ -69,6 +76,7 @@ pub const BUILT: &[&str] = &[
     "UpdateActivityExecutionOptions",
     "UpdateActivityOptions",
     "UpdateNamespace",
+    "UpdateSchedule",
     "UpdateWorkflowExecution",
 ];
 
@@ -139,7 +147,7 @@ mod tests {
     #[test]
     fn only_calls_of_the_protocol_are_named() {
         let path = "/temporal.api.workflowservice.v1.WorkflowService";
-        assert_eq!(unbuilt(&format!("{path}/CreateSchedule")), Some("CreateSchedule"));
+        assert_eq!(unbuilt(&format!("{path}/StartBatchOperation")), Some("StartBatchOperation"));
         assert_eq!(unbuilt(&format!("{path}/StartWorkflowExecution")), None);
         assert_eq!(unbuilt(&format!("{path}/NoSuchCall")), None);
         assert_eq!(unbuilt("/grpc.health.v1.Health/Check"), None);

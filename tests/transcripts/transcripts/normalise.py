@@ -141,6 +141,9 @@ class Normaliser:
                 told = backoff(value, bool(getattr(message, "cron_schedule", "")))
                 if told:
                     out[field.name] = told
+            elif "ListScheduleMatchingTimes" in name and field.name in ("start_time", "end_time"):
+                # They follow from the schedule alone.
+                out[field.name] = [v.ToJsonString() for v in value] if field.is_repeated else value.ToJsonString()
             elif field.name in TOKENS:
                 out[field.name] = TOKENS[field.name]
             else:

@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod flow;
 pub mod namespace;
+pub mod schedule;
 pub mod search_attribute;
 pub mod task_queue;
 pub mod worker;

@@ -6,5 +6,6 @@ mod leases;
 mod properties;
 mod repeats;
 mod scenarios;
+mod schedule_times;
 mod transitions;
 mod update_properties;

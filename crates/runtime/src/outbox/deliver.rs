@@ -88,6 +88,13 @@ impl Node {
             Some(Content::ParentClosed(closed)) => {
                 self.tell(message, key, &closed.namespace, &closed.child.workflow_id).await
             }
+            Some(Content::StartScheduled(start)) => self.start_scheduled(message, start, key).await,
+            Some(Content::ScheduledClosed(closed)) => {
+                self.tell(message, key, &closed.by.namespace, &closed.by.execution.workflow_id).await
+            }
+            Some(Content::EndScheduled(end)) => {
+                self.tell(message, key, &message.sender_namespace, &end.execution.workflow_id).await
+            }
             None => self.drop_message(key).await,
         }
     }
@@ -109,7 +116,7 @@ impl Node {
     }
 
     /// Carries out the receiver's half of a message where the receiver is.
-    async fn at_receiver(
+    pub(super) async fn at_receiver(
         self: &Arc<Self>,
         receiver: &WorkflowKey,
         message: &OutboxMessage,
@@ -140,6 +147,9 @@ impl Node {
             Some(Content::Cancel(cancel)) => self.cancel_external(receiver, message, cancel).await,
             Some(Content::ChildClosed(closed)) => self.child_closed(receiver, message, closed, delivered).await,
             Some(Content::ParentClosed(closed)) => self.parent_closed(receiver, message, closed, key, delivered).await,
+            Some(Content::StartScheduled(start)) => self.start_as_scheduled(message, start).await,
+            Some(Content::ScheduledClosed(closed)) => self.scheduled_closed(receiver, closed, delivered).await,
+            Some(Content::EndScheduled(end)) => self.end_scheduled(receiver, message, end, key, delivered).await,
             None => Ok(Arrived::Done),
         }
     }
@@ -152,16 +162,19 @@ impl Node {
             Content::Cancel(cancel) => (&cancel.namespace, &cancel.target.workflow_id),
             Content::ChildClosed(closed) => (&closed.namespace, &closed.parent.workflow_id),
             Content::ParentClosed(closed) => (&closed.namespace, &closed.child.workflow_id),
+            Content::StartScheduled(start) => return self.scheduled_workflow(message, start).ok().flatten(),
+            Content::ScheduledClosed(closed) => (&closed.by.namespace, &closed.by.execution.workflow_id),
+            Content::EndScheduled(end) => (&message.sender_namespace, &end.execution.workflow_id),
         };
         self.key_of(namespace, workflow_id).map(|(_, key)| key)
     }
 
     /// The message has done its work or nobody wants it any more.
-    async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
+    pub(super) async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
         Ok(self.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await?)
     }
 
-    fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {
+    pub(super) fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {
         let namespace = self.namespaces.get(namespace)?;
         let key = WorkflowKey::new(namespace.key, workflow_id);
         Some((namespace, key))
@@ -169,7 +182,12 @@ impl Node {
 
     /// Tells the sender what became of its message; the row goes with that commit. A sender that closed or forgot
     /// needs to know nothing.
-    async fn report<F>(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey, call: F) -> Result<(), CallError>
+    pub(super) async fn report<F>(
+        self: &Arc<Self>,
+        message: &OutboxMessage,
+        key: OutboxKey,
+        call: F,
+    ) -> Result<(), CallError>
     where
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<()>, Rejection> + Send + 'static,
     {
@@ -516,7 +534,7 @@ impl Node {
 }
 
 /// A receiver that does not want a message any more needs nothing of it.
-fn unless_gone(error: CallError) -> Result<Arrived, CallError> {
+pub(super) fn unless_gone(error: CallError) -> Result<Arrived, CallError> {
     match error {
         CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. } => {
             Ok(Arrived::Done)
@@ -526,7 +544,7 @@ fn unless_gone(error: CallError) -> Result<Arrived, CallError> {
 }
 
 /// A message arrived with a commit that removed these rows.
-fn arrived_with(delivered: &[OutboxKey]) -> Arrived {
+pub(super) fn arrived_with(delivered: &[OutboxKey]) -> Arrived {
     if delivered.is_empty() { Arrived::Done } else { Arrived::Removed }
 }
 
@@ -548,7 +566,7 @@ fn child_conflict_policy(reuse: WorkflowIdReusePolicy) -> WorkflowIdConflictPoli
 }
 
 /// A UUID that is always the same for one event of one run, so that a repeated delivery is recognised.
-fn derived_uuid(run_id: &str, event_id: i64) -> String {
+pub(super) fn derived_uuid(run_id: &str, event_id: i64) -> String {
     use std::hash::Hasher;
     let mut hasher = siphasher::sip128::SipHasher24::new();
     hasher.write(run_id.as_bytes());

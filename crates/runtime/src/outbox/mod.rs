@@ -5,6 +5,7 @@
 //! attempt counts towards [`ATTEMPTS_MAX`]. [`deliver`] says what each kind of message does.
 
 mod deliver;
+mod scheduled;
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},

@@ -20,6 +20,7 @@ mod queries;
 mod queues;
 mod reset;
 pub(crate) mod routing;
+mod schedules;
 mod search_attributes;
 mod service;
 mod starting;

@@ -169,6 +169,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
         owner_email: detail.owner_email.clone(),
         data: detail.data.clone().into_iter().collect(),
         id: detail.id.clone(),
+        supports_schedules: true,
         capabilities: Some(Capabilities {
             eager_workflow_start: true,
             sync_update: true,
@@ -184,7 +185,6 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             memo_size_limit_error: MEMO_BYTES_MAX as i64,
             ..Default::default()
         }),
-        ..Default::default()
     };
     let config = NamespaceConfig {
         workflow_execution_retention_ttl: Some(nanos_duration(detail.retention)),

@@ -7,6 +7,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
+use segno_engine::schedule::WORKFLOW_ID_PREFIX;
 use segno_proto::{
     operatorservice as operator, segno_flow as flow, segno_worker as worker,
     worker::WorkerHeartbeat,
@@ -39,6 +40,8 @@ pub(crate) enum Route<'a> {
     Here,
     /// A workflow, by namespace and id.
     Workflow(&'a str, &'a str),
+    /// A schedule, by namespace and id.
+    Schedule(&'a str, &'a str),
     /// A task, by namespace and token.
     Token(&'a str, &'a [u8]),
     /// A query, by its token.
@@ -173,6 +176,15 @@ routed! {
         started.map_or(Route::Here, |workflow_id| Route::Workflow(&r.namespace, workflow_id))
     };
     write "ResetWorkflowExecution" ResetWorkflowExecutionRequest |r| of_execution(&r.namespace, &r.workflow_execution);
+    write "CreateSchedule" CreateScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
+    read "DescribeSchedule" DescribeScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
+    write "UpdateSchedule" UpdateScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
+    write "PatchSchedule" PatchScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
+    read "ListScheduleMatchingTimes" ListScheduleMatchingTimesRequest
+        |r| Route::Schedule(&r.namespace, &r.schedule_id);
+    write "DeleteSchedule" DeleteScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
+    read "ListSchedules" ListSchedulesRequest |r| Route::Here;
+    read "CountSchedules" CountSchedulesRequest |r| Route::Here;
     write "RespondNexusTaskCompleted" RespondNexusTaskCompletedRequest |r| Route::Here;
     write "RespondNexusTaskFailed" RespondNexusTaskFailedRequest |r| Route::Here;
 }
@@ -205,6 +217,7 @@ fn place_of(node: &Node, route: &Route<'_>) -> Place {
         Route::Here | Route::Everybody => Place::Here,
         Route::Leader => node.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
+        Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
         // What cannot be read is refused here, with the right words.
         Route::Token(namespace, token) => {
             workflow_of_token(node, namespace, token).map_or(Place::Here, |key| node.place(&key))

@@ -466,4 +466,60 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::RespondNexusTaskFailedResponse>, Status> {
         call!(sync self request nexus_task_failed)
     }
+
+    async fn create_schedule(
+        &self,
+        request: Request<api::CreateScheduleRequest>,
+    ) -> Result<Response<api::CreateScheduleResponse>, Status> {
+        call!(inner self request create_schedule)
+    }
+
+    async fn describe_schedule(
+        &self,
+        request: Request<api::DescribeScheduleRequest>,
+    ) -> Result<Response<api::DescribeScheduleResponse>, Status> {
+        call!(inner self request describe_schedule)
+    }
+
+    async fn update_schedule(
+        &self,
+        request: Request<api::UpdateScheduleRequest>,
+    ) -> Result<Response<api::UpdateScheduleResponse>, Status> {
+        call!(inner self request update_schedule)
+    }
+
+    async fn patch_schedule(
+        &self,
+        request: Request<api::PatchScheduleRequest>,
+    ) -> Result<Response<api::PatchScheduleResponse>, Status> {
+        call!(inner self request patch_schedule)
+    }
+
+    async fn delete_schedule(
+        &self,
+        request: Request<api::DeleteScheduleRequest>,
+    ) -> Result<Response<api::DeleteScheduleResponse>, Status> {
+        call!(inner self request delete_schedule)
+    }
+
+    async fn list_schedule_matching_times(
+        &self,
+        request: Request<api::ListScheduleMatchingTimesRequest>,
+    ) -> Result<Response<api::ListScheduleMatchingTimesResponse>, Status> {
+        call!(inner self request matching_times)
+    }
+
+    async fn list_schedules(
+        &self,
+        request: Request<api::ListSchedulesRequest>,
+    ) -> Result<Response<api::ListSchedulesResponse>, Status> {
+        call!(request self request list_schedules)
+    }
+
+    async fn count_schedules(
+        &self,
+        request: Request<api::CountSchedulesRequest>,
+    ) -> Result<Response<api::CountSchedulesResponse>, Status> {
+        call!(request self request count_schedules)
+    }
 }

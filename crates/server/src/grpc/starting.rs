@@ -160,6 +160,8 @@ pub(super) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         links: request.links,
         versioning_override: request.versioning_override,
         priority: request.priority,
+        scheduled_by: None,
+        schedule: None,
     }
 }
 

@@ -59,7 +59,8 @@ impl Workflows {
                 count_group_by_execution_status: true,
                 // Workers then say which build they are, which is kept; it does not decide who gets a task.
                 build_id_based_versioning: true,
-                // Told truthfully: schedules and Nexus are not built yet.
+                supports_schedules: true,
+                // Told truthfully: Nexus is not built yet.
                 ..Default::default()
             }),
         }

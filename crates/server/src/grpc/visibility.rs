@@ -30,11 +30,11 @@ use super::{Workflows, describe, failed};
 use crate::{deadline, peers};
 
 /// Most runs on a page, and how many there are if nobody says.
-const PAGE_MAX: usize = 1000;
+pub(super) const PAGE_MAX: usize = 1000;
 
 /// Where a list goes on, as clients carry it.
 #[derive(Clone, PartialEq, prost::Message)]
-struct ListToken {
+pub(super) struct ListToken {
     #[prost(bool, tag = "1")]
     second_phase: bool,
     #[prost(oneof = "TokenValue", tags = "2, 3, 4, 5")]
@@ -69,7 +69,7 @@ impl Token for ListToken {
 }
 
 impl ListToken {
-    fn seal_position(namespace: &Namespace, filter: &str, next: Option<ListPosition>) -> Bytes {
+    pub(super) fn seal_position(namespace: &Namespace, filter: &str, next: Option<ListPosition>) -> Bytes {
         let Some(ListPosition { as_of, after }) = next else { return Bytes::new() };
         let value = after.value.and_then(|value| match value {
             Value::Int(number) => Some(TokenValue::Int(number)),
@@ -90,7 +90,11 @@ impl ListToken {
         token.seal(&namespace.token_key)
     }
 
-    fn open_position(namespace: &Namespace, filter: &str, token: &Bytes) -> Result<Option<ListPosition>, Status> {
+    pub(super) fn open_position(
+        namespace: &Namespace,
+        filter: &str,
+        token: &Bytes,
+    ) -> Result<Option<ListPosition>, Status> {
         if token.is_empty() {
             return Ok(None);
         }
@@ -235,7 +239,7 @@ impl Workflows {
 }
 
 /// Who asks, and until when the answer is of use.
-fn caller<T>(request: &Request<T>) -> ListCaller {
+pub(super) fn caller<T>(request: &Request<T>) -> ListCaller {
     ListCaller { connection: peers::of(request), deadline: Some(deadline::call(request).into_std()) }
 }
 

@@ -9,6 +9,7 @@ pub mod activity_operations;
 pub mod links;
 pub mod multi_operation;
 pub mod namespace;
+pub mod schedule;
 pub mod size;
 pub mod start;
 pub mod update;

@@ -156,7 +156,7 @@ fn id_policies_together(reuse: i32, conflict: i32) -> Result<(), RequestError> {
     Ok(())
 }
 
-fn workflow_id(id: &str) -> Result<(), RequestError> {
+pub(super) fn workflow_id(id: &str) -> Result<(), RequestError> {
     if id.is_empty() {
         return Err(RequestError::invalid("WorkflowId is not set on request."));
     }
@@ -177,7 +177,7 @@ fn start_delay(cron_schedule: &str, delay: Option<&mut Duration>) -> Result<(), 
     timeout("WorkflowStartDelaySeconds", delay)
 }
 
-fn timeouts(
+pub(super) fn timeouts(
     execution: Option<&mut Duration>,
     run: Option<&mut Duration>,
     task: Option<&mut Duration>,

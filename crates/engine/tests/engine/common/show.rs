@@ -117,6 +117,9 @@ pub fn message(message: &OutboxMessage) -> String {
         Some(Content::ChildClosed(m)) => {
             format!("child closed to {}: {}", m.parent.workflow_id, event_name(&m.closing_event))
         }
+        Some(Content::StartScheduled(m)) => format!("start {} of schedule {}", m.number, m.schedule_id),
+        Some(Content::ScheduledClosed(m)) => format!("{} of a schedule closed", m.workflow.workflow_id),
+        Some(Content::EndScheduled(m)) => format!("end {}, {}", m.execution.workflow_id, m.reason),
         Some(Content::ParentClosed(m)) => {
             let policy = ParentClosePolicy::try_from(m.policy).map_or("?", |policy| policy.as_str_name());
             format!("parent closed to {}: {}", m.child.workflow_id, policy.replace("PARENT_CLOSE_POLICY_", ""))

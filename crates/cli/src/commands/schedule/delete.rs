@@ -1,0 +1,36 @@
+//! `segno schedule delete`.
+
+use clap::Args;
+use segno_proto::workflowservice::DeleteScheduleRequest;
+
+use super::{Target, patch};
+use crate::{
+    client::{Client, request},
+    commands::confirm,
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno schedule delete --schedule-id nightly --yes")]
+pub struct Delete {
+    #[command(flatten)]
+    target: Target,
+    /// Do not ask.
+    #[arg(short, long)]
+    yes: bool,
+}
+
+impl Delete {
+    /// Deletes it, if it is meant.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let id = self.target.schedule_id;
+        confirm(self.yes, &format!("Delete schedule {id}?"))?;
+        let message = DeleteScheduleRequest {
+            namespace: client.namespace.clone(),
+            schedule_id: id.clone(),
+            identity: client.identity.clone(),
+        };
+        let answer = client.workflows.delete_schedule(request(message)).await;
+        client.answer("delete the schedule", answer)?;
+        patch::done(client, "Deleted", &id)
+    }
+}

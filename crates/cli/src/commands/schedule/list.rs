@@ -1,0 +1,79 @@
+//! `segno schedule list`.
+
+use clap::Args;
+use segno_proto::{
+    schedule::ScheduleListEntry,
+    workflowservice::{ListSchedulesRequest, ListSchedulesResponse},
+};
+
+use crate::{
+    client::{Client, request},
+    output::{
+        self,
+        dynamic::{View, to_json},
+        table::{Cell, Table},
+        time,
+    },
+};
+
+const ENTRY: &str = "temporal.api.schedule.v1.ScheduleListEntry";
+/// Schedules per call.
+const PAGE: i32 = 200;
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno schedule list --query 'TemporalSchedulePaused = true'")]
+pub struct List {
+    /// Which ones, in the language of list filters.
+    #[arg(short, long, value_name = "FILTER", default_value = "", hide_default_value = true)]
+    query: String,
+}
+
+impl List {
+    /// Prints page after page, so that the first ones are there at once.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let mut table = Table::new(&["ScheduleId", "Type", "Paused", "Next", "Last"], client.colors);
+        let mut printed = 0;
+        let mut token = Default::default();
+        loop {
+            let message = ListSchedulesRequest {
+                namespace: client.namespace.clone(),
+                maximum_page_size: PAGE,
+                next_page_token: token,
+                query: self.query.clone(),
+            };
+            let answer = client.workflows.list_schedules(request(message)).await;
+            let answer: ListSchedulesResponse = client.answer("list schedules", answer)?;
+            if client.is_json() {
+                // One array over all pages.
+                for entry in &answer.schedules {
+                    let json = to_json(ENTRY, entry, View::Decoded)?.pretty();
+                    output::print(&format!("{}{json}", if printed == 0 { "[\n" } else { ",\n" }))?;
+                    printed += 1;
+                }
+            } else {
+                let rows: Vec<_> = answer.schedules.iter().map(row).collect();
+                output::print(&table.render(&rows))?;
+            }
+            token = answer.next_page_token;
+            if token.is_empty() {
+                break;
+            }
+        }
+        if client.is_json() {
+            output::print(if printed == 0 { "[]" } else { "]" })?;
+        }
+        Ok(())
+    }
+}
+
+fn row(entry: &ScheduleListEntry) -> Vec<Cell> {
+    let info = entry.info.clone().unwrap_or_default();
+    let last = info.recent_actions.last().and_then(|action| action.actual_time);
+    vec![
+        entry.schedule_id.clone().into(),
+        info.workflow_type.map(|kind| kind.name).unwrap_or_default().into(),
+        if info.paused { "yes" } else { "no" }.into(),
+        time::short(info.future_action_times.first()).into(),
+        time::short(last.as_ref()).into(),
+    ]
+}

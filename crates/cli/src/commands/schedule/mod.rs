@@ -1,0 +1,102 @@
+//! `segno schedule ...`.
+
+mod backfill;
+mod create;
+mod delete;
+mod describe;
+mod list;
+mod patch;
+mod plan;
+mod toggle;
+mod trigger;
+mod update;
+
+use clap::{Args, Subcommand, ValueEnum};
+use prost_types::Timestamp;
+use segno_proto::{enums::ScheduleOverlapPolicy, nanos_timestamp};
+
+use crate::client::{Client, Connection};
+
+#[derive(Args, Clone, Debug)]
+pub struct Schedule {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Creates a schedule.
+    Create(Box<create::Create>),
+    /// Shows a schedule: what it does, has done and will do.
+    Describe(describe::Describe),
+    /// Lists schedules.
+    List(list::List),
+    /// Pauses a schedule, or lets it go on.
+    Toggle(toggle::Toggle),
+    /// Starts the workflow of a schedule now.
+    Trigger(trigger::Trigger),
+    /// Does what a schedule would have done in the past.
+    Backfill(backfill::Backfill),
+    /// Replaces what a schedule does.
+    Update(Box<update::Update>),
+    /// Deletes a schedule. Workflows that it started go on.
+    Delete(delete::Delete),
+}
+
+impl Schedule {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<()> {
+        let command = self.command;
+        self.connection.run(async move |client: &mut Client| match command {
+            Command::Create(command) => command.run(client).await,
+            Command::Describe(command) => command.run(client).await,
+            Command::List(command) => command.run(client).await,
+            Command::Toggle(command) => command.run(client).await,
+            Command::Trigger(command) => command.run(client).await,
+            Command::Backfill(command) => command.run(client).await,
+            Command::Update(command) => command.run(client).await,
+            Command::Delete(command) => command.run(client).await,
+        })
+    }
+}
+
+/// Which schedule a command is about.
+#[derive(Args, Clone, Debug)]
+struct Target {
+    /// Id of the schedule.
+    #[arg(short, long, value_name = "ID")]
+    schedule_id: String,
+}
+
+/// What happens when the time has come and the last workflow still runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "PascalCase")]
+enum Overlap {
+    Skip,
+    BufferOne,
+    BufferAll,
+    CancelOther,
+    TerminateOther,
+    AllowAll,
+}
+
+impl From<Overlap> for ScheduleOverlapPolicy {
+    fn from(overlap: Overlap) -> Self {
+        match overlap {
+            Overlap::Skip => Self::Skip,
+            Overlap::BufferOne => Self::BufferOne,
+            Overlap::BufferAll => Self::BufferAll,
+            Overlap::CancelOther => Self::CancelOther,
+            Overlap::TerminateOther => Self::TerminateOther,
+            Overlap::AllowAll => Self::AllowAll,
+        }
+    }
+}
+
+/// A time such as `2026-01-02T03:04:05Z`.
+fn moment(text: &str) -> Result<Timestamp, String> {
+    let time: jiff::Timestamp = text.parse().map_err(|_| "expected a time such as 2026-01-02T03:04:05Z".to_owned())?;
+    i64::try_from(time.as_nanosecond()).map(nanos_timestamp).map_err(|_| "that is too far away".to_owned())
+}

@@ -1,0 +1,142 @@
+//! Finding schedules: lists and counts of the runs that are schedules.
+
+use std::sync::Arc;
+
+use segno_engine::{Rejection, schedule, search_attributes::PREDEFINED};
+use segno_proto::enums::WorkflowExecutionStatus;
+use segno_store::visibility::{
+    Attribute, BadFilter, Comparison, Count, Filter, Kind, Names, Order, Value, parse_count, parse_list,
+};
+
+use crate::{
+    error::CallError,
+    list_limits::ListCaller,
+    namespaces::Namespace,
+    node::Node,
+    visibility::{FoundRuns, ListPosition},
+};
+
+/// Stands for the id of a schedule while a filter is read: a number that no attribute has.
+const SCHEDULE_ID: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);
+
+/// The names that filters of schedules know.
+struct OfSchedules<'a>(&'a Namespace);
+
+impl Names for OfSchedules<'_> {
+    fn find(&self, name: &str) -> Option<Attribute> {
+        self.0.find(name).or_else(|| (name == "ScheduleId").then_some(SCHEDULE_ID))
+    }
+
+    fn known(&self) -> Vec<String> {
+        self.0.known()
+    }
+}
+
+impl Node {
+    /// A page of the open schedules that fit a filter.
+    pub async fn list_schedules(
+        &self,
+        caller: ListCaller,
+        namespace: &Arc<Namespace>,
+        filter: &str,
+        position: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<FoundRuns, CallError> {
+        let (filter, order) = parse_list(filter, &OfSchedules(namespace)).map_err(unreadable)?;
+        let by = match order {
+            Order::Ascending(by) | Order::Descending(by) => Some(by),
+            Order::Newest => None,
+        };
+        let filter = of_schedules(namespace, filter, by)?;
+        self.list_matching(caller, namespace, filter, order, position, limit).await
+    }
+
+    /// How many open schedules fit a filter.
+    pub async fn count_schedules(
+        &self,
+        caller: ListCaller,
+        namespace: &Arc<Namespace>,
+        filter: &str,
+    ) -> Result<Vec<Count>, CallError> {
+        let (filter, by) = parse_count(filter, &OfSchedules(namespace)).map_err(unreadable)?;
+        let filter = of_schedules(namespace, filter, by)?;
+        if by.is_some() {
+            return Err(refused("invalid query: GROUP BY is not supported for schedules".to_owned()));
+        }
+        self.count_matching(caller, namespace.key, filter, None).await
+    }
+}
+
+fn unreadable(bad: BadFilter) -> CallError {
+    refused(format!("invalid query: {bad}"))
+}
+
+fn refused(text: String) -> CallError {
+    Rejection::InvalidArgument(text).into()
+}
+
+/// A filter that finds open schedules only. It may be about the id, about being paused, and about what users define.
+fn of_schedules(namespace: &Namespace, filter: Filter, order: Option<Attribute>) -> Result<Filter, CallError> {
+    let mut attributes = Vec::from_iter(order);
+    mentioned(&filter, &mut attributes);
+    let reserved = attributes.into_iter().find_map(reserved_name);
+    if let Some(name) = reserved.filter(|name| name != schedule::PAUSED_ATTRIBUTE) {
+        return Err(refused(format!("invalid query filter for schedules: cannot filter on {name:?}")));
+    }
+    let running = Value::Int(WorkflowExecutionStatus::Running as i64);
+    let mut parts = vec![Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running)];
+    if let Some(division) = namespace.attribute(schedule::DIVISION_ATTRIBUTE) {
+        parts.push(Filter::Compare(division, Comparison::Equal, Value::Text(schedule::DIVISION.to_owned())));
+    }
+    parts.push(with_workflow_ids(filter));
+    Ok(Filter::All(parts))
+}
+
+/// The attributes of a filter, in its order.
+fn mentioned(filter: &Filter, found: &mut Vec<Attribute>) {
+    match filter {
+        Filter::All(parts) | Filter::Any(parts) => parts.iter().for_each(|part| mentioned(part, found)),
+        Filter::Not(part) => mentioned(part, found),
+        Filter::Compare(attribute, ..)
+        | Filter::In(attribute, _)
+        | Filter::Between(attribute, ..)
+        | Filter::IsNull(attribute)
+        | Filter::StartsWith(attribute, _)
+        | Filter::Like(attribute, _) => found.push(*attribute),
+    }
+}
+
+/// The name of an attribute that is not the user's.
+fn reserved_name(attribute: Attribute) -> Option<String> {
+    match attribute {
+        SCHEDULE_ID => None,
+        Attribute::Numbered(number, _) => {
+            let known = PREDEFINED.get((number as usize).checked_sub(1)?)?;
+            Some(known.0.to_owned())
+        }
+        // Variants are named like the attributes.
+        system => Some(format!("{system:?}")),
+    }
+}
+
+/// Writes workflow ids where a filter has ids of schedules.
+fn with_workflow_ids(filter: Filter) -> Filter {
+    let id = |text: String| format!("{}{text}", schedule::WORKFLOW_ID_PREFIX);
+    let value = |value: Value| match value {
+        Value::Text(text) => Value::Text(id(text)),
+        other => other,
+    };
+    let all = |parts: Vec<Filter>| parts.into_iter().map(with_workflow_ids).collect();
+    match filter {
+        Filter::All(parts) => Filter::All(all(parts)),
+        Filter::Any(parts) => Filter::Any(all(parts)),
+        Filter::Not(part) => Filter::Not(Box::new(with_workflow_ids(*part))),
+        Filter::Compare(SCHEDULE_ID, how, with) => Filter::Compare(Attribute::WorkflowId, how, value(with)),
+        Filter::In(SCHEDULE_ID, values) => Filter::In(Attribute::WorkflowId, values.into_iter().map(value).collect()),
+        Filter::Between(SCHEDULE_ID, from, to) => Filter::Between(Attribute::WorkflowId, value(from), value(to)),
+        Filter::IsNull(SCHEDULE_ID) => Filter::IsNull(Attribute::WorkflowId),
+        Filter::StartsWith(SCHEDULE_ID, text) => Filter::StartsWith(Attribute::WorkflowId, id(text)),
+        Filter::Like(SCHEDULE_ID, pattern) => Filter::Like(Attribute::WorkflowId, id(pattern)),
+        other => other,
+    }
+}
