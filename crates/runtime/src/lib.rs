@@ -8,6 +8,7 @@
 
 mod ask;
 mod backfill;
+mod batch;
 mod clock;
 mod combine;
 mod committer;
@@ -50,6 +51,7 @@ mod worker_commands;
 mod workers;
 
 pub use ask::QueryReply;
+pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, SystemClock};
 pub use combine::with_request_bytes;
 pub use complete::CompletedTask;

@@ -14,6 +14,7 @@ use segno_store::{NamespaceKey, RunKey, Storage, Store};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
+    batch::Batches,
     clock::{Clock, SLEEP_MAX, until},
     committer::Committer,
     damaged::DamagedRuns,
@@ -90,6 +91,8 @@ pub struct Node {
     pub(crate) outbox: Outbox,
     /// Scripts.
     pub(crate) flows: Flows,
+    /// Batch operations.
+    pub(crate) batches: Batches,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub(crate) deleting: Mutex<HashSet<RunKey>>,
@@ -164,6 +167,7 @@ impl Node {
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             outbox: Outbox::default(),
             flows: Flows::default(),
+            batches: Batches::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
             vitals,
@@ -180,6 +184,7 @@ impl Node {
             last_now: AtomicU64::new(0),
         });
         node.load_flows().await?;
+        node.load_batches().await?;
         node.list_older_runs().await?;
         node.recover().await?;
         node.supervise("the delivery of messages", outbox::run(node.clone()));

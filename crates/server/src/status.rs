@@ -114,7 +114,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
         CallError::QueryBufferFull | CallError::Busy => busy(text),
         CallError::Overloaded => overloaded(text),
-        CallError::TooManyLists(_) => limited(text),
+        CallError::TooManyLists(_) | CallError::TooManyBatches => limited(text),
         CallError::Aborted(_) => Status::aborted(text),
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
         CallError::UpdateAborted(Abort::Continuing) => busy(text),

@@ -5,6 +5,8 @@
 
 mod activities;
 mod activity_operations;
+mod batch;
+mod batch_steps;
 mod describe;
 mod flows;
 mod foreign_tokens;
@@ -35,6 +37,7 @@ use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
+pub use batch_steps::BatchCalls;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;

@@ -454,4 +454,32 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::RespondNexusTaskFailedResponse>, Status> {
         call!(sync self request nexus_task_failed)
     }
+
+    async fn start_batch_operation(
+        &self,
+        request: Request<api::StartBatchOperationRequest>,
+    ) -> Result<Response<api::StartBatchOperationResponse>, Status> {
+        call!(inner self request start_batch)
+    }
+
+    async fn stop_batch_operation(
+        &self,
+        request: Request<api::StopBatchOperationRequest>,
+    ) -> Result<Response<api::StopBatchOperationResponse>, Status> {
+        call!(inner self request stop_batch)
+    }
+
+    async fn describe_batch_operation(
+        &self,
+        request: Request<api::DescribeBatchOperationRequest>,
+    ) -> Result<Response<api::DescribeBatchOperationResponse>, Status> {
+        call!(inner self request describe_batch)
+    }
+
+    async fn list_batch_operations(
+        &self,
+        request: Request<api::ListBatchOperationsRequest>,
+    ) -> Result<Response<api::ListBatchOperationsResponse>, Status> {
+        call!(sync self request list_batches)
+    }
 }

@@ -6,6 +6,7 @@
 
 pub mod activity;
 pub mod activity_operations;
+pub mod batch;
 pub mod links;
 pub mod multi_operation;
 pub mod namespace;
