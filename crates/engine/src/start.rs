@@ -230,6 +230,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
             user_metadata: options.user_metadata.clone(),
             priority: options.priority.clone(),
             versioning_override: options.versioning_override.clone(),
+            was_overridden: false,
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
             run_timeout_given: options.workflow_run_timeout.is_some(),
             retention,

@@ -108,6 +108,9 @@ pub struct RunInfo {
     /// How long the namespace keeps closed runs.
     #[prost(int64, tag = "29")]
     pub retention: Nanos,
+    /// Whether there was a versioning override at some time.
+    #[prost(bool, tag = "30")]
+    pub was_overridden: bool,
 }
 
 impl RunInfo {

@@ -161,7 +161,7 @@ fn from_rejection(rejection: Rejection) -> Status {
         | Rejection::ActivityIdNotFound(_)
         | Rejection::ActivityNotPending
         | Rejection::ChildNotFound => not_found(text),
-        Rejection::ActivityAlreadyPaused => Status::failed_precondition(text),
+        Rejection::ActivityAlreadyPaused | Rejection::Precondition(_) => Status::failed_precondition(text),
         Rejection::Closing => busy(text),
         Rejection::NotReady(_) => not_ready(text),
         Rejection::UpdateLimit(_) => limited(text),

@@ -17,8 +17,8 @@ use segno_proto::{
         GetWorkflowExecutionHistoryReverseRequest, RequestCancelWorkflowExecutionRequest, ResetActivityRequest,
         ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest, StartBatchOperationRequest,
         TerminateWorkflowExecutionRequest, UnpauseActivityRequest, UpdateActivityOptionsRequest,
-        reset_activity_request, start_batch_operation_request::Operation, unpause_activity_request,
-        update_activity_options_request,
+        UpdateWorkflowExecutionOptionsRequest, reset_activity_request, start_batch_operation_request::Operation,
+        unpause_activity_request, update_activity_options_request,
     },
 };
 use segno_runtime::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Namespace, Step, StepError, step_id};
@@ -208,8 +208,17 @@ impl Workflows {
                 };
                 self.operator_update_activity_options(call).await.map(drop)
             }
-            Operation::UpdateWorkflowOptionsOperation(_)
-            | Operation::CancelActivitiesOperation(_)
+            Operation::UpdateWorkflowOptionsOperation(operation) => {
+                let call = UpdateWorkflowExecutionOptionsRequest {
+                    namespace,
+                    workflow_execution: execution,
+                    workflow_execution_options: operation.workflow_execution_options.clone(),
+                    update_mask: operation.update_mask.clone(),
+                    identity: operation.identity.clone(),
+                };
+                self.update_options(call).await.map(drop)
+            }
+            Operation::CancelActivitiesOperation(_)
             | Operation::TerminateActivitiesOperation(_)
             | Operation::DeleteActivitiesOperation(_) => Err(Status::unimplemented("not built yet in Segno")),
         }

@@ -10,6 +10,7 @@ pub mod batch;
 pub mod links;
 pub mod multi_operation;
 pub mod namespace;
+pub mod options;
 pub mod size;
 pub mod start;
 pub mod update;
