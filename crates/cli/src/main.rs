@@ -44,6 +44,8 @@ enum Command {
     Server(start_dev::Server),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
+    /// Lists, shows and stops batch jobs.
+    Batch(commands::batch::Batch),
     /// Lists, creates, changes and deletes namespaces.
     Namespace(commands::namespace::Namespace),
     /// Lists, creates and removes custom search attributes.
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
         Command::Workflow(command) => command.run(),
+        Command::Batch(command) => command.run(),
         Command::Namespace(command) => command.run(),
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),

@@ -12,6 +12,7 @@ use segno_proto::{
 };
 
 use crate::{
+    builds,
     draft::{Draft, event},
     error::{Rejection, pascal_case},
     run::{Applied, Context, Run},
@@ -74,6 +75,9 @@ pub fn update(
     draft.add_external_event(updated);
     // A priority that is taken away stays in effect, as in Temporal: the event cannot say it.
     let priority = merged.priority.clone().or_else(|| run.info.priority.clone());
+    if versioning_override != run.info.versioning_override {
+        builds::note_override(&mut draft.run.state, versioning_override.as_ref());
+    }
     draft.run.set_options(priority, versioning_override);
     Ok(draft.finish(merged))
 }

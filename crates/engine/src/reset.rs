@@ -13,7 +13,7 @@ use segno_proto::{
 };
 
 use crate::{
-    close,
+    builds, close,
     draft::{Draft, event},
     error::Rejection,
     machine,
@@ -319,6 +319,7 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
         }
         Some(Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a)) => {
             let attached = a.attached_request_id.clone();
+            builds::note_override_event(&mut draft.run.state, &a);
             let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a));
             updated.links.clone_from(&past.links);
             updated.worker_may_ignore = past.worker_may_ignore;

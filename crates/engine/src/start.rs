@@ -22,7 +22,7 @@ use segno_proto::{
 };
 
 use crate::{
-    cron,
+    builds, cron,
     draft::{Draft, event},
     run::{Applied, Context, Run},
     script::{self, Version},
@@ -249,6 +249,9 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         reset_points: reset_points.clone(),
         ..Default::default()
     };
+    if options.versioning_override.is_some() {
+        builds::note_override(&mut state, options.versioning_override.as_ref());
+    }
     if let Some(version) = script {
         // The server executes it, whoever starts it.
         options.eager = false;

@@ -25,7 +25,7 @@ use crate::{
 /// Executions between two records of how far a job has come.
 const PAGE: usize = 256;
 /// Steps under way.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 8;
 /// Tries of a step that may succeed later, and the pause after the first.
 const TRIES_MAX: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);

@@ -60,13 +60,11 @@ impl BatchSteps for BatchCalls {
 /// The filter of a job, narrowed to executions to which its operation can be done.
 fn filter(request: &StartBatchOperationRequest) -> Option<String> {
     let query = match &request.operation {
-        // Whatever was asked for: Temporal looks for executions that have such an activity paused.
+        // Only those that have such an activity paused.
         Some(Operation::UnpauseActivitiesOperation(operation)) => match &operation.activity {
             Some(unpause::Activity::Type(name)) if !request.visibility_query.is_empty() => {
-                format!(
-                    "TemporalPauseInfo = 'property:activityType={}'",
-                    name.replace('\\', "\\\\").replace('\'', "\\'")
-                )
+                let name = name.replace('\\', "\\\\").replace('\'', "\\'");
+                format!("({}) AND (TemporalPauseInfo = 'property:activityType={name}')", request.visibility_query)
             }
             _ => request.visibility_query.clone(),
         },

@@ -62,6 +62,9 @@ pub fn check_syntax(text: &str) -> Result<(), BadSyntax> {
         }
         Some((Token::Sign(")"), end, _)) if open < 0 => bad(end, None),
         Some((Token::Word(word), end, true)) if !parse::is_keyword(word) => bad(end, Some(word)),
+        Some((Token::Word(word), end, false)) if parse::is_keyword(word) && !is_value(word) => {
+            bad(end, Some(&word.to_ascii_lowercase()))
+        }
         Some((Token::Text { plain, .. }, end, true)) => bad(end, Some(&plain)),
         Some((Token::Number(digits), end, true)) => bad(end, Some(digits)),
         _ => Ok(()),
@@ -89,6 +92,8 @@ mod tests {
             ("Workf( \"x\"", "syntax error at position 37"),
             ("WorkflowId=\"a", "syntax error at position 40 near 'a'"),
             ("WorkflowId = \"a\" AND", "syntax error at position 47"),
+            ("AND", "syntax error at position 30 near 'and'"),
+            ("= 'a'", "syntax error at position 28"),
         ] {
             assert_eq!(told(text), answer, "{text}");
         }
