@@ -185,6 +185,7 @@ impl Node {
         });
         node.load_flows().await?;
         node.load_batches().await?;
+        node.load_queue_configs().await?;
         node.list_older_runs().await?;
         node.recover().await?;
         node.supervise("the delivery of messages", outbox::run(node.clone()));

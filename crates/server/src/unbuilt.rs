@@ -97,6 +97,7 @@ pub const BUILT: &[&str] = &[
     "UpdateActivityExecutionOptions",
     "UpdateActivityOptions",
     "UpdateNamespace",
+    "UpdateTaskQueueConfig",
     "UpdateWorkerBuildIdCompatibility",
     "UpdateWorkerConfig",
     "UpdateWorkerVersioningRules",

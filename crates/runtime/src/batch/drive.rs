@@ -249,7 +249,7 @@ impl Node {
         for _ in 0..TRIES_MAX {
             match step.carry_out(target.clone()).await {
                 Ok(()) => return Some(true),
-                Err(StepError::Refused) => return Some(false),
+                Err(StepError::Final) => return Some(false),
                 Err(StepError::Temporary) if self.is_stopping() => return None,
                 Err(StepError::Temporary) => {
                     tokio::time::sleep(pause).await;

@@ -136,7 +136,7 @@ pub struct BatchPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepError {
     /// The execution refused it and will do so again.
-    Refused,
+    Final,
     /// It may succeed later.
     Temporary,
 }

@@ -100,7 +100,7 @@ impl BatchStep for Steps {
                     }
                     _ => {
                         tracing::debug!(job = request.job_id, %status, "a step of a batch operation was refused");
-                        Err(StepError::Refused)
+                        Err(StepError::Final)
                     }
                 },
             }

@@ -20,6 +20,7 @@ mod nexus;
 mod operator;
 mod options;
 mod queries;
+mod queue_config;
 mod queues;
 mod reset;
 mod search_attributes;

@@ -678,4 +678,11 @@ impl WorkflowService for Workflows {
     ) -> Result<Response<api::UnpauseWorkflowExecutionResponse>, Status> {
         call!(inner self request unpause_workflow)
     }
+
+    async fn update_task_queue_config(
+        &self,
+        request: Request<api::UpdateTaskQueueConfigRequest>,
+    ) -> Result<Response<api::UpdateTaskQueueConfigResponse>, Status> {
+        call!(inner self request update_queue_config)
+    }
 }

@@ -100,6 +100,7 @@ impl Workflows {
             },
             sticky,
             deadline: until?,
+            tasks_per_second: None,
         };
         let version = version_of(request.worker_version_capabilities);
         let started = self.node.poll_workflow_task(&poll, version).await.map_err(failed)?;

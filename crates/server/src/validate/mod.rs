@@ -11,6 +11,7 @@ pub mod links;
 pub mod multi_operation;
 pub mod namespace;
 pub mod options;
+pub mod queue_config;
 pub mod size;
 pub mod start;
 pub mod update;
