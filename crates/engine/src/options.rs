@@ -38,6 +38,14 @@ pub fn update(
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
+    let mut draft = Draft::new(run, context);
+    let merged = change(&mut draft, call)?;
+    Ok(draft.finish(merged))
+}
+
+/// Changes options of a run that is being changed.
+pub(crate) fn change(draft: &mut Draft, call: &UpdateOptions) -> Result<WorkflowExecutionOptions, Rejection> {
+    let run = &draft.run;
     if let Some(wanted) = &call.options.versioning_override {
         if let Some(Override::Pinned(pinned)) = &wanted.r#override
             && pinned.version.is_none()
@@ -58,9 +66,8 @@ pub fn update(
         time_skipping_config: None,
     };
     let merged = merge(current.clone(), call)?;
-    let mut draft = Draft::new(run, context);
     if merged == current {
-        return Ok(draft.finish(merged));
+        return Ok(merged);
     }
     let versioning_override = merged.versioning_override.clone().map(newer_form);
     let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
@@ -70,16 +77,16 @@ pub fn update(
         priority: merged.priority.clone(),
         ..Default::default()
     };
-    let mut updated = event(context.now, Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(attributes));
+    // A priority that is taken away stays in effect, as in Temporal: the event cannot say it.
+    let priority = merged.priority.clone().or(current.priority);
+    let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(attributes));
     updated.worker_may_ignore = true;
     draft.add_external_event(updated);
-    // A priority that is taken away stays in effect, as in Temporal: the event cannot say it.
-    let priority = merged.priority.clone().or_else(|| run.info.priority.clone());
-    if versioning_override != run.info.versioning_override {
+    if versioning_override != current.versioning_override {
         builds::note_override(&mut draft.run.state, versioning_override.as_ref());
     }
     draft.run.set_options(priority, versioning_override);
-    Ok(draft.finish(merged))
+    Ok(merged)
 }
 
 /// What a change makes of options.

@@ -75,7 +75,7 @@ pub struct Queues {
     pub(crate) configs: Mutex<HashMap<ConfigKey, Arc<TaskQueueConfig>>>,
     /// One configuration is changed at a time.
     pub(crate) configuring: tokio::sync::Mutex<()>,
-    /// Told when a limit changes.
+    /// Told when a limit changes, or when workers are sent away: polls that sleep until a task may go look again.
     limits_changed: Notify,
 }
 
@@ -182,11 +182,14 @@ impl Queues {
         lock(&self.queues).get(key).is_some_and(Queue::is_full)
     }
 
-    /// Waits for a task; `None` if time is up or the worker said goodbye.
-    async fn poll(&self, poll: &Poll, clock: &Arc<dyn Clock>) -> Option<Queued> {
+    /// Waits for a task; `None` if time is up or the worker said goodbye, which `is_over` tells.
+    async fn poll(&self, poll: &Poll, clock: &Arc<dyn Clock>, is_over: impl Fn() -> bool) -> Option<Queued> {
         let mut is_new = true;
         loop {
             let changed = self.limits_changed.notified();
+            if !is_new && is_over() {
+                return None;
+            }
             let now = clock.now();
             let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now) {
                 Ok(queued) => return Some(queued),
@@ -292,6 +295,7 @@ impl Queues {
     pub fn dismiss(&self, namespace: NamespaceKey, worker: &str, sticky: &str) -> Vec<TaskOffer> {
         let mut queues = lock(&self.queues);
         let mut left = Vec::new();
+        self.limits_changed.notify_waiters();
         for (key, queue) in queues.iter_mut().filter(|(key, _)| key.namespace == namespace) {
             if !worker.is_empty() {
                 queue.dismiss(worker);
@@ -315,6 +319,7 @@ impl Queues {
         for queue in lock(&self.queues).values_mut() {
             queue.dismiss_all();
         }
+        self.limits_changed.notify_waiters();
     }
 
     /// Tasks waiting in all queues.
@@ -387,7 +392,8 @@ impl Node {
             return None;
         }
         let guard = self.poll_begins(poll);
-        let queued = self.queues.poll(poll, &self.clock).await;
+        let is_over = || self.is_stopping() || self.is_dismissed(&poll.caller.worker);
+        let queued = self.queues.poll(poll, &self.clock, is_over).await;
         if let Some(guard) = guard {
             guard.answered();
         }

@@ -71,10 +71,10 @@ impl Node {
         Ok(())
     }
 
-    /// The configuration of a queue of a kind, a number of the wire.
-    pub fn queue_config(&self, namespace: &Namespace, kind: i32, name: &str) -> TaskQueueConfig {
+    /// The configuration of a queue of a kind, a number of the wire, if somebody configured it.
+    pub fn queue_config(&self, namespace: &Namespace, kind: i32, name: &str) -> Option<TaskQueueConfig> {
         let key = ConfigKey { namespace: namespace.key, kind, name: name.to_owned() };
-        lock(&self.queues.configs).get(&key).map(|config| TaskQueueConfig::clone(config)).unwrap_or_default()
+        lock(&self.queues.configs).get(&key).map(|config| TaskQueueConfig::clone(config))
     }
 
     /// Changes the configuration of a queue. It is stored and in effect once this returns.
@@ -90,10 +90,10 @@ impl Node {
         let key = ConfigKey { namespace: namespace.key, kind, name: name.to_owned() };
         finish(async move {
             let _changing = node.queues.configuring.lock().await;
-            let before = lock(&node.queues.configs).get(&key).cloned().unwrap_or_default();
-            let mut config = TaskQueueConfig::clone(&before);
+            let before = lock(&node.queues.configs).get(&key).cloned();
+            let mut config = before.as_deref().cloned().unwrap_or_default();
             change(&mut config);
-            if config != *before {
+            if before.as_deref() != Some(&config) {
                 let content = Some(config.encode_to_vec().into());
                 let document = DocumentWrite { namespace: key.namespace, name: key.document(), content };
                 node.committer.commit(Commit { documents: vec![document], ..Default::default() }).await?;

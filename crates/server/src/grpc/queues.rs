@@ -58,7 +58,7 @@ impl Workflows {
                 rate_per_second: RATE_UNLIMITED,
                 ..Default::default()
             }),
-            config: request.report_config.then(|| self.node.queue_config(&namespace, kind, &name)),
+            config: self.node.queue_config(&namespace, kind, &name).filter(|_| request.report_config),
             effective_rate_limit: rate.map(|(rate, source)| EffectiveRateLimit {
                 requests_per_second: rate as f32,
                 rate_limit_source: match source {

@@ -1,7 +1,10 @@
 //! Changing options of a run, and ending its pause.
 
 use segno_engine::{validate as engine, validate::ID_LENGTH_MAX};
-use segno_proto::workflowservice::{UnpauseWorkflowExecutionRequest, UpdateWorkflowExecutionOptionsRequest};
+use segno_proto::{
+    workflow::post_reset_operation::UpdateWorkflowOptions,
+    workflowservice::{UnpauseWorkflowExecutionRequest, UpdateWorkflowExecutionOptionsRequest},
+};
 
 use super::{RequestError, size::Sizes};
 
@@ -36,18 +39,35 @@ pub fn update(request: &UpdateWorkflowExecutionOptionsRequest) -> Result<(), Req
     let Some(options) = &request.workflow_execution_options else {
         return Err(RequestError::invalid("WorkflowExecutionOptions is required"));
     };
-    if let Some(unknown) = mask.paths.iter().find(|path| !PATHS.contains(&path.as_str())) {
-        // The space is one that does not break, as Go's library writes it.
-        return Err(RequestError::invalid(format!(
-            "error parsing UpdateMask: proto:\u{a0}invalid path \"{unknown}\" for message \
-             \"temporal.api.workflow.v1.WorkflowExecutionOptions\""
-        )));
-    }
+    paths(&mask.paths, "error parsing UpdateMask")?;
     engine::priority(options.priority.as_ref())?;
     if options.time_skipping_config.is_some() {
         return Err(RequestError::unimplemented("The Time-Skipping feature is not enabled for namespace."));
     }
     run_id(&execution.run_id)
+}
+
+/// Options that a reset gives its new run. Temporal breaks on what is missing, and takes any priority.
+pub fn after_reset(update: &UpdateWorkflowOptions) -> Result<(), RequestError> {
+    let Some(mask) = &update.update_mask else { return Err(RequestError::invalid("UpdateMask is required")) };
+    let Some(options) = &update.workflow_execution_options else {
+        return Err(RequestError::invalid("WorkflowExecutionOptions is required"));
+    };
+    if options.time_skipping_config.is_some() {
+        return Err(RequestError::unimplemented("The Time-Skipping feature is not enabled for namespace."));
+    }
+    paths(&mask.paths, "error applying update_options")
+}
+
+fn paths(paths: &[String], what: &str) -> Result<(), RequestError> {
+    match paths.iter().find(|path| !PATHS.contains(&path.as_str())) {
+        // The space is one that does not break, as Go's library writes it.
+        Some(unknown) => Err(RequestError::invalid(format!(
+            "{what}: proto:\u{a0}invalid path \"{unknown}\" for message \
+             \"temporal.api.workflow.v1.WorkflowExecutionOptions\""
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// UnpauseWorkflowExecution.
