@@ -46,6 +46,8 @@ enum Command {
     Workflow(commands::workflow::Workflow),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
     Schedule(commands::schedule::Schedule),
+    /// Lists, shows and stops batch jobs.
+    Batch(commands::batch::Batch),
     /// Lists, creates, changes and deletes namespaces.
     Namespace(commands::namespace::Namespace),
     /// Lists, creates and removes custom search attributes.
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
         Command::Workflow(command) => command.run(),
         Command::Schedule(command) => command.run(),
+        Command::Batch(command) => command.run(),
         Command::Namespace(command) => command.run(),
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),

@@ -8,8 +8,9 @@ use std::collections::BTreeMap;
 use segno_proto::{
     Nanos,
     common::{Payload, WorkerVersionStamp},
+    events::WorkflowExecutionOptionsUpdatedEventAttributes,
     nanos_timestamp,
-    workflow::ResetPointInfo,
+    workflow::{ResetPointInfo, VersioningOverride, versioning_override::Override},
 };
 
 use crate::{
@@ -17,6 +18,11 @@ use crate::{
     search_attributes::{self, VALUE_SIZE_MAX},
     state::RunState,
 };
+
+const BUILD_IDS: &str = "BuildIds";
+const DEPLOYMENT: &str = "TemporalWorkerDeployment";
+const DEPLOYMENT_VERSION: &str = "TemporalWorkerDeploymentVersion";
+const BEHAVIOR: &str = "TemporalWorkflowVersioningBehavior";
 
 /// The build that completed a workflow task, as far as its worker says.
 #[derive(Clone, Copy, Debug)]
@@ -58,8 +64,7 @@ pub fn note(state: &mut RunState, run_id: &str, build: Build<'_>, completed_even
 /// Adds a build to the search attribute that lists them, behind the word for workers without versioning. If the list
 /// becomes too long for a search attribute, the oldest builds go.
 fn note_build_id(state: &mut RunState, build_id: &str) {
-    const NAME: &str = "BuildIds";
-    let known = state.search_attributes.get(NAME);
+    let known = state.search_attributes.get(BUILD_IDS);
     if known.is_some_and(|known| build_id.is_empty() || is_listed(known, build_id)) {
         return;
     }
@@ -77,7 +82,7 @@ fn note_build_id(state: &mut RunState, build_id: &str) {
         builds.remove(1);
         payload = keyword_list(&builds);
     }
-    state.search_attributes.insert(NAME.to_owned(), payload);
+    state.search_attributes.insert(BUILD_IDS.to_owned(), payload);
 }
 
 /// The first entry of the list: worker versioning is not used.
@@ -102,13 +107,49 @@ pub(crate) fn keyword_list(values: &[String]) -> Payload {
     }
 }
 
+/// A search attribute of type Keyword.
+fn keyword(value: &str) -> Payload {
+    let metadata = [("encoding", "json/plain"), ("type", "Keyword")];
+    let metadata = metadata.map(|(key, value)| (key.to_owned(), value.into()));
+    let data = serde_json::Value::from(value).to_string();
+    Payload { metadata: metadata.into(), data: data.into(), ..Default::default() }
+}
+
 /// Remembers the deployment that the worker says it belongs to.
 pub fn note_deployment(state: &mut RunState, name: &str) {
     if !name.is_empty() {
-        let metadata = [("encoding", "json/plain"), ("type", "Keyword")];
-        let metadata = metadata.map(|(key, value)| (key.to_owned(), value.into()));
-        let payload = Payload { metadata: metadata.into(), data: format!("{name:?}").into(), ..Default::default() };
-        state.search_attributes.insert("TemporalWorkerDeployment".to_owned(), payload);
+        state.search_attributes.insert(DEPLOYMENT.to_owned(), keyword(name));
     }
     name.clone_into(&mut state.worker_deployment_name);
+}
+
+/// The same for an event that may set an override or take it back.
+pub fn note_override_event(state: &mut RunState, event: &WorkflowExecutionOptionsUpdatedEventAttributes) {
+    let taken_back = event.unset_versioning_override && state.search_attributes.contains_key(BEHAVIOR);
+    if event.versioning_override.is_some() || taken_back {
+        note_override(state, event.versioning_override.as_ref());
+    }
+}
+
+/// Says by which versioning override a run goes, in search attributes.
+pub fn note_override(state: &mut RunState, versioning_override: Option<&VersioningOverride>) {
+    let attributes = &mut state.search_attributes;
+    attributes.remove(BUILD_IDS);
+    attributes.remove(DEPLOYMENT_VERSION);
+    match versioning_override.and_then(|known| known.r#override.as_ref()) {
+        Some(Override::Pinned(pinned)) => {
+            let version = pinned.version.clone().unwrap_or_default();
+            let told = format!("{}:{}", version.deployment_name, version.build_id);
+            attributes.insert(BUILD_IDS.to_owned(), keyword_list(&[format!("pinned:{told}")]));
+            attributes.insert(DEPLOYMENT.to_owned(), keyword(&version.deployment_name));
+            attributes.insert(DEPLOYMENT_VERSION.to_owned(), keyword(&told));
+            attributes.insert(BEHAVIOR.to_owned(), keyword("Pinned"));
+        }
+        Some(_) => drop(attributes.insert(BEHAVIOR.to_owned(), keyword("AutoUpgrade"))),
+        None => {
+            attributes.remove(DEPLOYMENT);
+            attributes.remove(BEHAVIOR);
+            attributes.insert(BUILD_IDS.to_owned(), keyword_list(&[UNVERSIONED.to_owned()]));
+        }
+    }
 }

@@ -58,6 +58,9 @@ pub enum Rejection {
     /// The worker's answer was taken, but made the workflow task fail.
     #[error("{0}")]
     TaskFailed(String),
+    /// Not possible as things are.
+    #[error("{0}")]
+    Precondition(String),
     /// A start was refused because the workflow id is in use.
     #[error("{message}")]
     AlreadyStarted {

@@ -28,6 +28,7 @@ pub mod external;
 pub mod lease;
 pub mod limits;
 pub mod machine;
+pub mod options;
 pub mod outbox;
 pub mod oversize;
 pub mod priority;

@@ -18,3 +18,11 @@ pub fn merged_key(workflow: Option<&Priority>, own: Option<&Priority>) -> i32 {
     let key = |priority: Option<&Priority>| priority.map_or(0, |priority| priority.priority_key);
     if key(own) == 0 { key(workflow) } else { key(own) }
 }
+
+/// Fairness key and weight of [`merged`]; an empty key is none.
+pub fn merged_fairness<'a>(workflow: Option<&'a Priority>, own: Option<&'a Priority>) -> (&'a str, f32) {
+    let both = || own.into_iter().chain(workflow);
+    let key = both().map(|priority| priority.fairness_key.as_str()).find(|key| !key.is_empty());
+    let weight = both().map(|priority| priority.fairness_weight).find(|weight| *weight != 0.0);
+    (key.unwrap_or_default(), weight.unwrap_or(1.0))
+}

@@ -93,6 +93,9 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
             state.memo = a.memo.map(|memo| memo.fields).unwrap_or_default();
             state.search_attributes = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
             state.reset_points = a.prev_auto_reset_points.map(|points| points.points).unwrap_or_default();
+            if a.versioning_override.is_some() {
+                builds::note_override(state, a.versioning_override.as_ref());
+            }
         }
         A::WorkflowTaskScheduledEventAttributes(a) => {
             state.task_stamp += 1;
@@ -233,8 +236,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         A::WorkflowPropertiesModifiedEventAttributes(a) => {
             upsert(&mut state.memo, a.upserted_memo.map(|memo| memo.fields).unwrap_or_default());
         }
-        A::WorkflowExecutionOptionsUpdatedEventAttributes(a) if !a.attached_request_id.is_empty() => {
-            state.attached_request_ids.insert(a.attached_request_id, id);
+        A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => {
+            builds::note_override_event(state, &a);
+            if !a.attached_request_id.is_empty() {
+                state.attached_request_ids.insert(a.attached_request_id, id);
+            }
         }
         A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
             let update = a.request.and_then(|request| request.meta).map(|meta| meta.update_id).unwrap_or_default();

@@ -13,10 +13,11 @@ use segno_proto::{
 };
 
 use crate::{
-    close,
+    builds, close,
     draft::{Draft, event},
     error::Rejection,
     machine,
+    options::{self, UpdateOptions},
     outbox::{CancelExternal, Content, SignalExternal, StartChild},
     rebuild::{rebuild, rebuild_from},
     run::{Applied, Context, Effect, Run},
@@ -44,6 +45,8 @@ pub struct Reset {
     pub without_signals: bool,
     /// Whether updates after the point are dropped.
     pub without_updates: bool,
+    /// Options that the new run has from the beginning.
+    pub options: Vec<UpdateOptions>,
 }
 
 /// Whether a point can be reset to at all.
@@ -123,6 +126,9 @@ pub fn reset(
     fail_activities(&mut draft, &call.reason, &events);
     for event in later {
         reapply(&mut draft, call, event);
+    }
+    for wanted in &call.options {
+        options::change(&mut draft, wanted)?;
     }
     send_again(&mut draft, &events);
     workflow_task::schedule_if_none(&mut draft);
@@ -319,6 +325,7 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
         }
         Some(Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a)) => {
             let attached = a.attached_request_id.clone();
+            builds::note_override_event(&mut draft.run.state, &a);
             let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a));
             updated.links.clone_from(&past.links);
             updated.worker_may_ignore = past.worker_may_ignore;

@@ -9,8 +9,10 @@ use bytes::{Buf, BufMut, Bytes};
 use prost::{DecodeError, Message};
 use segno_proto::{
     Nanos,
+    common::Priority,
     enums::WorkflowExecutionStatus,
     events::{HistoryEvent, history_event::Attributes},
+    workflow::VersioningOverride,
 };
 
 use crate::{
@@ -30,7 +32,7 @@ use crate::{
 /// A run as the owner holds it: stored state plus the tail.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// What never changes.
+    /// What never changes, but for the options that [`crate::options`] is about.
     pub info: Arc<RunInfo>,
     /// The same, encoded once.
     encoded_info: Bytes,
@@ -99,6 +101,15 @@ impl Run {
         let finished = FinishedUpdates::split_off(&mut state.updates);
         let updates = Updates::of(&state);
         Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates, finished }
+    }
+
+    /// Changes options of the run.
+    pub(crate) fn set_options(&mut self, priority: Option<Priority>, versioning_override: Option<VersioningOverride>) {
+        let info = Arc::make_mut(&mut self.info);
+        info.was_overridden |= versioning_override.is_some() || info.versioning_override.is_some();
+        info.priority = priority;
+        info.versioning_override = versioning_override;
+        self.encoded_info = info.encode_to_vec().into();
     }
 
     /// What changes. Only the engine changes it: fields of a run are private to this crate, and a run comes from a call or

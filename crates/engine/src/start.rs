@@ -22,7 +22,7 @@ use segno_proto::{
 };
 
 use crate::{
-    cron,
+    builds, cron,
     draft::{Draft, event},
     run::{Applied, Context, Run},
     schedule::calls::{self as schedule, NewSchedule},
@@ -235,6 +235,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
             user_metadata: options.user_metadata.clone(),
             priority: options.priority.clone(),
             versioning_override: options.versioning_override.clone(),
+            was_overridden: false,
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
             run_timeout_given: options.workflow_run_timeout.is_some(),
             retention,
@@ -256,6 +257,9 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         reset_points: reset_points.clone(),
         ..Default::default()
     };
+    if options.versioning_override.is_some() {
+        builds::note_override(&mut state, options.versioning_override.as_ref());
+    }
     if let Some(version) = script {
         // The server executes it, whoever starts it.
         options.eager = false;

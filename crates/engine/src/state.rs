@@ -111,6 +111,9 @@ pub struct RunInfo {
     /// The schedule that waits for the end of this run's chain.
     #[prost(message, optional, boxed, tag = "40")]
     pub scheduled_by: Option<Box<ScheduledBy>>,
+    /// Whether there was a versioning override at some time.
+    #[prost(bool, tag = "30")]
+    pub was_overridden: bool,
 }
 
 impl RunInfo {

@@ -23,9 +23,9 @@ pub use generated::segno::cluster::v1 as segno_cluster;
 pub use generated::segno::flow::v1 as segno_flow;
 pub use generated::segno::worker::v1 as segno_worker;
 pub use generated::temporal::api::{
-    activity::v1 as activity, command::v1 as command, common::v1 as common, deployment::v1 as deployment,
-    enums::v1 as enums, errordetails::v1 as errordetails, failure::v1 as failure, filter::v1 as filter,
-    history::v1 as events, namespace::v1 as namespace, nexus::v1 as nexus, nexusservices,
+    activity::v1 as activity, batch::v1 as batch, command::v1 as command, common::v1 as common,
+    deployment::v1 as deployment, enums::v1 as enums, errordetails::v1 as errordetails, failure::v1 as failure,
+    filter::v1 as filter, history::v1 as events, namespace::v1 as namespace, nexus::v1 as nexus, nexusservices,
     operatorservice::v1 as operatorservice, protocol::v1 as protocol, query::v1 as query,
     replication::v1 as replication, schedule::v1 as schedule, sdk::v1 as sdk, taskqueue::v1 as taskqueue,
     update::v1 as update, version::v1 as version, worker::v1 as worker, workflow::v1 as workflow,

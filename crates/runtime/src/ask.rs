@@ -14,6 +14,7 @@ use tokio::{sync::oneshot, time::Instant};
 use crate::{
     error::CallError,
     node::Node,
+    polls::QueuePlace,
     queries::{QueryAnswer, QueryTask},
     queues::{QUERY_PRIORITY, QueueKey, QueueKind, TaskOffer},
     slots::WorkflowKey,
@@ -177,7 +178,7 @@ impl Node {
         }
         let served = !sticky || self.queues.is_served(&queue, self.clock.now());
         if served {
-            self.offer_here(queue, TaskOffer::Query(Box::new(task)), QUERY_PRIORITY);
+            self.offer_here(queue, TaskOffer::Query(Box::new(task)), QueuePlace::of(QUERY_PRIORITY));
         }
         served
     }

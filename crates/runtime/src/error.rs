@@ -58,6 +58,9 @@ pub enum CallError {
     /// Too many lists and counts at the same time.
     #[error("{0}")]
     TooManyLists(&'static str),
+    /// As many batch operations as may be are open.
+    #[error("Max concurrent batch operations is reached")]
+    TooManyBatches,
     /// The caller's time is up.
     #[error("context deadline exceeded")]
     DeadlineExceeded,

@@ -8,6 +8,7 @@
 
 mod ask;
 mod backfill;
+mod batch;
 mod clock;
 mod cluster;
 mod combine;
@@ -17,6 +18,7 @@ mod damaged;
 mod delete;
 mod delivery;
 mod error;
+mod fair;
 mod finish;
 mod flow;
 mod history;
@@ -31,6 +33,8 @@ mod node;
 mod outbox;
 mod polls;
 mod queries;
+mod queue_config;
+mod queue_limits;
 mod queue_stats;
 mod queues;
 mod recovery;
@@ -52,6 +56,7 @@ mod worker_commands;
 mod workers;
 
 pub use ask::QueryReply;
+pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, SystemClock};
 pub use cluster::{ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, Place, Polled, RemoteTask};
 pub use combine::with_request_bytes;
@@ -67,6 +72,7 @@ pub use namespaces::{CustomAttribute, Namespace, NamespaceDetail, NamespaceName,
 pub use node::{Node, NodeOptions};
 pub use polls::Poll;
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};
+pub use queue_limits::LimitSource;
 pub use queue_stats::QueueStats;
 pub use queues::{QueueKey, QueueKind, TaskOffer};
 pub use segno_engine::lease::LeaseSettings;

@@ -14,6 +14,7 @@ use segno_store::{NamespaceKey, RunKey, Storage, Store};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
+    batch::Batches,
     clock::{Clock, SLEEP_MAX, until},
     cluster::{self, Cluster},
     committer::Committer,
@@ -95,6 +96,8 @@ pub struct Node {
     pub(crate) outbox: Outbox,
     /// Scripts.
     pub(crate) flows: Flows,
+    /// Batch operations.
+    pub(crate) batches: Batches,
     pub(crate) damaged: DamagedRuns,
     /// Runs that go as soon as their last messages have arrived.
     pub(crate) deleting: Mutex<HashSet<RunKey>>,
@@ -185,6 +188,7 @@ impl Node {
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             outbox: Outbox::default(),
             flows: Flows::default(),
+            batches: Batches::default(),
             damaged: DamagedRuns::default(),
             deleting: Mutex::default(),
             deleting_namespaces: Mutex::default(),
@@ -206,6 +210,8 @@ impl Node {
             cluster.accept_nodes(listener, &node);
         }
         node.load_flows().await?;
+        node.load_batches().await?;
+        node.load_queue_configs().await?;
         node.list_older_runs().await?;
         match &node.cluster {
             None => node.recover().await?,

@@ -10,18 +10,25 @@ use std::{
 };
 
 use segno_engine::{Run, activity::is_waiting, priority};
-use segno_proto::Nanos;
+use segno_proto::{Nanos, common::Priority, taskqueue::TaskQueueConfig};
 use segno_store::{NamespaceKey, RunKey, cluster::Shard};
-use tokio::{sync::oneshot, time::Instant};
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
 
 use crate::{
+    clock::{Clock, SLEEP_MAX, until},
     cluster::Place,
     delivery::{Delivery, Held},
+    fair::Fairness,
     flow,
     metrics::count,
     node::Node,
+    queue_config::ConfigKey,
+    queue_limits::{LimitSource, QueueLimits},
     queue_stats::QueueStats,
-    queues::{Offered, Queue, QueueKey, QueueKind, Queued, TaskOffer},
+    queues::{Handed, Offered, Queue, QueueKey, QueueKind, Queued, TaskOffer},
     refill::Refills,
     slots::lock,
     worker_commands::WorkerCommandTask,
@@ -35,6 +42,8 @@ const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
 /// Goodbyes are remembered for half a minute, so that a late poll of the same worker ends at once.
 const GOODBYE_MEMORY: Duration = Duration::from_secs(30);
 pub(crate) const PRIORITY_DEFAULT: i32 = 3;
+/// A limit that held something back is told for half a minute.
+const LIMIT_MEMORY: Nanos = 30 * 1_000_000_000;
 /// From this many queues on, unused ones are forgotten when a new one appears.
 const QUEUES_SWEEP: usize = 1000;
 
@@ -51,6 +60,8 @@ pub struct Poll {
     pub sticky: bool,
     /// Until when.
     pub deadline: Instant,
+    /// How many tasks per second the worker wants handed out on this queue, to all workers together.
+    pub tasks_per_second: Option<f64>,
 }
 
 /// All queues of a node.
@@ -61,6 +72,12 @@ pub struct Queues {
     next_waiting: AtomicU64,
     /// Queues that forgot tasks and have room for them again.
     pub(crate) refills: Refills,
+    /// Configurations by queue.
+    pub(crate) configs: Mutex<HashMap<ConfigKey, Arc<TaskQueueConfig>>>,
+    /// One configuration is changed at a time.
+    pub(crate) configuring: tokio::sync::Mutex<()>,
+    /// Told when a limit changes, or when workers are sent away: polls that sleep until a task may go look again.
+    limits_changed: Notify,
 }
 
 /// Ends a wait however it ends, and returns a task that arrived too late to be taken.
@@ -70,7 +87,7 @@ struct Wait<'a> {
     id: u64,
     /// When it began.
     since: Nanos,
-    task: oneshot::Receiver<Queued>,
+    task: oneshot::Receiver<Handed>,
 }
 
 impl Drop for Wait<'_> {
@@ -79,16 +96,86 @@ impl Drop for Wait<'_> {
         let mut queues = lock(&self.queues.queues);
         let Some(queue) = queues.get_mut(self.key) else { return };
         queue.forget(self.id);
-        if let Ok(queued) = self.task.try_recv() {
-            queue.take_back(queued, self.since);
+        match self.task.try_recv() {
+            Ok(Handed::Task(queued)) => drop(queue.take_back(queued, self.since)),
+            // Somebody else has to look.
+            Ok(Handed::Look(_)) => queue.serve(self.since),
+            Err(_) => {}
         }
     }
+}
+
+/// A poll that looks again when a task may go. If it ends before that, another one looks.
+struct Looking<'a> {
+    queues: &'a Queues,
+    key: &'a QueueKey,
+    since: Nanos,
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        if let Some(queue) = lock(&self.queues.queues).get_mut(self.key) {
+            queue.serve(self.since);
+        }
+    }
+}
+
+/// How a poll goes on.
+enum Next<'a> {
+    Wait(Wait<'a>),
+    LookAt(Nanos),
 }
 
 impl Queues {
     /// No queues yet.
     pub fn new(backlog_max: usize) -> Self {
-        Self { backlog_max, queues: Mutex::default(), next_waiting: AtomicU64::new(0), refills: Refills::default() }
+        Self {
+            backlog_max,
+            queues: Mutex::default(),
+            next_waiting: AtomicU64::new(0),
+            refills: Refills::default(),
+            configs: Mutex::default(),
+            configuring: tokio::sync::Mutex::default(),
+            limits_changed: Notify::new(),
+        }
+    }
+
+    /// A queue, with its limits if it is new.
+    fn queue<'a>(&self, queues: &'a mut HashMap<QueueKey, Queue>, key: &QueueKey) -> &'a mut Queue {
+        if !queues.contains_key(key) {
+            let mut queue = Queue::new(self.backlog_max);
+            if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
+                queue.limits.configure(config);
+            }
+            queues.insert(key.clone(), queue);
+        }
+        queues.get_mut(key).expect("it was inserted if it was not there")
+    }
+
+    /// A configuration is in effect from now on.
+    pub(crate) fn configure(&self, key: &QueueKey, config: &TaskQueueConfig, now: Nanos) {
+        let mut queues = lock(&self.queues);
+        if let Some(queue) = queues.get_mut(key) {
+            queue.limits.configure(config);
+            queue.serve(now);
+        }
+        drop(queues);
+        self.limits_changed.notify_waiters();
+    }
+
+    /// The rate at which a queue may hand out tasks, and whether some had to wait for it lately.
+    pub fn limit_of(&self, key: &QueueKey, now: Nanos) -> (Option<(f64, LimitSource)>, bool) {
+        let queues = lock(&self.queues);
+        match queues.get(key) {
+            Some(queue) => (queue.limits.rate(), queue.limits.held_since(now - LIMIT_MEMORY)),
+            None => {
+                let mut limits = QueueLimits::default();
+                if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
+                    limits.configure(config);
+                }
+                (limits.rate(), false)
+            }
+        }
     }
 
     /// Whether a queue takes no more tasks that storage knows.
@@ -96,31 +183,69 @@ impl Queues {
         lock(&self.queues).get(key).is_some_and(Queue::is_full)
     }
 
-    /// Waits for a task; `None` if time is up or the worker said goodbye.
-    async fn poll(&self, poll: &Poll, now: Nanos) -> Option<Queued> {
-        let mut wait = {
-            let mut queues = lock(&self.queues);
-            if queues.len() > QUEUES_SWEEP && !queues.contains_key(&poll.queue) {
-                // Sticky queues of workers that are long gone.
-                queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
+    /// Waits for a task; `None` if time is up or the worker said goodbye, which `is_over` tells.
+    async fn poll(&self, poll: &Poll, clock: &Arc<dyn Clock>, is_over: impl Fn() -> bool) -> Option<Queued> {
+        let mut is_new = true;
+        loop {
+            let changed = self.limits_changed.notified();
+            if !is_new && is_over() {
+                return None;
             }
-            let queue = queues.entry(poll.queue.clone()).or_insert_with(|| Queue::new(self.backlog_max));
-            queue.polled(&poll.identity, now);
-            if queue.wants_refill() {
-                self.refills.want(&poll.queue);
+            let now = clock.now();
+            let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now) {
+                Ok(queued) => return Some(queued),
+                Err(next) => next,
+            };
+            let at = match next {
+                Next::LookAt(at) => at,
+                Next::Wait(mut wait) => match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
+                    Ok(Ok(Handed::Task(queued))) => return Some(queued),
+                    Ok(Ok(Handed::Look(at))) => at,
+                    Ok(Err(_)) | Err(_) => return None,
+                },
+            };
+            let looking = Looking { queues: self, key: &poll.queue, since: now };
+            let pause = until(clock.now(), at).min(SLEEP_MAX);
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = changed => {}
+                () = tokio::time::sleep_until(poll.deadline) => return None,
             }
-            if let Some(queued) = queue.take(now) {
-                return Some(queued);
-            }
-            let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
-            let (hand_over, task) = oneshot::channel();
-            queue.wait(id, poll.caller.worker.clone(), hand_over);
-            Wait { queues: self, key: &poll.queue, id, since: now, task }
-        };
-        match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
-            Ok(Ok(queued)) => Some(queued),
-            Ok(Err(_)) | Err(_) => None,
+            // It looks itself.
+            std::mem::forget(looking);
         }
+    }
+
+    /// Takes a task, or begins to wait for one.
+    fn take_or_wait<'a>(&'a self, poll: &'a Poll, is_new: bool, now: Nanos) -> Result<Queued, Next<'a>> {
+        let mut queues = lock(&self.queues);
+        if queues.len() > QUEUES_SWEEP && !queues.contains_key(&poll.queue) {
+            // Sticky queues of workers that are long gone.
+            queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
+        }
+        let queue = self.queue(&mut queues, &poll.queue);
+        if is_new {
+            queue.polled(&poll.identity, now);
+            if let Some(per_second) = poll.tasks_per_second {
+                queue.limits.asked(per_second);
+            }
+        }
+        if queue.wants_refill() {
+            self.refills.want(&poll.queue);
+        }
+        if let Some(queued) = queue.take(now) {
+            if !queue.limits.is_unlimited() {
+                queue.serve(now);
+            }
+            return Ok(queued);
+        }
+        if let Some(at) = queue.later(now) {
+            return Err(Next::LookAt(at));
+        }
+        let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
+        let (hand_over, task) = oneshot::channel();
+        queue.wait(id, poll.caller.worker.clone(), hand_over);
+        Err(Next::Wait(Wait { queues: self, key: &poll.queue, id, since: now, task }))
     }
 
     /// Offers a command to a worker. Gives it back if nobody takes commands there.
@@ -137,14 +262,26 @@ impl Queues {
 
     /// Offers a task.
     pub fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
+        self.offer_fairly(&key, task, priority, None, now)
+    }
+
+    /// Offers a task that takes turns with others.
+    pub(crate) fn offer_fairly(
+        &self,
+        key: &QueueKey,
+        task: TaskOffer,
+        priority: i32,
+        fairness: Option<Box<Fairness>>,
+        now: Nanos,
+    ) -> Offered {
         let mut queues = lock(&self.queues);
-        queues.entry(key).or_insert_with(|| Queue::new(self.backlog_max)).offer(task, priority, now)
+        self.queue(&mut queues, key).offer_fairly(task, priority, fairness, now)
     }
 
     /// Returns a task to the front of its queue.
     pub(crate) fn take_back(&self, key: &QueueKey, queued: Queued, now: Nanos) {
         let mut queues = lock(&self.queues);
-        queues.entry(key.clone()).or_insert_with(|| Queue::new(self.backlog_max)).take_back(queued, now);
+        self.queue(&mut queues, key).take_back(queued, now);
     }
 
     /// Whether a worker is there for a sticky queue.
@@ -159,6 +296,7 @@ impl Queues {
     pub fn dismiss(&self, namespace: NamespaceKey, worker: &str, sticky: &str) -> Vec<TaskOffer> {
         let mut queues = lock(&self.queues);
         let mut left = Vec::new();
+        self.limits_changed.notify_waiters();
         for (key, queue) in queues.iter_mut().filter(|(key, _)| key.namespace == namespace) {
             if !worker.is_empty() {
                 queue.dismiss(worker);
@@ -191,6 +329,7 @@ impl Queues {
         for queue in lock(&self.queues).values_mut() {
             queue.dismiss_all();
         }
+        self.limits_changed.notify_waiters();
     }
 
     /// Tasks waiting in all queues.
@@ -234,7 +373,7 @@ impl Queues {
     /// Storage knows tasks of a queue that memory does not.
     pub(crate) fn mark_overflowed(&self, key: &QueueKey) {
         let mut queues = lock(&self.queues);
-        let queue = queues.entry(key.clone()).or_insert_with(|| Queue::new(self.backlog_max));
+        let queue = self.queue(&mut queues, key);
         queue.overflowed = true;
         // Workers may have emptied it meanwhile and wait.
         if queue.wants_refill() {
@@ -252,8 +391,27 @@ fn shard_of(run: &Run) -> Shard {
     Shard::of(NamespaceKey(run.info.namespace_key), &run.info.workflow_id)
 }
 
-fn priority_or_default(key: i32) -> i32 {
-    if key > 0 { key } else { PRIORITY_DEFAULT }
+/// Where a task stands in a queue.
+#[derive(Clone, Debug)]
+pub(crate) struct QueuePlace {
+    /// Lower first.
+    pub(crate) priority: i32,
+    pub(crate) fairness: Option<Box<Fairness>>,
+}
+
+impl QueuePlace {
+    /// A place by priority alone.
+    pub(crate) fn of(priority: i32) -> Self {
+        Self { priority, fairness: None }
+    }
+}
+
+/// Priority and fairness of a task, by what its run and it itself say.
+fn place_of(workflow: Option<&Priority>, own: Option<&Priority>) -> (i32, Option<Box<Fairness>>) {
+    let key = priority::merged_key(workflow, own);
+    let (fairness_key, weight) = priority::merged_fairness(workflow, own);
+    let fairness = (!fairness_key.is_empty()).then(|| Box::new(Fairness { key: fairness_key.into(), weight }));
+    (if key > 0 { key } else { PRIORITY_DEFAULT }, fairness)
 }
 
 impl Node {
@@ -275,7 +433,8 @@ impl Node {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return None;
         }
-        let queued = self.queues.poll(poll, self.clock.now()).await?;
+        let is_over = || self.is_stopping() || self.is_dismissed(&poll.caller.worker);
+        let queued = self.queues.poll(poll, &self.clock, is_over).await?;
         let task = queued.task.clone();
         Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))
     }
@@ -374,28 +533,30 @@ impl Node {
         }
         let offer =
             TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp, speculative: run.is_speculating() };
-        let priority = priority_or_default(priority::merged_key(run.info.priority.as_ref(), None));
+        let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
+        let place = QueuePlace { priority, fairness };
         let is_here = self.queue_home(&key) == Place::Here;
         if task.sticky && is_here && !self.queues.is_served(&key, self.clock.now()) {
             key.name.clone_from(&run.info.task_queue);
         } else if task.sticky && !is_here {
             let otherwise = QueueKey { name: run.info.task_queue.clone(), ..key.clone() };
-            return self.offer_at_home(key, offer, priority, shard_of(run), Some(otherwise));
+            return self.offer_at_home(key, offer, place, shard_of(run), Some(otherwise));
         }
-        self.offer(key, offer, priority, run);
+        self.offer(key, offer, place, run);
     }
 
     /// Offers a task at the home of its queue.
-    fn offer(&self, key: QueueKey, task: TaskOffer, priority: i32, run: &Run) {
+    fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
         match self.queue_home(&key) {
-            Place::Here => self.offer_here(key, task, priority),
-            _ => self.offer_at_home(key, task, priority, shard_of(run), None),
+            Place::Here => self.offer_here(key, task, place),
+            _ => self.offer_at_home(key, task, place, shard_of(run), None),
         }
     }
 
     /// Offers a task in a queue whose home is here.
-    pub(crate) fn offer_here(&self, key: QueueKey, task: TaskOffer, priority: i32) {
-        self.note(self.queues.offer(key, task, priority, self.clock.now()));
+    pub(crate) fn offer_here(&self, key: QueueKey, task: TaskOffer, place: QueuePlace) {
+        let QueuePlace { priority, fairness } = place;
+        self.note(self.queues.offer_fairly(&key, task, priority, fairness, self.clock.now()));
     }
 
     /// Puts a pending activity on its queue.
@@ -405,8 +566,8 @@ impl Node {
         let key = QueueKey { namespace, kind: QueueKind::Activity, name: activity.queue.clone() };
         let run_key = RunKey(run.info.run_key);
         let offer = TaskOffer::Activity { run: run_key, scheduled_event_id, stamp: activity.stamp };
-        let priority = priority::merged_key(run.info.priority.as_ref(), activity.priority.as_ref());
-        self.offer(key, offer, priority_or_default(priority), run);
+        let (priority, fairness) = place_of(run.info.priority.as_ref(), activity.priority.as_ref());
+        self.offer(key, offer, QueuePlace { priority, fairness }, run);
     }
 
     fn note(&self, offered: Offered) {
@@ -436,6 +597,11 @@ impl Node {
     /// What a queue can say of its tasks, by priority.
     pub fn queue_stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
         self.queues.stats(key, self.clock.now())
+    }
+
+    /// The rate at which a queue may hand out tasks, and whether some had to wait for it lately.
+    pub fn queue_limit(&self, key: &QueueKey) -> (Option<(f64, LimitSource)>, bool) {
+        self.queues.limit_of(key, self.clock.now())
     }
 
     /// Workers that asked a queue lately.

@@ -4,7 +4,7 @@
 //! be derived from its run, so a queue over its limit forgets the rest, notes that it did, and is refilled from storage
 //! once it runs low.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
@@ -12,7 +12,9 @@ use tokio::sync::oneshot;
 
 use crate::cluster::Task;
 use crate::{
+    fair::{Fairness, Level},
     queries::QueryTask,
+    queue_limits::QueueLimits,
     queue_stats::{Measured, QueueStats},
     worker_commands::{COMMAND_AGE_MAX, COMMANDS_MAX, WorkerCommandTask},
 };
@@ -99,20 +101,38 @@ pub struct Queued {
     pub priority: i32,
     /// Since when it waits.
     pub since: Nanos,
+    /// Among whom it takes turns, if it has a fairness key.
+    pub fairness: Option<Box<Fairness>>,
+}
+
+impl Queued {
+    /// Its fairness key and weight.
+    fn turn(&self) -> (&str, f32) {
+        self.fairness.as_ref().map_or(("", 1.0), |fairness| (&*fairness.key, fairness.weight))
+    }
+}
+
+/// What a waiting worker is told.
+#[derive(Debug)]
+pub enum Handed {
+    /// Here is a task.
+    Task(Queued),
+    /// There is a task, which may go at this time: look again then.
+    Look(Nanos),
 }
 
 /// A worker that waits.
 struct Waiting {
     worker: String,
-    hand_over: oneshot::Sender<Queued>,
+    hand_over: oneshot::Sender<Handed>,
 }
 
 /// One queue.
 pub struct Queue {
     /// Most tasks in the backlog that storage knows as well.
     backlog_max: usize,
-    /// By priority (lower first), then by age.
-    backlog: BTreeMap<i32, VecDeque<Queued>>,
+    /// By priority (lower first), then by fairness and age.
+    backlog: BTreeMap<i32, Level>,
     backlog_len: usize,
     /// By their numbers, which grow: the longest waiting first.
     waiting: BTreeMap<u64, Waiting>,
@@ -126,6 +146,8 @@ pub struct Queue {
     pub abandoned: bool,
     /// What came and went, by priority.
     measured: Measured,
+    /// How much may go.
+    pub limits: QueueLimits,
 }
 
 /// What became of an offer.
@@ -152,6 +174,7 @@ impl Queue {
             pollers: HashMap::new(),
             abandoned: false,
             measured: Measured::default(),
+            limits: QueueLimits::default(),
         }
     }
 
@@ -167,8 +190,19 @@ impl Queue {
 
     /// Offers a task to the longest waiting worker, or keeps it.
     pub fn offer(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
+        self.offer_fairly(task, priority, None, now)
+    }
+
+    /// The same for a task that takes turns with others.
+    pub fn offer_fairly(
+        &mut self,
+        task: TaskOffer,
+        priority: i32,
+        fairness: Option<Box<Fairness>>,
+        now: Nanos,
+    ) -> Offered {
         self.measured.added(priority, now);
-        self.hand_over_or_keep(Queued { task, priority, since: now }, now, false)
+        self.hand_over_or_keep(Queued { task, priority, since: now, fairness }, now, false)
     }
 
     /// Takes back a task that a worker did not get: it is next among those of its priority.
@@ -178,18 +212,58 @@ impl Queue {
     }
 
     fn hand_over_or_keep(&mut self, mut queued: Queued, now: Nanos, first: bool) -> Offered {
+        if !self.limits.is_unlimited() {
+            let kept = self.keep(queued, first);
+            self.serve(now);
+            return kept;
+        }
         while let Some((_, waiting)) = self.waiting.pop_first() {
             let priority = queued.priority;
-            match waiting.hand_over.send(queued) {
+            match waiting.hand_over.send(Handed::Task(queued)) {
                 Ok(()) => {
                     self.measured.dispatched(priority, now);
                     return Offered::HandedOver;
                 }
                 // That worker gave up in the same moment; the next one may have it.
-                Err(returned) => queued = returned,
+                Err(Handed::Task(returned)) => queued = returned,
+                Err(Handed::Look(_)) => return Offered::Kept,
             }
         }
         self.keep(queued, first)
+    }
+
+    /// Hands out what may go to workers that wait. If something must wait for its time, one worker is told when to look
+    /// again; it does this again after that, so that there is always one who looks as long as there are tasks and workers.
+    pub fn serve(&mut self, now: Nanos) {
+        while !self.waiting.is_empty() {
+            let handed = match (self.take(now), self.later(now)) {
+                (Some(queued), _) => Handed::Task(queued),
+                (None, Some(at)) => Handed::Look(at),
+                (None, None) => return,
+            };
+            let looks = matches!(handed, Handed::Look(_));
+            let Some((_, waiting)) = self.waiting.pop_first() else { return };
+            match waiting.hand_over.send(handed) {
+                Ok(()) if looks => return,
+                Ok(()) => {}
+                Err(Handed::Task(queued)) => {
+                    self.measured.given_back(queued.priority, now);
+                    self.keep(queued, true);
+                }
+                Err(Handed::Look(_)) => {}
+            }
+        }
+    }
+
+    /// When the first of the tasks that wait may go, if there are some and none may go now.
+    pub fn later(&mut self, now: Nanos) -> Option<Nanos> {
+        if self.limits.is_unlimited() || self.backlog_len == 0 {
+            return None;
+        }
+        let keys = self.backlog.values().flat_map(Level::keys);
+        let at = keys.map(|key| self.limits.at(key)).min().filter(|at| *at > now)?;
+        self.limits.hold(now);
+        Some(at)
     }
 
     fn keep(&mut self, queued: Queued, first: bool) -> Offered {
@@ -197,12 +271,7 @@ impl Queue {
             self.overflowed = true;
             return Offered::Overflowed;
         }
-        let tasks = self.backlog.entry(queued.priority).or_default();
-        if first {
-            tasks.push_front(queued);
-        } else {
-            tasks.push_back(queued);
-        }
+        self.backlog.entry(queued.priority).or_default().push(queued, first);
         self.backlog_len += 1;
         Offered::Kept
     }
@@ -210,10 +279,10 @@ impl Queue {
     /// Forgets the last task that is less urgent, if storage knows it.
     fn make_room(&mut self, priority: i32) -> bool {
         let Some(mut last) = self.backlog.last_entry() else { return false };
-        if *last.key() <= priority || !last.get().back().is_some_and(|queued| queued.task.is_stored()) {
+        if *last.key() <= priority || !last.get().last().is_some_and(|queued| queued.task.is_stored()) {
             return false;
         }
-        last.get_mut().pop_back();
+        last.get_mut().pop_last();
         if last.get().is_empty() {
             last.remove();
         }
@@ -222,21 +291,31 @@ impl Queue {
         true
     }
 
-    /// The next task, if one waits.
+    /// The next task, if one waits and may go.
     pub fn take(&mut self, now: Nanos) -> Option<Queued> {
-        let mut entry = self.backlog.first_entry()?;
-        let queued = entry.get_mut().pop_front();
-        if entry.get().is_empty() {
-            entry.remove();
+        let limits = &self.limits;
+        let unlimited = limits.is_unlimited();
+        let may = |key: &str| unlimited || limits.at(key) <= now;
+        let weight = |key: &str, own: f32| limits.weight(key, own);
+        let next = self
+            .backlog
+            .iter_mut()
+            .find_map(|(priority, level)| level.pop(may, weight).map(|queued| (*priority, queued, level.is_empty())));
+        let (priority, queued, emptied) = next?;
+        if emptied {
+            self.backlog.remove(&priority);
         }
-        let queued = queued?;
+        if !unlimited {
+            let (key, own) = queued.turn();
+            self.limits.spend(key, own, now);
+        }
         self.backlog_len -= 1;
-        self.measured.dispatched(queued.priority, now);
+        self.measured.dispatched(priority, now);
         Some(queued)
     }
 
     /// Lets a worker wait. Numbers grow from one worker to the next.
-    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<Queued>) {
+    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<Handed>) {
         self.waiting.insert(id, Waiting { worker, hand_over });
     }
 
@@ -292,7 +371,7 @@ impl Queue {
     /// Takes everything that waits, for another queue.
     pub fn drain(&mut self) -> Vec<TaskOffer> {
         self.backlog_len = 0;
-        std::mem::take(&mut self.backlog).into_values().flatten().map(|queued| queued.task).collect()
+        std::mem::take(&mut self.backlog).into_values().flat_map(Level::into_tasks).map(|queued| queued.task).collect()
     }
 
     /// How many tasks wait, how long the oldest has, and how many come and go, by priority. Queries have a priority of
@@ -302,7 +381,7 @@ impl Queue {
         for (priority, tasks) in &self.backlog {
             let stats = stats.entry(*priority).or_default();
             stats.backlog = tasks.len();
-            stats.oldest = tasks.front().map_or(0, |queued| (now - queued.since).max(0));
+            stats.oldest = tasks.oldest().map_or(0, |since| (now - since).max(0));
         }
         stats.remove(&QUERY_PRIORITY);
         stats
@@ -325,7 +404,7 @@ impl Queue {
 
     /// Tasks that wait here, for refilling without doubles: the run, and the scheduled event of an activity or 0.
     pub fn known_tasks(&self) -> HashSet<(RunKey, i64)> {
-        let tasks = self.backlog.values().flatten();
+        let tasks = self.backlog.values().flat_map(Level::iter);
         tasks
             .filter_map(|queued| match &queued.task {
                 TaskOffer::Workflow { run, .. } => Some((*run, 0)),
@@ -357,7 +436,8 @@ mod tests {
         let (sender, mut receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
         assert_eq!(queue.offer(task(7), 3, 0), Offered::HandedOver);
-        assert_eq!(run_of(receiver.try_recv().ok()), Some(7));
+        let Ok(Handed::Task(handed)) = receiver.try_recv() else { panic!("no task") };
+        assert_eq!(run_of(Some(handed)), Some(7));
         assert_eq!(queue.len(), 0);
     }
 
@@ -475,7 +555,7 @@ mod tests {
     #[test]
     fn dismissed_workers_end_their_polls() {
         let mut queue = Queue::new(BACKLOG_MAX);
-        let (sender, mut receiver) = oneshot::channel::<Queued>();
+        let (sender, mut receiver) = oneshot::channel::<Handed>();
         queue.wait(1, "gone".into(), sender);
         queue.dismiss("gone");
         assert!(receiver.try_recv().is_err());

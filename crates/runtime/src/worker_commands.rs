@@ -20,7 +20,7 @@ use crate::{
     delivery::Delivery,
     metrics::{add, count},
     node::Node,
-    polls::{PRIORITY_DEFAULT, Poll},
+    polls::{PRIORITY_DEFAULT, Poll, QueuePlace},
     queues::{QueueKey, QueueKind, TaskOffer},
     slots::lock,
     tokens::{ActivityToken, Token},
@@ -123,7 +123,13 @@ impl Node {
             self.offer_command_here(queue, command);
         } else {
             let shard = Shard::of(namespace, &run.info.workflow_id);
-            self.offer_at_home(queue, TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, shard, None);
+            self.offer_at_home(
+                queue,
+                TaskOffer::Command(Box::new(command)),
+                QueuePlace::of(PRIORITY_DEFAULT),
+                shard,
+                None,
+            );
         }
     }
 

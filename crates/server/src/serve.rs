@@ -15,7 +15,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
+    grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
     http,
     peer_calls::PeerCalls,
 };
@@ -85,6 +85,7 @@ impl Server {
     /// Serves until `stop` is done, then lets calls under way finish.
     pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
         let direct = Arc::new(Workflows::new(node.clone()));
+        node.run_batches(Arc::new(BatchCalls::new(&direct)));
         let workflows = WorkflowServiceServer::from_arc(direct.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX)

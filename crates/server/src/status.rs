@@ -115,7 +115,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
         CallError::QueryBufferFull | CallError::Busy => busy(text),
         CallError::Overloaded => overloaded(text),
-        CallError::TooManyLists(_) => limited(text),
+        CallError::TooManyLists(_) | CallError::TooManyBatches => limited(text),
         CallError::Aborted(_) => Status::aborted(text),
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
         CallError::UpdateAborted(Abort::Continuing) => busy(text),
@@ -162,7 +162,7 @@ fn from_rejection(rejection: Rejection) -> Status {
         | Rejection::ActivityIdNotFound(_)
         | Rejection::ActivityNotPending
         | Rejection::ChildNotFound => not_found(text),
-        Rejection::ActivityAlreadyPaused => Status::failed_precondition(text),
+        Rejection::ActivityAlreadyPaused | Rejection::Precondition(_) => Status::failed_precondition(text),
         Rejection::Closing => busy(text),
         Rejection::NotReady(_) => not_ready(text),
         Rejection::UpdateLimit(_) => limited(text),

@@ -19,6 +19,8 @@ from temporalio.api.errordetails.v1 import message_pb2 as errordetails  # noqa: 
 UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 # A deleted namespace is renamed after the first digits of its id.
 DELETED = re.compile(r"-deleted-[0-9a-f]{5}\b")
+# Who carries out the steps of a batch job: a process.
+PROCESS = re.compile(r"^\d+@[^@]+@$")
 TIME_TEXT = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z| \+0000 UTC)?")
 
 # Fields that only this server's operator cares about.
@@ -98,6 +100,7 @@ class Normaliser:
         value = REPEATED.sub(lambda m: f"<{len(m.group())} × {m.group(1)}>", value)
         value = value.replace("-" + self.nonce, "")
         value = DELETED.sub("-deleted-<id>", value)
+        value = PROCESS.sub("<process>", value)
         value = UUID.sub(lambda m: self._placeholder(m.group(), field), value)
         value = TIME_TEXT.sub("<time>", value)
         if len(value) > LONGEST_TEXT:

@@ -3,6 +3,7 @@
 mod common;
 mod lease_model;
 mod leases;
+mod options;
 mod properties;
 mod repeats;
 mod scenarios;

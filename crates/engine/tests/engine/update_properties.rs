@@ -334,6 +334,7 @@ impl Life {
             request_id: self.name("reset"),
             without_signals: self.random.once_in(4),
             without_updates,
+            options: Vec::new(),
         };
         let what = format!("reset to {to} without updates={without_updates}");
         let old = self.world.clone();

@@ -21,8 +21,9 @@ use super::{
 };
 use crate::{
     delivery::{Delivery, Held},
+    fair::Fairness,
     node::Node,
-    polls::Poll,
+    polls::{Poll, QueuePlace},
     queues::{QueueKey, QueueKind, TaskOffer},
     worker_commands::WorkerCommandTask,
     workers::Caller,
@@ -130,7 +131,7 @@ impl Node {
         &self,
         key: QueueKey,
         task: TaskOffer,
-        priority: i32,
+        place: QueuePlace,
         shard: Shard,
         otherwise: Option<QueueKey>,
     ) {
@@ -139,6 +140,8 @@ impl Node {
         tokio::spawn(async move {
             let (mut key, mut otherwise) = (key, otherwise);
             let task_on_wire = wire_task(&task, cluster.me);
+            let (fairness_key, fairness_weight) =
+                place.fairness.as_ref().map_or_else(Default::default, |fair| (fair.key.to_string(), fair.weight));
             while !node.is_stopping() && cluster.serves(shard) {
                 match node.queue_home(&key) {
                     Place::Here if otherwise.is_some() && !node.queues.is_served(&key, node.clock.now()) => {
@@ -147,15 +150,17 @@ impl Node {
                         continue;
                     }
                     Place::Here => {
-                        node.offer_here(key, task, priority);
+                        node.offer_here(key, task, place);
                         return;
                     }
                     Place::There(home) => {
                         let offer = Offer {
                             queue: wire_queue(&key),
                             task: task_on_wire.clone(),
-                            priority,
+                            priority: place.priority,
                             sticky: otherwise.is_some(),
+                            fairness_key: fairness_key.clone(),
+                            fairness_weight,
                         };
                         let deadline = Instant::now() + OFFER_MAX;
                         match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
@@ -191,11 +196,17 @@ impl Node {
                     if sticky && !self.queues.is_served(key, self.clock.now()) {
                         return false;
                     }
-                    self.offer_here(key.clone(), task, priority);
+                    self.offer_here(key.clone(), task, QueuePlace::of(priority));
                     return true;
                 }
                 Place::There(home) => {
-                    let offer = Offer { queue: wire_queue(key), task: task_on_wire.clone(), priority, sticky };
+                    let offer = Offer {
+                        queue: wire_queue(key),
+                        task: task_on_wire.clone(),
+                        priority,
+                        sticky,
+                        ..Default::default()
+                    };
                     let deadline = Instant::now() + OFFER_MAX;
                     match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
                         Ok(Reply::Done(_)) => return true,
@@ -222,7 +233,12 @@ impl Node {
         let Some(task) = self.task_of(offer.task) else { return Reply::Done(Default::default()) };
         match task {
             TaskOffer::Command(command) => self.offer_command_here(key, *command),
-            task => self.offer_here(key, task, offer.priority),
+            task => {
+                let (fairness_key, weight) = (offer.fairness_key, offer.fairness_weight);
+                let fairness =
+                    (!fairness_key.is_empty()).then(|| Box::new(Fairness { key: fairness_key.into(), weight }));
+                self.offer_here(key, task, QueuePlace { priority: offer.priority, fairness });
+            }
         }
         Reply::Done(Default::default())
     }
@@ -237,6 +253,7 @@ impl Node {
             identity: take.identity,
             caller: Caller { worker: take.worker, ..Default::default() },
             sticky: take.sticky,
+            tasks_per_second: take.tasks_per_second,
             deadline: Instant::now() + Duration::from_millis(take.wait_ms),
         };
         if self.queue_home(&poll.queue) != Place::Here {
@@ -282,6 +299,7 @@ impl Node {
                         identity: poll.identity.clone(),
                         worker: poll.caller.worker.clone(),
                         sticky: poll.sticky,
+                        tasks_per_second: poll.tasks_per_second,
                         wait_ms: poll.deadline.saturating_duration_since(now).as_millis() as u64,
                     };
                     let patience = poll.deadline + Duration::from_secs(1);

@@ -298,6 +298,7 @@ impl Node {
         self.retention_changed.notify_one();
         self.direct_queries.offer_again.notify_waiters();
         self.resume_deletions();
+        self.lead_batches();
         let node = self.clone();
         tokio::spawn(async move { node.offer_everything().await });
     }

@@ -197,6 +197,9 @@ pub struct Take {
     pub sticky: bool,
     #[prost(uint64, tag = "5")]
     pub wait_ms: u64,
+    /// How many tasks a second the worker wants at most.
+    #[prost(double, optional, tag = "6")]
+    pub tasks_per_second: Option<f64>,
 }
 
 /// A task that waits for a worker, wherever it is.
@@ -258,6 +261,11 @@ pub struct Offer {
     /// The queue is one worker's own: if that is not there, nobody else comes.
     #[prost(bool, tag = "4")]
     pub sticky: bool,
+    /// Tasks of equal priority take turns by this.
+    #[prost(string, tag = "5")]
+    pub fairness_key: String,
+    #[prost(float, tag = "6")]
+    pub fairness_weight: f32,
 }
 
 /// A message between runs.

@@ -63,6 +63,7 @@ pub(crate) async fn run(node: Arc<Node>) {
             caller: Caller::default(),
             sticky: false,
             deadline: tokio::time::Instant::now() + POLL,
+            tasks_per_second: None,
         };
         let Some((offer, delivery)) = node.wait_for_task(&poll).await else { continue };
         let (node, cores) = (node.clone(), cores.clone());

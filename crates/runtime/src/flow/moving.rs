@@ -205,6 +205,7 @@ impl Node {
             request_id: self.ids.uuid(),
             without_signals: false,
             without_updates: false,
+            options: Vec::new(),
         };
         let run_id = base.run.info.run_id.clone();
         moved.run_id = self.reset_and_move(key, &run_id, reset, Some(to)).await?;

@@ -79,7 +79,9 @@ impl Node {
         if !stuck.is_empty() {
             return Ok(now.saturating_add(STUCK));
         }
+        let first_job = self.forget_batches(key, expired).await?;
         let first = self.read(move |store| store.first_close(key)).await?;
+        let first = first.into_iter().chain(first_job).min();
         Ok(first.unwrap_or(now).min(now).saturating_add(retention).saturating_add(1))
     }
 }

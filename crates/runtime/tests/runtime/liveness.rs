@@ -96,6 +96,7 @@ impl Scene {
             caller,
             sticky: false,
             deadline: Instant::now() + Duration::from_secs(5),
+            tasks_per_second: None,
         }
     }
 

@@ -97,6 +97,7 @@ impl Workflows {
             },
             sticky: false,
             deadline: until?,
+            tasks_per_second: request.task_queue_metadata.and_then(|metadata| metadata.max_tasks_per_second),
         };
         let version = version_of(request.worker_version_capabilities);
         let polled = match task {

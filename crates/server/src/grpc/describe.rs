@@ -5,22 +5,24 @@ use std::collections::BTreeMap;
 use prost_types::Timestamp;
 use segno_engine::{
     Run, activity,
-    state::{Activity, WorkflowTask},
+    state::{Activity, RunInfo, WorkflowTask},
 };
 use segno_proto::{
     Nanos,
     activity::ActivityOptions,
     common::{ActivityType, Memo, SearchAttributes, WorkflowType},
-    enums::{EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind},
+    enums::{EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind, VersioningBehavior},
     nanos_duration, nanos_timestamp,
     taskqueue::TaskQueue,
     workflow::{
         PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo, ResetPoints,
-        WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
+        VersioningOverride, WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
+        WorkflowExecutionVersioningInfo,
         pending_activity_info::{
             PauseInfo,
             pause_info::{Manual, PausedBy},
         },
+        versioning_override::Override,
     },
     workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
 };
@@ -118,8 +120,32 @@ fn info(run: &Run) -> WorkflowExecutionInfo {
         first_run_id: info.first_run_id.clone(),
         worker_deployment_name: state.worker_deployment_name.clone(),
         priority: info.priority.clone(),
+        versioning_info: versioning(info),
         ..Default::default()
     }
+}
+
+/// Versioning as far as an override tells. Describing spells it in the older way, too.
+#[allow(deprecated)]
+fn versioning(info: &RunInfo) -> Option<WorkflowExecutionVersioningInfo> {
+    if info.versioning_override.is_none() && !info.was_overridden {
+        return None;
+    }
+    let versioning_override = info.versioning_override.clone().map(|known| match &known.r#override {
+        Some(Override::AutoUpgrade(_)) => {
+            VersioningOverride { behavior: VersioningBehavior::AutoUpgrade as i32, ..known }
+        }
+        Some(Override::Pinned(pinned)) => {
+            let version = pinned.version.clone().unwrap_or_default();
+            VersioningOverride {
+                behavior: VersioningBehavior::Pinned as i32,
+                pinned_version: format!("{}.{}", version.deployment_name, version.build_id),
+                ..known
+            }
+        }
+        _ => known,
+    });
+    Some(WorkflowExecutionVersioningInfo { versioning_override, ..Default::default() })
 }
 
 fn pending_task(task: &WorkflowTask) -> PendingWorkflowTaskInfo {

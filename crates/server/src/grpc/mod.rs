@@ -5,8 +5,11 @@
 
 mod activities;
 mod activity_operations;
+mod batch;
+mod batch_steps;
 mod cluster;
 mod describe;
+mod disabled;
 mod flows;
 mod foreign_tokens;
 mod history;
@@ -16,7 +19,9 @@ mod multi_operation;
 mod namespaces;
 mod nexus;
 mod operator;
+mod options;
 mod queries;
+mod queue_config;
 mod queues;
 mod reset;
 pub(crate) mod routing;
@@ -38,6 +43,7 @@ use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
+pub use batch_steps::BatchCalls;
 pub use cluster::ClusterCalls;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;

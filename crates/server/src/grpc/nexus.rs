@@ -60,6 +60,7 @@ impl Workflows {
             caller: Caller { worker: request.worker_instance_key, control_queue: String::new(), connection },
             sticky: false,
             deadline: until?,
+            tasks_per_second: None,
         };
         let Some((command, delivery)) = self.node.poll_command(&poll).await else {
             return Ok(Response::new(PollNexusTaskQueueResponse::default()));

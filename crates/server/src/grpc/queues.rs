@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use segno_engine::validate::task_queue;
 use segno_proto::{
-    enums::{BuildIdTaskReachability, DescribeTaskQueueMode, TaskQueueKind, TaskQueueType},
+    enums::{BuildIdTaskReachability, DescribeTaskQueueMode, RateLimitSource, TaskQueueKind, TaskQueueType},
     nanos_duration, nanos_timestamp,
     taskqueue::{
         PollerInfo, TaskQueuePartitionMetadata, TaskQueueStats, TaskQueueStatus, TaskQueueTypeInfo,
@@ -12,10 +12,10 @@ use segno_proto::{
     },
     workflowservice::{
         DescribeTaskQueueRequest, DescribeTaskQueueResponse, ListTaskQueuePartitionsRequest,
-        ListTaskQueuePartitionsResponse,
+        ListTaskQueuePartitionsResponse, describe_task_queue_response::EffectiveRateLimit,
     },
 };
-use segno_runtime::{Namespace, QueueKey, QueueKind, QueueStats};
+use segno_runtime::{LimitSource, Namespace, QueueKey, QueueKind, QueueStats};
 use tonic::Status;
 
 use super::Workflows;
@@ -45,6 +45,8 @@ impl Workflows {
         let mut stats = key.as_ref().map(|key| self.node.queue_stats(key)).unwrap_or_default();
         let total = total(&stats);
         stats.entry(PRIORITY_DEFAULT).or_default();
+        let (rate, limited) = key.as_ref().map(|key| self.node.queue_limit(key)).unwrap_or_default();
+        let told = |stats: &QueueStats| TaskQueueStats { rate_limiting_active: limited, ..told(stats) };
         let by_priority = stats.iter().map(|(priority, stats)| (*priority, told(stats)));
         #[expect(deprecated, reason = "clients may still ask in the older way")]
         Ok(DescribeTaskQueueResponse {
@@ -55,6 +57,14 @@ impl Workflows {
                 backlog_count_hint: total.backlog as i64,
                 rate_per_second: RATE_UNLIMITED,
                 ..Default::default()
+            }),
+            config: self.node.queue_config(&namespace, kind, &name).filter(|_| request.report_config),
+            effective_rate_limit: rate.map(|(rate, source)| EffectiveRateLimit {
+                requests_per_second: rate as f32,
+                rate_limit_source: match source {
+                    LimitSource::Api => RateLimitSource::Api as i32,
+                    LimitSource::Worker => RateLimitSource::Worker as i32,
+                },
             }),
             versioning_info: Some(TaskQueueVersioningInfo {
                 current_version: "__unversioned__".to_owned(),

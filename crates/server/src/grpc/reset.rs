@@ -1,9 +1,9 @@
 //! ResetWorkflowExecution.
 
-use segno_engine::reset::Reset;
+use segno_engine::{activity_options::field_path, options::UpdateOptions, reset::Reset};
 use segno_proto::{
     enums::{ResetReapplyExcludeType, ResetReapplyType},
-    workflow::post_reset_operation::Variant,
+    workflow::{PostResetOperation, post_reset_operation::Variant},
     workflowservice::{ResetWorkflowExecutionRequest, ResetWorkflowExecutionResponse},
 };
 use tonic::Status;
@@ -18,14 +18,7 @@ impl Workflows {
     ) -> Result<ResetWorkflowExecutionResponse, Status> {
         let namespace = self.open_namespace(&request.namespace)?;
         validate::workflow::reset(&request).map_err(refused)?;
-        if let Some(operation) = request.post_reset_operations.iter().find_map(|operation| operation.variant.as_ref()) {
-            return Err(match operation {
-                Variant::SignalWorkflow(_) => Status::invalid_argument(
-                    "unsupported post reset operation: *workflow.PostResetOperation_SignalWorkflow_",
-                ),
-                _ => Status::unimplemented("changing options after a reset is not built yet in Segno"),
-            });
-        }
+        let options = request.post_reset_operations.iter().map(after_reset).collect::<Result<_, _>>()?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
         // The older field says what is wanted, the newer one what is not.
         let wanted = request.reset_reapply_type();
@@ -37,8 +30,27 @@ impl Workflows {
                 || unwanted(ResetReapplyExcludeType::Update),
             reason: request.reason,
             request_id: request.request_id,
+            options,
         };
         let run_id = self.node.reset_workflow(&key, &run_id, call).await.map_err(failed)?;
         Ok(ResetWorkflowExecutionResponse { run_id })
+    }
+}
+
+/// What is done to the new run of a reset. Only its options can be changed.
+fn after_reset(operation: &PostResetOperation) -> Result<UpdateOptions, Status> {
+    let unsupported = |what: &str| Err(Status::invalid_argument(format!("unsupported post reset operation: {what}")));
+    match &operation.variant {
+        Some(Variant::UpdateWorkflowOptions(update)) => {
+            validate::options::after_reset(update).map_err(refused)?;
+            let mask = update.update_mask.clone().unwrap_or_default();
+            Ok(UpdateOptions {
+                options: update.workflow_execution_options.clone().unwrap_or_default(),
+                paths: mask.paths.iter().map(|path| field_path(path)).collect(),
+                identity: String::new(),
+            })
+        }
+        Some(Variant::SignalWorkflow(_)) => unsupported("*workflow.PostResetOperation_SignalWorkflow_"),
+        None => unsupported("<nil>"),
     }
 }

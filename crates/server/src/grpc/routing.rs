@@ -48,7 +48,9 @@ pub(crate) enum Route<'a> {
     Query(&'a [u8]),
     /// A queue or a worker, by namespace and name.
     Home(&'a str, &'a str),
-    /// What there is once for the whole cluster; changes are told to all.
+    /// What there is once for the whole cluster.
+    Once,
+    /// The same, and changes are told to all.
     Leader,
     /// Every node is to know.
     Everybody,
@@ -185,6 +187,15 @@ routed! {
     write "DeleteSchedule" DeleteScheduleRequest |r| Route::Schedule(&r.namespace, &r.schedule_id);
     read "ListSchedules" ListSchedulesRequest |r| Route::Here;
     read "CountSchedules" CountSchedulesRequest |r| Route::Here;
+    write "StartBatchOperation" StartBatchOperationRequest |r| Route::Once;
+    write "StopBatchOperation" StopBatchOperationRequest |r| Route::Once;
+    read "DescribeBatchOperation" DescribeBatchOperationRequest |r| Route::Once;
+    read "ListBatchOperations" ListBatchOperationsRequest |r| Route::Once;
+    write "UpdateWorkflowExecutionOptions" UpdateWorkflowExecutionOptionsRequest
+        |r| of_execution(&r.namespace, &r.workflow_execution);
+    write "UnpauseWorkflowExecution" UnpauseWorkflowExecutionRequest
+        |r| Route::Workflow(&r.namespace, &r.workflow_id);
+    write "UpdateTaskQueueConfig" UpdateTaskQueueConfigRequest |r| Route::Leader;
     write "RespondNexusTaskCompleted" RespondNexusTaskCompletedRequest |r| Route::Here;
     write "RespondNexusTaskFailed" RespondNexusTaskFailedRequest |r| Route::Here;
 }
@@ -215,7 +226,7 @@ routed! {
 fn place_of(node: &Node, route: &Route<'_>) -> Place {
     match route {
         Route::Here | Route::Everybody => Place::Here,
-        Route::Leader => node.leader(),
+        Route::Leader | Route::Once => node.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
         Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
         // What cannot be read is refused here, with the right words.

@@ -3,7 +3,7 @@
 use segno_proto::workflowservice::{self as api, workflow_service_server::WorkflowService};
 use tonic::{Request, Response, Status};
 
-use super::{Workflows, routing::routed};
+use super::{Workflows, disabled::Disabled, routing::routed};
 
 /// One call of the service. `request`: the method sees the whole request (deadline, metadata); `inner`: the message
 /// alone; `direct`: the whole request, and the method makes the response itself (it watches its delivery); `sync`: it
@@ -521,5 +521,236 @@ impl WorkflowService for Workflows {
         request: Request<api::CountSchedulesRequest>,
     ) -> Result<Response<api::CountSchedulesResponse>, Status> {
         call!(request self request count_schedules)
+    }
+
+    async fn start_batch_operation(
+        &self,
+        request: Request<api::StartBatchOperationRequest>,
+    ) -> Result<Response<api::StartBatchOperationResponse>, Status> {
+        call!(inner self request start_batch)
+    }
+
+    async fn stop_batch_operation(
+        &self,
+        request: Request<api::StopBatchOperationRequest>,
+    ) -> Result<Response<api::StopBatchOperationResponse>, Status> {
+        call!(inner self request stop_batch)
+    }
+
+    async fn describe_batch_operation(
+        &self,
+        request: Request<api::DescribeBatchOperationRequest>,
+    ) -> Result<Response<api::DescribeBatchOperationResponse>, Status> {
+        call!(inner self request describe_batch)
+    }
+
+    async fn list_batch_operations(
+        &self,
+        request: Request<api::ListBatchOperationsRequest>,
+    ) -> Result<Response<api::ListBatchOperationsResponse>, Status> {
+        call!(sync self request list_batches)
+    }
+
+    async fn create_workflow_rule(
+        &self,
+        request: Request<api::CreateWorkflowRuleRequest>,
+    ) -> Result<Response<api::CreateWorkflowRuleResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("CreateWorkflowRule")))
+    }
+
+    async fn describe_workflow_rule(
+        &self,
+        request: Request<api::DescribeWorkflowRuleRequest>,
+    ) -> Result<Response<api::DescribeWorkflowRuleResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("DescribeWorkflowRule")))
+    }
+
+    async fn delete_workflow_rule(
+        &self,
+        request: Request<api::DeleteWorkflowRuleRequest>,
+    ) -> Result<Response<api::DeleteWorkflowRuleResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("DeleteWorkflowRule")))
+    }
+
+    async fn list_workflow_rules(
+        &self,
+        request: Request<api::ListWorkflowRulesRequest>,
+    ) -> Result<Response<api::ListWorkflowRulesResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("ListWorkflowRules")))
+    }
+
+    async fn trigger_workflow_rule(
+        &self,
+        request: Request<api::TriggerWorkflowRuleRequest>,
+    ) -> Result<Response<api::TriggerWorkflowRuleResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("TriggerWorkflowRule")))
+    }
+
+    async fn update_worker_build_id_compatibility(
+        &self,
+        request: Request<api::UpdateWorkerBuildIdCompatibilityRequest>,
+    ) -> Result<Response<api::UpdateWorkerBuildIdCompatibilityResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::VersionSets))
+    }
+
+    async fn get_worker_build_id_compatibility(
+        &self,
+        request: Request<api::GetWorkerBuildIdCompatibilityRequest>,
+    ) -> Result<Response<api::GetWorkerBuildIdCompatibilityResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::VersionSets))
+    }
+
+    async fn update_worker_versioning_rules(
+        &self,
+        request: Request<api::UpdateWorkerVersioningRulesRequest>,
+    ) -> Result<Response<api::UpdateWorkerVersioningRulesResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::VersionRules))
+    }
+
+    async fn get_worker_versioning_rules(
+        &self,
+        request: Request<api::GetWorkerVersioningRulesRequest>,
+    ) -> Result<Response<api::GetWorkerVersioningRulesResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::VersionRules))
+    }
+
+    async fn get_worker_task_reachability(
+        &self,
+        request: Request<api::GetWorkerTaskReachabilityRequest>,
+    ) -> Result<Response<api::GetWorkerTaskReachabilityResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::VersionRules))
+    }
+
+    async fn describe_deployment(
+        &self,
+        request: Request<api::DescribeDeploymentRequest>,
+    ) -> Result<Response<api::DescribeDeploymentResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Deployments))
+    }
+
+    async fn list_deployments(
+        &self,
+        request: Request<api::ListDeploymentsRequest>,
+    ) -> Result<Response<api::ListDeploymentsResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Deployments))
+    }
+
+    async fn get_deployment_reachability(
+        &self,
+        request: Request<api::GetDeploymentReachabilityRequest>,
+    ) -> Result<Response<api::GetDeploymentReachabilityResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Deployments))
+    }
+
+    async fn get_current_deployment(
+        &self,
+        request: Request<api::GetCurrentDeploymentRequest>,
+    ) -> Result<Response<api::GetCurrentDeploymentResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Deployments))
+    }
+
+    async fn set_current_deployment(
+        &self,
+        request: Request<api::SetCurrentDeploymentRequest>,
+    ) -> Result<Response<api::SetCurrentDeploymentResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::Deployments))
+    }
+
+    async fn fetch_worker_config(
+        &self,
+        request: Request<api::FetchWorkerConfigRequest>,
+    ) -> Result<Response<api::FetchWorkerConfigResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::WorkerConfig("FetchWorkerConfig")))
+    }
+
+    async fn update_worker_config(
+        &self,
+        request: Request<api::UpdateWorkerConfigRequest>,
+    ) -> Result<Response<api::UpdateWorkerConfigResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::WorkerConfig("UpdateWorkerConfig")))
+    }
+
+    async fn pause_workflow_execution(
+        &self,
+        request: Request<api::PauseWorkflowExecutionRequest>,
+    ) -> Result<Response<api::PauseWorkflowExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::WorkflowPause))
+    }
+
+    async fn start_nexus_operation_execution(
+        &self,
+        request: Request<api::StartNexusOperationExecutionRequest>,
+    ) -> Result<Response<api::StartNexusOperationExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn describe_nexus_operation_execution(
+        &self,
+        request: Request<api::DescribeNexusOperationExecutionRequest>,
+    ) -> Result<Response<api::DescribeNexusOperationExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn poll_nexus_operation_execution(
+        &self,
+        request: Request<api::PollNexusOperationExecutionRequest>,
+    ) -> Result<Response<api::PollNexusOperationExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn request_cancel_nexus_operation_execution(
+        &self,
+        request: Request<api::RequestCancelNexusOperationExecutionRequest>,
+    ) -> Result<Response<api::RequestCancelNexusOperationExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn terminate_nexus_operation_execution(
+        &self,
+        request: Request<api::TerminateNexusOperationExecutionRequest>,
+    ) -> Result<Response<api::TerminateNexusOperationExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn delete_nexus_operation_execution(
+        &self,
+        request: Request<api::DeleteNexusOperationExecutionRequest>,
+    ) -> Result<Response<api::DeleteNexusOperationExecutionResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn list_nexus_operation_executions(
+        &self,
+        request: Request<api::ListNexusOperationExecutionsRequest>,
+    ) -> Result<Response<api::ListNexusOperationExecutionsResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn count_nexus_operation_executions(
+        &self,
+        request: Request<api::CountNexusOperationExecutionsRequest>,
+    ) -> Result<Response<api::CountNexusOperationExecutionsResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::NexusOperations))
+    }
+
+    async fn update_workflow_execution_options(
+        &self,
+        request: Request<api::UpdateWorkflowExecutionOptionsRequest>,
+    ) -> Result<Response<api::UpdateWorkflowExecutionOptionsResponse>, Status> {
+        call!(inner self request update_options)
+    }
+
+    async fn unpause_workflow_execution(
+        &self,
+        request: Request<api::UnpauseWorkflowExecutionRequest>,
+    ) -> Result<Response<api::UnpauseWorkflowExecutionResponse>, Status> {
+        call!(inner self request unpause_workflow)
+    }
+
+    async fn update_task_queue_config(
+        &self,
+        request: Request<api::UpdateTaskQueueConfigRequest>,
+    ) -> Result<Response<api::UpdateTaskQueueConfigResponse>, Status> {
+        call!(inner self request update_queue_config)
     }
 }

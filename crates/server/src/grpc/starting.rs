@@ -1,12 +1,15 @@
 //! StartWorkflowExecution and SignalWithStartWorkflowExecution.
 
 use segno_engine::{
+    options,
     search_attributes::Rules,
     signal::Signal,
     start::{Start, StartOptions},
 };
 use segno_proto::{
     enums::{EventType, WorkflowIdReusePolicy},
+    taskqueue::TaskQueue,
+    workflow::VersioningOverride,
     workflowservice::{
         SignalWithStartWorkflowExecutionRequest, SignalWithStartWorkflowExecutionResponse,
         StartWorkflowExecutionRequest, StartWorkflowExecutionResponse,
@@ -30,6 +33,7 @@ impl Workflows {
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
+        checked_override(&mut request.versioning_override, request.task_queue.as_ref())?;
         let request_id = request.request_id.clone();
         let start = Start {
             options: options_of(request),
@@ -74,6 +78,7 @@ impl Workflows {
         if let Some(search_attributes) = request.search_attributes.as_mut() {
             rules.apply_types(search_attributes);
         }
+        checked_override(&mut request.versioning_override, request.task_queue.as_ref())?;
         let conflict_policy = request.workflow_id_conflict_policy();
         let signal = Signal {
             name: request.signal_name,
@@ -163,6 +168,18 @@ pub(super) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         scheduled_by: None,
         schedule: None,
     }
+}
+
+/// Refuses a versioning override that cannot be, and spells it as history has it.
+pub(super) fn checked_override(
+    versioning_override: &mut Option<VersioningOverride>,
+    queue: Option<&TaskQueue>,
+) -> Result<(), Status> {
+    let Some(given) = versioning_override.take() else { return Ok(()) };
+    let queue = queue.map_or("", |queue| queue.name.as_str());
+    options::check_override(queue, &given).map_err(|refused| failed(refused.into()))?;
+    *versioning_override = Some(options::newer_form(given));
+    Ok(())
 }
 
 fn reuse_policy(policy: i32) -> WorkflowIdReusePolicy {

@@ -103,6 +103,7 @@ impl Workflows {
             },
             sticky,
             deadline: until?,
+            tasks_per_second: None,
         };
         let version = version_of(request.worker_version_capabilities);
         let polled = match task {

@@ -6,9 +6,12 @@
 
 pub mod activity;
 pub mod activity_operations;
+pub mod batch;
 pub mod links;
 pub mod multi_operation;
 pub mod namespace;
+pub mod options;
+pub mod queue_config;
 pub mod schedule;
 pub mod size;
 pub mod start;

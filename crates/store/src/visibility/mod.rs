@@ -14,6 +14,7 @@ mod parse;
 mod query;
 mod resolve;
 mod row;
+mod syntax;
 mod token;
 pub mod words;
 
@@ -24,3 +25,4 @@ pub use parse::BadFilter;
 pub use query::{Comparison, Count, Cursor, Filter, ListPage, ListQuery, Listed, Order, Phase};
 pub use resolve::{Names, parse_count, parse_list};
 pub use row::{Closed, Retry, Value, VisibilityRow, key_in_run_id};
+pub use syntax::{BadSyntax, check_syntax};

@@ -352,7 +352,7 @@ fn number(digits: &str, negative: bool, at: usize) -> Result<Written, BadFilter>
 }
 
 /// Names like these need back quotes.
-fn is_keyword(word: &str) -> bool {
+pub(super) fn is_keyword(word: &str) -> bool {
     const KEYWORDS: [&str; 17] = [
         "AND",
         "ASC",

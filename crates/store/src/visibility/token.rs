@@ -33,6 +33,11 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
+    /// The byte to be read next.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
     /// The next token and the byte it begins at.
     pub(super) fn next(&mut self) -> Result<(Token<'a>, usize), BadFilter> {
         self.skip_blanks()?;

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from ..build import command, complete, fail, payloads, seconds, timer
+from ..build import Fields, command, complete, fail, payloads, seconds, timer
 from ..harness import Session
 from . import scenario
 from .cancelling import gone
@@ -401,3 +402,42 @@ def current_deleted_without_run(s: Session) -> None:
     gone(s, new)
     s.reset(4)
     s.describe()
+
+
+@scenario
+def options_after_reset(s: Session) -> None:
+    """A reset that changes the options of its new run; what the old run changed comes along."""
+
+    def update(paths: list[str], **options: Any) -> Fields:
+        return {"update_workflow_options": {"workflow_execution_options": options, "update_mask": {"paths": paths}}}
+
+    s.begun()
+    s.reset(4, post_reset_operations=[{"signal_workflow": {"signal_name": "x"}}])
+    s.reset(4, post_reset_operations=[{}])
+    s.reset(4, post_reset_operations=[update(["bogus"])])
+    s.reset(4, post_reset_operations=[update(["priority"], time_skipping_config={})])
+    pinned = {"pinned": {}}
+    s.reset(4, post_reset_operations=[update(["versioning_override"], versioning_override=pinned)])
+    s.reset(4, post_reset_operations=[update(["priority"], priority={"priority_key": 2})])
+    s.history()
+    upgrade = update(["versioning_override"], versioning_override={"auto_upgrade": True})
+    s.reset(4, post_reset_operations=[upgrade, update(["priority"], priority={"priority_key": 5})])
+    s.history()
+    s.describe()
+
+
+@scenario
+def child_after_the_point(s: Session) -> None:
+    """A child that began after the point goes on; the new run cannot start it again."""
+    s.begun()
+    s.signal()
+    s.run_task(child(s))
+    s.wait_event("child_workflow_execution_started")
+    s.run_task()
+    s.reset(4)
+    s.describe("child")
+    s.run_task(child(s))
+    s.wait_event("start_child_workflow_execution_failed")
+    s.history()
+    s.describe()
+    s.describe("child")

@@ -1,12 +1,18 @@
 //! `segno workflow cancel`.
 
 use clap::Args;
-use segno_proto::workflowservice::RequestCancelWorkflowExecutionRequest;
+use segno_proto::{
+    batch::BatchOperationCancellation,
+    workflowservice::{RequestCancelWorkflowExecutionRequest, start_batch_operation_request::Operation},
+};
 
 use super::done;
 use crate::{
     client::{Client, request, uuid},
-    commands::{Target, reason},
+    commands::{
+        batch::{Selected, Selection},
+        reason,
+    },
     output::plain,
 };
 
@@ -15,7 +21,7 @@ use crate::{
                         The workflow decides what to do about it; `segno workflow terminate` does not ask.")]
 pub struct Cancel {
     #[command(flatten)]
-    target: Target,
+    selection: Selection,
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -24,9 +30,17 @@ pub struct Cancel {
 impl Cancel {
     /// Asks the workflow to cancel itself.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let target = match self.selection.selected() {
+            Selected::One(target) => target,
+            Selected::All(job) => {
+                let operation =
+                    Operation::CancellationOperation(BatchOperationCancellation { identity: client.identity.clone() });
+                return job.start(client, self.reason, operation).await;
+            }
+        };
         let message = RequestCancelWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
-            workflow_execution: Some(self.target.execution()),
+            workflow_execution: Some(target.execution()),
             reason: reason(self.reason, &client.identity),
             identity: client.identity.clone(),
             request_id: uuid()?,
@@ -34,7 +48,7 @@ impl Cancel {
         };
         let answer = client.workflows.request_cancel_workflow_execution(request(message)).await;
         client.answer("cancel the workflow", answer)?;
-        let sentence = format!("Workflow {} was asked to cancel", plain(&self.target.workflow_id));
-        done(client, &self.target, "cancelRequested", sentence)
+        let sentence = format!("Workflow {} was asked to cancel", plain(&target.workflow_id));
+        done(client, &target, "cancelRequested", sentence)
     }
 }

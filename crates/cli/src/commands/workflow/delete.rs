@@ -1,12 +1,18 @@
 //! `segno workflow delete`.
 
 use clap::Args;
-use segno_proto::workflowservice::DeleteWorkflowExecutionRequest;
+use segno_proto::{
+    batch::BatchOperationDeletion,
+    workflowservice::{DeleteWorkflowExecutionRequest, start_batch_operation_request::Operation},
+};
 
 use super::done;
 use crate::{
     client::{Client, request},
-    commands::{Target, confirm},
+    commands::{
+        batch::{Selected, Selection},
+        confirm,
+    },
     output::plain,
 };
 
@@ -15,23 +21,32 @@ use crate::{
                         A workflow that runs is terminated first.")]
 pub struct Delete {
     #[command(flatten)]
-    target: Target,
-    /// Do not ask.
-    #[arg(short, long)]
-    yes: bool,
+    selection: Selection,
+    /// Why; kept with the batch job.
+    #[arg(long, value_name = "TEXT", requires = "query")]
+    reason: Option<String>,
 }
 
 impl Delete {
     /// Deletes the workflow.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let id = plain(&self.target.workflow_id);
-        confirm(self.yes, &format!("Delete workflow {id} with its history?"))?;
+        let yes = self.selection.yes;
+        let target = match self.selection.selected() {
+            Selected::One(target) => target,
+            Selected::All(job) => {
+                let operation =
+                    Operation::DeletionOperation(BatchOperationDeletion { identity: client.identity.clone() });
+                return job.start(client, self.reason, operation).await;
+            }
+        };
+        let id = plain(&target.workflow_id);
+        confirm(yes, &format!("Delete workflow {id} with its history?"))?;
         let message = DeleteWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
-            workflow_execution: Some(self.target.execution()),
+            workflow_execution: Some(target.execution()),
         };
         let answer = client.workflows.delete_workflow_execution(request(message)).await;
         client.answer("delete the workflow", answer)?;
-        done(client, &self.target, "deleted", format!("Workflow {id} was deleted"))
+        done(client, &target, "deleted", format!("Workflow {id} was deleted"))
     }
 }

@@ -1,12 +1,18 @@
 //! `segno workflow signal`.
 
 use clap::Args;
-use segno_proto::workflowservice::SignalWorkflowExecutionRequest;
+use segno_proto::{
+    batch::BatchOperationSignal,
+    workflowservice::{SignalWorkflowExecutionRequest, start_batch_operation_request::Operation},
+};
 
 use super::done;
 use crate::{
     client::{Client, request, uuid},
-    commands::{Input, Target},
+    commands::{
+        Input,
+        batch::{Selected, Selection},
+    },
     output::plain,
 };
 
@@ -16,20 +22,35 @@ use crate::{
 )]
 pub struct Signal {
     #[command(flatten)]
-    target: Target,
+    selection: Selection,
     /// Name of the signal.
     #[arg(long, alias = "type", value_name = "NAME")]
     name: String,
     #[command(flatten)]
     input: Input,
+    /// Why; kept with the batch job.
+    #[arg(long, value_name = "TEXT", requires = "query")]
+    reason: Option<String>,
 }
 
 impl Signal {
     /// Sends the signal.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let target = match self.selection.selected() {
+            Selected::One(target) => target,
+            Selected::All(job) => {
+                let operation = Operation::SignalOperation(BatchOperationSignal {
+                    signal: self.name,
+                    input: self.input.payloads()?,
+                    identity: client.identity.clone(),
+                    ..Default::default()
+                });
+                return job.start(client, self.reason, operation).await;
+            }
+        };
         let message = SignalWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
-            workflow_execution: Some(self.target.execution()),
+            workflow_execution: Some(target.execution()),
             signal_name: self.name.clone(),
             input: self.input.payloads()?,
             identity: client.identity.clone(),
@@ -38,7 +59,7 @@ impl Signal {
         };
         let answer = client.workflows.signal_workflow_execution(request(message)).await;
         client.answer("signal the workflow", answer)?;
-        let sentence = format!("Signal {} was sent to workflow {}", plain(&self.name), plain(&self.target.workflow_id));
-        done(client, &self.target, "signaled", sentence)
+        let sentence = format!("Signal {} was sent to workflow {}", plain(&self.name), plain(&target.workflow_id));
+        done(client, &target, "signaled", sentence)
     }
 }

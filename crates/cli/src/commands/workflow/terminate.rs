@@ -1,12 +1,18 @@
 //! `segno workflow terminate`.
 
 use clap::Args;
-use segno_proto::workflowservice::TerminateWorkflowExecutionRequest;
+use segno_proto::{
+    batch::BatchOperationTermination,
+    workflowservice::{TerminateWorkflowExecutionRequest, start_batch_operation_request::Operation},
+};
 
 use super::done;
 use crate::{
     client::{Client, request},
-    commands::{Target, reason},
+    commands::{
+        batch::{Selected, Selection},
+        reason,
+    },
     output::plain,
 };
 
@@ -14,7 +20,7 @@ use crate::{
 #[command(after_help = "Example:\n  segno workflow terminate --workflow-id order-7 --reason 'stuck'")]
 pub struct Terminate {
     #[command(flatten)]
-    target: Target,
+    selection: Selection,
     /// Why; kept in the history.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
@@ -23,16 +29,26 @@ pub struct Terminate {
 impl Terminate {
     /// Ends the workflow.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let target = match self.selection.selected() {
+            Selected::One(target) => target,
+            Selected::All(job) => {
+                let operation = Operation::TerminationOperation(BatchOperationTermination {
+                    identity: client.identity.clone(),
+                    ..Default::default()
+                });
+                return job.start(client, self.reason, operation).await;
+            }
+        };
         let message = TerminateWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
-            workflow_execution: Some(self.target.execution()),
+            workflow_execution: Some(target.execution()),
             reason: reason(self.reason, &client.identity),
             identity: client.identity.clone(),
             ..Default::default()
         };
         let answer = client.workflows.terminate_workflow_execution(request(message)).await;
         client.answer("terminate the workflow", answer)?;
-        let sentence = format!("Workflow {} was terminated", plain(&self.target.workflow_id));
-        done(client, &self.target, "terminated", sentence)
+        let sentence = format!("Workflow {} was terminated", plain(&target.workflow_id));
+        done(client, &target, "terminated", sentence)
     }
 }

@@ -17,6 +17,7 @@ pub fn step(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
         request_id: format!("reset-{}", world.next_key),
         without_signals: words.flag("without-signals"),
         without_updates: words.flag("without-updates"),
+        options: Vec::new(),
     };
     let run = words.get("run").map(|run| run.parse().expect("a number"));
     let transition = reset(world, run, &call)?;

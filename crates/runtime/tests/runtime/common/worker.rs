@@ -65,6 +65,7 @@ pub fn poll_of(node: &Node, kind: QueueKind, queue: &str) -> Poll {
         caller: Default::default(),
         sticky: false,
         deadline: Instant::now() + Duration::from_millis(100),
+        tasks_per_second: None,
     }
 }
 

@@ -1,0 +1,119 @@
+//! `segno batch ...`, and how other commands start a batch job.
+
+mod describe;
+mod list;
+mod terminate;
+
+use clap::{Args, Subcommand};
+use segno_proto::{
+    common::WorkflowExecution,
+    workflowservice::{StartBatchOperationRequest, start_batch_operation_request::Operation},
+};
+
+use crate::{
+    client::{Client, Connection, request, uuid},
+    commands::{Target, confirm, reason},
+    output::{Json, plain},
+};
+
+#[derive(Args, Clone, Debug)]
+pub struct Batch {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Lists batch jobs.
+    List(list::List),
+    /// Shows how far a batch job has come.
+    Describe(describe::Describe),
+    /// Stops a batch job.
+    Terminate(terminate::Terminate),
+}
+
+impl Batch {
+    /// Runs the command.
+    pub fn run(self) -> anyhow::Result<()> {
+        let command = self.command;
+        self.connection.run(async move |client: &mut Client| match command {
+            Command::List(command) => command.run(client).await,
+            Command::Describe(command) => command.run(client).await,
+            Command::Terminate(command) => command.run(client).await,
+        })
+    }
+}
+
+/// One workflow, or all that fit a filter.
+#[derive(Args, Clone, Debug)]
+pub struct Selection {
+    /// Workflow id.
+    #[arg(short, long, value_name = "ID", required_unless_present = "query")]
+    workflow_id: Option<String>,
+    /// Run id. [default: the newest run]
+    #[arg(short, long, value_name = "ID", default_value = "", hide_default_value = true, conflicts_with = "query")]
+    run_id: String,
+    /// All workflows that fit a list filter: starts a batch job.
+    #[arg(short, long, value_name = "FILTER", conflicts_with = "workflow_id")]
+    query: Option<String>,
+    /// Most workflows per second.
+    #[arg(long, value_name = "NUMBER", requires = "query")]
+    rps: Option<f32>,
+    /// Do not ask.
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
+/// What a [`Selection`] selects.
+pub enum Selected {
+    /// One workflow.
+    One(Target),
+    /// All that fit.
+    All(Job),
+}
+
+/// A job to start.
+pub struct Job {
+    query: String,
+    rps: Option<f32>,
+    yes: bool,
+}
+
+impl Selection {
+    /// What is selected.
+    pub fn selected(self) -> Selected {
+        match self.query {
+            Some(query) => Selected::All(Job { query, rps: self.rps, yes: self.yes }),
+            None => Selected::One(Target { workflow_id: self.workflow_id.unwrap_or_default(), run_id: self.run_id }),
+        }
+    }
+}
+
+impl Job {
+    /// Starts the job.
+    pub async fn start(
+        self,
+        client: &mut Client,
+        given_reason: Option<String>,
+        operation: Operation,
+    ) -> anyhow::Result<()> {
+        confirm(self.yes, &format!("Start a batch job on all workflows that fit {}?", plain(&self.query)))?;
+        let job_id = uuid()?;
+        let message = StartBatchOperationRequest {
+            namespace: client.namespace.clone(),
+            visibility_query: self.query,
+            job_id: job_id.clone(),
+            reason: reason(given_reason, &client.identity),
+            executions: Vec::<WorkflowExecution>::new(),
+            max_operations_per_second: self.rps.unwrap_or_default(),
+            operation: Some(operation),
+            ..Default::default()
+        };
+        let answer = client.workflows.start_batch_operation(request(message)).await;
+        client.answer("start a batch job", answer)?;
+        client
+            .print(|| format!("Started batch job {job_id}"), || Ok(Json::object([("batchJobId", Json::text(&job_id))])))
+    }
+}

@@ -1,0 +1,52 @@
+//! UpdateWorkflowExecutionOptions, and ending a pause that never was.
+
+use segno_engine::{
+    Rejection, Run,
+    activity_options::field_path,
+    options::{self, UpdateOptions},
+};
+use segno_proto::workflowservice::{
+    UnpauseWorkflowExecutionRequest, UnpauseWorkflowExecutionResponse, UpdateWorkflowExecutionOptionsRequest,
+    UpdateWorkflowExecutionOptionsResponse,
+};
+use segno_runtime::{RunSelector, WorkflowKey};
+use tonic::Status;
+
+use super::{Workflows, failed, key_of, refused};
+use crate::validate::options as checks;
+
+impl Workflows {
+    pub(super) async fn update_options(
+        &self,
+        request: UpdateWorkflowExecutionOptionsRequest,
+    ) -> Result<UpdateWorkflowExecutionOptionsResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        checks::update(&request).map_err(refused)?;
+        let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
+        let mask = request.update_mask.unwrap_or_default();
+        let call = UpdateOptions {
+            options: request.workflow_execution_options.unwrap_or_default(),
+            paths: mask.paths.iter().map(|path| field_path(path)).collect(),
+            identity: request.identity,
+        };
+        let apply = move |run: &Run, context| options::update(run, context, &call);
+        let options = self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
+        Ok(UpdateWorkflowExecutionOptionsResponse { workflow_execution_options: Some(options), ..Default::default() })
+    }
+
+    /// Workflows cannot be paused, so none is.
+    pub(super) async fn unpause_workflow(
+        &self,
+        request: UnpauseWorkflowExecutionRequest,
+    ) -> Result<UnpauseWorkflowExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        checks::unpause(&request, self.sizes()).map_err(refused)?;
+        let key = WorkflowKey::new(namespace.key, &request.workflow_id);
+        let found = self.node.snapshot(&key, &request.run_id).await.map_err(failed)?;
+        let refusal = match found.run.is_running() {
+            true => Rejection::Precondition("workflow is not paused.".to_owned()),
+            false => Rejection::Closed,
+        };
+        Err(failed(refusal.into()))
+    }
+}
