@@ -75,7 +75,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "python",
         what: "end to end with the Python SDK",
-        needs: &["build", "venv"],
+        needs: &["build", "venv", "postgres"],
         full_only: false,
         run: test_steps::python,
     },

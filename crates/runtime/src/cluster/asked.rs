@@ -28,7 +28,7 @@ pub(crate) fn outcome_of(outcome: Outcome) -> Result<Arrived, CallError> {
     match outcome.kind() {
         OutcomeKind::Done => Ok(Arrived::Done),
         OutcomeKind::Started => Ok(Arrived::Started(outcome.run_id)),
-        OutcomeKind::Refused => Ok(Arrived::Refused(outcome.cause)),
+        OutcomeKind::NotTaken => Ok(Arrived::NotTaken(outcome.cause)),
         OutcomeKind::NotYet => Err(CallError::NotReady("the message waits for another".to_owned())),
         OutcomeKind::Unknown => Err(CallError::Unavailable("another node answers in words not known here".to_owned())),
     }
@@ -71,7 +71,7 @@ impl Node {
         match self.receive(&receiver, &message, key, false).await {
             Ok(Arrived::Done | Arrived::Removed) => Reply::Outcome(done(OutcomeKind::Done)),
             Ok(Arrived::Started(run_id)) => Reply::Outcome(Outcome { run_id, ..done(OutcomeKind::Started) }),
-            Ok(Arrived::Refused(cause)) => Reply::Outcome(Outcome { cause, ..done(OutcomeKind::Refused) }),
+            Ok(Arrived::NotTaken(cause)) => Reply::Outcome(Outcome { cause, ..done(OutcomeKind::NotTaken) }),
             Err(CallError::NotReady(_)) => Reply::Outcome(done(OutcomeKind::NotYet)),
             Err(error) => failed(&error),
         }

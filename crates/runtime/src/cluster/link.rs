@@ -362,7 +362,9 @@ async fn read_answers(mut read: BufReader<OwnedReadHalf>, pending: &Pending) -> 
             let Some(Said::Answer(answer)) = said else { continue };
             let waiting = lock(pending).as_mut().and_then(|pending| pending.remove(&id));
             // An answer whose asker left was withdrawn already.
-            waiting.map(|waiting| waiting.send(answer));
+            if let Some(waiting) = waiting {
+                let _ = waiting.send(answer);
+            }
         }
     }
 }

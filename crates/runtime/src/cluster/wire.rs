@@ -299,7 +299,7 @@ pub enum OutcomeKind {
     /// It arrived.
     Done = 1,
     /// It was refused; the sender is told the cause.
-    Refused = 2,
+    NotTaken = 2,
     /// It has to wait for another message.
     NotYet = 3,
     /// A child was started.

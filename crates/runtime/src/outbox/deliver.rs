@@ -45,7 +45,7 @@ pub(crate) enum Arrived {
     /// A child was started: the id of its run.
     Started(String),
     /// Its sender is told this cause.
-    Refused(i32),
+    NotTaken(i32),
 }
 
 impl Node {
@@ -62,7 +62,7 @@ impl Node {
                         Err(SignalCause::ExternalWorkflowExecutionNotFound)
                     }
                     Some((_, target)) => match self.at_receiver(&target, message, key).await? {
-                        Arrived::Refused(cause) => Err(SignalCause::try_from(cause).unwrap_or_default()),
+                        Arrived::NotTaken(cause) => Err(SignalCause::try_from(cause).unwrap_or_default()),
                         _ => Ok(()),
                     },
                 };
@@ -76,7 +76,7 @@ impl Node {
                         Err(CancelCause::ExternalWorkflowExecutionNotFound)
                     }
                     Some((_, target)) => match self.at_receiver(&target, message, key).await? {
-                        Arrived::Refused(cause) => Err(CancelCause::try_from(cause).unwrap_or_default()),
+                        Arrived::NotTaken(cause) => Err(CancelCause::try_from(cause).unwrap_or_default()),
                         _ => Ok(()),
                     },
                 };
@@ -234,7 +234,7 @@ impl Node {
         }
         let namespace = &start.attributes.namespace;
         let arrived = match self.namespaces.live(namespace) {
-            None => Arrived::Refused(StartCause::NamespaceNotFound as i32),
+            None => Arrived::NotTaken(StartCause::NamespaceNotFound as i32),
             Some(namespace) => {
                 let child = WorkflowKey::new(namespace.key, &start.attributes.workflow_id);
                 self.at_receiver(&child, message, key).await?
@@ -255,7 +255,7 @@ impl Node {
                     Heard::No => self.drop_message(key).await,
                 }
             }
-            Arrived::Refused(cause) => {
+            Arrived::NotTaken(cause) => {
                 let cause = StartCause::try_from(cause).unwrap_or_default();
                 self.report(message, key, move |run, context| children::start_failed(run, context, &reported, cause))
                     .await
@@ -296,7 +296,7 @@ impl Node {
     ) -> Result<Arrived, CallError> {
         let attributes = start.attributes.clone();
         let Some(namespace) = self.namespaces.live(&attributes.namespace) else {
-            return Ok(Arrived::Refused(StartCause::NamespaceNotFound as i32));
+            return Ok(Arrived::NotTaken(StartCause::NamespaceNotFound as i32));
         };
         let sender_namespace = self.namespaces.get(&message.sender_namespace);
         let parent = Parent {
@@ -343,9 +343,9 @@ impl Node {
         match self.start_child_workflow(call).await {
             Ok(outcome) => Ok(Arrived::Started(outcome.run.info.run_id.clone())),
             // The protocol has no cause for a script that does not exist.
-            Err(CallError::NoScript(_)) => Ok(Arrived::Refused(StartCause::NamespaceNotFound as i32)),
+            Err(CallError::NoScript(_)) => Ok(Arrived::NotTaken(StartCause::NamespaceNotFound as i32)),
             Err(CallError::Rejected(Rejection::AlreadyStarted { .. })) => {
-                Ok(Arrived::Refused(StartCause::WorkflowAlreadyExists as i32))
+                Ok(Arrived::NotTaken(StartCause::WorkflowAlreadyExists as i32))
             }
             Err(error) => Err(error),
         }
@@ -410,13 +410,13 @@ impl Node {
         match done {
             Ok(()) => Ok(Arrived::Done),
             Err(CallError::Rejected(Rejection::SignalLimit)) => {
-                Ok(Arrived::Refused(SignalCause::SignalCountLimitExceeded as i32))
+                Ok(Arrived::NotTaken(SignalCause::SignalCountLimitExceeded as i32))
             }
             Err(CallError::Rejected(Rejection::Closing)) => {
                 Err(CallError::Unavailable("the target is closing".to_owned()))
             }
             Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                Ok(Arrived::Refused(SignalCause::ExternalWorkflowExecutionNotFound as i32))
+                Ok(Arrived::NotTaken(SignalCause::ExternalWorkflowExecutionNotFound as i32))
             }
             Err(error) => Err(error),
         }
@@ -451,7 +451,7 @@ impl Node {
             // A target that is closed needs no cancelling: that is what was wanted.
             Ok(()) | Err(CallError::Rejected(Rejection::Closed)) => Ok(Arrived::Done),
             Err(CallError::Rejected(_) | CallError::WorkflowNotFound { .. } | CallError::RunNotFound { .. }) => {
-                Ok(Arrived::Refused(CancelCause::ExternalWorkflowExecutionNotFound as i32))
+                Ok(Arrived::NotTaken(CancelCause::ExternalWorkflowExecutionNotFound as i32))
             }
             Err(error) => Err(error),
         }

@@ -59,7 +59,7 @@ impl Node {
         message: &OutboxMessage,
         start: &StartScheduled,
     ) -> Result<Arrived, CallError> {
-        let Some(namespace) = self.namespaces.live(&message.sender_namespace) else { return Ok(Arrived::Refused(0)) };
+        let Some(namespace) = self.namespaces.live(&message.sender_namespace) else { return Ok(Arrived::NotTaken(0)) };
         let options = calls::start_options(start, &message.sender, &message.sender_namespace);
         let started = match options {
             Err(reason) => Err(reason),
@@ -86,7 +86,7 @@ impl Node {
             Ok(run_id) => Arrived::Started(run_id),
             Err(reason) => {
                 tracing::warn!(schedule = start.schedule_id, reason, "a scheduled workflow could not be started");
-                Arrived::Refused(0)
+                Arrived::NotTaken(0)
             }
         })
     }
