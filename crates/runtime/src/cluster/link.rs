@@ -414,7 +414,7 @@ async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     let Some(cluster) = node.cluster.clone() else { return Ok(()) };
-    let greeted = async {
+    let handshake = async {
         let theirs = hear_hello(&mut read).await?;
         let (from, challenge) = (NodeId(theirs.node), random()?);
         if theirs.to != cluster.me.0 {
@@ -428,7 +428,8 @@ async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
         }
         Ok(from)
     };
-    let from = tokio::time::timeout(DIAL_MAX, greeted).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+    let from =
+        tokio::time::timeout(DIAL_MAX, handshake).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     let (frames, receiver) = Outgoing::new();
     let writing = write_frames(write, receiver, frames.waiting.clone(), None);
     let serving = Arc::new(Mutex::new(Serving::default()));
