@@ -18,6 +18,7 @@ use segno_store_sqlite::{Options, SqliteStore};
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::watch,
 };
 
 use crate::setup::Setup;
@@ -121,9 +122,12 @@ impl Plan {
     /// Serves until it is told to stop. A node that lost its place joins again as a new one.
     async fn serve(self) -> anyhow::Result<Kept> {
         let mut rejoining: Option<Instant> = None;
+        let (tell, told) = watch::channel(false);
         loop {
-            match self.clone().serve_once().await {
+            match self.clone().serve_once(&tell, told.clone()).await {
                 Ok(Over::Stopped(kept)) => return Ok(kept),
+                // Somebody took its place while it was on its way out.
+                Ok(Over::Fenced(store)) if *told.borrow() => return Ok(Kept::InDatabase(store)),
                 Ok(Over::Fenced(store)) => {
                     tracing::warn!("this node lost its place; it joins again with what the database has");
                     store.abandon();
@@ -138,7 +142,7 @@ impl Plan {
         }
     }
 
-    async fn serve_once(self) -> anyhow::Result<Over> {
+    async fn serve_once(self, tell: &watch::Sender<bool>, mut told: watch::Receiver<bool>) -> anyhow::Result<Over> {
         let (kept, listener) = open(self.data, self.discard_damaged_log).await?;
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
@@ -147,7 +151,15 @@ impl Plan {
             Kept::OnDisk(store, _) => Arc::new(Local::new(store.clone())),
             Kept::InDatabase(store) => Arc::new(store.clone()),
         };
-        let stopped = stopped()?;
+        // Watched from here on, also while the node joins again: a signal is never lost.
+        let (signalled, tell) = (stopped()?, tell.clone());
+        tokio::spawn(async move {
+            signalled.await;
+            tell.send_replace(true);
+        });
+        let stopped = async move {
+            let _ = told.wait_for(|stop| *stop).await;
+        };
         let node = Node::start_among(storage, Arc::new(SystemClock), self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {

@@ -86,6 +86,8 @@ impl Node {
                 Err(segno_engine::Rejection::InvalidArgument("Blob data size exceeds limit.".to_owned()).into())
             }
             QueryAnswer::Unblocked => {
+                // If the run has moved, the call is made again where it is.
+                self.admit(key)?;
                 Err(CallError::Unavailable("the query was not answered, please retry".to_owned()))
             }
         }
@@ -147,7 +149,8 @@ impl Node {
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
             let task = self.direct_queries.again(&task, true);
-            if self.offer_query(queue, task.clone(), true).await {
+            let offered = tokio::time::timeout_at(deadline, self.offer_query(queue, task.clone(), true)).await;
+            if offered.map_err(|_| CallError::DeadlineExceeded)? {
                 let patience = Duration::from_nanos(sticky.schedule_to_start.max(0) as u64);
                 let until = deadline.min(Instant::now() + patience);
                 if let Ok(Ok(answer)) = tokio::time::timeout_at(until, &mut answer).await {
@@ -160,7 +163,8 @@ impl Node {
         }
         loop {
             let moved = self.direct_queries.offer_again.notified();
-            self.offer_query(self.query_queue(run, false), task.clone(), false).await;
+            let offer = self.offer_query(self.query_queue(run, false), task.clone(), false);
+            tokio::time::timeout_at(deadline, offer).await.map_err(|_| CallError::DeadlineExceeded)?;
             tokio::select! {
                 answered = wait(&mut answer, deadline) => return answered,
                 // The queue may have another home, which does not know of it.

@@ -49,7 +49,10 @@ impl Delivery {
 
     /// From now on it holds something else.
     pub(crate) fn hold(&self, held: Held) {
-        *lock(&self.0.held) = held;
+        // What another node held until now was started: it is not to be offered again.
+        if let Held::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
+            before.written();
+        }
     }
 
     /// The worker has it, or will not miss it.

@@ -122,6 +122,8 @@ impl Drop for Looking<'_> {
 
 /// How a poll goes on.
 enum Next<'a> {
+    /// The poll ends: its queue has another home, or its worker left.
+    Over,
     Wait(Wait<'a>),
     LookAt(Nanos),
 }
@@ -192,11 +194,12 @@ impl Queues {
                 return None;
             }
             let now = clock.now();
-            let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now) {
+            let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now, &is_over) {
                 Ok(queued) => return Some(queued),
                 Err(next) => next,
             };
             let at = match next {
+                Next::Over => return None,
                 Next::LookAt(at) => at,
                 Next::Wait(mut wait) => match tokio::time::timeout_at(poll.deadline, &mut wait.task).await {
                     Ok(Ok(Handed::Task(queued))) => return Some(queued),
@@ -217,7 +220,13 @@ impl Queues {
     }
 
     /// Takes a task, or begins to wait for one.
-    fn take_or_wait<'a>(&'a self, poll: &'a Poll, is_new: bool, now: Nanos) -> Result<Queued, Next<'a>> {
+    fn take_or_wait<'a>(
+        &'a self,
+        poll: &'a Poll,
+        is_new: bool,
+        now: Nanos,
+        is_over: &impl Fn() -> bool,
+    ) -> Result<Queued, Next<'a>> {
         let mut queues = lock(&self.queues);
         if queues.len() > QUEUES_SWEEP && !queues.contains_key(&poll.queue) {
             // Sticky queues of workers that are long gone.
@@ -241,6 +250,10 @@ impl Queues {
         }
         if let Some(at) = queue.later(now) {
             return Err(Next::LookAt(at));
+        }
+        // Asked under the lock: whoever ends the polls of a queue finds this one, or it sees why.
+        if is_over() {
+            return Err(Next::Over);
         }
         let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
         let (hand_over, task) = oneshot::channel();
@@ -317,6 +330,7 @@ impl Queues {
             queue.drain();
             queue.overflowed = false;
         }
+        self.limits_changed.notify_waiters();
     }
 
     /// Forgets all queues of a namespace; polls there end empty.
@@ -433,7 +447,10 @@ impl Node {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return None;
         }
-        let is_over = || self.is_stopping() || self.is_dismissed(&poll.caller.worker);
+        let is_over = || {
+            let moved = self.queue_home(&poll.queue) != Place::Here;
+            moved || self.is_stopping() || self.is_dismissed(&poll.caller.worker)
+        };
         let queued = self.queues.poll(poll, &self.clock, is_over).await?;
         let task = queued.task.clone();
         Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))

@@ -182,7 +182,11 @@ impl DirectQueries {
 
     /// Lets other nodes ask for a query.
     pub(crate) fn offer_elsewhere(&self, task: &QueryTask) {
-        lock(&self.offered).insert(task.id, task.clone());
+        // One whose asker left would stay.
+        let waiting = lock(&self.waiting);
+        if waiting.contains_key(&task.id) {
+            lock(&self.offered).insert(task.id, task.clone());
+        }
     }
 
     /// A query that other nodes may ask for.

@@ -84,7 +84,10 @@ impl Node {
                         for (run, why) in damaged {
                             self.set_aside(run, &why);
                         }
-                        loaded.iter().for_each(|run| self.offer_all(run));
+                        for run in &loaded {
+                            self.offers_settle().await;
+                            self.offer_all(run);
+                        }
                         break;
                     }
                     Err(error) => {

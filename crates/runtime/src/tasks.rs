@@ -30,7 +30,7 @@ use crate::{
     metrics::count,
     node::Node,
     polls::Poll,
-    queries::QueryTask,
+    queries::{QueryAnswer, QueryTask},
     queues::TaskOffer,
     slots::{Current, SlotState, WorkflowKey},
     transact::RunSelector,
@@ -257,9 +257,14 @@ impl Node {
         }
         let taken = query.clone();
         let started = self.start_taken_query(query, delivery).await;
-        if started.is_err() {
+        match &started {
+            // The asker asks where the run is now.
+            Err(CallError::Moved) => {
+                self.direct_queries.answer(taken.id, QueryAnswer::Unblocked);
+            }
             // It returns to its queue.
-            taken.release();
+            Err(_) => taken.release(),
+            Ok(_) => {}
         }
         started
     }

@@ -55,9 +55,9 @@ impl Timers {
         }
     }
 
-    /// Sets a run's wake-up unless it has one.
-    pub fn set_if_absent(&self, run: RunKey, at: Nanos) {
-        if !lock(&self.armed).at.contains_key(&run.0) {
+    /// Sets a run's wake-up unless it has an earlier one.
+    pub fn set_if_earlier(&self, run: RunKey, at: Nanos) {
+        if lock(&self.armed).at.get(&run.0).is_none_or(|known| at < *known) {
             self.set(run, Some(at));
         }
     }

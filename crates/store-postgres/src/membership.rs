@@ -327,7 +327,8 @@ const CLAIM: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FO
 const GIVE: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FOR UPDATE), \
      s AS (UPDATE segno.shards t SET node = i.node, epoch = t.epoch + 1 FROM unnest($2::int4[], $3::int8[]) AS i(shard, node) \
            WHERE t.shard = i.shard AND t.node = $1 AND EXISTS (SELECT 1 FROM me) RETURNING 1), \
-     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1 FROM me";
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s) RETURNING map) \
+     SELECT coalesce((SELECT map FROM c), (SELECT map FROM segno.cluster)) FROM me";
 
 const LEAVING: &str = "WITH n AS (UPDATE segno.nodes SET leaving = true WHERE name = $1 RETURNING 1), \
      c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM n)) SELECT count(*) FROM n";
@@ -404,11 +405,11 @@ impl Membership for Members {
         Box::pin(async move { done.await.map(drop) })
     }
 
-    fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<(), CommitError>> {
+    fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<i64, CommitError>> {
         let to: Vec<i64> = shards.iter().map(|(_, node)| node.0.cast_signed()).collect();
         let shards = numbers(shards.iter().map(|(shard, _)| *shard));
         let done = self.write(GIVE, vec![Box::new(self.place.node), Box::new(shards), Box::new(to)]);
-        Box::pin(async move { done.await.map(drop) })
+        Box::pin(async move { done.await.map(|rows| rows[0].get(0)) })
     }
 
     fn mark_leaving(&self, name: &str) -> Answer<Result<bool, CommitError>> {

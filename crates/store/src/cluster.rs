@@ -153,8 +153,9 @@ pub trait Membership: Send + Sync + 'static {
     /// Takes shards that have no owner. What others took first is not taken.
     fn claim(&self, shards: &[Shard]) -> Answer<Result<(), CommitError>>;
 
-    /// Gives shards to other nodes. Nothing of them is under way any more.
-    fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<(), CommitError>>;
+    /// Gives shards to other nodes. Nothing of them is under way any more. May be repeated; returns the version of a map that
+    /// knows of it.
+    fn give(&self, shards: &[(Shard, NodeId)]) -> Answer<Result<i64, CommitError>>;
 
     /// Says that a node is about to go. Others become the wanted owners of its shards.
     fn mark_leaving(&self, name: &str) -> Answer<Result<bool, CommitError>>;

@@ -166,7 +166,7 @@ impl Node {
     /// Reads namespaces and scripts again.
     pub(crate) async fn reload(self: &Arc<Self>) {
         let read = self.with_registry(|node| {
-            node.namespaces.read_again(&*node.store);
+            node.namespaces.reload(&*node.store);
             Ok(())
         });
         if let Err(error) = read.await {
@@ -179,6 +179,7 @@ impl Node {
             tracing::warn!(%error, "scripts could not be read again");
         }
         self.retention_changed.notify_one();
+        self.resume_deletions();
         let node = self.clone();
         tokio::spawn(async move { node.follow_schedules().await });
     }

@@ -32,7 +32,9 @@ use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Re
 use crate::{delivery::Delivery, node::Node, slots::lock};
 
 /// The largest write that is accepted: a request of 4 MiB many times over.
-const FRAMES_BYTES_MAX: usize = 256 << 20;
+const FRAMES_BYTES_MAX: usize = 128 << 20;
+/// Frames are written together up to this size.
+const WRITE_BYTES: usize = 1 << 20;
 /// Frames in one write.
 const FRAMES_MAX: usize = 256;
 /// Frames that may wait for a connection before questions are refused.
@@ -42,6 +44,8 @@ const PING: Duration = Duration::from_secs(1);
 const SILENCE_MAX: Duration = Duration::from_secs(3);
 const DIAL_MAX: Duration = Duration::from_secs(3);
 const DIAL_AGAIN: Duration = Duration::from_millis(100);
+/// Connections of other nodes, those that have not shown the secret yet included.
+const CONNECTIONS_MAX: usize = 512;
 /// How long a question waits for a connection that is being made.
 const CONNECT_WAIT: Duration = Duration::from_secs(1);
 
@@ -215,6 +219,7 @@ impl Link {
 
 /// Dials until nobody wants the link any more.
 async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
+    let mut was_open = false;
     loop {
         let (Some(node), Some(this)) = (local.upgrade(), link.upgrade()) else { return };
         let (address, to) = (this.address.clone(), this.node);
@@ -227,6 +232,7 @@ async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
                 let open = Open { frames: frames.clone(), pending: pending.clone() };
                 let Some(this) = link.upgrade() else { return };
                 this.open.send_replace(Some(open));
+                was_open = true;
                 drop(this);
                 tracing::info!(node = to.0, address, "connected to another node");
                 node.link_opened(to);
@@ -242,12 +248,10 @@ async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
                 let Some(this) = link.upgrade() else { return };
                 this.open.send_replace(None);
                 tracing::warn!(node = to.0, "the connection to another node broke: {:?}", why.err());
-                if let Some(node) = local.upgrade() {
-                    node.link_broke(to);
-                }
             }
             Err(error) => {
-                if error.kind() == io::ErrorKind::ConnectionRefused {
+                // An address that never worked says nothing.
+                if error.kind() == io::ErrorKind::ConnectionRefused && was_open {
                     cluster.membership.suspect(to);
                 }
                 tracing::debug!(node = to.0, %error, "another node cannot be reached");
@@ -258,11 +262,23 @@ async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
     }
 }
 
-fn proof(secret: &[u8; 16], challenge: u64, from: NodeId, to: NodeId) -> u64 {
+/// Who shows that it knows the secret. Each side's proof is of no use to the other side.
+#[derive(Clone, Copy)]
+enum Side {
+    Dialling,
+    Accepting,
+}
+
+/// The challenges of both sides, the dialling one's first.
+type Challenges = (u64, u64);
+
+fn proof(secret: &[u8; 16], side: Side, challenges: Challenges, dialling: NodeId, accepting: NodeId) -> u64 {
     let mut hasher = SipHasher24::new_with_key(secret);
-    hasher.write_u64(challenge);
-    hasher.write_u64(from.0);
-    hasher.write_u64(to.0);
+    hasher.write_u8(side as u8);
+    hasher.write_u64(challenges.0);
+    hasher.write_u64(challenges.1);
+    hasher.write_u64(dialling.0);
+    hasher.write_u64(accepting.0);
     hasher.finish()
 }
 
@@ -287,10 +303,11 @@ async fn dial(secret: &[u8; 16], me: NodeId, to: NodeId, address: &str) -> io::R
         let challenge = random()?;
         say_hello(&mut write, Hello { node: me.0, protocol: PROTOCOL, challenge, proof: 0, to: to.0 }).await?;
         let theirs = hear_hello(&mut read).await?;
-        if theirs.node != to.0 || theirs.proof != proof(secret, challenge, to, me) {
+        let challenges = (challenge, theirs.challenge);
+        if theirs.node != to.0 || theirs.proof != proof(secret, Side::Accepting, challenges, me, to) {
             return Err(refused("it is not the node that the database names"));
         }
-        let proof = proof(secret, theirs.challenge, me, to);
+        let proof = proof(secret, Side::Dialling, challenges, me, to);
         say_hello(&mut write, Hello { node: me.0, protocol: PROTOCOL, challenge: 0, proof, to: to.0 }).await?;
         Ok((read, write))
     };
@@ -318,12 +335,21 @@ async fn write_some(write: &mut OwnedWriteHalf, frames: Frames) -> io::Result<()
 }
 
 async fn read_some(read: &mut BufReader<OwnedReadHalf>, bytes_max: usize) -> io::Result<Frames> {
-    let length = read.read_u32_le().await? as usize;
+    let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let length = tokio::time::timeout(SILENCE_MAX, read.read_u32_le()).await.map_err(silent)?? as usize;
     if length > bytes_max {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "a write is too large"));
     }
     let mut buffer = vec![0; length];
-    read.read_exact(&mut buffer).await?;
+    let mut filled = 0;
+    while filled < length {
+        // However long the whole takes: something must come.
+        let part = tokio::time::timeout(SILENCE_MAX, read.read(&mut buffer[filled..])).await.map_err(silent)??;
+        if part == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        filled += part;
+    }
     // Bodies of calls share the buffer.
     Frames::decode(bytes::Bytes::from(buffer)).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
@@ -344,7 +370,18 @@ async fn write_frames(
                     return Ok(());
                 }
                 waiting.fetch_sub(received, Ordering::Relaxed);
-                write_some(&mut write, Frames { frames }).await?;
+                // Large frames go one by one, so that no write is larger than what is accepted.
+                let (mut some, mut bytes) = (Vec::with_capacity(received), 0);
+                for frame in frames {
+                    let length = frame.encoded_len();
+                    if bytes + length > WRITE_BYTES && !some.is_empty() {
+                        write_some(&mut write, Frames { frames: std::mem::take(&mut some) }).await?;
+                        bytes = 0;
+                    }
+                    bytes += length;
+                    some.push(frame);
+                }
+                write_some(&mut write, Frames { frames: some }).await?;
             }
             _ = pings.tick(), if pinging.is_some() => {
                 let ping = Frame { id: 0, said: Some(Said::Ping(Nothing {})) };
@@ -356,8 +393,7 @@ async fn write_frames(
 
 async fn read_answers(mut read: BufReader<OwnedReadHalf>, pending: &Pending) -> io::Result<()> {
     loop {
-        let frames = tokio::time::timeout(SILENCE_MAX, read_some(&mut read, FRAMES_BYTES_MAX)).await;
-        let frames = frames.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+        let frames = read_some(&mut read, FRAMES_BYTES_MAX).await?;
         for Frame { id, said } in frames.frames {
             let Some(Said::Answer(answer)) = said else { continue };
             let waiting = lock(pending).as_mut().and_then(|pending| pending.remove(&id));
@@ -374,7 +410,11 @@ pub(crate) async fn accept(listener: TcpListener, node: Weak<Node>) {
     // They end with this.
     let mut serving = JoinSet::new();
     loop {
-        while serving.try_join_next().is_some() {}
+        while serving.try_join_next().is_some() || serving.len() >= CONNECTIONS_MAX {
+            if serving.len() >= CONNECTIONS_MAX {
+                serving.join_next().await;
+            }
+        }
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
@@ -420,10 +460,12 @@ async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
         if theirs.to != cluster.me.0 {
             return Err(refused("it looks for another node"));
         }
-        let shown = proof(&cluster.secret, theirs.challenge, cluster.me, from);
+        let challenges = (theirs.challenge, challenge);
+        let shown = proof(&cluster.secret, Side::Accepting, challenges, from, cluster.me);
         let mine = Hello { node: cluster.me.0, protocol: PROTOCOL, challenge, proof: shown, to: from.0 };
         say_hello(&mut write, mine).await?;
-        if hear_hello(&mut read).await?.proof != proof(&cluster.secret, challenge, from, cluster.me) {
+        let expected = proof(&cluster.secret, Side::Dialling, challenges, from, cluster.me);
+        if hear_hello(&mut read).await?.proof != expected {
             return Err(refused("it does not know the secret of this cluster"));
         }
         Ok(from)
@@ -438,8 +480,7 @@ async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
     drop(node);
     let reading = async {
         loop {
-            let received = tokio::time::timeout(SILENCE_MAX, read_some(&mut read, FRAMES_BYTES_MAX)).await;
-            let received = received.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+            let received = read_some(&mut read, FRAMES_BYTES_MAX).await?;
             let Some(node) = local.upgrade() else { return Ok(()) };
             for Frame { id, said } in received.frames {
                 match said {
@@ -465,10 +506,18 @@ async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
             }
         }
     };
-    tokio::select! {
+    // What this node tells of its workers comes on this connection alone.
+    let number = cluster.incoming_began(from);
+    let ended = tokio::select! {
         ended = writing => ended,
         ended = reading => ended,
+    };
+    if cluster.is_newest_incoming(from, number)
+        && let Some(node) = local.upgrade()
+    {
+        node.link_broke(from);
     }
+    ended
 }
 
 /// Answers a question in a task of its own.

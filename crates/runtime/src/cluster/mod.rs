@@ -20,7 +20,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
 };
 
@@ -74,6 +74,14 @@ pub struct Cluster {
     accepting: Mutex<Option<AbortHandle>>,
     client_calls: OnceLock<Arc<dyn ClientCalls>>,
     told: ToldWorkers,
+    /// Maps older than this do not know what this node gave away.
+    not_before: AtomicI64,
+    /// Offers that look for the home of their queue.
+    offering: Arc<AtomicUsize>,
+    /// Everything is offered again once at a time.
+    offering_all: tokio::sync::Mutex<()>,
+    /// Connections that other nodes made, numbered, the newest of each.
+    incoming: Mutex<HashMap<NodeId, u64>>,
 }
 
 impl Cluster {
@@ -92,6 +100,10 @@ impl Cluster {
             accepting: Mutex::default(),
             client_calls: OnceLock::new(),
             told: ToldWorkers::default(),
+            not_before: AtomicI64::new(0),
+            offering: Arc::default(),
+            offering_all: tokio::sync::Mutex::default(),
+            incoming: Mutex::default(),
         }))
     }
 
@@ -196,6 +208,18 @@ impl Cluster {
         for link in self.peers() {
             link.tell(news.clone());
         }
+    }
+
+    /// Another node made a connection; older ones of it do not count any more.
+    fn incoming_began(&self, from: NodeId) -> u64 {
+        let mut incoming = lock(&self.incoming);
+        let number = incoming.entry(from).or_default();
+        *number += 1;
+        *number
+    }
+
+    fn is_newest_incoming(&self, from: NodeId, number: u64) -> bool {
+        lock(&self.incoming).get(&from) == Some(&number)
     }
 
     fn local(&self) -> Option<Arc<Node>> {

@@ -4,7 +4,13 @@
 //! node takes a task from the home and lets the task's owner start it. What is offered stays with the home until the owner has
 //! answered, so that a node which fails in between loses nothing.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use segno_store::{
@@ -31,6 +37,8 @@ use crate::{
 
 /// Between two attempts to reach a home or an owner.
 const AGAIN: Duration = Duration::from_millis(50);
+/// Offers under way from which on scans wait.
+const OFFERS_MAX: usize = 4096;
 const OFFER_MAX: Duration = Duration::from_secs(5);
 const BEGIN_MAX: Duration = Duration::from_secs(10);
 
@@ -100,7 +108,31 @@ pub(super) fn wire_task(task: &TaskOffer, me: NodeId) -> Task {
     }
 }
 
+/// Counts an offer that looks for the home of its queue.
+struct Offering(Arc<AtomicUsize>);
+
+impl Offering {
+    fn begin(count: &Arc<AtomicUsize>) -> Self {
+        count.fetch_add(1, Ordering::AcqRel);
+        Self(count.clone())
+    }
+}
+
+impl Drop for Offering {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 impl Node {
+    /// Waits until not too many offers look for their homes: whoever offers many at once waits for them.
+    pub(crate) async fn offers_settle(&self) {
+        let Some(cluster) = &self.cluster else { return };
+        while cluster.offering.load(Ordering::Acquire) > OFFERS_MAX && !self.is_stopping() {
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
     /// A task that another node named, as this node knows it if it is its own.
     fn task_of(&self, task: Task) -> Option<TaskOffer> {
         let mine = self.cluster.as_ref().is_some_and(|cluster| cluster.me.0 == task.owner);
@@ -137,7 +169,9 @@ impl Node {
     ) {
         let Some(cluster) = self.cluster.clone() else { return };
         let Some(node) = cluster.local() else { return };
+        let under_way = Offering::begin(&cluster.offering);
         tokio::spawn(async move {
+            let _under_way = under_way;
             let (mut key, mut otherwise) = (key, otherwise);
             let task_on_wire = wire_task(&task, cluster.me);
             let (fairness_key, fairness_weight) =

@@ -5,10 +5,13 @@
 //! whoever forwarded them asks again. One that the map gives to another node without that was lost: everything memory has of
 //! it is dropped.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use segno_store::{
-    OpenRun, OutboxKey, OutboxRow, RunKey,
+    CommitError, OpenRun, OutboxKey, OutboxRow, RunKey,
     cluster::{ClusterMap, NodeId, Shard},
 };
 use tokio::time::Instant;
@@ -81,6 +84,10 @@ impl Node {
 
     /// Brings links, shards and homes in line with a new map.
     async fn follow(self: &Arc<Self>, cluster: &Arc<Cluster>, map: Arc<ClusterMap>) {
+        if map.version < cluster.not_before.load(Ordering::Acquire) {
+            // It is older than what this node gave away itself.
+            return;
+        }
         let before = cluster.set_map(map.clone());
         self.follow_members(cluster, &map);
         let mut lost = Vec::new();
@@ -143,8 +150,10 @@ impl Node {
         let reachable = |node: NodeId| cluster.link(node).is_some_and(|link| link.is_open());
         let elsewhere = all().filter_map(|shard| {
             let wanted = map.wanted(shard)?;
-            (map.owner(shard) == Some(cluster.me) && wanted != cluster.me && reachable(wanted))
-                .then_some((shard, wanted))
+            {
+                let moves = cluster.serves(shard) && map.owner(shard) == Some(cluster.me) && wanted != cluster.me;
+                (moves && reachable(wanted)).then_some((shard, wanted))
+            }
         });
         let moving: Vec<(Shard, NodeId)> = elsewhere.take(CHUNK).collect();
         if !moving.is_empty() {
@@ -158,27 +167,27 @@ impl Node {
         shards.iter().for_each(|shard| cluster.set_state(*shard, LEAVING));
         if !self.drop_shards(cluster, &shards, false).await {
             tracing::warn!("a hand-over waits too long for what is under way; trying again");
-            shards.iter().for_each(|shard| cluster.set_state(*shard, SERVED));
+            // Part of it was dropped from memory and is found again.
+            self.take_shards(cluster, shards);
             return;
         }
-        match cluster.membership.give(moving).await {
-            Ok(()) => {
-                shards.iter().for_each(|shard| cluster.set_state(*shard, ELSEWHERE));
-                cluster.look_all();
-                tracing::info!(shards = shards.len(), "shards were handed over");
-                // The map is read again before anything is asked of it.
-                let (count, _) = cluster.membership.map();
-                if let Ok((_, map)) = tokio::time::timeout(LOOK, cluster.membership.next_map(count)).await {
-                    cluster.set_map(map);
+        // Whether it happened is unknown until it is answered; asking again does no harm.
+        let version = loop {
+            match cluster.membership.give(moving).await {
+                Ok(version) => break version,
+                // The node ends, and whoever takes its place has the shards.
+                Err(CommitError::Fenced) => return,
+                Err(_) if self.has_ended() => return,
+                Err(error) => {
+                    tracing::warn!(%error, "shards could not be handed over; trying again");
+                    tokio::time::sleep(LOOK).await;
                 }
             }
-            Err(error) => {
-                tracing::warn!(%error, "shards could not be handed over; trying again");
-                shards.iter().for_each(|shard| cluster.set_state(*shard, ELSEWHERE));
-                // What the map says of them counts: if they are still here they are taken again.
-                self.take_shards(cluster, owned(&cluster.map(), cluster.me, &shards));
-            }
-        }
+        };
+        cluster.not_before.fetch_max(version, Ordering::AcqRel);
+        shards.iter().for_each(|shard| cluster.set_state(*shard, ELSEWHERE));
+        cluster.look_all();
+        tracing::info!(shards = shards.len(), "shards were handed over");
     }
 
     /// Drops what memory has of shards whose state is LEAVING. False if something of them is still under way after a while;
@@ -188,7 +197,15 @@ impl Node {
         for slot in self.slots.of_shards(|shard| shards.contains(&shard)) {
             let state = match tokio::time::timeout_at(until, slot.state.clone().lock_owned()).await {
                 Ok(state) => state,
-                Err(_) if lost => continue,
+                Err(_) if lost => {
+                    // It is dropped as soon as whoever holds it has failed.
+                    let node = self.clone();
+                    tokio::spawn(async move {
+                        let state = slot.state.clone().lock_owned().await;
+                        node.forget(&mut crate::transact::Locked { slot, state });
+                    });
+                    continue;
+                }
                 Err(_) => return false,
             };
             let mut locked = crate::transact::Locked { slot, state };
@@ -247,8 +264,8 @@ impl Node {
             for open in page {
                 if let Some(at) = open.wake_at {
                     waking.push(open.key);
-                    // A transition that came meanwhile knows better.
-                    self.timers.set_if_absent(open.key, at);
+                    // A transition that came meanwhile knows better; waking too early does no harm.
+                    self.timers.set_if_earlier(open.key, at);
                 }
                 if open.dispatchable {
                     dispatchable.push(open.key);
@@ -292,7 +309,6 @@ impl Node {
 
     /// Nodes came or went, so that queues have other homes: tasks are offered there, and whoever waits asks there.
     fn homes_changed(self: &Arc<Self>, cluster: &Arc<Cluster>) {
-        use std::sync::atomic::Ordering;
         cluster.homes.fetch_add(1, Ordering::AcqRel);
         self.queues.forget_moved(|key: &QueueKey| self.queue_home(key) == Place::Here);
         self.retention_changed.notify_one();
@@ -305,8 +321,11 @@ impl Node {
 
     /// Offers every waiting task of this node's runs.
     async fn offer_everything(self: &Arc<Self>) {
+        let Some(cluster) = self.cluster.clone() else { return };
+        let _one = cluster.offering_all.lock().await;
         // What memory alone knows.
         for run in self.slots.runs() {
+            self.offers_settle().await;
             self.offer_all(&run);
         }
         self.offer_stored(|_| true).await;
@@ -341,6 +360,7 @@ impl Node {
                 let keys = keys.to_vec();
                 let Ok((runs, _)) = self.read(move |store| load_all(store, &keys)).await else { continue };
                 for stored in runs.iter().filter(|run| fits(run)) {
+                    self.offers_settle().await;
                     let newest = self.slots.run_in_memory(RunKey(stored.info.run_key));
                     self.offer_all(newest.as_deref().unwrap_or(stored));
                 }
@@ -404,9 +424,4 @@ impl Cluster {
         self.membership.look();
         self.tell_all(&News { told: Some(Told::Map(Default::default())) });
     }
-}
-
-/// Those of some shards that a node owns.
-fn owned(map: &ClusterMap, node: NodeId, shards: &[Shard]) -> Vec<Shard> {
-    shards.iter().copied().filter(|shard| map.owner(*shard) == Some(node)).collect()
 }

@@ -246,7 +246,13 @@ impl Namespaces {
         Ok(namespace)
     }
 
-    pub(crate) fn read_again(&self, store: &dyn Store) {
+    /// Another node changed something.
+    pub(crate) fn reload(&self, store: &dyn Store) {
+        let _changing = lock(&self.changing);
+        self.read_again(store);
+    }
+
+    fn read_again(&self, store: &dyn Store) {
         match Tables::read(store) {
             Ok(mut stored) => self.publish(|tables| {
                 stored.last_key = stored.last_key.max(tables.last_key);

@@ -23,7 +23,7 @@ use tokio::{
 
 pub(crate) use deliver::Arrived;
 
-use crate::{error::CallError, metrics::count, node::Node, slots::lock};
+use crate::{cluster::Place, error::CallError, metrics::count, node::Node, slots::lock};
 
 /// Attempts of delivery at the same time.
 const ATTEMPTS_MAX: usize = 64;
@@ -213,6 +213,14 @@ impl Attempt {
             self.row = None;
             return;
         };
+        let sender_key = self.node.key_of(&message.sender_namespace, &message.sender.workflow_id).map(|(_, key)| key);
+        let is_here = |node: &Node| sender_key.as_ref().is_none_or(|sender| node.place(sender) == Place::Here);
+        if !is_here(&self.node) {
+            // Its new owner has it.
+            self.node.outbox.forget(key);
+            self.row = None;
+            return;
+        }
         let normal = std::mem::replace(&mut self.pause, PAUSE_MAX);
         match self.node.deliver(&message, key).await {
             Ok(()) => {
@@ -225,6 +233,8 @@ impl Attempt {
                 tracing::debug!(sender, %error, "a message waits for another");
                 self.pause = normal;
             }
+            // It came back meanwhile.
+            Err(CallError::Moved) if is_here(&self.node) => self.pause = normal,
             // Its new owner has it now.
             Err(CallError::Moved) => {
                 self.node.outbox.forget(key);

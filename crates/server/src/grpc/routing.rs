@@ -14,7 +14,7 @@ use segno_proto::{
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
 use segno_runtime::{
-    ActivityToken, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall, Node, Place, QueryToken,
+    ActivityToken, CallError, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall, Node, Place, QueryToken,
     RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use tokio::time::Instant;
@@ -362,7 +362,11 @@ where
     F: Future<Output = Result<Response<A>, Status>>,
 {
     if request.extensions().get::<Via>().is_some() {
-        let changes = matches!(request.get_ref().route(), Route::Leader);
+        let route = request.get_ref().route();
+        let changes = matches!(route, Route::Leader);
+        if matches!(route, Route::Leader | Route::Once | Route::Home(..)) && place_of(node, &route) != Place::Here {
+            return Err(status::from_call(CallError::Moved));
+        }
         let answer = here(request).await;
         if changes && answer.is_ok() {
             node.tell_changed().await;
@@ -373,7 +377,8 @@ where
     let message = request.into_inner();
     let begun = Instant::now();
     let deadline = metadata.timeout.map(|timeout| begun + timeout);
-    let patience = (begun + MOVING_MAX).min(deadline.unwrap_or(begun + MOVING_MAX));
+    // Counted from when it was first found to be moving.
+    let mut patience: Option<Instant> = None;
     let mut pause = PAUSE_MIN;
     loop {
         let route = message.route();
@@ -408,7 +413,9 @@ where
             }
             Place::Nowhere => {}
         }
-        if Instant::now() + pause >= patience {
+        let now = Instant::now();
+        let until = *patience.get_or_insert_with(|| (now + MOVING_MAX).min(deadline.unwrap_or(now + MOVING_MAX)));
+        if now + pause >= until {
             return Err(Status::unavailable(
                 "what the call is about is moving from one node of the cluster to another, please retry",
             ));
