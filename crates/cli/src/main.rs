@@ -10,6 +10,7 @@ mod connections;
 mod exit;
 mod liveness;
 mod logs;
+mod moving;
 mod output;
 mod running;
 mod serve;
@@ -42,6 +43,10 @@ enum Command {
     /// Runs a server for development and tests.
     #[command(subcommand)]
     Server(start_dev::Server),
+    /// Writes everything that is stored to a file.
+    Export(moving::Export),
+    /// Fills an empty data directory or database from an export.
+    Import(moving::Import),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
@@ -66,6 +71,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
+        Command::Export(command) => command.run(),
+        Command::Import(command) => command.run(),
         Command::Workflow(command) => command.run(),
         Command::Schedule(command) => command.run(),
         Command::Batch(command) => command.run(),

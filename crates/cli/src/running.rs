@@ -268,7 +268,8 @@ async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Op
                 true => format!("{node_name}:{}", local.port()),
                 false => local.to_string(),
             });
-            let options = segno_store_postgres::Options { node_name, node_address, lease, may_lose_commits };
+            let options =
+                segno_store_postgres::Options { node_name, node_address, lease, may_lose_commits, visits: false };
             Ok((Kept::InDatabase(PostgresStore::open(&url, options).await?), Some(listener)))
         }
         Data::Directory(directory) => {

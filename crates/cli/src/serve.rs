@@ -117,7 +117,7 @@ fn host_name() -> String {
 }
 
 /// The user's data directory, by the conventions of the platform.
-fn default_data_dir() -> Option<PathBuf> {
+pub(crate) fn default_data_dir() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if cfg!(target_os = "macos") {
         return Some(variable("HOME")?.join("Library/Application Support/segno"));

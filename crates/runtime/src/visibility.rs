@@ -15,7 +15,12 @@ use segno_store::{
     },
 };
 
-use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, node::Node};
+use crate::{
+    error::CallError,
+    list_limits::ListCaller,
+    namespaces::{Namespace, Namespaces},
+    node::Node,
+};
 
 /// The kind of values a type of the wire has.
 pub fn kind_of(kind: IndexedValueType) -> Kind {
@@ -61,48 +66,52 @@ impl Node {
 
     /// The searchable facts of a run.
     pub(crate) fn facts(&self, run: &Run) -> VisibilityRow {
-        let (info, state) = (&run.info, run.state());
-        let pair = |execution: &segno_proto::common::WorkflowExecution| {
-            (execution.workflow_id.clone(), execution.run_id.clone())
-        };
-        VisibilityRow {
-            key: RunKey(info.run_key),
-            namespace: NamespaceKey(info.namespace_key),
-            workflow_id: info.workflow_id.clone(),
-            run_id: info.run_id.clone(),
-            workflow_type: info.workflow_type.clone(),
-            task_queue: info.task_queue.clone(),
-            status: state.status,
-            start_time: info.start_time,
-            execution_time: info.execution_time(),
-            closed: (!run.is_running()).then(|| Closed {
-                time: state.close_time,
-                history_length: state.next_event_id - 1,
-                history_bytes: state.history_bytes,
-                transitions: state.transitions,
-            }),
-            parent: info.parent.as_ref().map(|parent| pair(&parent.execution)),
-            root: info.root.as_ref().filter(|root| root.run_id != info.run_id).map(pair),
-            activity_retry: activity_retry(run)
-                .map(|(attempt, failure)| Retry { attempt, failure: failure.map(str::to_owned) }),
-            task_retry: task_retry(run).map(|(attempt, failure)| Retry { attempt, failure: Some(failure.to_owned()) }),
-            attributes: self.numbered(run),
-        }
+        facts_of(&self.namespaces, run)
     }
+}
 
-    fn numbered(&self, run: &Run) -> std::collections::BTreeMap<u32, Value> {
-        if run.state().search_attributes.is_empty() {
-            return Default::default();
-        }
-        let Some(namespace) = self.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else {
-            return Default::default();
-        };
-        let numbered = |(name, payload): (&String, &Payload)| match namespace.attribute(name)? {
-            Attribute::Numbered(number, kind) => Some((number, value(payload, kind)?)),
-            _ => None,
-        };
-        run.state().search_attributes.iter().filter_map(numbered).collect()
+/// The searchable facts of a run.
+pub(crate) fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
+    let (info, state) = (&run.info, run.state());
+    let pair =
+        |execution: &segno_proto::common::WorkflowExecution| (execution.workflow_id.clone(), execution.run_id.clone());
+    VisibilityRow {
+        key: RunKey(info.run_key),
+        namespace: NamespaceKey(info.namespace_key),
+        workflow_id: info.workflow_id.clone(),
+        run_id: info.run_id.clone(),
+        workflow_type: info.workflow_type.clone(),
+        task_queue: info.task_queue.clone(),
+        status: state.status,
+        start_time: info.start_time,
+        execution_time: info.execution_time(),
+        closed: (!run.is_running()).then(|| Closed {
+            time: state.close_time,
+            history_length: state.next_event_id - 1,
+            history_bytes: state.history_bytes,
+            transitions: state.transitions,
+        }),
+        parent: info.parent.as_ref().map(|parent| pair(&parent.execution)),
+        root: info.root.as_ref().filter(|root| root.run_id != info.run_id).map(pair),
+        activity_retry: activity_retry(run)
+            .map(|(attempt, failure)| Retry { attempt, failure: failure.map(str::to_owned) }),
+        task_retry: task_retry(run).map(|(attempt, failure)| Retry { attempt, failure: Some(failure.to_owned()) }),
+        attributes: numbered(namespaces, run),
     }
+}
+
+fn numbered(namespaces: &Namespaces, run: &Run) -> std::collections::BTreeMap<u32, Value> {
+    if run.state().search_attributes.is_empty() {
+        return Default::default();
+    }
+    let Some(namespace) = namespaces.by_key(NamespaceKey(run.info.namespace_key)) else {
+        return Default::default();
+    };
+    let numbered = |(name, payload): (&String, &Payload)| match namespace.attribute(name)? {
+        Attribute::Numbered(number, kind) => Some((number, value(payload, kind)?)),
+        _ => None,
+    };
+    run.state().search_attributes.iter().filter_map(numbered).collect()
 }
 
 /// Highest attempt among activities that are being retried, with its last failure.

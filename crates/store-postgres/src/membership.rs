@@ -42,7 +42,7 @@ pub(crate) struct Place {
 }
 
 /// Takes a place, once no other node of this name is alive.
-pub(crate) async fn join(client: &Client, name: &str, address: &str) -> Result<Place, OpenError> {
+pub(crate) async fn join(client: &Client, name: &str, address: &str, visits: bool) -> Result<Place, OpenError> {
     let began = tokio::time::Instant::now();
     let mut seen = namesake(client, name).await?;
     if seen.is_some() {
@@ -61,7 +61,7 @@ pub(crate) async fn join(client: &Client, name: &str, address: &str) -> Result<P
         }
         seen = now;
     }
-    let result = take_place(client, name, address, seen).await;
+    let result = take_place(client, (name, address, visits), seen).await;
     if result.is_err() {
         let _ = client.batch_execute("ROLLBACK").await;
     }
@@ -82,7 +82,11 @@ async fn namesake(client: &Client, name: &str) -> Result<Option<Namesake>, OpenE
     Ok(row.map(|row| Namesake { node: row.get(0), beat: row.get(1), leaving: row.get(2) }))
 }
 
-async fn take_place(client: &Client, name: &str, address: &str, gone: Option<Namesake>) -> Result<Place, OpenError> {
+async fn take_place(
+    client: &Client,
+    (name, address, visits): (&str, &str, bool),
+    gone: Option<Namesake>,
+) -> Result<Place, OpenError> {
     client.batch_execute("BEGIN").await.map_err(failed)?;
     let row = client.query_one("SELECT format, secret FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?;
     let (format, secret): (i32, &[u8]) = (row.get(0), row.get(1));
@@ -108,8 +112,10 @@ async fn take_place(client: &Client, name: &str, address: &str, gone: Option<Nam
         .await
         .map_err(failed)?
         .get(0);
-    let insert = "INSERT INTO segno.nodes (node, name, address, version, format, beat) VALUES ($1, $2, $3, $4, $5, 0)";
-    client.execute(insert, &[&node, &name, &address, &env!("CARGO_PKG_VERSION"), &FORMAT]).await.map_err(failed)?;
+    let insert = "INSERT INTO segno.nodes (node, name, address, version, format, beat, leaving) \
+                  VALUES ($1, $2, $3, $4, $5, 0, $6)";
+    let version = env!("CARGO_PKG_VERSION");
+    client.execute(insert, &[&node, &name, &address, &version, &FORMAT, &visits]).await.map_err(failed)?;
     let insert = "INSERT INTO segno.lanes (node, lane, slot, last_group) SELECT $1, 0, min(free), 0 \
                   FROM generate_series(0, 32000) AS free WHERE free NOT IN (SELECT slot FROM segno.lanes) RETURNING slot";
     let slot: i16 = client.query_one(insert, &[&node]).await.map_err(failed)?.get(0);

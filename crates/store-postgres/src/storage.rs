@@ -36,6 +36,8 @@ pub struct Options {
     pub node_address: String,
     /// How long a node that shows no sign of life keeps its place.
     pub lease: Duration,
+    /// Only reads or fills the database: no part of the work is given to it.
+    pub visits: bool,
     /// Take `synchronous_commit` as the database has it: acknowledged commits may be lost.
     pub may_lose_commits: bool,
 }
@@ -43,7 +45,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (node_name, node_address) = ("segno".to_owned(), String::new());
-        Self { node_name, node_address, lease: LEASE, may_lose_commits: false }
+        Self { node_name, node_address, lease: LEASE, visits: false, may_lose_commits: false }
     }
 }
 
@@ -103,7 +105,7 @@ impl PostgresStore {
         // Migrations need plans of any kind. What is refused is refused at once.
         let session = lists[0].1.first_session().await?;
         schema::migrate(&session.client).await?;
-        let place = membership::join(&session.client, &common.name, &options.node_address).await?;
+        let place = membership::join(&session.client, &common.name, &options.node_address, options.visits).await?;
         warn_of_failover(&session.client).await;
         let reader = Arc::new(Link::new(common.clone(), Purpose::Reader));
         let lane = Lane::new(common.clone(), place.node, 0, place.slot);
@@ -170,6 +172,12 @@ impl PostgresStore {
             tracing::warn!("the database did not answer; the next server waits for this one's beat to stand still");
         }
         inner.common.closing.store(true, Ordering::Release);
+    }
+
+    /// Whether no other node is on the database.
+    pub async fn is_alone(&self) -> bool {
+        let (_, map) = self.inner.members.next_map(0).await;
+        map.members.len() == 1
     }
 
     /// Nothing of this store is used any more; its place is gone already.

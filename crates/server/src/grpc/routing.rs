@@ -14,8 +14,8 @@ use segno_proto::{
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
 use segno_runtime::{
-    ActivityToken, CallError, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall, Node, Place, QueryToken,
-    RemoteTask, TaskToken, Token, WorkflowKey,
+    ActivityToken, CallError, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall, Node, Place,
+    QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, metadata::MetadataMap};

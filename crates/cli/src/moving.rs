@@ -1,0 +1,152 @@
+//! `segno export` and `segno import`: everything that is stored, as a file, and back into an empty store of any kind.
+
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use segno_runtime::Moved;
+use segno_store::{Storage, Store};
+use segno_store_postgres::PostgresStore;
+use segno_store_sqlite::SqliteStore;
+
+use crate::{logs, serve::default_data_dir};
+
+/// Where data is.
+#[derive(Args, Clone, Debug)]
+struct Place {
+    /// Directory of the data. [default: segno in the user's data directory]
+    #[arg(long, env = "SEGNO_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// A database instead: postgres://user:password@host:5432/database.
+    #[arg(long, env = "SEGNO_STORE", value_name = "URL", conflicts_with = "data_dir")]
+    store: Option<String>,
+}
+
+/// Writes everything that is stored to a file. No server may be running on it.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno export --data-dir ./data --to segno.export")]
+pub struct Export {
+    #[command(flatten)]
+    place: Place,
+    /// The file; `-` is standard output.
+    #[arg(long, value_name = "FILE")]
+    to: PathBuf,
+}
+
+/// Fills an empty data directory or database from an export.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno import --from segno.export --store postgres://segno@db/segno")]
+pub struct Import {
+    #[command(flatten)]
+    place: Place,
+    /// The file; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    from: PathBuf,
+}
+
+/// A store that is open.
+enum Opened {
+    File(Arc<SqliteStore>),
+    Database(PostgresStore),
+}
+
+impl Opened {
+    fn store(&self) -> Arc<dyn Store> {
+        match self {
+            Self::File(store) => store.clone(),
+            Self::Database(store) => store.blocking(),
+        }
+    }
+}
+
+impl Place {
+    /// Does something with the store, alone.
+    fn with(self, work: impl FnOnce(&dyn Store) -> anyhow::Result<Moved> + Send + 'static) -> anyhow::Result<Moved> {
+        logs::start(logs::Format::Human, "info")?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let opened = runtime.block_on(self.open())?;
+        let store = opened.store();
+        let result = runtime.block_on(runtime.spawn_blocking(move || work(&*store)));
+        match opened {
+            Opened::Database(store) => runtime.block_on(store.close()),
+            Opened::File(store) => match Arc::try_unwrap(store) {
+                Ok(store) => store.close().context("closing the store")?,
+                Err(_) => tracing::warn!("the store is closed with the process"),
+            },
+        }
+        result.context("the work was not finished")?
+    }
+
+    async fn open(self) -> anyhow::Result<Opened> {
+        if let Some(url) = self.store {
+            let node_name = format!("move-{}", std::process::id());
+            let options = segno_store_postgres::Options { node_name, visits: true, ..Default::default() };
+            let store = PostgresStore::open(&url, options).await?;
+            if !store.is_alone().await {
+                store.close().await;
+                bail!(
+                    "nodes are running on this database: stop all of them first. To back it up while they run, use pg_dump"
+                );
+            }
+            return Ok(Opened::Database(store));
+        }
+        let directory = self.data_dir.or_else(default_data_dir);
+        let directory = directory.context("there is no home directory. Say where the data is with --data-dir")?;
+        Ok(Opened::File(Arc::new(SqliteStore::open(&directory, Default::default())?)))
+    }
+}
+
+impl Export {
+    /// Writes the file. It has its name only when it is whole.
+    pub fn run(self) -> anyhow::Result<()> {
+        let to = self.to.clone();
+        let moved = self.place.with(move |store| {
+            if to == Path::new("-") {
+                return Ok(segno_runtime::export(store, BufWriter::new(io::stdout().lock()))?);
+            }
+            let mut unfinished = to.clone().into_os_string();
+            unfinished.push(".unfinished");
+            let unfinished = PathBuf::from(unfinished);
+            let file = File::create(&unfinished).with_context(|| format!("creating {}", unfinished.display()))?;
+            let mut out = BufWriter::with_capacity(1 << 20, file);
+            let moved = segno_runtime::export(store, &mut out)?;
+            out.flush()?;
+            out.get_ref().sync_all()?;
+            fs::rename(&unfinished, &to).with_context(|| format!("naming {}", to.display()))?;
+            Ok(moved)
+        })?;
+        tell("exported", moved);
+        Ok(())
+    }
+}
+
+impl Import {
+    /// Reads the file.
+    pub fn run(self) -> anyhow::Result<()> {
+        let from = self.from.clone();
+        let input: Box<dyn Read + Send> = if from == Path::new("-") {
+            Box::new(io::stdin())
+        } else {
+            Box::new(File::open(&from).with_context(|| format!("opening {}", from.display()))?)
+        };
+        let moved = self
+            .place
+            .with(move |store| Ok(segno_runtime::import(store, BufReader::with_capacity(1 << 20, input))?))?;
+        tell("imported", moved);
+        Ok(())
+    }
+}
+
+fn tell(what: &str, moved: Moved) {
+    let Moved { namespaces, runs, batches, messages, documents } = moved;
+    // Standard output may be the file.
+    eprintln!(
+        "{what}: {runs} runs with {batches} batches of history, {messages} messages on their way, {documents} documents, \
+         {namespaces} namespaces"
+    );
+}
