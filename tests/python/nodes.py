@@ -86,9 +86,9 @@ class Postgres:
 class Node(SegnoServer):
     """One node on a database."""
 
-    def __init__(self, postgres: Postgres, name: str, log: Path) -> None:
-        listen = ["--node-name", name, "--node-listen", f"127.0.0.1:{free_port()}"]
-        super().__init__(log=log / f"{name}.log", flags=listen)
+    def __init__(self, postgres: Postgres, name: str, log: Path, lease: int = 6) -> None:
+        flags = ["--node-name", name, "--node-listen", f"127.0.0.1:{free_port()}", "--node-lease", str(lease)]
+        super().__init__(log=log / f"{name}.log", flags=flags)
         self.name = name
         self.storage = ["--store", postgres.url]
 
@@ -109,9 +109,9 @@ class Node(SegnoServer):
 class Cluster:
     """Several nodes on one database."""
 
-    def __init__(self, directory: Path, size: int = 3) -> None:
+    def __init__(self, directory: Path, size: int = 3, lease: int = 6) -> None:
         self.postgres = Postgres()
-        self.nodes = [Node(self.postgres, f"n{number}", directory) for number in range(1, size + 1)]
+        self.nodes = [Node(self.postgres, f"n{number}", directory, lease) for number in range(1, size + 1)]
 
     def start(self) -> None:
         for node in self.nodes:

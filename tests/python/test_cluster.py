@@ -33,8 +33,8 @@ EVENT = EventType
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    """Three nodes that no test disturbs."""
-    yield from running(tmp_path_factory.mktemp("cluster"), request)
+    """Three nodes that no test disturbs. With a long lease, so that a busy machine does not either."""
+    yield from running(tmp_path_factory.mktemp("cluster"), request, lease=30)
 
 
 @pytest.fixture
@@ -43,11 +43,11 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
     yield from running(tmp_path, request)
 
 
-def running(directory: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+def running(directory: Path, request: pytest.FixtureRequest, lease: int = 6) -> Iterator[Cluster]:
     if request.config.getoption("--segno-address"):
         pytest.skip("needs nodes of its own: not with SEGNO_ADDRESS, only SEGNO_BIN")
     assert segno_binary().exists(), f"no server: build {segno_binary()}"
-    cluster = Cluster(directory)
+    cluster = Cluster(directory, lease=lease)
     try:
         cluster.start()
         yield cluster
