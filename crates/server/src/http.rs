@@ -154,6 +154,20 @@ fn metrics(node: &Node) -> String {
     for (name, help, value) in node.gauges() {
         line(name, "", help, "gauge", value);
     }
+    if let Some(cluster) = node.cluster() {
+        let (map, links) = (cluster.map(), cluster.links());
+        let open = links.iter().filter(|(_, is_open)| *is_open).count();
+        let free = map.owners.iter().filter(|owner| owner.is_none()).count();
+        for (name, help, value) in [
+            ("cluster_nodes", "Nodes on the same database.", map.members.len()),
+            ("cluster_links_open", "Other nodes that this one reaches.", open),
+            ("cluster_shards_served", "Shards that this node serves.", cluster.served().len()),
+            ("cluster_shards_without_owner", "Shards that nobody serves.", free),
+            ("cluster_within_lease", "Whether this node may answer from memory.", usize::from(cluster.is_within_lease())),
+        ] {
+            line(name, "", help, "gauge", value as u64);
+        }
+    }
     histogram(
         &mut text,
         "flow_state_bytes",
