@@ -163,7 +163,11 @@ fn metrics(node: &Node) -> String {
             ("cluster_links_open", "Other nodes that this one reaches.", open),
             ("cluster_shards_served", "Shards that this node serves.", cluster.served().len()),
             ("cluster_shards_without_owner", "Shards that nobody serves.", free),
-            ("cluster_within_lease", "Whether this node may answer from memory.", usize::from(cluster.is_within_lease())),
+            (
+                "cluster_within_lease",
+                "Whether this node may answer from memory.",
+                usize::from(cluster.is_within_lease()),
+            ),
         ] {
             line(name, "", help, "gauge", value as u64);
         }

@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn only_calls_of_the_protocol_are_named() {
         let path = "/temporal.api.workflowservice.v1.WorkflowService";
-        assert_eq!(unbuilt(&format!("{path}/StartBatchOperation")), Some("StartBatchOperation"));
+        assert_eq!(unbuilt(&format!("{path}/StartActivityExecution")), Some("StartActivityExecution"));
         assert_eq!(unbuilt(&format!("{path}/StartWorkflowExecution")), None);
         assert_eq!(unbuilt(&format!("{path}/NoSuchCall")), None);
         assert_eq!(unbuilt("/grpc.health.v1.Health/Check"), None);
