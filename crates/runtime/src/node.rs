@@ -116,6 +116,8 @@ pub struct Node {
     pub(crate) unclaimed: UnclaimedCommands,
     /// Workers that said goodbye lately: their polls are over.
     pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
+    /// Told when a worker says goodbye: its polls that wait at other nodes end.
+    pub(crate) dismissals: Notify,
     /// Told when closed runs may be due earlier than before.
     pub(crate) retention_changed: Notify,
     pub(crate) run_keys: RunKeys,
@@ -199,6 +201,7 @@ impl Node {
             leases,
             unclaimed: UnclaimedCommands::default(),
             dismissed: Mutex::default(),
+            dismissals: Notify::new(),
             retention_changed: Notify::new(),
             run_keys: RunKeys::default(),
             stopping: AtomicBool::new(false),

@@ -475,6 +475,7 @@ impl Node {
             worker = "";
         } else if !worker.is_empty() {
             lock(&self.dismissed).insert(worker.to_owned(), std::time::Instant::now());
+            self.dismissals.notify_waiters();
         }
         let left = self.queues.dismiss(namespace, worker, sticky);
         if !left.is_empty() {

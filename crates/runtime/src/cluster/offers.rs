@@ -317,6 +317,8 @@ impl Node {
         let guard = self.poll_begins(poll);
         let taken = loop {
             let homes = cluster.homes();
+            // Before the look, so that no goodbye is missed.
+            let dismissal = self.dismissals.notified();
             let now = Instant::now();
             if now >= poll.deadline || self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
                 break None;
@@ -337,7 +339,12 @@ impl Node {
                         wait_ms: poll.deadline.saturating_duration_since(now).as_millis() as u64,
                     };
                     let patience = poll.deadline + Duration::from_secs(1);
-                    match cluster.ask(home, Question::Take(take), patience).await {
+                    let asked = tokio::select! {
+                        asked = cluster.ask(home, Question::Take(take), patience) => asked,
+                        // Whose it was is seen with the next look.
+                        () = dismissal => continue,
+                    };
+                    match asked {
                         Ok(Answered { reply: Reply::Task(offer), held }) => {
                             let delivery = Delivery::new(self, held.map_or(Held::Nothing, Held::Elsewhere));
                             match self.task_of(offer.task) {

@@ -80,14 +80,14 @@ fn a_server_on_postgresql() {
     assert!((0..5).all(|number| list.contains(&format!("w-{number}"))), "{list}");
     assert!(server.must(&["workflow", "count", "--query", "ExecutionStatus = 'Running'"]).contains('4'));
 
-    // A second server on the same database is refused.
+    // A second server of the same name is refused.
     let refused = binary()
         .args(["serve", "--store", &url, "--port", &free_port().to_string(), "--http-port", "0"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert_eq!(refused.status.code(), Some(75), "{text}");
-    assert!(text.contains("is running on this database"), "{text}");
+    assert!(text.contains("is alive on this database"), "{text}");
 
     // The database restarts under the server.
     postgres.stop("immediate");
