@@ -196,6 +196,6 @@ def test_headers_of_a_refused_stream_count_for_the_table(wire: Wire):
     wire.send(HEADERS, END_HEADERS | END_STREAM, stream, encoder.encode([("x-first", "1"), ("x-second", "2")]))
     assert wire.answer(stream).text == "StartActivityExecution is not built yet in Segno"
     stream = wire.number()
-    again = encoder.encode([*request_headers("ListSchedules"), ("x-first", "1")])
+    again = encoder.encode([*request_headers("ListActivityExecutions"), ("x-first", "1")])
     wire.send(HEADERS, END_HEADERS | END_STREAM, stream, again)
-    assert wire.answer(stream).text == "ListSchedules is not built yet in Segno"
+    assert wire.answer(stream).text == "ListActivityExecutions is not built yet in Segno"
