@@ -23,6 +23,8 @@ use crate::{OpenError, read};
 
 /// A node beats this many times within its lease.
 const BEATS_OF_LEASE: u32 = 6;
+/// A node beats at least this often, however long its lease is: a start relies on it.
+const BEAT_MAX: Duration = Duration::from_secs(1);
 /// At a start, a node of the same name whose beat stood still for so long is gone: more than two beats.
 const STILL: Duration = Duration::from_millis(2_500);
 const LOOK: Duration = Duration::from_millis(250);
@@ -189,7 +191,7 @@ impl Members {
     /// Beats until the node's row is gone or the store is closed. `true` if the row is gone.
     pub(crate) async fn run(&self) -> bool {
         let link = Link::new(self.common.clone(), Purpose::Pulse);
-        let pause = self.lease / BEATS_OF_LEASE;
+        let pause = (self.lease / BEATS_OF_LEASE).min(BEAT_MAX);
         let mut next = tokio::time::interval(pause);
         next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut watched: HashMap<i64, Watched> = HashMap::new();
