@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, OnceLock, Weak},
 };
 
-use tokio::sync::Notify;
+use tokio::{sync::Notify, task::AbortHandle};
 
 use crate::node::Node;
 
@@ -67,12 +67,18 @@ impl Node {
         self: &Arc<Self>,
         what: &'static str,
         work: impl Future<Output = ()> + Send + 'static,
-    ) {
-        self.watch_over(what, true, work);
+    ) -> AbortHandle {
+        self.watch_over(what, true, work)
     }
 
-    fn watch_over(self: &Arc<Self>, what: &'static str, ends: bool, work: impl Future<Output = ()> + Send + 'static) {
+    fn watch_over(
+        self: &Arc<Self>,
+        what: &'static str,
+        ends: bool,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> AbortHandle {
         let work = tokio::spawn(work);
+        let abort = work.abort_handle();
         let node: Weak<Self> = Arc::downgrade(self);
         tokio::spawn(async move {
             let ended = work.await;
@@ -83,5 +89,6 @@ impl Node {
                 Ok(()) | Err(_) => {}
             }
         });
+        abort
     }
 }

@@ -1,7 +1,7 @@
 //! A node's place in the database: its row, its lanes, its beat, and the shards that it owns.
 //!
 //! No clock decides who is there. A node counts up a beat in its row; another one calls it gone when that number stood still
-//! for a lease of its own time, during which its own beats succeeded. Whoever takes a node its place deletes its row and its
+//! for a lease of its own time, during which its own beats succeeded. Whoever fences a node deletes its row and its
 //! lanes in one statement, and from then on nothing of it can be stored. A shard whose owner has no row has no owner.
 //!
 //! What holds: a group of a node that the database accepts was made while the node had its row, because the lanes go with
@@ -319,7 +319,7 @@ impl Members {
     }
 }
 
-/// Takes nodes their place; the condition stands between the two parts.
+/// Fences nodes; the condition stands between the two parts.
 const FENCE: &str = "WITH gone AS (DELETE FROM segno.nodes";
 const FENCED: &str = "RETURNING node), \
      l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM gone)), \

@@ -160,7 +160,7 @@ pub trait Membership: Send + Sync + 'static {
     /// Says that a node is about to go. Others become the wanted owners of its shards.
     fn mark_leaving(&self, name: &str) -> Answer<Result<bool, CommitError>>;
 
-    /// Takes a node its place, whatever it does: nothing of it can be stored any more.
+    /// Fences a node, whatever it does: nothing of it can be stored any more.
     fn fence(&self, name: &str) -> Answer<Result<bool, CommitError>>;
 
     /// Open runs of some shards, in the order of their keys.

@@ -55,7 +55,7 @@ impl Node {
                 Reply::Done(Default::default())
             }
             Some(Question::Delete(delete)) => self.delete_for(delete).await,
-            Some(Question::Status(_)) | None => Reply::Failed("the node does not know this question".to_owned()),
+            None => Reply::Failed("the node does not know this question".to_owned()),
         };
         (reply, None)
     }

@@ -163,8 +163,8 @@ impl Link {
     pub(super) fn new(local: &Arc<Node>, node: NodeId, address: String) -> Arc<Self> {
         let (open, _) = watch::channel(None);
         let link = Arc::new(Self { node, address, open, next_id: AtomicU64::new(1), dialling: Mutex::default() });
-        let task = tokio::spawn(keep_connected(Arc::downgrade(local), Arc::downgrade(&link)));
-        *lock(&link.dialling) = Some(task.abort_handle());
+        let dialling = keep_connected(Arc::downgrade(local), Arc::downgrade(&link));
+        *lock(&link.dialling) = Some(local.supervise_to_its_end("the link to another node", dialling));
         link
     }
 

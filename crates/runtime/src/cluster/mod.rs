@@ -109,8 +109,8 @@ impl Cluster {
 
     /// Takes connections of other nodes until this one ends.
     pub(crate) fn accept_nodes(&self, listener: TcpListener, node: &Arc<Node>) {
-        let accepting = tokio::spawn(link::accept(listener, Arc::downgrade(node)));
-        *lock(&self.accepting) = Some(accepting.abort_handle());
+        let accepting = link::accept(listener, Arc::downgrade(node));
+        *lock(&self.accepting) = Some(node.supervise_to_its_end("the listener for other nodes", accepting));
     }
 
     /// Ends all connections with other nodes: nothing is asked or answered any more.

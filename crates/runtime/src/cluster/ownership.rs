@@ -235,7 +235,7 @@ impl Node {
         shards.iter().for_each(|shard| cluster.set_state(*shard, SERVED));
         tracing::info!(shards = shards.len(), "serving shards");
         let node = self.clone();
-        tokio::spawn(async move {
+        self.supervise_to_its_end("the recovery of shards", async move {
             for some in shards.chunks(CHUNK) {
                 while !node.is_stopping() {
                     match node.recover_shards(some.to_vec()).await {
@@ -316,7 +316,7 @@ impl Node {
         self.resume_deletions();
         self.lead_batches();
         let node = self.clone();
-        tokio::spawn(async move { node.offer_everything().await });
+        self.supervise_to_its_end("the offering of tasks at new homes", async move { node.offer_everything().await });
     }
 
     /// Offers every waiting task of this node's runs.
@@ -412,7 +412,7 @@ impl Cluster {
         Ok(found)
     }
 
-    /// Takes a node its place. False if there is no such node.
+    /// Fences a node. False if there is no such node.
     pub async fn fence(&self, name: &str) -> Result<bool, CallError> {
         let found = self.membership.fence(name).await?;
         self.look_all();

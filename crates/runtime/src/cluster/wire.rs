@@ -72,7 +72,7 @@ pub struct Hello {
 /// A question to another node.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct Ask {
-    #[prost(oneof = "Question", tags = "1, 2, 3, 4, 5, 6, 7, 8")]
+    #[prost(oneof = "Question", tags = "1, 2, 3, 4, 5, 6, 7")]
     pub question: Option<Question>,
 }
 
@@ -99,9 +99,6 @@ pub enum Question {
     /// A run is to be deleted.
     #[prost(message, tag = "7")]
     Delete(Delete),
-    /// Which shards the node serves, for people.
-    #[prost(message, tag = "8")]
-    Status(Nothing),
 }
 
 /// What a node answers.

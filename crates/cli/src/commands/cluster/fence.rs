@@ -16,7 +16,7 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// Takes a node its place.
+    /// Fences a node.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let answer = client.cluster.fence(request(FenceRequest { name: self.name.clone() })).await;
         let _: FenceResponse = client.answer("fence a node", answer)?;
