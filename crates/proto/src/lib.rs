@@ -17,10 +17,13 @@ mod generated {
 }
 
 pub use generated::google;
-/// Segno's own protocol for workers.
+/// Segno's own protocol for access keys.
+pub use generated::segno::access::v1 as segno_access;
+/// Segno's own protocol for the nodes of a cluster.
 pub use generated::segno::cluster::v1 as segno_cluster;
 /// Segno's own protocol for scripts.
 pub use generated::segno::flow::v1 as segno_flow;
+/// Segno's own protocol for workers.
 pub use generated::segno::worker::v1 as segno_worker;
 pub use generated::temporal::api::{
     activity::v1 as activity, batch::v1 as batch, command::v1 as command, common::v1 as common,

@@ -6,6 +6,7 @@
 //!
 //! This crate knows neither requests nor statuses; that is the server's business.
 
+mod access_keys;
 mod ask;
 mod backfill;
 mod batch;
@@ -56,6 +57,7 @@ mod visibility;
 mod worker_commands;
 mod workers;
 
+pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
 pub use ask::QueryReply;
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, SystemClock};

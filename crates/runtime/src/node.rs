@@ -14,6 +14,7 @@ use segno_store::{NamespaceKey, RunKey, Storage, Store};
 use tokio::sync::{Notify, Semaphore};
 
 use crate::{
+    access_keys::AccessKeys,
     batch::Batches,
     clock::{Clock, SLEEP_MAX, until},
     cluster::{self, Cluster},
@@ -87,6 +88,8 @@ pub struct Node {
     pub(crate) slots: Slots,
     pub(crate) list_limits: ListLimits,
     pub(crate) queues: Queues,
+    /// Who may call.
+    pub access_keys: AccessKeys,
     pub(crate) timers: Timers,
     pub(crate) ids: Ids,
     pub(crate) direct_queries: DirectQueries,
@@ -192,6 +195,7 @@ impl Node {
             flows: Flows::default(),
             batches: Batches::default(),
             damaged: DamagedRuns::default(),
+            access_keys: AccessKeys::default(),
             deleting: Mutex::default(),
             deleting_namespaces: Mutex::default(),
             vitals,
@@ -215,6 +219,7 @@ impl Node {
         node.load_flows().await?;
         node.load_batches().await?;
         node.load_queue_configs().await?;
+        node.load_access_keys().await?;
         node.list_older_runs().await?;
         match &node.cluster {
             None => node.recover().await?,

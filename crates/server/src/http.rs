@@ -14,8 +14,11 @@ use tokio::net::TcpListener;
 use crate::{
     connections::accept::{Accepted, Evicting},
     grpc::FlowCalls,
-    http_flows,
+    http_access, http_flows,
+    security::tls::{Protocol, Stream},
 };
+
+pub(crate) use crate::http_access::Guard;
 
 /// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
 /// probes out.
@@ -29,19 +32,34 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls) {
+pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, guard: Guard) {
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
     loop {
         let stream = accepted.next(&listener).await;
-        let (node, flows) = (node.clone(), flows.clone());
+        let (node, flows, guard) = (node.clone(), flows.clone(), guard.clone());
         accepted.spawn(|_| async move {
+            let stream = match &guard.tls {
+                None => Stream::Plain(stream),
+                Some(tls) => match tls.accept(stream, Protocol::Http).await {
+                    Ok(stream) => stream,
+                    Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
+                },
+            };
+            let certificate = stream.certificate_subject();
             let service = service_fn(move |request: Request<Incoming>| {
                 let (node, flows) = (node.clone(), flows.clone());
+                let (guard, certificate) = (guard.clone(), certificate.clone());
                 async move {
-                    Ok::<_, Infallible>(match request.uri().path().starts_with(http_flows::PREFIX) {
+                    let admitted = match guard.admit(&request, certificate).await {
+                        Ok(admitted) => admitted,
+                        Err(status) => return Ok(http_access::refused(&status)),
+                    };
+                    let answer = match request.uri().path().starts_with(http_flows::PREFIX) {
                         true => answer_flows(&flows, request).await,
                         false => answer(&node, &request),
-                    })
+                    };
+                    admitted.ended(http_access::code_of(answer.status()));
+                    Ok::<_, Infallible>(answer)
                 }
             });
             let mut builder = http1::Builder::new();

@@ -253,7 +253,7 @@ fn parse(query: &str) -> Result<BTreeMap<String, String>, Status> {
 }
 
 /// Undoes percent-encoding (RFC 3986).
-fn decode(text: &str) -> Result<String, Status> {
+pub(crate) fn decode(text: &str) -> Result<String, Status> {
     let bad = || Status::invalid_argument(format!("{text:?} is not percent-encoded text"));
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -13,14 +13,17 @@ mod deadline;
 mod delivery;
 pub mod grpc;
 mod http;
+mod http_access;
 mod http_flows;
 mod peer_calls;
 mod peers;
+pub mod security;
 mod serve;
 mod status;
 mod unbuilt;
 pub mod validate;
 
 pub use connections::ConnectionLimits;
+pub use security::{AuthenticationOptions, SecurityOptions};
 pub use serve::{ServeError, Server, ServerOptions};
 pub use unbuilt::BUILT;

@@ -1,9 +1,11 @@
 //! Binding ports, serving, and stopping cleanly.
 
-use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use segno_proto::{
-    DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
+    DESCRIPTORS,
+    operatorservice::operator_service_server::OperatorServiceServer,
+    segno_access::access_service_server::AccessServiceServer,
     segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
     segno_worker::worker_service_server::WorkerServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
@@ -15,9 +17,14 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
-    http,
+    grpc::{AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
+    http::{self, Guard},
     peer_calls::PeerCalls,
+    security::{
+        AuthenticationOptions, Security, SecurityOptions,
+        audit::Audit,
+        tls::{Tls, TlsError},
+    },
 };
 
 /// Time for calls under way when the server stops.
@@ -27,7 +34,7 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 const CLOSE: Duration = Duration::from_millis(200);
 
 /// Where to listen, and to how many.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// gRPC.
     pub grpc: SocketAddr,
@@ -35,6 +42,8 @@ pub struct ServerOptions {
     pub http: SocketAddr,
     /// Limits of gRPC connections.
     pub limits: ConnectionLimits,
+    /// Encryption and authentication.
+    pub security: SecurityOptions,
 }
 
 /// Why a server did not start, or stopped.
@@ -54,6 +63,17 @@ pub enum ServeError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// Certificates cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The audit log cannot be written.
+    #[error("the audit log {} cannot be opened: {error}. Choose another file with --audit-log", path.display())]
+    AuditLog {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
     /// Reflection could not be set up.
     #[error("reflection could not be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -64,6 +84,9 @@ pub struct Server {
     grpc: TcpListener,
     http: TcpListener,
     limits: ConnectionLimits,
+    tls: Option<Arc<Tls>>,
+    authentication: Option<AuthenticationOptions>,
+    audit: Option<Audit>,
 }
 
 impl Server {
@@ -74,7 +97,13 @@ impl Server {
         };
         let grpc = bind(options.grpc, "gRPC", "--port").await?;
         let http = bind(options.http, "HTTP", "--http-port").await?;
-        Ok(Self { grpc, http, limits: options.limits })
+        let security = options.security;
+        let tls = security.tls.map(Tls::load).transpose()?.map(Arc::new);
+        let audit = match security.audit_log {
+            None => None,
+            Some(path) => Some(Audit::open(&path).map_err(|error| ServeError::AuditLog { path, error })?),
+        };
+        Ok(Self { grpc, http, limits: options.limits, tls, authentication: security.authentication, audit })
     }
 
     /// The addresses in use: gRPC and HTTP.
@@ -112,7 +141,13 @@ impl Server {
 
         // Ends with this call, however that ends.
         let mut web = JoinSet::new();
-        web.spawn(http::serve(self.http, node.clone(), flow_calls));
+        if let Some(tls) = &self.tls {
+            web.spawn(tls.clone().follow_files());
+        }
+        let security =
+            self.authentication.map(|options| Arc::new(Security::new(node.clone(), options, self.audit)));
+        let guard = Guard { tls: self.tls.clone(), security: security.clone() };
+        web.spawn(http::serve(self.http, node.clone(), flow_calls, guard));
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -127,17 +162,18 @@ impl Server {
         let calls = under_way.clone();
         let others = Routes::new(operator)
             .add_service(leases)
+            .add_service(AccessServiceServer::new(AccessCalls::new(node.clone())))
             .add_service(flows)
             .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
             .add_service(reflection().build_v1alpha()?)
             .prepare();
-        let services = Services { direct, workflows, compressing, others, under_way, node: node.clone() };
+        let services = Services { direct, workflows, compressing, others, under_way, node: node.clone(), security };
         if let Some(cluster) = node.cluster() {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
         }
-        let serving = connections::serve(self.grpc, services, self.limits, drained.clone());
+        let serving = connections::serve(self.grpc, services, self.limits, self.tls, drained.clone());
         let patience = async move {
             let _ = drained.wait_for(|stopped| *stopped).await;
             let until = tokio::time::Instant::now() + DRAIN;

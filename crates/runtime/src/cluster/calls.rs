@@ -175,6 +175,9 @@ impl Node {
         if let Err(error) = self.load_queue_configs().await {
             tracing::warn!(%error, "configurations of queues could not be read again");
         }
+        if let Err(error) = self.load_access_keys().await {
+            tracing::warn!(%error, "access keys could not be read again");
+        }
         if let Err(error) = self.load_flows().await {
             tracing::warn!(%error, "scripts could not be read again");
         }

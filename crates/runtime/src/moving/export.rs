@@ -63,6 +63,8 @@ pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
         }
         export_documents(store, &mut writer, namespace.key, &mut moved)?;
     }
+    // What belongs to no namespace: access keys.
+    export_documents(store, &mut writer, NamespaceKey(0), &mut moved)?;
     let Moved { namespaces, runs, batches, messages, documents } = moved;
     let digest = writer.digest.finish();
     writer.put(END, &EndRow { namespaces, runs, batches, messages, documents, digest })?;

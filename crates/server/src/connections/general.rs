@@ -13,16 +13,22 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use http_body::{Body as _, Frame};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Full, Limited};
 use segno_http2::HeaderBlock;
 use segno_runtime::with_request_bytes;
 use tokio::{sync::mpsc, task::AbortHandle};
-use tonic::{Status, body::Body};
+use tonic::{Code, Status, body::Body};
 use tower::Service;
 
-use super::{Services, WORKFLOW_SERVICE, compression::ENCODING, incoming::IncomingRequest, shared::Responder};
+use super::{
+    MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE,
+    compression::{ENCODING, decompress},
+    incoming::{IncomingRequest, PREFIX_BYTES},
+    shared::Responder,
+};
 use crate::{
     delivery::{OneCall, Receipt},
+    security::Admission,
     unbuilt,
 };
 
@@ -99,17 +105,81 @@ pub(super) fn handle(
     request: &mut IncomingRequest,
     (body, held_bytes): (Body, usize),
     call: OneCall,
+    admission: Option<Box<Admission>>,
 ) -> AbortHandle {
     let request = request.take(body);
     let task = tokio::spawn(with_request_bytes(held_bytes, async move {
         responder.start();
         let response = match request {
-            Some(request) => unbuilt::as_temporal_says(call_service(&services, request).await),
+            Some(request) => unbuilt::as_temporal_says(match admission {
+                None => call_service(&services, request).await,
+                Some(admission) => call_if_admitted(&services, request, &admission).await,
+            }),
             None => Status::unimplemented("malformed method name").into_http(),
         };
         respond(responder, response, call).await;
     }));
     task.abort_handle()
+}
+
+/// Makes a call if its caller may. The request is read to its end before, since it says what it is about.
+pub(crate) async fn call_if_admitted(
+    services: &Services,
+    request: Request<Body>,
+    admission: &Admission,
+) -> Response<Body> {
+    let path = request.uri().path().to_owned();
+    if is_streaming(&path) {
+        return match admission.admit(&path, &[]).await {
+            Ok(_) => call_service(services, request).await,
+            Err(status) => status.into_http(),
+        };
+    }
+    let (mut parts, body) = request.into_parts();
+    let body = match Limited::new(body, PREFIX_BYTES + MESSAGE_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        // Told as the transport tells it.
+        Err(_) => {
+            let text = "grpc: received message larger than max (4194304 bytes)";
+            return Status::resource_exhausted(text).into_http();
+        }
+    };
+    let admitted = match message_of(&parts.headers, &body) {
+        Ok(message) => admission.admit(&path, &message).await,
+        Err(status) => Err(status),
+    };
+    match admitted {
+        Ok(admitted) => {
+            if let Some(caller) = &admitted.caller {
+                parts.extensions.insert(caller.clone());
+            }
+            let response = call_service(services, Request::from_parts(parts, Body::new(Full::new(body)))).await;
+            // A unary call that fails says so in its headers.
+            let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
+            admitted.ended(code);
+            response
+        }
+        Err(status) => status.into_http(),
+    }
+}
+
+/// The encoded request in a body, as far as it is one whole message; what is not is refused by whoever decodes it.
+fn message_of(headers: &HeaderMap, body: &Bytes) -> Result<Bytes, Status> {
+    let Some([compressed, length @ ..]) = body.first_chunk::<PREFIX_BYTES>() else { return Ok(Bytes::new()) };
+    let message = body.slice(PREFIX_BYTES..);
+    if message.len() != u32::from_be_bytes(*length) as usize {
+        return Err(Status::internal("the request is not one whole message"));
+    }
+    match (*compressed, headers.get(ENCODING)) {
+        (0, _) => Ok(message),
+        (_, Some(encoding)) if encoding == "gzip" => decompress(&message),
+        _ => Err(Status::unimplemented("the request is compressed in a way that is not understood; gzip is")),
+    }
+}
+
+/// Whether a call has no end of its own: it is let in by its name alone.
+fn is_streaming(path: &str) -> bool {
+    path.starts_with("/grpc.reflection.") || path == "/grpc.health.v1.Health/Watch"
 }
 
 pub(crate) async fn call_service(services: &Services, request: Request<Body>) -> Response<Body> {

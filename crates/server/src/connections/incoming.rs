@@ -19,10 +19,13 @@ use super::{
 use crate::{
     delivery::{OneCall, Receipt},
     peers::CallMetadata,
+    security::{Admission, Credentials},
 };
 
 /// In front of each message: whether it is compressed, and its length.
 pub(super) const PREFIX_BYTES: usize = 5;
+/// Who calls.
+const AUTHORIZATION: &[u8] = b"authorization";
 /// Room that is reserved for a message whose length is announced; most messages fit.
 const RESERVED_BYTES: usize = 4 * 1024;
 /// What a field of the header list takes besides its name and value.
@@ -45,6 +48,8 @@ pub(crate) struct Dispatcher {
     services: Arc<Services>,
     connection: Arc<SharedConnection>,
     id: ConnectionId,
+    /// Who the client is by its certificate.
+    certificate: Option<Arc<str>>,
 }
 
 /// A request that arrives or is handled. Dropping it cancels its call.
@@ -61,6 +66,8 @@ pub(crate) struct IncomingRequest {
     verb: Verb,
     headers: HeaderMap,
     header_bytes: usize,
+    /// Who the caller claims to be, if that is asked for.
+    authorization: Option<HeaderValue>,
     stage: Stage,
 }
 
@@ -107,8 +114,21 @@ impl Drop for AbortOnDrop {
 }
 
 impl Dispatcher {
-    pub(super) fn new(services: Arc<Services>, connection: Arc<SharedConnection>, id: ConnectionId) -> Self {
-        Self { services, connection, id }
+    pub(super) fn new(
+        services: Arc<Services>,
+        connection: Arc<SharedConnection>,
+        id: ConnectionId,
+        certificate: Option<Arc<str>>,
+    ) -> Self {
+        Self { services, connection, id, certificate }
+    }
+
+    /// What has to be checked before a call is handled.
+    fn admission(&self, request: &mut IncomingRequest) -> Option<Box<Admission>> {
+        let security = self.services.security.as_ref()?.clone();
+        let credentials =
+            Credentials { authorization: request.authorization.take(), certificate: self.certificate.clone() };
+        Some(Box::new(Admission { security, credentials }))
     }
 
     fn under_way(&self, request: &mut IncomingRequest) -> OneCall {
@@ -129,7 +149,8 @@ impl Dispatcher {
         let under_way = self.under_way(request);
         let message = Bytes::from(body).slice(PREFIX_BYTES..);
         let (caller, compression) = (request.caller, request.compression);
-        let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way };
+        let admission = self.admission(request);
+        let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way, admission };
         let task = (method.handle)(self.services.direct.clone(), responder, call);
         request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
@@ -146,7 +167,8 @@ impl Dispatcher {
         }
         let responder = Responder::new(self.connection.clone(), stream);
         let under_way = self.under_way(request);
-        let task = general::handle(self.services.clone(), responder, request, (receiver, held), under_way);
+        let admission = self.admission(request);
+        let task = general::handle(self.services.clone(), responder, request, (receiver, held), under_way, admission);
         let task = AbortOnDrop(task);
         request.stage = if ended { Stage::Handling(task, held) } else { Stage::Streaming(sender, task) };
     }
@@ -215,6 +237,11 @@ impl Handler for Dispatcher {
             _ if name.first() == Some(&b':') => {}
             _ => {
                 request.caller.field(name, value);
+                if name == AUTHORIZATION && self.services.security.is_some() {
+                    request.authorization = HeaderValue::from_bytes(value).ok();
+                    request.header_bytes += value.len();
+                    return;
+                }
                 // For the direct path only a field that excludes a call from it has to be kept.
                 let is_unknown_encoding = !request.compression.field(name, value) && name == ENCODING.as_bytes();
                 if request.method.is_none() || is_unknown_encoding {

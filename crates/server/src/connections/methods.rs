@@ -13,7 +13,7 @@ use segno_http2::{HeaderBlock, Response as Http2Response};
 use segno_proto::{decode::decode, workflowservice::workflow_service_server::WorkflowService};
 use segno_runtime::with_request_bytes;
 use tokio::task::AbortHandle;
-use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
+use tonic::{Code, Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use super::{
     compression::{Compression, ENCODING, compress, decompress},
@@ -25,6 +25,7 @@ use crate::{
     delivery::{OneCall, Receipt},
     grpc::Workflows,
     peers::CallMetadata,
+    security::{Admission, Admitted},
 };
 
 /// A method with a direct path.
@@ -43,6 +44,8 @@ pub(super) struct Call {
     pub(super) is_compressed: bool,
     pub(super) compression: Compression,
     pub(super) under_way: OneCall,
+    /// What has to be checked before it is handled.
+    pub(super) admission: Option<Box<Admission>>,
 }
 
 macro_rules! methods {
@@ -52,9 +55,19 @@ macro_rules! methods {
             handle: |service, mut responder, mut call| {
                 let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
                     responder.start();
-                    let outcome = match request(&mut call) {
-                        Ok(request) => service.$method(request).await,
+                    let outcome = match message(&mut call) {
                         Err(status) => Err(status),
+                        Ok(message) => match call.admission.take() {
+                            None => match request(&call, message) {
+                                Ok(request) => service.$method(request).await,
+                                Err(status) => Err(status),
+                            },
+                            Some(admission) => {
+                                let path = concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name);
+                                let admitted = admission.admit(path, &message).await;
+                                admitted_call(admitted, &call, message, |request| service.$method(request)).await
+                            }
+                        },
                     };
                     respond(responder, outcome, call.compression, call.under_way);
                 }));
@@ -101,9 +114,34 @@ pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
     BY_PATH.get(path).copied()
 }
 
-fn request<T: Message + Default>(call: &mut Call) -> Result<Request<T>, Status> {
+/// The encoded request.
+fn message(call: &mut Call) -> Result<Bytes, Status> {
     let message = std::mem::take(&mut call.message);
-    let message = if call.is_compressed { decompress(&message)? } else { message };
+    if call.is_compressed { decompress(&message) } else { Ok(message) }
+}
+
+/// Handles a call that was let in, and notes how it ended.
+async fn admitted_call<T: Message + Default, A, F: Future<Output = Result<Response<A>, Status>>>(
+    admitted: Result<Admitted, Status>,
+    call: &Call,
+    message: Bytes,
+    handle: impl FnOnce(Request<T>) -> F,
+) -> Result<Response<A>, Status> {
+    let admitted = admitted?;
+    let outcome = match request(call, message) {
+        Ok(mut request) => {
+            if let Some(caller) = &admitted.caller {
+                request.extensions_mut().insert(caller.clone());
+            }
+            handle(request).await
+        }
+        Err(status) => Err(status),
+    };
+    admitted.ended(outcome.as_ref().err().map_or(Code::Ok, Status::code));
+    outcome
+}
+
+fn request<T: Message + Default>(call: &Call, message: Bytes) -> Result<Request<T>, Status> {
     let message = decode::<T>(message)?;
     let mut extensions = Extensions::default();
     extensions.insert(call.caller);

@@ -19,7 +19,7 @@ use segno_http2::{Connection, Settings, SharedBudget};
 use segno_proto::workflowservice::workflow_service_server::WorkflowServiceServer;
 use segno_runtime::Node;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::watch,
     time::Instant,
 };
@@ -33,7 +33,15 @@ use self::{
     shared::SharedConnection,
     socket::Socket,
 };
-use crate::{delivery::UnderWay, grpc::Workflows, peers::Peer};
+use crate::{
+    delivery::UnderWay,
+    grpc::Workflows,
+    peers::Peer,
+    security::{
+        Security,
+        tls::{Protocol, Stream, Tls},
+    },
+};
 
 /// Where the calls of workers and clients go.
 pub(crate) const WORKFLOW_SERVICE: &str = "temporal.api.workflowservice.v1.WorkflowService";
@@ -97,6 +105,8 @@ pub(crate) struct Services {
     pub(crate) under_way: UnderWay,
     /// Is told when a connection is gone.
     pub(crate) node: Arc<Node>,
+    /// Decides who may call; without it everybody may.
+    pub(crate) security: Option<Arc<Security>>,
 }
 
 /// Serves until `stopped` is true, then until every connection is closed.
@@ -104,6 +114,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     services: Services,
     limits: ConnectionLimits,
+    tls: Option<Arc<Tls>>,
     mut stopped: watch::Receiver<bool>,
 ) {
     let services = Arc::new(services);
@@ -117,8 +128,18 @@ pub(crate) async fn serve(
             () = &mut stop => break,
         };
         let connection = Connection::new(limits.settings(), &REFUSALS, budget.clone());
-        let serving = (services.clone(), until_stopped.clone());
-        accepted.spawn(|evictable| serve_connection(stream, connection, serving, evictable));
+        let (serving, tls) = ((services.clone(), until_stopped.clone()), tls.clone());
+        accepted.spawn(|evictable| async move {
+            Stream::set_nodelay(&stream);
+            let stream = match tls {
+                None => Stream::Plain(stream),
+                Some(tls) => match tls.accept(stream, Protocol::Grpc).await {
+                    Ok(stream) => stream,
+                    Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
+                },
+            };
+            serve_connection(stream, connection, serving, evictable).await;
+        });
     }
     drop(listener);
     accepted.closed().await;
@@ -131,19 +152,18 @@ async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
 
 /// Serves one connection until it is closed.
 async fn serve_connection(
-    stream: TcpStream,
+    stream: Stream,
     connection: Connection<Dispatcher>,
     (services, stopped): (Arc<Services>, watch::Receiver<bool>),
     evictable: Evictable,
 ) {
-    // Responses are small and awaited; if the system refuses, they only arrive later.
-    let _ = stream.set_nodelay(true);
     // Tells the node when dropped.
     let peer = Peer::new(services.node.clone());
     let connection = Arc::new(SharedConnection::new(connection));
     let mut supervisor = tokio::spawn(supervise(connection.clone(), stopped));
     let _supervisor = AbortOnDrop(supervisor.abort_handle());
-    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id());
+    let certificate = stream.certificate_subject();
+    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), certificate);
     tokio::select! {
         biased;
         ended = Socket::new(stream, connection, dispatcher, evictable) => if let Err(error) = ended {

@@ -14,12 +14,11 @@ use std::{
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
     time::Instant,
 };
 
 use super::{accept::Evictable, incoming::Dispatcher, shared::SharedConnection};
-use crate::delivery::Receipt;
+use crate::{delivery::Receipt, security::tls::Stream};
 
 /// More than the largest frame.
 const READ_BYTES: usize = 64 * 1024;
@@ -40,7 +39,7 @@ enum Reading {
 
 /// See the module. Done when the connection is closed.
 pub(super) struct Socket {
-    stream: TcpStream,
+    stream: Stream,
     connection: Arc<SharedConnection>,
     dispatcher: Dispatcher,
     accepted_at: Instant,
@@ -61,7 +60,7 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(
-        stream: TcpStream,
+        stream: Stream,
         connection: Arc<SharedConnection>,
         dispatcher: Dispatcher,
         evictable: Evictable,
@@ -151,6 +150,11 @@ impl Socket {
                     return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
                 }
                 self.written += bytes;
+            }
+            // Encrypted bytes may still wait inside the stream.
+            if self.written > 0 && Pin::new(&mut self.stream).poll_flush(context)?.is_pending() {
+                self.is_blocked = true;
+                return Poll::Pending;
             }
             let mut delivered: Vec<Receipt> = Vec::new();
             let mut state = self.connection.lock();

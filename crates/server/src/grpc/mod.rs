@@ -3,6 +3,7 @@
 //! Each file has the calls of one topic as methods on [`Workflows`]; [`service`] ties them to the generated trait. What
 //! is not in there answers UNIMPLEMENTED before it gets this far.
 
+mod access;
 mod activities;
 mod activity_operations;
 mod batch;
@@ -43,6 +44,7 @@ use segno_proto::{common::WorkflowExecution, enums::NamespaceState};
 use segno_runtime::{Namespace, Node, WorkflowKey};
 use tonic::Status;
 
+pub use access::AccessCalls;
 pub use batch_steps::BatchCalls;
 pub use cluster::ClusterCalls;
 pub use flows::FlowCalls;

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use prost::Message;
 use segno_engine::schedule::WORKFLOW_ID_PREFIX;
 use segno_proto::{
-    operatorservice as operator, segno_flow as flow, segno_worker as worker,
+    operatorservice as operator, segno_access as access, segno_flow as flow, segno_worker as worker,
     worker::WorkerHeartbeat,
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
@@ -21,7 +21,7 @@ use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
 
 use super::{Workflows, foreign_tokens::foreign_workflow};
-use crate::{peers::CallMetadata, status};
+use crate::{peers::CallMetadata, security::Caller, status};
 
 /// How long a call waits for what it is about to arrive somewhere.
 const MOVING_MAX: Duration = Duration::from_secs(10);
@@ -218,6 +218,12 @@ routed! {
 }
 
 routed! {
+    "segno.access.v1.AccessService" access:
+    write "CreateKey" CreateKeyRequest |r| Route::Leader;
+    write "RevokeKey" RevokeKeyRequest |r| Route::Leader;
+}
+
+routed! {
     "segno.worker.v1.WorkerService" worker:
     write "Heartbeat" HeartbeatRequest |r| Route::Home(&r.namespace, &r.worker_instance_key);
 }
@@ -374,6 +380,7 @@ where
         return answer;
     }
     let metadata = CallMetadata::of(&request);
+    let caller = request.extensions().get::<Arc<Caller>>().cloned();
     let message = request.into_inner();
     let begun = Instant::now();
     let deadline = metadata.timeout.map(|timeout| begun + timeout);
@@ -387,6 +394,9 @@ where
                 let mut request = Request::from_parts(MetadataMap::new(), Default::default(), message.clone());
                 let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
                 request.extensions_mut().insert(CallMetadata { timeout: left, ..metadata });
+                if let Some(caller) = &caller {
+                    request.extensions_mut().insert(caller.clone());
+                }
                 let answer = here(request).await;
                 if !answer.as_ref().is_err_and(status::is_moved) {
                     match route {

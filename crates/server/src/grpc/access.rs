@@ -1,0 +1,148 @@
+//! Segno's own service for access keys.
+
+use std::sync::Arc;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::rand::{SecureRandom, SystemRandom};
+use segno_proto::{
+    nanos_timestamp,
+    segno_access::{
+        CreateKeyRequest, CreateKeyResponse, Key, ListKeysRequest, ListKeysResponse, RevokeKeyRequest,
+        RevokeKeyResponse, WhoAmIRequest, WhoAmIResponse, access_service_server::AccessService,
+    },
+    timestamp_nanos,
+};
+use segno_runtime::{AccessKey, NewKeyError, Node};
+use tonic::{Request, Response, Status};
+
+use super::{failed, routing::{Via, here}};
+use crate::security::{Caller, digest, roles::Grants};
+
+/// In front of every secret, so that one is recognised wherever it turns up.
+const SECRET_PREFIX: &str = "segno_";
+const SECRET_BYTES: usize = 32;
+const NAME_BYTES_MAX: usize = 200;
+const GRANTS_MAX: usize = 1000;
+
+/// Segno's AccessService.
+pub struct AccessCalls {
+    node: Arc<Node>,
+}
+
+impl AccessCalls {
+    /// The service on a node.
+    pub fn new(node: Arc<Node>) -> Self {
+        Self { node }
+    }
+
+    async fn create(&self, request: Request<CreateKeyRequest>) -> Result<Response<CreateKeyResponse>, Status> {
+        let asked = request.into_inner().key.unwrap_or_default();
+        let now = self.node.now();
+        let expires = asked.expire_time.as_ref().map_or(0, timestamp_nanos);
+        check(&asked, expires, now)?;
+        let secret = if asked.certificate.is_empty() { new_secret()? } else { String::new() };
+        let key = AccessKey {
+            name: asked.name,
+            digest: if secret.is_empty() { Vec::new() } else { digest(secret.as_bytes()).to_vec() },
+            certificate: asked.certificate,
+            grants: asked.grants,
+            queues: asked.task_queues,
+            created: now,
+            expires,
+            created_by: asked.created_by,
+        };
+        let shown = shown(&key);
+        self.node.create_access_key(key).await.map_err(|error| match error {
+            NewKeyError::Exists(_) | NewKeyError::CertificateTaken(_) => Status::already_exists(error.to_string()),
+            NewKeyError::TooMany => Status::resource_exhausted(error.to_string()),
+            NewKeyError::Call(error) => failed(error),
+        })?;
+        Ok(Response::new(CreateKeyResponse { key: Some(shown), secret }))
+    }
+
+    async fn revoke(&self, request: Request<RevokeKeyRequest>) -> Result<Response<RevokeKeyResponse>, Status> {
+        let name = request.into_inner().name;
+        match self.node.revoke_access_key(&name).await.map_err(failed)? {
+            true => Ok(Response::new(RevokeKeyResponse {})),
+            false => Err(Status::not_found(format!("there is no key {name:?}; `segno key list` shows them"))),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl AccessService for AccessCalls {
+    async fn create_key(&self, request: Request<CreateKeyRequest>) -> Result<Response<CreateKeyResponse>, Status> {
+        let mut request = request;
+        // Known here; the node that stores the key is told.
+        if request.extensions().get::<Via>().is_none() {
+            let name = caller(&request).map(|caller| caller.name.clone()).unwrap_or_default();
+            request.get_mut().key.get_or_insert_default().created_by = name;
+        }
+        here!(self, request => self.create(request).await)
+    }
+
+    async fn list_keys(&self, _: Request<ListKeysRequest>) -> Result<Response<ListKeysResponse>, Status> {
+        let keys = self.node.access_keys.all().iter().map(|key| shown(key)).collect();
+        Ok(Response::new(ListKeysResponse { keys }))
+    }
+
+    async fn revoke_key(&self, request: Request<RevokeKeyRequest>) -> Result<Response<RevokeKeyResponse>, Status> {
+        here!(self, request => self.revoke(request).await)
+    }
+
+    async fn who_am_i(&self, request: Request<WhoAmIRequest>) -> Result<Response<WhoAmIResponse>, Status> {
+        let Some(caller) = caller(&request) else { return Ok(Response::new(WhoAmIResponse::default())) };
+        Ok(Response::new(WhoAmIResponse {
+            name: caller.name.clone(),
+            proof: caller.proof.name().to_owned(),
+            grants: caller.grants.texts(),
+            task_queues: caller.grants.queues.clone(),
+        }))
+    }
+}
+
+fn caller<T>(request: &Request<T>) -> Option<&Arc<Caller>> {
+    request.extensions().get()
+}
+
+fn check(key: &Key, expires: i64, now: i64) -> Result<(), Status> {
+    let wrong = |text: String| Err(Status::invalid_argument(text));
+    let is_plain = |text: &str| !text.chars().any(char::is_control);
+    if key.name.is_empty() || key.name.len() > NAME_BYTES_MAX || !is_plain(&key.name) {
+        return wrong(format!("a key needs a name of at most {NAME_BYTES_MAX} bytes without control characters"));
+    }
+    if key.certificate.len() > NAME_BYTES_MAX {
+        return wrong(format!("the subject of a certificate has at most {NAME_BYTES_MAX} bytes"));
+    }
+    if key.grants.is_empty() {
+        return wrong("a key without grants allows nothing: give at least one, such as default:write".to_owned());
+    }
+    if key.grants.len() + key.task_queues.len() > GRANTS_MAX {
+        return wrong(format!("a key has at most {GRANTS_MAX} grants and queues"));
+    }
+    if let Err(error) = Grants::parse(key.grants.iter().map(String::as_str)) {
+        return wrong(error.to_string());
+    }
+    if expires != 0 && expires <= now {
+        return wrong("the key would have expired already".to_owned());
+    }
+    Ok(())
+}
+
+fn new_secret() -> Result<String, Status> {
+    let mut bytes = [0; SECRET_BYTES];
+    SystemRandom::new().fill(&mut bytes).map_err(|_| Status::internal("the system has no random numbers"))?;
+    Ok(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
+
+fn shown(key: &AccessKey) -> Key {
+    Key {
+        name: key.name.clone(),
+        grants: key.grants.clone(),
+        task_queues: key.queues.clone(),
+        certificate: key.certificate.clone(),
+        create_time: Some(nanos_timestamp(key.created)),
+        expire_time: (key.expires != 0).then(|| nanos_timestamp(key.expires)),
+        created_by: key.created_by.clone(),
+    }
+}

@@ -1,0 +1,112 @@
+//! The audit log: who changed what, and who was refused. One JSON object a line.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+};
+
+use serde_json::json;
+use tonic::Code;
+
+use super::Proof;
+
+/// Lines that wait for the disk. A call that finds no room waits for it: nothing is left out.
+const LINES_MAX: usize = 4096;
+
+/// Writes down calls.
+pub struct Audit {
+    lines: SyncSender<String>,
+}
+
+/// A call whose outcome is not known yet. If it never is (the caller went away), that is written down.
+pub(crate) struct Entry {
+    lines: SyncSender<String>,
+    method: String,
+    namespace: String,
+    caller: Option<(String, Proof)>,
+    is_written: bool,
+}
+
+impl Audit {
+    /// Appends to a file, which only its owner may read.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+        let (lines, received) = sync_channel(LINES_MAX);
+        std::thread::Builder::new().name("segno-audit".to_owned()).spawn(move || write(file, &received))?;
+        Ok(Self { lines })
+    }
+
+    /// A call that was let in or refused.
+    pub(crate) fn entry(&self, method: &str, namespace: &str, caller: Option<(&str, Proof)>) -> Entry {
+        Entry {
+            lines: self.lines.clone(),
+            method: method.to_owned(),
+            namespace: namespace.to_owned(),
+            caller: caller.map(|(name, proof)| (name.to_owned(), proof)),
+            is_written: false,
+        }
+    }
+}
+
+impl Entry {
+    /// The call ended.
+    pub(crate) fn ended(mut self, code: Code) {
+        self.write(&format!("{code:?}"));
+    }
+
+    fn write(&mut self, outcome: &str) {
+        self.is_written = true;
+        let caller = self.caller.as_ref().map(|(name, proof)| json!({ "name": name, "proof": proof.name() }));
+        let time = jiff::Timestamp::now().to_string();
+        let line = json!({
+            "time": time, "method": self.method, "namespace": self.namespace, "caller": caller, "outcome": outcome,
+        });
+        // Only if the writer is gone, and it has said why.
+        let _ = self.lines.send(format!("{line}\n"));
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        if !self.is_written {
+            self.write("Unknown");
+        }
+    }
+}
+
+fn write(mut file: File, lines: &Receiver<String>) {
+    while let Ok(mut text) = lines.recv() {
+        // What came meanwhile shares a write.
+        text.extend(lines.try_iter().take(LINES_MAX));
+        if let Err(error) = file.write_all(text.as_bytes()) {
+            tracing::error!(%error, "the audit log cannot be written; entries are lost");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_lines() {
+        let path = std::env::temp_dir().join(format!("segno-audit-{}", std::process::id()));
+        let audit = Audit::open(&path).expect("a file");
+        audit.entry("StartWorkflowExecution", "n", Some(("ann", Proof::Key))).ended(Code::Ok);
+        drop(audit.entry("TerminateWorkflowExecution", "n", None));
+        let written = || std::fs::read_to_string(&path).unwrap_or_default();
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        while written().lines().count() < 2 && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let lines: Vec<serde_json::Value> =
+            written().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines[0]["caller"], json!({ "name": "ann", "proof": "key" }));
+        assert_eq!(lines[0]["outcome"], "Ok");
+        assert_eq!((&lines[1]["outcome"], &lines[1]["caller"]), (&json!("Unknown"), &json!(null)));
+        std::fs::remove_file(&path).expect("removed");
+    }
+}

@@ -1,0 +1,73 @@
+//! Reads a small document from a file or over HTTP.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore, crypto::ring, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::TlsConnector;
+
+const TIMEOUT: Duration = Duration::from_secs(10);
+const BYTES_MAX: usize = 1024 * 1024;
+
+/// The content of `place`, a path or a URL.
+pub(crate) async fn read(place: &str) -> Result<Vec<u8>, String> {
+    if !place.starts_with("http://") && !place.starts_with("https://") {
+        let path = place.strip_prefix("file://").unwrap_or(place).to_owned();
+        return tokio::fs::read(path).await.map_err(|error| error.to_string());
+    }
+    match tokio::time::timeout(TIMEOUT, get(place)).await {
+        Ok(read) => read,
+        Err(_) => Err(format!("no answer within {TIMEOUT:?}")),
+    }
+}
+
+async fn get(place: &str) -> Result<Vec<u8>, String> {
+    let uri: Uri = place.parse().map_err(|error| format!("not a URL: {error}"))?;
+    let is_tls = uri.scheme_str() == Some("https");
+    let host = uri.host().ok_or("the URL has no host")?.trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
+    let stream = TcpStream::connect((host.as_str(), port)).await.map_err(|error| error.to_string())?;
+    if !is_tls {
+        return ask(stream, &uri).await;
+    }
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from(host).map_err(|error| error.to_string())?;
+    let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|error| error.to_string())?;
+    ask(stream, &uri).await
+}
+
+async fn ask(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, uri: &Uri) -> Result<Vec<u8>, String> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
+    let connection = tokio::spawn(connection);
+    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let request = Request::get(uri.path_and_query().map_or("/", |path| path.as_str()))
+        .header(header::HOST, authority)
+        .header(header::ACCEPT, "application/json")
+        .body(Empty::<Bytes>::new())
+        .map_err(|error| error.to_string())?;
+    let answer = async {
+        let response = sender.send_request(request).await.map_err(|error| error.to_string())?;
+        if !response.status().is_success() {
+            return Err(format!("the answer was {}", response.status()));
+        }
+        let body = Limited::new(response.into_body(), BYTES_MAX).collect().await.map_err(|error| error.to_string())?;
+        Ok(body.to_bytes().to_vec())
+    };
+    let answer = answer.await;
+    connection.abort();
+    answer
+}

@@ -1,0 +1,248 @@
+//! TLS for gRPC and HTTP: certificates from files, loaded again when the files change.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    pin::Pin,
+    sync::{Arc, PoisonError, RwLock},
+    task::{Context, Poll},
+    time::{Duration, SystemTime},
+};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::WebPkiClientVerifier,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use super::certificate;
+
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(2);
+/// How long a client may take for its handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Whether clients show certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientCertificates {
+    /// Without one there is no connection.
+    Required,
+    /// Who shows one is known by it; others show something else.
+    Optional,
+}
+
+/// Where certificates are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The server's certificate and those between it and a root, PEM.
+    pub certificate: PathBuf,
+    /// Its private key, PEM.
+    pub key: PathBuf,
+    /// Roots for certificates of clients, PEM.
+    pub client_roots: Option<(PathBuf, ClientCertificates)>,
+}
+
+/// Certificates that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or has something else in it.
+    #[error("{}: {why}. It must have {what} in PEM form; `segno tls init` makes a set for development", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is expected.
+        what: &'static str,
+        /// What is wrong.
+        why: String,
+    },
+    /// They do not fit together.
+    #[error("the certificate {} and the key {} cannot be used: {why}", files.certificate.display(), files.key.display())]
+    Unfit {
+        /// All of them.
+        files: Box<TlsFiles>,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+struct Configs {
+    grpc: Arc<ServerConfig>,
+    http: Arc<ServerConfig>,
+}
+
+/// Certificates in use.
+pub(crate) struct Tls {
+    files: TlsFiles,
+    configs: RwLock<Configs>,
+}
+
+/// What a port speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protocol {
+    Grpc,
+    Http,
+}
+
+impl Tls {
+    pub(crate) fn load(files: TlsFiles) -> Result<Self, TlsError> {
+        let configs = RwLock::new(load(&files)?);
+        Ok(Self { files, configs })
+    }
+
+    /// Loads the files again whenever they change; until dropped. Files that cannot be used change nothing.
+    pub(crate) async fn follow_files(self: Arc<Self>) {
+        let mut seen = self.files.state();
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let now = self.files.state();
+            if now == seen {
+                continue;
+            }
+            match load(&self.files) {
+                Ok(configs) => {
+                    *self.configs.write().unwrap_or_else(PoisonError::into_inner) = configs;
+                    seen = now;
+                    tracing::info!("the certificates have changed and are in use for new connections");
+                }
+                // Perhaps only one of them is written yet.
+                Err(error) => tracing::warn!("the certificates have changed but the old ones stay in use: {error}"),
+            }
+        }
+    }
+
+    /// Shakes hands with a client.
+    pub(crate) async fn accept(&self, stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
+        let config = {
+            let configs = self.configs.read().unwrap_or_else(PoisonError::into_inner);
+            match protocol {
+                Protocol::Grpc => configs.grpc.clone(),
+                Protocol::Http => configs.http.clone(),
+            }
+        };
+        let accepting = TlsAcceptor::from(config).accept(stream);
+        match tokio::time::timeout(HANDSHAKE_TIMEOUT, accepting).await {
+            Ok(stream) => Ok(Stream::Tls(Box::new(stream?))),
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+impl TlsFiles {
+    /// Changes with the files.
+    fn state(&self) -> Vec<Option<(SystemTime, u64)>> {
+        let roots = self.client_roots.iter().map(|(path, _)| path);
+        let state = |path: &PathBuf| {
+            let metadata = std::fs::metadata(path).ok()?;
+            Some((metadata.modified().ok()?, metadata.len()))
+        };
+        [&self.certificate, &self.key].into_iter().chain(roots).map(state).collect()
+    }
+}
+
+fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
+    let unfit = |why: String| TlsError::Unfit { files: Box::new(files.clone()), why };
+    let chain = certificates(&files.certificate)?;
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| TlsError::File {
+        path: files.key.clone(),
+        what: "a private key",
+        why: error.to_string(),
+    })?;
+    let provider = Arc::new(ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| unfit(error.to_string()))?;
+    let builder = match &files.client_roots {
+        None => builder.with_no_client_auth(),
+        Some((path, wanted)) => {
+            let mut roots = RootCertStore::empty();
+            for root in certificates(path)? {
+                let why = |error: rustls::Error| TlsError::File {
+                    path: path.clone(),
+                    what: "root certificates of clients",
+                    why: error.to_string(),
+                };
+                roots.add(root).map_err(why)?;
+            }
+            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+            let verifier = match wanted {
+                ClientCertificates::Required => verifier,
+                ClientCertificates::Optional => verifier.allow_unauthenticated(),
+            };
+            builder.with_client_cert_verifier(verifier.build().map_err(|error| unfit(error.to_string()))?)
+        }
+    };
+    let mut grpc = builder.with_single_cert(chain, key).map_err(|error| unfit(error.to_string()))?;
+    let mut http = grpc.clone();
+    grpc.alpn_protocols = vec![b"h2".to_vec()];
+    http.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Configs { grpc: Arc::new(grpc), http: Arc::new(http) })
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let wrong = |why: String| TlsError::File { path: path.to_owned(), what: "certificates", why };
+    let found: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?.collect();
+    let found = found.map_err(|error| wrong(error.to_string()))?;
+    if found.is_empty() {
+        return Err(wrong("there is no certificate in it".to_owned()));
+    }
+    Ok(found)
+}
+
+/// A connection, encrypted or not.
+pub(crate) enum Stream {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+impl Stream {
+    /// Sends what is written at once; if the system refuses, it only arrives later.
+    pub(crate) fn set_nodelay(stream: &TcpStream) {
+        let _ = stream.set_nodelay(true);
+    }
+
+    /// Who the client is by its certificate.
+    pub(crate) fn certificate_subject(&self) -> Option<Arc<str>> {
+        let Self::Tls(stream) = self else { return None };
+        let certificate = stream.get_ref().1.peer_certificates()?.first()?;
+        certificate::common_name(certificate).map(Arc::from)
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Self::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Self::Tls(stream) => Pin::new(stream).poll_flush(context),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Self::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Self::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+        }
+    }
+}
