@@ -95,11 +95,15 @@ class SegnoServer:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log)
         deadline = time.monotonic() + timeout
-        while not answers(self.address):
+        while not self.is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"{command} did not get ready:\n{self.log.read_text()[-4000:]}")
             time.sleep(0.05)
+
+    def is_ready(self) -> bool:
+        """True if calls are answered."""
+        return answers(self.address)
 
     def healthz(self) -> int:
         """HTTP status of /healthz."""

@@ -12,10 +12,12 @@ mod liveness;
 mod logs;
 mod moving;
 mod output;
+mod protection;
 mod running;
 mod serve;
 mod setup;
 mod start_dev;
+mod tls_init;
 
 use std::process::ExitCode;
 
@@ -61,6 +63,11 @@ enum Command {
     TaskQueue(commands::task_queue::TaskQueue),
     /// Shows who is alive and what each worker holds.
     Worker(commands::worker::Worker),
+    /// Makes, lists and revokes access keys.
+    Key(commands::key::Key),
+    /// Makes certificates for development.
+    #[command(subcommand)]
+    Tls(tls_init::Tls),
     /// Shows the nodes that share a database, drains and fences them.
     Cluster(commands::cluster::Cluster),
     /// Checks, deploys, runs and shows scripts: workflows that the server executes itself.
@@ -80,6 +87,8 @@ fn main() -> ExitCode {
         Command::SearchAttribute(command) => command.run(),
         Command::TaskQueue(command) => command.run(),
         Command::Worker(command) => command.run(),
+        Command::Key(command) => command.run(),
+        Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
     };

@@ -11,7 +11,7 @@ use std::{
 
 use anyhow::Context;
 use segno_runtime::{Local, Node, NodeOptions, SystemClock};
-use segno_server::{ConnectionLimits, Server, ServerOptions};
+use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Storage};
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{Options, SqliteStore};
@@ -248,8 +248,13 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
         return Ok(());
     }
     let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let door =
-        Server::bind(ServerOptions { grpc: anywhere, http: anywhere, limits: ConnectionLimits::default() }).await?;
+    let door = Server::bind(ServerOptions {
+        grpc: anywhere,
+        http: anywhere,
+        limits: ConnectionLimits::default(),
+        security: SecurityOptions::default(),
+    })
+    .await?;
     let (address, _) = door.addresses().context("the server does not know its own address")?;
     tokio::select! {
         served = door.run(node.clone(), std::future::pending()) => Ok(served?),

@@ -15,6 +15,7 @@ use crate::{
     connections::Connections,
     liveness::Liveness,
     logs,
+    protection::Protection,
     running::{Data, Plan},
     setup::Setup,
 };
@@ -72,6 +73,8 @@ pub struct Serve {
     connections: Connections,
     #[command(flatten)]
     liveness: Liveness,
+    #[command(flatten)]
+    protection: Protection,
 }
 
 impl Serve {
@@ -94,7 +97,12 @@ impl Serve {
                 "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory",
             )?),
         };
+        let directory = match &data {
+            Data::Directory(directory) => Some(directory.as_path()),
+            Data::InMemory | Data::Database { .. } => None,
+        };
         let listen = ServerOptions {
+            security: self.protection.options(self.ip, directory)?,
             grpc: SocketAddr::new(self.ip, self.port),
             http: SocketAddr::new(self.ip, self.http_port),
             limits: self.connections.limits(),

@@ -20,6 +20,7 @@ use crate::{
     connections::Connections,
     liveness::Liveness,
     logs,
+    protection::Protection,
     running::{Data, Plan},
     setup::Setup,
 };
@@ -74,6 +75,8 @@ pub struct StartDev {
     connections: Connections,
     #[command(flatten)]
     liveness: Liveness,
+    #[command(flatten)]
+    protection: Protection,
     #[command(flatten)]
     meaningless: Meaningless,
 }
@@ -197,13 +200,19 @@ impl StartDev {
                 Setting::Unknown(_) => {}
             }
         }
+        let data = self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?;
+        let directory = match &data {
+            Data::Directory(directory) => Some(directory.as_path()),
+            Data::InMemory | Data::Database { .. } => None,
+        };
         Ok(Plan {
             listen: ServerOptions {
+                security: self.protection.options(ip, directory)?,
                 grpc: SocketAddr::new(ip, self.port),
                 http: SocketAddr::new(ip, http_port),
                 limits: self.connections.limits(),
             },
-            data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
+            data,
             discard_damaged_log: false,
             node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },

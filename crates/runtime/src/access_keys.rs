@@ -47,6 +47,9 @@ pub struct AccessKey {
     /// Who made it.
     #[prost(string, tag = "8")]
     pub created_by: String,
+    /// How many calls may be made with it; zero is no limit.
+    #[prost(uint32, tag = "9")]
+    pub calls_per_second: u32,
 }
 
 /// Why a key was not made.
@@ -127,8 +130,7 @@ impl AccessKeys {
 }
 
 fn document(name: &str, content: Option<Vec<u8>>) -> Commit {
-    let write =
-        DocumentWrite { namespace: SERVER, name: format!("{PREFIX}{name}"), content: content.map(Into::into) };
+    let write = DocumentWrite { namespace: SERVER, name: format!("{PREFIX}{name}"), content: content.map(Into::into) };
     Commit { documents: vec![write], ..Default::default() }
 }
 

@@ -72,7 +72,9 @@ pub use list_limits::ListCaller;
 pub use local::Local;
 pub use metrics::{Histogram, Metrics};
 pub use moving::{MoveError, Moved, export, import};
-pub use namespaces::{CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace};
+pub use namespaces::{
+    CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
+};
 pub use node::{Node, NodeOptions};
 pub use polls::Poll;
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};

@@ -19,8 +19,8 @@ use crate::security::{
 pub(crate) struct Guard {
     /// Without it nothing is encrypted.
     pub(crate) tls: Option<Arc<Tls>>,
-    /// Without it everybody may do everything.
-    pub(crate) security: Option<Arc<Security>>,
+    /// Decides who may do what.
+    pub(crate) security: Arc<Security>,
 }
 
 /// What a route needs.
@@ -53,12 +53,14 @@ impl Guard {
         request: &Request<B>,
         certificate: Option<Arc<str>>,
     ) -> Result<Admitted, Status> {
-        let Some(security) = &self.security else { return Ok(Admitted::without_asking()) };
+        if !self.security.is_on() {
+            return Ok(Admitted::default());
+        }
         let authorization = request.headers().get(header::AUTHORIZATION).cloned();
         let credentials = Credentials { authorization, certificate };
         let (rule, namespace) = rule_of(request.method(), request.uri().path())?;
         let what = format!("{} {}", request.method(), request.uri().path());
-        security.admit_to(&what, rule, &namespace, &credentials).await
+        self.security.admit_to(&what, rule, &namespace, &credentials).await
     }
 }
 

@@ -3,8 +3,7 @@
 use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use segno_proto::{
-    DESCRIPTORS,
-    operatorservice::operator_service_server::OperatorServiceServer,
+    DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
     segno_access::access_service_server::AccessServiceServer,
     segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
     segno_worker::worker_service_server::WorkerServiceServer,
@@ -144,8 +143,7 @@ impl Server {
         if let Some(tls) = &self.tls {
             web.spawn(tls.clone().follow_files());
         }
-        let security =
-            self.authentication.map(|options| Arc::new(Security::new(node.clone(), options, self.audit)));
+        let security = Arc::new(Security::new(node.clone(), self.authentication, self.audit));
         let guard = Guard { tls: self.tls.clone(), security: security.clone() };
         web.spawn(http::serve(self.http, node.clone(), flow_calls, guard));
         let (stopped, mut drained) = watch::channel(false);

@@ -1,5 +1,7 @@
 //! From refusals to statuses: one table. SDKs look at the first detail message, people at the text; both are Temporal's.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{Rejection, update::abort::Abort};
@@ -79,6 +81,32 @@ fn limited(text: impl Into<String>) -> Status {
         scope: ResourceExhaustedScope::Namespace as i32,
     };
     detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
+/// A limit that somebody set was reached; says when to try again.
+pub fn exhausted(
+    text: impl Into<String>,
+    cause: ResourceExhaustedCause,
+    scope: ResourceExhaustedScope,
+    after: Duration,
+) -> Status {
+    let text = text.into();
+    let detail = ResourceExhaustedFailure { cause: cause as i32, scope: scope as i32 };
+    let retry_delay = prost_types::Duration::try_from(after).ok();
+    let any = |kind: &str, value: Vec<u8>| prost_types::Any { type_url: format!("type.googleapis.com/{kind}"), value };
+    let details = vec![
+        any("temporal.api.errordetails.v1.ResourceExhaustedFailure", detail.encode_to_vec()),
+        any("google.rpc.RetryInfo", RetryInfo { retry_delay }.encode_to_vec()),
+    ];
+    let status = rpc::Status { code: Code::ResourceExhausted as i32, message: text.clone(), details };
+    Status::with_details(Code::ResourceExhausted, text, Bytes::from(status.encode_to_vec()))
+}
+
+/// When to try again, as Google's error model has it.
+#[derive(Clone, PartialEq, Message)]
+struct RetryInfo {
+    #[prost(message, optional, tag = "1")]
+    retry_delay: Option<prost_types::Duration>,
 }
 
 /// Storage is full: a limit of the whole system, not of a namespace.

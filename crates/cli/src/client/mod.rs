@@ -2,22 +2,22 @@
 
 mod error;
 mod history;
+mod tls;
 
 use std::time::Duration;
 
 use clap::Args;
 use segno_proto::{
     Nanos, operatorservice::operator_service_client::OperatorServiceClient,
+    segno_access::access_service_client::AccessServiceClient,
     segno_cluster::cluster_service_client::ClusterServiceClient, segno_flow::flow_service_client::FlowServiceClient,
     segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
-use tonic::{
-    Request, Response, Status,
-    transport::{Channel, Endpoint},
-};
+use tonic::{Request, Response, Status};
 
 pub use error::ClientError;
+use tls::{Channel, Security};
 
 use crate::{
     args,
@@ -42,6 +42,8 @@ pub struct Connection {
     /// The namespace. [env: SEGNO_NAMESPACE, TEMPORAL_NAMESPACE] [default: default]
     #[arg(short, long, global = true, value_name = "NAME")]
     namespace: Option<String>,
+    #[command(flatten)]
+    security: Security,
     /// Form of the output.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
     output: Format,
@@ -91,6 +93,8 @@ impl Connection {
 
 /// A connection, and how results are printed.
 pub struct Client {
+    /// Access keys; Segno's own.
+    pub access: AccessServiceClient<Channel>,
     /// Workflows, namespaces, queues.
     pub workflows: WorkflowServiceClient<Channel>,
     /// Search attributes, removal of namespaces.
@@ -118,16 +122,28 @@ impl Client {
         let address = connection.address.or_else(|| variable(["SEGNO_ADDRESS", "TEMPORAL_ADDRESS"]));
         let address = address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         let namespace = connection.namespace.or_else(|| variable(["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
-        let host = address.strip_prefix("http://").unwrap_or(&address).trim_end_matches('/');
-        if host.contains("://") {
-            return Err(ClientError::Address { address, detail: "only plain connections are built".to_owned() }.into());
-        }
-        let endpoint = Endpoint::from_shared(format!("http://{host}"))
-            .map_err(|error| ClientError::Address { address: address.clone(), detail: error.to_string() })?
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true);
-        let channel = endpoint.connect().await.map_err(|error| ClientError::connect(&address, &error))?;
+        let (host, wants_tls) = match address.split_once("://") {
+            None => (address.as_str(), false),
+            Some(("http", host)) => (host, false),
+            Some(("https", host)) => (host, true),
+            Some(_) => {
+                let detail = "it begins with something else than http or https".to_owned();
+                return Err(ClientError::Address { address, detail }.into());
+            }
+        };
+        let host = host.trim_end_matches('/');
+        let security = connection.security.settings(wants_tls)?;
+        let channel = security
+            .connect(host, CONNECT_TIMEOUT)
+            .await
+            .map_err(|error| match error.is::<http::uri::InvalidUri>() {
+                true => ClientError::Address { address: address.clone(), detail: error.to_string() }.into(),
+                false => error,
+            })?
+            .map_err(|error| ClientError::connect(&address, &error))?;
+        let channel = Channel::new(channel, security.credentials()?);
         Ok(Self {
+            access: AccessServiceClient::new(channel.clone()),
             workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             cluster: ClusterServiceClient::new(channel.clone()),

@@ -4,6 +4,7 @@
 pub mod batch;
 pub mod cluster;
 pub mod flow;
+pub mod key;
 pub mod namespace;
 pub mod schedule;
 pub mod search_attribute;

@@ -5,7 +5,10 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use prost::Message;
@@ -13,7 +16,7 @@ use segno_engine::Rejection;
 use segno_proto::{Nanos, enums::NamespaceState};
 use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store};
 
-use super::{Namespace, NamespaceDetail, Settings};
+use super::{CallLimits, Namespace, NamespaceDetail, Settings};
 use crate::{error::CallError, ids::Ids, node::Node, slots::lock};
 
 /// Closed runs are kept for a day unless told otherwise.
@@ -74,6 +77,10 @@ impl Tables {
         }
     }
 
+    fn limits_calls(&self) -> bool {
+        self.by_key.values().any(|namespace| namespace.settings.calls != CallLimits::default())
+    }
+
     fn find(&self, name: &NamespaceName) -> Option<&Arc<Namespace>> {
         match name {
             NamespaceName::Name(name) => self.by_name.get(name),
@@ -105,12 +112,19 @@ pub struct Namespaces {
     tables: RwLock<Tables>,
     /// Held while something is changed; the tables themselves are locked only to look and to publish.
     changing: Mutex<()>,
+    /// Whether any of them limits its calls.
+    limits_calls: AtomicBool,
 }
 
 impl Namespaces {
     /// Reads what is stored and creates `default` if it is not there.
     pub fn load(store: &dyn Store, ids: &Ids) -> Result<Self, CallError> {
-        let namespaces = Self { tables: RwLock::new(Tables::read(store)?), changing: Mutex::default() };
+        let tables = Tables::read(store)?;
+        let namespaces = Self {
+            limits_calls: AtomicBool::new(tables.limits_calls()),
+            tables: RwLock::new(tables),
+            changing: Mutex::default(),
+        };
         if namespaces.get("default").is_none() {
             let default =
                 NewNamespace { name: "default".to_owned(), retention: RETENTION_DEFAULT, ..Default::default() };
@@ -128,7 +142,14 @@ impl Namespaces {
     }
 
     fn publish(&self, change: impl FnOnce(&mut Tables)) {
-        change(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner));
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut tables);
+        self.limits_calls.store(tables.limits_calls(), Ordering::Relaxed);
+    }
+
+    /// Whether any namespace limits its calls.
+    pub fn limit_calls(&self) -> bool {
+        self.limits_calls.load(Ordering::Relaxed)
     }
 
     /// A namespace by name, in whatever state.

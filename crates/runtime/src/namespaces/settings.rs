@@ -14,7 +14,12 @@ const TOTAL: &str = "segno.update.total-max";
 const STEPS: &str = "segno.flow.steps-max";
 const STATE_BYTES: &str = "segno.flow.state-bytes-max";
 const EVENTS_KEPT: &str = "segno.flow.history-events-kept";
-const KNOWN: [&str; 6] = [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT];
+const CALLS: &str = "segno.limit.calls-per-second";
+const CALL_BYTES: &str = "segno.limit.bytes-per-second";
+const POLLERS: &str = "segno.limit.pollers";
+const OPEN_RUNS: &str = "segno.limit.open-workflows";
+const KNOWN: [&str; 10] =
+    [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT, CALLS, CALL_BYTES, POLLERS, OPEN_RUNS];
 
 /// A turn that never ended would keep its thread, so that scripts always have limits: the largest that can be set.
 const STEPS_MAX: u64 = 10_000_000_000;
@@ -30,6 +35,21 @@ pub struct Settings {
     pub updates: UpdateLimits,
     /// Limits of scripts.
     pub flows: FlowLimits,
+    /// Limits of calls.
+    pub calls: CallLimits,
+}
+
+/// How much may be asked of a namespace; zero is no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallLimits {
+    /// Calls.
+    pub per_second: usize,
+    /// Bytes of requests.
+    pub bytes_per_second: usize,
+    /// Polls at the same time.
+    pub pollers: usize,
+    /// Open workflows, beyond which none is started.
+    pub open_runs: usize,
 }
 
 /// What a namespace allows its scripts.
@@ -79,6 +99,10 @@ impl Settings {
                 IN_FLIGHT => &mut settings.updates.in_flight,
                 IN_FLIGHT_BYTES => &mut settings.updates.in_flight_bytes,
                 TOTAL => &mut settings.updates.total,
+                CALLS => &mut settings.calls.per_second,
+                CALL_BYTES => &mut settings.calls.bytes_per_second,
+                POLLERS => &mut settings.calls.pollers,
+                OPEN_RUNS => &mut settings.calls.open_runs,
                 _ => return Err(format!("{name} is not a setting. Settings are {}.", KNOWN.join(", "))),
             };
             *limit = value

@@ -125,7 +125,10 @@ impl Dispatcher {
 
     /// What has to be checked before a call is handled.
     fn admission(&self, request: &mut IncomingRequest) -> Option<Box<Admission>> {
-        let security = self.services.security.as_ref()?.clone();
+        if !self.services.security.is_on() {
+            return None;
+        }
+        let security = self.services.security.clone();
         let credentials =
             Credentials { authorization: request.authorization.take(), certificate: self.certificate.clone() };
         Some(Box::new(Admission { security, credentials }))
@@ -237,7 +240,7 @@ impl Handler for Dispatcher {
             _ if name.first() == Some(&b':') => {}
             _ => {
                 request.caller.field(name, value);
-                if name == AUTHORIZATION && self.services.security.is_some() {
+                if name == AUTHORIZATION && self.services.security.is_on() {
                     request.authorization = HeaderValue::from_bytes(value).ok();
                     request.header_bytes += value.len();
                     return;

@@ -18,11 +18,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 use segno_http2::{Connection, Settings, SharedBudget};
 use segno_proto::workflowservice::workflow_service_server::WorkflowServiceServer;
 use segno_runtime::Node;
-use tokio::{
-    net::TcpListener,
-    sync::watch,
-    time::Instant,
-};
+use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tonic::service::Routes;
 
 pub(crate) use general::call_service;
@@ -105,8 +101,8 @@ pub(crate) struct Services {
     pub(crate) under_way: UnderWay,
     /// Is told when a connection is gone.
     pub(crate) node: Arc<Node>,
-    /// Decides who may call; without it everybody may.
-    pub(crate) security: Option<Arc<Security>>,
+    /// Decides who may call, and how much.
+    pub(crate) security: Arc<Security>,
 }
 
 /// Serves until `stopped` is true, then until every connection is closed.

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use ring::rand::{SecureRandom, SystemRandom};
 use segno_proto::{
     nanos_timestamp,
     segno_access::{
@@ -15,12 +13,12 @@ use segno_proto::{
 use segno_runtime::{AccessKey, NewKeyError, Node};
 use tonic::{Request, Response, Status};
 
-use super::{failed, routing::{Via, here}};
-use crate::security::{Caller, digest, roles::Grants};
+use super::{
+    failed,
+    routing::{Via, here},
+};
+use crate::security::{Caller, digest, new_secret, roles::Grants};
 
-/// In front of every secret, so that one is recognised wherever it turns up.
-const SECRET_PREFIX: &str = "segno_";
-const SECRET_BYTES: usize = 32;
 const NAME_BYTES_MAX: usize = 200;
 const GRANTS_MAX: usize = 1000;
 
@@ -40,7 +38,10 @@ impl AccessCalls {
         let now = self.node.now();
         let expires = asked.expire_time.as_ref().map_or(0, timestamp_nanos);
         check(&asked, expires, now)?;
-        let secret = if asked.certificate.is_empty() { new_secret()? } else { String::new() };
+        let secret = match asked.certificate.is_empty() {
+            true => new_secret().ok_or_else(|| Status::internal("the system has no random numbers"))?,
+            false => String::new(),
+        };
         let key = AccessKey {
             name: asked.name,
             digest: if secret.is_empty() { Vec::new() } else { digest(secret.as_bytes()).to_vec() },
@@ -50,6 +51,7 @@ impl AccessCalls {
             created: now,
             expires,
             created_by: asked.created_by,
+            calls_per_second: asked.calls_per_second,
         };
         let shown = shown(&key);
         self.node.create_access_key(key).await.map_err(|error| match error {
@@ -129,12 +131,6 @@ fn check(key: &Key, expires: i64, now: i64) -> Result<(), Status> {
     Ok(())
 }
 
-fn new_secret() -> Result<String, Status> {
-    let mut bytes = [0; SECRET_BYTES];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| Status::internal("the system has no random numbers"))?;
-    Ok(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
-}
-
 fn shown(key: &AccessKey) -> Key {
     Key {
         name: key.name.clone(),
@@ -144,5 +140,6 @@ fn shown(key: &AccessKey) -> Key {
         create_time: Some(nanos_timestamp(key.created)),
         expire_time: (key.expires != 0).then(|| nanos_timestamp(key.expires)),
         created_by: key.created_by.clone(),
+        calls_per_second: key.calls_per_second,
     }
 }

@@ -28,7 +28,7 @@ use segno_runtime::{
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, failed, refused, routing::answer_there, tokens::activity_of, workflow_tasks::version_of};
-use crate::{deadline, peers, validate};
+use crate::{deadline, peers, security, validate};
 
 /// A started activity as the wire has it.
 pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
@@ -78,6 +78,7 @@ impl Workflows {
         &self,
         request: Request<PollActivityTaskQueueRequest>,
     ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
+        security::check_queue(&request, request.get_ref().task_queue.as_ref())?;
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();

@@ -31,7 +31,7 @@ use super::{
     tokens::{PageToken, task_of},
 };
 use crate::{
-    deadline, peers, status,
+    deadline, peers, security, status,
     validate::{self, size::Sizes},
 };
 
@@ -83,6 +83,7 @@ impl Workflows {
         &self,
         request: Request<PollWorkflowTaskQueueRequest>,
     ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
+        security::check_queue(&request, request.get_ref().task_queue.as_ref())?;
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();

@@ -146,7 +146,7 @@ impl Tokens {
         let permissions = claims.get(&self.options.permissions_claim).and_then(Value::as_array);
         let grants = Grants::among(permissions.into_iter().flatten().filter_map(Value::as_str));
         let name = text("sub").unwrap_or("a token without a subject").to_owned();
-        let caller = Arc::new(Caller { name, proof: Proof::Token, grants });
+        let caller = Arc::new(Caller { name, proof: Proof::Token, grants, calls_per_second: 0 });
         Ok(Checked { caller, not_before, expires, until: Instant::now() + REFRESH })
     }
 
@@ -170,7 +170,10 @@ impl Tokens {
             Ok(found) => *keys = KeySet { keys: Arc::new(found), fetched_at: Some(Instant::now()) },
             // Those that are known stay good while the set cannot be had.
             Err(error) if keys.fetched_at.is_some() => {
-                tracing::warn!("the key set {} cannot be read; the keys known so far stay in use: {error}", self.options.key_set);
+                tracing::warn!(
+                    "the key set {} cannot be read; the keys known so far stay in use: {error}",
+                    self.options.key_set
+                );
             }
             Err(error) => {
                 tracing::error!("the key set {} cannot be read: {error}", self.options.key_set);
@@ -238,11 +241,15 @@ impl<'a> Parsed<'a> {
 impl Key {
     fn verifies(&self, token: &Parsed<'_>) -> bool {
         let rsa = |parameters: &'static RsaParameters| match &self.public {
-            Public::Rsa { n, e } => RsaPublicKeyComponents { n, e }.verify(parameters, token.signed, &token.signature).is_ok(),
+            Public::Rsa { n, e } => {
+                RsaPublicKeyComponents { n, e }.verify(parameters, token.signed, &token.signature).is_ok()
+            }
             Public::Point(_) => false,
         };
         let curve = |algorithm: &'static dyn VerificationAlgorithm| match &self.public {
-            Public::Point(point) => UnparsedPublicKey::new(algorithm, point).verify(token.signed, &token.signature).is_ok(),
+            Public::Point(point) => {
+                UnparsedPublicKey::new(algorithm, point).verify(token.signed, &token.signature).is_ok()
+            }
             Public::Rsa { .. } => false,
         };
         match self.algorithm {

@@ -9,30 +9,45 @@ mod certificate;
 mod fetch;
 mod fields;
 mod jwt;
+mod limits;
 pub mod roles;
 pub mod rules;
 pub mod tls;
 
 use std::{path::PathBuf, sync::Arc};
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::HeaderValue;
-use segno_proto::Nanos;
-use segno_runtime::{AccessKey, NamespaceName, Node};
-use tonic::Status;
+use ring::rand::{SecureRandom, SystemRandom};
+use segno_proto::{Nanos, enums::TaskQueueKind, taskqueue::TaskQueue};
+use segno_runtime::{AccessKey, CallLimits, NamespaceName, Node};
+use tonic::{Request, Status};
 
 use self::{
     audit::{Audit, Entry},
     jwt::Tokens,
-    roles::{Grants, Roles},
+    limits::{CountedPoll, Limiter},
+    roles::Grants,
     rules::{KnownCall, Rule, Scope},
 };
 
-pub use self::{jwt::TokenOptions, tls::{ClientCertificates, TlsFiles}};
+pub use self::{
+    jwt::TokenOptions,
+    tls::{ClientCertificates, TlsFiles},
+};
 
 /// Temporal's words for a call that is not allowed.
 const UNAUTHORIZED: &str = "Request unauthorized.";
+/// In front of every secret, so that one is recognised wherever it turns up.
+const SECRET_PREFIX: &str = "segno_";
+const SECRET_BYTES: usize = 32;
 /// In front of a key or token in the header `authorization`.
 const BEARER: &[u8] = b"bearer ";
+
+/// Calls that wait for tasks.
+const POLLS: [&str; 3] = ["PollActivityTaskQueue", "PollNexusTaskQueue", "PollWorkflowTaskQueue"];
+/// Calls that start workflows.
+const STARTS: [&str; 3] = ["ExecuteMultiOperation", "SignalWithStartWorkflowExecution", "StartWorkflowExecution"];
 
 /// How callers are known.
 #[derive(Clone, Debug)]
@@ -79,6 +94,8 @@ pub(crate) struct Caller {
     pub(crate) name: String,
     pub(crate) proof: Proof,
     pub(crate) grants: Grants,
+    /// How many calls it may make; zero is no limit.
+    pub(crate) calls_per_second: usize,
 }
 
 impl Caller {
@@ -90,11 +107,6 @@ impl Caller {
             Scope::Namespace => self.grants.roles_in(namespace),
         };
         rule.one_of.iter().any(|needed| roles.include(*needed))
-    }
-
-    /// Whether the caller may change workflows of a namespace that is not the one its call names.
-    pub(crate) fn may_write(&self, namespace: &str) -> bool {
-        self.grants.roles_in(namespace).include(Roles::WRITE)
     }
 }
 
@@ -108,9 +120,11 @@ pub(crate) struct Credentials {
 }
 
 /// A call that was let in, until its outcome is known.
+#[derive(Default)]
 pub(crate) struct Admitted {
     pub(crate) caller: Option<Arc<Caller>>,
     entry: Option<Entry>,
+    _poll: Option<CountedPoll>,
 }
 
 /// A call that has to be let in before it is handled.
@@ -129,30 +143,82 @@ impl Admission {
 /// Decides about calls.
 pub(crate) struct Security {
     node: Arc<Node>,
+    /// Without it everybody may do everything.
+    authentication: Option<Authentication>,
+    audit: Option<Audit>,
+    limiter: Limiter,
+}
+
+struct Authentication {
     admin_key: Option<[u8; 32]>,
     tokens: Option<Tokens>,
-    audit: Option<Audit>,
 }
 
 impl Security {
-    /// What the options ask for. Background work ends with the returned value.
-    pub(crate) fn new(node: Arc<Node>, options: AuthenticationOptions, audit: Option<Audit>) -> Self {
-        Self { node, admin_key: options.admin_key, tokens: options.tokens.map(Tokens::new), audit }
+    /// What the options ask for.
+    pub(crate) fn new(node: Arc<Node>, options: Option<AuthenticationOptions>, audit: Option<Audit>) -> Self {
+        let authentication = options
+            .map(|options| Authentication { admin_key: options.admin_key, tokens: options.tokens.map(Tokens::new) });
+        Self { node, authentication, audit, limiter: Limiter::default() }
+    }
+
+    /// Whether calls have to be looked at. If not, they cost nothing.
+    pub(crate) fn is_on(&self) -> bool {
+        self.authentication.is_some() || self.node.namespaces.limit_calls()
     }
 
     /// Lets a call in, or says why not. `message` is the request as it is encoded.
-    pub(crate) async fn admit(&self, path: &str, message: &[u8], credentials: &Credentials) -> Result<Admitted, Status> {
+    pub(crate) async fn admit(
+        &self,
+        path: &str,
+        message: &[u8],
+        credentials: &Credentials,
+    ) -> Result<Admitted, Status> {
         // Not one of ours: there is nothing behind it, and whoever handles it says so.
         let Some(call) = rules::find(path) else {
-            self.caller(credentials).await?;
-            return Ok(Admitted { caller: None, entry: None });
+            if let Some(authentication) = &self.authentication {
+                self.caller(authentication, credentials).await?;
+            }
+            return Ok(Admitted::default());
         };
         if call.rule.scope == Scope::Anybody {
-            return Ok(Admitted { caller: None, entry: None });
+            return Ok(Admitted::default());
         }
         let namespace = self.namespace_of(call, message)?;
-        let caller = self.caller(credentials).await;
-        self.decide(call.method, call.rule, namespace, caller)
+        let mut admitted = match &self.authentication {
+            None => Admitted::default(),
+            Some(authentication) => {
+                let caller = self.caller(authentication, credentials).await;
+                self.decide(call.method, call.rule, &namespace, caller)?
+            }
+        };
+        self.count(call, &namespace, message.len(), &mut admitted).await?;
+        Ok(admitted)
+    }
+
+    /// Counts a call that may be made against the limits of its namespace and its caller.
+    async fn count(
+        &self,
+        call: &KnownCall,
+        namespace: &str,
+        bytes: usize,
+        admitted: &mut Admitted,
+    ) -> Result<(), Status> {
+        if let Some(caller) = &admitted.caller {
+            self.limiter.caller(&caller.name, caller.calls_per_second)?;
+        }
+        let Some(namespace) = self.node.namespaces.get(namespace) else { return Ok(()) };
+        if namespace.settings.calls == CallLimits::default() {
+            return Ok(());
+        }
+        self.limiter.call(&namespace, bytes)?;
+        if STARTS.contains(&call.method) {
+            self.limiter.start(&self.node, &namespace).await?;
+        }
+        if POLLS.contains(&call.method) {
+            admitted._poll = self.limiter.poll(&namespace)?;
+        }
+        Ok(())
     }
 
     /// The same for what has no encoded request, such as a page.
@@ -163,22 +229,24 @@ impl Security {
         namespace: &str,
         credentials: &Credentials,
     ) -> Result<Admitted, Status> {
-        if rule.scope == Scope::Anybody {
-            return Ok(Admitted { caller: None, entry: None });
-        }
-        let caller = self.caller(credentials).await;
-        self.decide(what, rule, namespace.to_owned(), caller)
+        let Some(authentication) = self.authentication.as_ref().filter(|_| rule.scope != Scope::Anybody) else {
+            return Ok(Admitted::default());
+        };
+        let caller = self.caller(authentication, credentials).await;
+        self.decide(what, rule, namespace, caller)
     }
 
     fn decide(
         &self,
         method: &str,
         rule: Rule,
-        namespace: String,
+        namespace: &str,
         caller: Result<Arc<Caller>, Status>,
     ) -> Result<Admitted, Status> {
         let entry = |caller: Option<&Caller>| {
-            self.audit.as_ref().map(|audit| audit.entry(method, &namespace, caller.map(|it| (it.name.as_str(), it.proof))))
+            self.audit
+                .as_ref()
+                .map(|audit| audit.entry(method, namespace, caller.map(|it| (it.name.as_str(), it.proof))))
         };
         let caller = match caller {
             Ok(caller) => caller,
@@ -189,7 +257,7 @@ impl Security {
                 return Err(status);
             }
         };
-        if !caller.may(rule, &namespace) {
+        if !caller.may(rule, namespace) {
             let status = Status::permission_denied(UNAUTHORIZED);
             if let Some(entry) = entry(Some(&caller)) {
                 entry.ended(status.code());
@@ -197,7 +265,7 @@ impl Security {
             return Err(status);
         }
         let entry = if rule.is_audited() { entry(Some(&caller)) } else { None };
-        Ok(Admitted { caller: Some(caller), entry })
+        Ok(Admitted { caller: Some(caller), entry, _poll: None })
     }
 
     /// The namespace that a request is about.
@@ -212,7 +280,12 @@ impl Security {
             return Ok(name.to_owned());
         }
         // A namespace that is not there is nobody's.
-        let named = self.node.namespaces.find(&NamespaceName::Id(id.to_owned())).map(|found| found.name.clone()).unwrap_or_default();
+        let named = self
+            .node
+            .namespaces
+            .find(&NamespaceName::Id(id.to_owned()))
+            .map(|found| found.name.clone())
+            .unwrap_or_default();
         // Whichever of the two is taken in the end, it is the one that was checked.
         if !name.is_empty() && name != named {
             return Err(Status::invalid_argument("the namespace's name and its id are not of the same namespace"));
@@ -221,13 +294,13 @@ impl Security {
     }
 
     /// Who somebody is.
-    pub(crate) async fn caller(&self, credentials: &Credentials) -> Result<Arc<Caller>, Status> {
+    async fn caller(&self, by: &Authentication, credentials: &Credentials) -> Result<Arc<Caller>, Status> {
         let now = wall_clock();
         if let Some(value) = &credentials.authorization {
             let secret = bearer(value.as_bytes()).ok_or_else(|| {
                 Status::unauthenticated("the header authorization is not understood: it must be `Bearer KEY-OR-TOKEN`")
             })?;
-            return self.bearer(secret, now).await;
+            return self.bearer(by, secret, now).await;
         }
         if let Some(subject) = &credentials.certificate {
             return self.certificate(subject, now);
@@ -237,15 +310,16 @@ impl Security {
         ))
     }
 
-    async fn bearer(&self, secret: &[u8], now: Nanos) -> Result<Arc<Caller>, Status> {
+    async fn bearer(&self, by: &Authentication, secret: &[u8], now: Nanos) -> Result<Arc<Caller>, Status> {
         let digest = digest(secret);
-        if self.admin_key.is_some_and(|admin| admin == digest) {
-            return Ok(Arc::new(Caller { name: "admin".to_owned(), proof: Proof::Key, grants: Grants::everything() }));
+        if by.admin_key.is_some_and(|admin| admin == digest) {
+            let (name, grants) = ("admin".to_owned(), Grants::everything());
+            return Ok(Arc::new(Caller { name, proof: Proof::Key, grants, calls_per_second: 0 }));
         }
         if let Some(key) = self.node.access_keys.by_digest(&digest) {
             return caller_of_key(&key, Proof::Key, now);
         }
-        match &self.tokens {
+        match &by.tokens {
             Some(tokens) if jwt::looks_like(secret) => tokens.caller(secret, digest, now).await,
             _ => Err(Status::unauthenticated("the API key is not known here; it may have been revoked")),
         }
@@ -263,11 +337,6 @@ impl Security {
 }
 
 impl Admitted {
-    /// Nobody asks who calls.
-    pub(crate) fn without_asking() -> Self {
-        Self { caller: None, entry: None }
-    }
-
     /// The call ended.
     pub(crate) fn ended(self, code: tonic::Code) {
         if let Some(entry) = self.entry {
@@ -283,7 +352,8 @@ fn caller_of_key(key: &AccessKey, proof: Proof, now: Nanos) -> Result<Arc<Caller
     // They were checked when the key was made; one from a newer version that is not understood here grants nothing.
     let mut grants = Grants::parse(key.grants.iter().map(String::as_str)).unwrap_or_default();
     grants.queues.clone_from(&key.queues);
-    Ok(Arc::new(Caller { name: key.name.clone(), proof, grants }))
+    let calls_per_second = key.calls_per_second as usize;
+    Ok(Arc::new(Caller { name: key.name.clone(), proof, grants, calls_per_second }))
 }
 
 /// SHA-256 of a secret, which is all that is kept of it. Secrets are random and long: they need no salt and no slow hash.
@@ -293,10 +363,33 @@ pub fn digest(secret: &[u8]) -> [u8; 32] {
     bytes
 }
 
+/// A new secret of 256 random bits; `None` if the system has no random numbers.
+pub fn new_secret() -> Option<String> {
+    let mut bytes = [0; SECRET_BYTES];
+    SystemRandom::new().fill(&mut bytes).ok()?;
+    Some(format!("{SECRET_PREFIX}{}", URL_SAFE_NO_PAD.encode(bytes)))
+}
+
 /// Nanoseconds since the epoch, by the system's clock: keys and tokens end by it whatever the clock of workflows does.
 fn wall_clock() -> Nanos {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Whether the caller may poll a queue. A sticky queue belongs to one worker and is named by a random id: whoever knows it was
+/// told, so its normal queue decides.
+pub(crate) fn check_queue<T>(request: &Request<T>, queue: Option<&TaskQueue>) -> Result<(), Status> {
+    let Some(caller) = request.extensions().get::<Arc<Caller>>() else { return Ok(()) };
+    let Some(queue) = queue.filter(|_| !caller.grants.queues.is_empty()) else { return Ok(()) };
+    let is_sticky = queue.kind == TaskQueueKind::Sticky as i32 && ends_with_uuid(&queue.name);
+    let name = if is_sticky { &queue.normal_name } else { &queue.name };
+    if caller.grants.may_poll(name) { Ok(()) } else { Err(Status::permission_denied(UNAUTHORIZED)) }
+}
+
+/// Whether a name ends with 32 hexadecimal digits, hyphens aside.
+fn ends_with_uuid(name: &str) -> bool {
+    let digits = name.bytes().rev().filter(|byte| *byte != b'-').take_while(u8::is_ascii_hexdigit).count();
+    digits >= 32
 }
 
 /// What follows `Bearer`.
@@ -323,6 +416,7 @@ mod tests {
             name: "x".to_owned(),
             proof: Proof::Key,
             grants: Grants::parse(["orders:work"]).expect("a grant"),
+            calls_per_second: 0,
         };
         let rule = |path: &str| rules::find(path).expect("a call").rule;
         let service = "/temporal.api.workflowservice.v1.WorkflowService";

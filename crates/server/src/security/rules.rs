@@ -1,9 +1,6 @@
 //! The table: who may make which call. A call that is not here is refused.
 
-use std::{
-    collections::HashMap,
-    sync::LazyLock,
-};
+use std::{collections::HashMap, sync::LazyLock};
 
 use super::{
     fields::{NamespaceField, namespace_fields},
@@ -92,12 +89,7 @@ pub const RULES: &[(&str, &[(&str, Rule)])] = &[
     ),
     (
         "segno.access.v1.AccessService",
-        &[
-            ("CreateKey", server(ADMIN)),
-            ("ListKeys", server(ADMIN)),
-            ("RevokeKey", server(ADMIN)),
-            ("WhoAmI", known()),
-        ],
+        &[("CreateKey", server(ADMIN)), ("ListKeys", server(ADMIN)), ("RevokeKey", server(ADMIN)), ("WhoAmI", known())],
     ),
     ("grpc.health.v1.Health", &[("Check", anybody()), ("List", anybody()), ("Watch", anybody())]),
     ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", known())]),
@@ -255,7 +247,8 @@ pub(crate) struct KnownCall {
 
 static BY_PATH: LazyLock<HashMap<String, KnownCall>> = LazyLock::new(|| {
     let fields = namespace_fields();
-    let calls = RULES.iter().flat_map(|(service, calls)| calls.iter().map(move |(method, rule)| (*service, *method, *rule)));
+    let calls =
+        RULES.iter().flat_map(|(service, calls)| calls.iter().map(move |(method, rule)| (*service, *method, *rule)));
     calls
         .map(|(service, method, rule)| {
             let path = format!("/{service}/{method}");

@@ -1,0 +1,244 @@
+//! How commands connect: encrypted or not, and with which proof of who asks.
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use anyhow::Context;
+use clap::Args;
+use hyper_util::rt::TokioIo;
+use rustls::{
+    ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject},
+};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::Endpoint,
+};
+
+/// A connection on which every call says who makes it.
+pub type Channel = InterceptedService<tonic::transport::Channel, Credentials>;
+
+/// Flags for a server that is encrypted or wants to know who calls.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Security {
+    /// API key. [env: SEGNO_API_KEY, TEMPORAL_API_KEY]
+    #[arg(long, global = true, value_name = "KEY")]
+    api_key: Option<String>,
+    /// Encrypt the connection; any other --tls flag does so as well. [env: SEGNO_TLS, TEMPORAL_TLS]
+    #[arg(long, global = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    tls: Option<bool>,
+    /// Roots for the server's certificate, PEM. [env: SEGNO_TLS_CA, TEMPORAL_TLS_SERVER_CA_CERT_PATH] [default: the system's]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_ca_path: Option<PathBuf>,
+    /// Certificate of the client, PEM. [env: SEGNO_TLS_CERT, TEMPORAL_TLS_CLIENT_CERT_PATH]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_cert_path: Option<PathBuf>,
+    /// Its private key, PEM. [env: SEGNO_TLS_KEY, TEMPORAL_TLS_CLIENT_KEY_PATH]
+    #[arg(long, global = true, value_name = "FILE")]
+    tls_key_path: Option<PathBuf>,
+    /// The name in the server's certificate, if it is not the address. [env: SEGNO_TLS_SERVER_NAME, TEMPORAL_TLS_SERVER_NAME]
+    #[arg(long, global = true, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// Take any certificate for the server's. For tests: whoever is in between can read everything.
+    /// [env: TEMPORAL_TLS_DISABLE_HOST_VERIFICATION]
+    #[arg(long, global = true)]
+    tls_disable_host_verification: bool,
+}
+
+/// The same with what the environment says.
+pub struct Settings {
+    api_key: Option<String>,
+    is_tls: bool,
+    roots: Option<PathBuf>,
+    identity: Option<(PathBuf, PathBuf)>,
+    server_name: Option<String>,
+    is_unverified: bool,
+}
+
+/// The first variable that is set.
+fn variable(names: &[&str]) -> Option<String> {
+    names.iter().find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
+fn truth(names: &[&str]) -> anyhow::Result<Option<bool>> {
+    let Some(value) = variable(names) else { return Ok(None) };
+    match value.to_ascii_lowercase().as_str() {
+        "1" | "true" | "yes" | "on" => Ok(Some(true)),
+        "0" | "false" | "no" | "off" => Ok(Some(false)),
+        _ => anyhow::bail!("{} must be true or false, not {value:?}", names.join(" or ")),
+    }
+}
+
+impl Security {
+    /// With what the environment says; `wants_tls` if the address does.
+    pub fn settings(self, wants_tls: bool) -> anyhow::Result<Settings> {
+        let path = |given: Option<PathBuf>, names: &[&str]| given.or_else(|| variable(names).map(PathBuf::from));
+        let roots = path(self.tls_ca_path, &["SEGNO_TLS_CA", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_CA"]);
+        let cert = path(self.tls_cert_path, &["SEGNO_TLS_CERT", "TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CERT"]);
+        let key = path(self.tls_key_path, &["SEGNO_TLS_KEY", "TEMPORAL_TLS_CLIENT_KEY_PATH", "TEMPORAL_TLS_KEY"]);
+        let identity = match (cert, key) {
+            (Some(cert), Some(key)) => Some((cert, key)),
+            (None, None) => None,
+            _ => anyhow::bail!("a client certificate needs both --tls-cert-path and --tls-key-path"),
+        };
+        let server_name =
+            self.tls_server_name.or_else(|| variable(&["SEGNO_TLS_SERVER_NAME", "TEMPORAL_TLS_SERVER_NAME"]));
+        let unverified = truth(&["TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"])?.unwrap_or(false);
+        let is_unverified = self.tls_disable_host_verification || unverified;
+        let asked = match self.tls {
+            Some(asked) => Some(asked),
+            None => truth(&["SEGNO_TLS", "TEMPORAL_TLS"])?,
+        };
+        let implied = wants_tls || roots.is_some() || identity.is_some() || server_name.is_some() || is_unverified;
+        Ok(Settings {
+            api_key: self.api_key.or_else(|| variable(&["SEGNO_API_KEY", "TEMPORAL_API_KEY"])),
+            is_tls: asked.unwrap_or(implied),
+            roots,
+            identity,
+            server_name,
+            is_unverified,
+        })
+    }
+}
+
+/// What every call carries.
+#[derive(Clone)]
+pub struct Credentials(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(value) = &self.0 {
+            request.metadata_mut().insert("authorization", value.clone());
+        }
+        Ok(request)
+    }
+}
+
+impl Settings {
+    /// What every call carries.
+    pub fn credentials(&self) -> anyhow::Result<Credentials> {
+        let Some(key) = &self.api_key else { return Ok(Credentials(None)) };
+        let mut value: MetadataValue<Ascii> = format!("Bearer {}", key.trim())
+            .parse()
+            .ok()
+            .context("the API key has characters that a key cannot have")?;
+        value.set_sensitive(true);
+        Ok(Credentials(Some(value)))
+    }
+
+    /// Connects to `host`, which has a port.
+    pub async fn connect(
+        &self,
+        host: &str,
+        timeout: Duration,
+    ) -> anyhow::Result<Result<tonic::transport::Channel, tonic::transport::Error>> {
+        let endpoint = Endpoint::from_shared(format!("http://{host}"))?.connect_timeout(timeout).tcp_nodelay(true);
+        if !self.is_tls {
+            return Ok(endpoint.connect().await);
+        }
+        let connector = TlsConnector::from(Arc::new(self.config()?));
+        let name = match &self.server_name {
+            Some(name) => name.clone(),
+            None => endpoint.uri().host().unwrap_or_default().trim_matches(['[', ']']).to_owned(),
+        };
+        let name = ServerName::try_from(name.clone()).with_context(|| format!("{name:?} is not the name of a host"))?;
+        let host = host.to_owned();
+        let connect = tower::service_fn(move |_| {
+            let (connector, name, host) = (connector.clone(), name.clone(), host.clone());
+            async move {
+                let stream = TcpStream::connect(host).await?;
+                stream.set_nodelay(true)?;
+                let shaking_hands = tokio::time::timeout(timeout, connector.connect(name, stream));
+                let stream = shaking_hands.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
+                Ok::<_, io::Error>(TokioIo::new(stream))
+            }
+        });
+        Ok(endpoint.connect_with_connector(connect).await)
+    }
+
+    fn config(&self) -> anyhow::Result<ClientConfig> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+        let builder = if self.is_unverified {
+            builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+        } else {
+            builder.with_root_certificates(self.roots()?)
+        };
+        let mut config = match &self.identity {
+            None => builder.with_no_client_auth(),
+            Some((cert, key)) => {
+                let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(cert)
+                    .with_context(|| format!("reading the certificate {}", cert.display()))?
+                    .collect();
+                let key =
+                    PrivateKeyDer::from_pem_file(key).with_context(|| format!("reading the key {}", key.display()))?;
+                builder.with_client_auth_cert(chain?, key).context("the client certificate cannot be used")?
+            }
+        };
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        Ok(config)
+    }
+
+    fn roots(&self) -> anyhow::Result<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        match &self.roots {
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+            Some(path) => {
+                let found = CertificateDer::pem_file_iter(path)
+                    .with_context(|| format!("reading the roots {}", path.display()))?;
+                for root in found {
+                    roots.add(root?).with_context(|| format!("a root in {}", path.display()))?;
+                }
+            }
+        }
+        Ok(roots)
+    }
+}
+
+/// Takes every certificate.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

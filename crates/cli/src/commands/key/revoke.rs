@@ -1,0 +1,29 @@
+//! `segno key revoke`.
+
+use clap::Args;
+use segno_proto::segno_access::RevokeKeyRequest;
+
+use crate::{
+    client::{Client, request},
+    output::{Json, plain},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno key revoke ci")]
+pub struct Revoke {
+    /// What it is called.
+    #[arg(value_name = "NAME")]
+    name: String,
+}
+
+impl Revoke {
+    /// Revokes the key.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let answer = client.access.revoke_key(request(RevokeKeyRequest { name: self.name.clone() })).await;
+        client.answer("revoke the key", answer)?;
+        client.print(
+            || format!("The key {} is revoked", plain(&self.name)),
+            || Ok(Json::object([("revoked", Json::text(&self.name))])),
+        )
+    }
+}

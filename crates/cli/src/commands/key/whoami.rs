@@ -1,0 +1,36 @@
+//! `segno key whoami`.
+
+use clap::Args;
+use segno_proto::segno_access::{WhoAmIRequest, WhoAmIResponse};
+
+use crate::{
+    client::{Client, request},
+    output::{
+        dynamic::{View, to_json},
+        plain,
+    },
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno key whoami")]
+pub struct WhoAmI {}
+
+impl WhoAmI {
+    /// Prints who asks.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let answer = client.access.who_am_i(request(WhoAmIRequest {})).await;
+        let me = client.answer("ask who you are", answer)?;
+        client.print(|| text(&me), || Ok(to_json("segno.access.v1.WhoAmIResponse", &me, View::Decoded)?))
+    }
+}
+
+fn text(me: &WhoAmIResponse) -> String {
+    if me.proof.is_empty() {
+        return "This server does not ask who calls: everybody may do everything".to_owned();
+    }
+    let queues = match me.task_queues.is_empty() {
+        true => String::new(),
+        false => format!(", queues {}", me.task_queues.join(" ")),
+    };
+    format!("{} (by {}): {}{queues}", plain(&me.name), me.proof, me.grants.join(" "))
+}
