@@ -14,6 +14,7 @@ use tonic::Status;
 use super::{
     Workflows,
     namespaces::{USABLE, in_state},
+    tokens::DIFFERENT_NAMESPACE,
 };
 use crate::status;
 
@@ -140,6 +141,9 @@ impl Workflows {
         let all = self.node.namespaces.all();
         let named = all.into_iter().find(|namespace| namespace.detail.id == id);
         let namespace = in_state(named.ok_or_else(|| status::namespace_not_found(id))?, USABLE)?;
+        if !name.is_empty() && namespace.name != name {
+            return Err(Status::invalid_argument(DIFFERENT_NAMESPACE));
+        }
         Ok((namespace, T::nothing_of(form)?))
     }
 }

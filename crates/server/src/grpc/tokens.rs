@@ -13,6 +13,9 @@ use super::{
     namespaces::{USABLE, in_state},
 };
 
+/// Temporal's words for a token of another namespace than the one that the request names.
+pub const DIFFERENT_NAMESPACE: &str = "Operation requested with a token from a different namespace.";
+
 /// Where a page of history goes on.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PageToken {
@@ -45,8 +48,7 @@ impl Workflows {
                 if name.is_empty() {
                     return Ok((in_state(namespace, USABLE)?, token));
                 }
-                let text = "Operation requested with a token from a different namespace.";
-                return Err(Status::invalid_argument(text));
+                return Err(Status::invalid_argument(DIFFERENT_NAMESPACE));
             }
         }
         Err(Status::invalid_argument("Error deserializing task token."))
