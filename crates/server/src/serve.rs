@@ -18,6 +18,7 @@ use crate::{
     grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
     http,
     peer_calls::PeerCalls,
+    web::Web,
 };
 
 /// Time for calls under way when the server stops.
@@ -92,7 +93,7 @@ impl Server {
             .accept_compressed(CompressionEncoding::Gzip);
         let compressing = workflows.clone().send_compressed(CompressionEncoding::Gzip);
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
-        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses))
+        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let leases = WorkerServiceServer::new(WorkerLeases::new(node.clone()))
@@ -112,7 +113,8 @@ impl Server {
 
         // Ends with this call, however that ends.
         let mut web = JoinSet::new();
-        web.spawn(http::serve(self.http, node.clone(), flow_calls));
+        let pages = Web::new(node.clone(), flow_calls.clone(), addresses);
+        web.spawn(http::serve(self.http, node.clone(), flow_calls, pages));
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
