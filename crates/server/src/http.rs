@@ -1,10 +1,11 @@
-//! The small HTTP side: `/healthz`, Prometheus' `/metrics`, and the calls about scripts ([`crate::http_flows`]).
+//! The small HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]) and the web pages
+//! ([`crate::web`]).
 
 use std::{convert::Infallible, fmt::Write, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_runtime::{Cluster, Histogram, Node};
@@ -16,6 +17,7 @@ use crate::{
     grpc::FlowCalls,
     http_access, http_flows,
     security::tls::{Protocol, Stream},
+    web::{Web, WebBody},
 };
 
 pub(crate) use crate::http_access::Guard;
@@ -32,11 +34,11 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, guard: Guard) {
+pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, web: Web, guard: Guard) {
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
     loop {
         let stream = accepted.next(&listener).await;
-        let (node, flows, guard) = (node.clone(), flows.clone(), guard.clone());
+        let (node, flows, web, guard) = (node.clone(), flows.clone(), web.clone(), guard.clone());
         accepted.spawn(|_| async move {
             let stream = match &guard.tls {
                 None => Stream::Plain(stream),
@@ -47,16 +49,19 @@ pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, gua
             };
             let certificate = stream.certificate_subject();
             let service = service_fn(move |request: Request<Incoming>| {
-                let (node, flows) = (node.clone(), flows.clone());
+                let (node, flows, web) = (node.clone(), flows.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
                 async move {
                     let admitted = match guard.admit(&request, certificate).await {
                         Ok(admitted) => admitted,
-                        Err(status) => return Ok(http_access::refused(&status)),
+                        Err(status) => return Ok(http_access::refused(&status).map(Either::Left)),
                     };
-                    let answer = match request.uri().path().starts_with(http_flows::PREFIX) {
-                        true => answer_flows(&flows, request).await,
-                        false => answer(&node, &request),
+                    let answer = match request.uri().path() {
+                        path if Web::has(path) => answer_web(&web, request).await,
+                        path if path.starts_with(http_flows::PREFIX) => {
+                            answer_flows(&flows, request).await.map(Either::Left)
+                        }
+                        _ => answer(&node, &request).map(Either::Left),
                     };
                     admitted.ended(http_access::code_of(answer.status()));
                     Ok::<_, Infallible>(answer)
@@ -68,6 +73,18 @@ pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, gua
             let serving = builder.serve_connection(TokioIo::new(stream), service);
             let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serving).await;
         });
+    }
+}
+
+async fn answer_web(web: &Web, request: Request<Incoming>) -> Response<WebBody> {
+    let (head, body) = request.into_parts();
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => web.answer(&head, body.to_bytes()).await,
+        Err(_) => {
+            let mut response = Response::new(Either::Left(Full::new(Bytes::from_static(b"the body is too long\n"))));
+            *response.status_mut() = StatusCode::PAYLOAD_TOO_LARGE;
+            response
+        }
     }
 }
 
@@ -115,7 +132,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         _ => (
             StatusCode::NOT_FOUND,
             "text/plain",
-            "here are /healthz, /metrics and, on a shared database, /cluster\n".to_owned(),
+            "here are the pages at /, /healthz, /metrics and, on a shared database, /cluster\n".to_owned(),
         ),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));

@@ -22,6 +22,7 @@ mod serve;
 mod status;
 mod unbuilt;
 pub mod validate;
+mod web;
 
 pub use connections::ConnectionLimits;
 pub use security::{AuthenticationOptions, SecurityOptions};

@@ -24,6 +24,7 @@ use crate::{
         audit::Audit,
         tls::{Tls, TlsError},
     },
+    web::Web,
 };
 
 /// Time for calls under way when the server stops.
@@ -120,7 +121,7 @@ impl Server {
             .accept_compressed(CompressionEncoding::Gzip);
         let compressing = workflows.clone().send_compressed(CompressionEncoding::Gzip);
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
-        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses))
+        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let leases = WorkerServiceServer::new(WorkerLeases::new(node.clone()))
@@ -145,7 +146,8 @@ impl Server {
         }
         let security = Arc::new(Security::new(node.clone(), self.authentication, self.audit));
         let guard = Guard { tls: self.tls.clone(), security: security.clone() };
-        web.spawn(http::serve(self.http, node.clone(), flow_calls, guard));
+                let pages = Web::new(node.clone(), flow_calls.clone(), addresses);
+        web.spawn(http::serve(self.http, node.clone(), flow_calls, pages, guard));
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {

@@ -1,0 +1,122 @@
+//! Task queues: who polls them, what waits, how fast it comes and goes.
+
+use std::collections::BTreeSet;
+
+use maud::{Markup, html};
+use segno_proto::{
+    enums::TaskQueueType,
+    segno_worker::{ListWorkersRequest, worker_service_server::WorkerService},
+    taskqueue::TaskQueue,
+    workflowservice::{
+        DescribeTaskQueueRequest, DescribeTaskQueueResponse, ListWorkflowExecutionsRequest,
+        workflow_service_server::WorkflowService,
+    },
+};
+
+use super::{
+    Answer, Asked, Refused, Web, call,
+    layout::Page,
+    times,
+    workflow_now::queue_address,
+    workflows::{grouped, note},
+};
+
+/// Open runs whose queues are listed.
+const RUNS_MAX: i32 = 500;
+const QUEUES_MAX: usize = 100;
+
+impl Web {
+    pub(super) async fn queues_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, Refused> {
+        let name = asked.query.trimmed("name");
+        let names = if name.is_empty() { self.queue_names(namespace).await } else { BTreeSet::from([name.clone()]) };
+        let mut rows = Vec::new();
+        for queue in names.into_iter().take(QUEUES_MAX) {
+            let workflow = self.queue(namespace, &queue, TaskQueueType::Workflow).await;
+            let activity = self.queue(namespace, &queue, TaskQueueType::Activity).await;
+            rows.push((queue, workflow, activity));
+        }
+        let content = html! {
+            h1 { "Task queues" }
+            form.filter role="search" method="get" {
+                label for="name" { "Name" }
+                div.field { input #name name="name" value=(name) autocomplete="off" placeholder="any queue, also one that is empty"; }
+                button.primary { "Show" }
+                @if !name.is_empty() { a.button href="?" { "All known" } }
+            }
+            div #rows data-live {
+                @if rows.is_empty() {
+                    div.empty { p { "No worker and no open workflow names a task queue." } }
+                }
+                @for (queue, workflow, activity) in &rows {
+                    section.card aria-label={ "Queue " (queue) } {
+                        h2 { a href=(queue_address(namespace, queue)) { (queue) } }
+                        div.columns {
+                            (half("Workflow tasks", workflow))
+                            (half("Activities", activity))
+                        }
+                    }
+                }
+            }
+            p.faint { "Listed are the queues of workers and of the newest open workflows." }
+        };
+        Ok(Answer::Page(Page { title: "Task queues".to_owned(), area: "task-queues", content, is_live: true }))
+    }
+
+    /// The queues of workers and of open runs: queues themselves are not listed anywhere.
+    async fn queue_names(&self, namespace: &str) -> BTreeSet<String> {
+        let workers = self.leases.list_workers(call(ListWorkersRequest { namespace: namespace.to_owned() })).await;
+        let workers = workers.map(|found| found.into_inner().workers).unwrap_or_default();
+        let request = ListWorkflowExecutionsRequest {
+            namespace: namespace.to_owned(),
+            page_size: RUNS_MAX,
+            query: "ExecutionStatus = 'Running'".to_owned(),
+            ..Default::default()
+        };
+        let runs = self.workflows.list_workflow_executions(call(request)).await;
+        let runs = runs.map(|found| found.into_inner().executions).unwrap_or_default();
+        let named = workers.into_iter().map(|worker| worker.task_queue);
+        named.chain(runs.into_iter().map(|run| run.task_queue)).filter(|name| !name.is_empty()).collect()
+    }
+
+    async fn queue(
+        &self,
+        namespace: &str,
+        name: &str,
+        kind: TaskQueueType,
+    ) -> Result<DescribeTaskQueueResponse, tonic::Status> {
+        let request = DescribeTaskQueueRequest {
+            namespace: namespace.to_owned(),
+            task_queue: Some(TaskQueue { name: name.to_owned(), ..Default::default() }),
+            task_queue_type: kind as i32,
+            report_stats: true,
+            ..Default::default()
+        };
+        self.workflows.describe_task_queue(call(request)).await.map(tonic::Response::into_inner)
+    }
+}
+
+fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -> Markup {
+    let found = match found {
+        Ok(found) => found,
+        Err(status) => return html! { div { h3 { (title) } (note(status)) } },
+    };
+    let stats = found.stats.clone().unwrap_or_default();
+    let waits = stats.approximate_backlog_count > 0;
+    html! {
+        div {
+            h3 { (title) }
+            p {
+                span.figure.warn[waits] { (grouped(stats.approximate_backlog_count)) } " waiting"
+                @if waits { ", the oldest for " (times::span_of(stats.approximate_backlog_age.as_ref())) }
+                ". In " (format!("{:.1}", stats.tasks_add_rate)) "/s, out " (format!("{:.1}", stats.tasks_dispatch_rate)) "/s."
+            }
+            @if found.pollers.is_empty() {
+                p { @if waits { strong.bad { "Nobody polls it." } } @else { span.faint { "nobody polls it" } } }
+            } @else {
+                ul.pollers { @for poller in &found.pollers {
+                    li { (poller.identity) " " span.faint { "polled " (times::relative(poller.last_access_time.as_ref())) } }
+                } }
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Questions to a run: its stack, and queries.
+
+use maud::html;
+
+use super::{Answer, Refused, Web, workflow};
+
+impl Web {
+    pub(super) async fn calls_page(&self, namespace: &str, workflow_id: &str, run_id: &str) -> Result<Answer, Refused> {
+        let seen = self.see(namespace, workflow_id, run_id).await?;
+        let address = seen.address();
+        let content = html! {
+            (workflow::head(&seen, "calls"))
+            div.columns {
+                section aria-labelledby="stack-title" {
+                    h2 #stack-title { "Stack" }
+                    p { "Where the workflow's code stands, as its worker says. This takes a worker that runs." }
+                    form method="post" action=(address) data-action {
+                        input type="hidden" name="do" value="query";
+                        input type="hidden" name="name" value="__stack_trace";
+                        button.primary { "Ask for the stack" }
+                        div.outcome aria-live="polite" {}
+                    }
+                }
+                section aria-labelledby="query-title" {
+                    h2 #query-title { "Query" }
+                    form.stack method="post" action=(address) data-action {
+                        input type="hidden" name="do" value="query";
+                        label { "Query name" input name="name" required; }
+                        label { "Input " small { "(JSON)" } textarea name="input" rows="3" spellcheck="false" {} }
+                        button.primary { "Ask" }
+                        div.outcome aria-live="polite" {}
+                    }
+                }
+            }
+            @if let Some(script) = self.script_of_run(&seen).await { (script) }
+        };
+        Ok(Answer::Page(workflow::page(&seen, content)))
+    }
+}

@@ -1,0 +1,209 @@
+//! Events as spans of time: activities, timers, children, updates and workflow tasks, each from its first to its last event.
+
+use std::collections::HashMap;
+
+use segno_proto::{
+    Nanos, duration_nanos,
+    events::{HistoryEvent, history_event::Attributes},
+};
+
+use super::fields::event_time;
+
+/// What a span is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum SpanKind {
+    /// Tasks of the workflow's own code.
+    WorkflowTask,
+    /// An activity with all its attempts.
+    Activity,
+    /// A timer.
+    Timer,
+    /// A child workflow.
+    Child,
+    /// An update, from its acceptance.
+    Update,
+    /// A point in time: a signal, or a request to cancel.
+    Signal,
+    /// A point in time: what SDKs note, such as local activities.
+    Marker,
+}
+
+impl SpanKind {
+    /// Its class in the style sheet, and name.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::WorkflowTask => "task",
+            Self::Activity => "activity",
+            Self::Timer => "timer",
+            Self::Child => "child",
+            Self::Update => "update",
+            Self::Signal => "signal",
+            Self::Marker => "marker",
+        }
+    }
+}
+
+/// How a span ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SpanEnd {
+    /// It has not.
+    Open,
+    /// Well.
+    Good,
+    /// With a failure or a time-out.
+    Bad,
+    /// Canceled or terminated.
+    Canceled,
+}
+
+impl SpanEnd {
+    /// Its class in the style sheet, and name.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Good => "done",
+            Self::Bad => "failed",
+            Self::Canceled => "canceled",
+        }
+    }
+}
+
+/// Something that takes time.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    pub(super) kind: SpanKind,
+    /// Type, id or name: what shares a row.
+    pub(super) name: String,
+    /// What tells it from others of that name.
+    pub(super) id: String,
+    /// The event that began it.
+    pub(super) event_id: i64,
+    /// The event that ended it.
+    pub(super) last_event_id: i64,
+    pub(super) from: Nanos,
+    /// When work on it began, if that is later.
+    pub(super) started: Option<Nanos>,
+    /// When it ended.
+    pub(super) to: Option<Nanos>,
+    /// When it will end, if that is known.
+    pub(super) due: Option<Nanos>,
+    pub(super) end: SpanEnd,
+    pub(super) attempt: i32,
+}
+
+/// The spans of a history, in the order of their beginnings.
+pub(super) fn spans(events: &[HistoryEvent]) -> Vec<Span> {
+    let mut found = Spans::default();
+    events.iter().for_each(|event| found.add(event));
+    found.spans
+}
+
+#[derive(Default)]
+struct Spans {
+    spans: Vec<Span>,
+    /// The place of the span that an event began.
+    by_event: HashMap<i64, usize>,
+}
+
+impl Spans {
+    fn begin(&mut self, event: &HistoryEvent, kind: SpanKind, name: &str, id: &str) -> &mut Span {
+        self.by_event.insert(event.event_id, self.spans.len());
+        self.spans.push(Span {
+            kind,
+            name: name.to_owned(),
+            id: id.to_owned(),
+            event_id: event.event_id,
+            last_event_id: event.event_id,
+            from: event_time(event),
+            started: None,
+            to: None,
+            due: None,
+            end: SpanEnd::Open,
+            attempt: 1,
+        });
+        let place = self.spans.len() - 1;
+        &mut self.spans[place]
+    }
+
+    fn point(&mut self, event: &HistoryEvent, kind: SpanKind, name: &str) {
+        let span = self.begin(event, kind, name, "");
+        (span.to, span.end) = (Some(span.from), SpanEnd::Good);
+    }
+
+    fn start(&mut self, first: i64, event: &HistoryEvent, attempt: i32) {
+        if let Some(span) = self.by_event.get(&first).and_then(|place| self.spans.get_mut(*place)) {
+            span.started = Some(event_time(event));
+            span.attempt = attempt.max(span.attempt);
+            span.last_event_id = event.event_id;
+        }
+    }
+
+    fn end(&mut self, first: i64, event: &HistoryEvent, end: SpanEnd) {
+        if let Some(span) = self.by_event.get(&first).and_then(|place| self.spans.get_mut(*place)) {
+            (span.to, span.end, span.last_event_id) = (Some(event_time(event)), end, event.event_id);
+        }
+    }
+
+    fn add(&mut self, event: &HistoryEvent) {
+        use Attributes as A;
+        use SpanEnd::{Bad, Canceled, Good};
+        let Some(attributes) = &event.attributes else { return };
+        match attributes {
+            A::WorkflowTaskScheduledEventAttributes(task) => {
+                self.begin(event, SpanKind::WorkflowTask, "Workflow tasks", "").attempt = task.attempt;
+            }
+            A::WorkflowTaskStartedEventAttributes(task) => self.start(task.scheduled_event_id, event, 1),
+            A::WorkflowTaskCompletedEventAttributes(task) => self.end(task.scheduled_event_id, event, Good),
+            A::WorkflowTaskFailedEventAttributes(task) => self.end(task.scheduled_event_id, event, Bad),
+            A::WorkflowTaskTimedOutEventAttributes(task) => self.end(task.scheduled_event_id, event, Bad),
+            A::ActivityTaskScheduledEventAttributes(task) => {
+                let name = task.activity_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
+                self.begin(event, SpanKind::Activity, name, &task.activity_id);
+            }
+            A::ActivityTaskStartedEventAttributes(task) => self.start(task.scheduled_event_id, event, task.attempt),
+            A::ActivityTaskCompletedEventAttributes(task) => self.end(task.scheduled_event_id, event, Good),
+            A::ActivityTaskFailedEventAttributes(task) => self.end(task.scheduled_event_id, event, Bad),
+            A::ActivityTaskTimedOutEventAttributes(task) => self.end(task.scheduled_event_id, event, Bad),
+            A::ActivityTaskCanceledEventAttributes(task) => self.end(task.scheduled_event_id, event, Canceled),
+            A::TimerStartedEventAttributes(timer) => {
+                let due = event_time(event) + duration_nanos(timer.start_to_fire_timeout.as_ref());
+                self.begin(event, SpanKind::Timer, "Timers", &timer.timer_id).due = Some(due);
+            }
+            A::TimerFiredEventAttributes(timer) => self.end(timer.started_event_id, event, Good),
+            A::TimerCanceledEventAttributes(timer) => self.end(timer.started_event_id, event, Canceled),
+            A::StartChildWorkflowExecutionInitiatedEventAttributes(child) => {
+                let name = child.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
+                self.begin(event, SpanKind::Child, name, &child.workflow_id);
+            }
+            A::StartChildWorkflowExecutionFailedEventAttributes(child) => {
+                self.end(child.initiated_event_id, event, Bad)
+            }
+            A::ChildWorkflowExecutionStartedEventAttributes(child) => self.start(child.initiated_event_id, event, 1),
+            A::ChildWorkflowExecutionCompletedEventAttributes(child) => self.end(child.initiated_event_id, event, Good),
+            A::ChildWorkflowExecutionFailedEventAttributes(child) => self.end(child.initiated_event_id, event, Bad),
+            A::ChildWorkflowExecutionTimedOutEventAttributes(child) => self.end(child.initiated_event_id, event, Bad),
+            A::ChildWorkflowExecutionCanceledEventAttributes(child) => {
+                self.end(child.initiated_event_id, event, Canceled)
+            }
+            A::ChildWorkflowExecutionTerminatedEventAttributes(child) => {
+                self.end(child.initiated_event_id, event, Canceled);
+            }
+            A::WorkflowExecutionUpdateAcceptedEventAttributes(update) => {
+                let input = update.accepted_request.as_ref().and_then(|request| request.input.as_ref());
+                let name = input.map(|input| input.name.as_str()).unwrap_or_default();
+                self.begin(event, SpanKind::Update, name, &update.protocol_instance_id);
+            }
+            A::WorkflowExecutionUpdateCompletedEventAttributes(update) => {
+                self.end(update.accepted_event_id, event, Good)
+            }
+            A::WorkflowExecutionSignaledEventAttributes(signal) => {
+                self.point(event, SpanKind::Signal, &signal.signal_name);
+            }
+            A::WorkflowExecutionCancelRequestedEventAttributes(_) => {
+                self.point(event, SpanKind::Signal, "cancel requested");
+            }
+            A::MarkerRecordedEventAttributes(marker) => self.point(event, SpanKind::Marker, &marker.marker_name),
+            _ => {}
+        }
+    }
+}
