@@ -15,7 +15,7 @@ use crate::{
     connections::Connections,
     liveness::Liveness,
     logs,
-    running::{Data, Plan},
+    running::{Data, Plan, Skipping},
     setup::Setup,
 };
 
@@ -105,7 +105,7 @@ impl Serve {
             ..Default::default()
         };
         let discard_damaged_log = self.discard_damaged_log;
-        Plan { listen, data, discard_damaged_log, node, setup: Setup::default() }.run()
+        Plan { listen, data, discard_damaged_log, node, skipping: Skipping::Off, setup: Setup::default() }.run()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
     connections::Connections,
     liveness::Liveness,
     logs,
-    running::{Data, Plan},
+    running::{Data, Plan, Skipping},
     setup::Setup,
 };
 
@@ -70,6 +70,10 @@ pub struct StartDev {
     /// What is logged.
     #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
     log_level: LogLevel,
+    /// Skips time: while no workflow task and no activity is under way, the clock jumps to the next timer, back-off,
+    /// time-out or schedule. In memory only. Clients can lock it with Temporal's TestService.
+    #[arg(long, conflicts_with = "db_filename")]
+    skip_time: bool,
     #[command(flatten)]
     connections: Connections,
     #[command(flatten)]
@@ -206,6 +210,7 @@ impl StartDev {
             data: self.db_filename.as_deref().map_or(Ok(Data::InMemory), data)?,
             discard_damaged_log: false,
             node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },
+            skipping: if self.skip_time { Skipping::Unlocked } else { Skipping::Off },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
     }

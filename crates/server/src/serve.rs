@@ -5,7 +5,7 @@ use std::{future::Future, net::SocketAddr, sync::Arc, time::Duration};
 use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
     segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
-    segno_worker::worker_service_server::WorkerServiceServer,
+    segno_worker::worker_service_server::WorkerServiceServer, testservice::test_service_server::TestServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -15,7 +15,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
+    grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, Workflows},
     http,
     peer_calls::PeerCalls,
 };
@@ -125,14 +125,18 @@ impl Server {
         };
         let under_way = UnderWay::default();
         let calls = under_way.clone();
-        let others = Routes::new(operator)
+        let mut others = Routes::new(operator)
             .add_service(leases)
             .add_service(flows)
             .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
-            .add_service(reflection().build_v1alpha()?)
-            .prepare();
+            .add_service(reflection().build_v1alpha()?);
+        if let Some(time_skipping) = TimeSkipping::new(&node) {
+            let service = TestServiceServer::new(time_skipping).accept_compressed(CompressionEncoding::Gzip);
+            others = others.add_service(service);
+        }
+        let others = others.prepare();
         let services = Services { direct, workflows, compressing, others, under_way, node: node.clone() };
         if let Some(cluster) = node.cluster() {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
