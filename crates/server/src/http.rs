@@ -1,6 +1,7 @@
-//! The small HTTP side: `/healthz`, Prometheus' `/metrics`, and the calls about scripts ([`crate::http_flows`]).
+//! The HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]), and Temporal's HTTP API
+//! ([`crate::http_api`]).
 
-use std::{convert::Infallible, fmt::Write, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt::Write, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
@@ -12,45 +13,68 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::{
+    connections::Services,
     connections::accept::{Accepted, Evicting},
     grpc::FlowCalls,
+    http_api::{self, ApiRequest},
     http_flows,
 };
 
 /// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
 /// probes out.
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 512;
 /// How long a client may take for the header section of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection is closed after this long, whatever it does: one whose client does not read, for example.
+/// A connection gets no new request after this long.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the last request of a connection may take, or a client that does not read.
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest body of a request. A source has 256 KiB.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
 /// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls) {
+pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCalls) {
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
     loop {
         let stream = accepted.next(&listener).await;
-        let (node, flows) = (node.clone(), flows.clone());
+        let (services, flows) = (services.clone(), flows.clone());
         accepted.spawn(|_| async move {
             let service = service_fn(move |request: Request<Incoming>| {
-                let (node, flows) = (node.clone(), flows.clone());
+                let (services, flows) = (services.clone(), flows.clone());
                 async move {
-                    Ok::<_, Infallible>(match request.uri().path().starts_with(http_flows::PREFIX) {
-                        true => answer_flows(&flows, request).await,
-                        false => answer(&node, &request),
+                    let path = request.uri().path();
+                    Ok::<_, Infallible>(match path {
+                        _ if http_flows::is_one(path) => answer_flows(&flows, request).await,
+                        "/healthz" | "/metrics" | "/cluster" => answer(&services.node, &request),
+                        _ => answer_api(&services, request).await,
                     })
                 }
             });
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
             // A client that breaks off, or is cut off, needs no answer.
-            let serving = builder.serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serving).await;
+            let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+            if tokio::time::timeout(CONNECTION_TIMEOUT, &mut serving).await.is_err() {
+                serving.as_mut().graceful_shutdown();
+                let _ = tokio::time::timeout(LAST_REQUEST_TIMEOUT, serving).await;
+            }
         });
     }
+}
+
+/// Temporal's HTTP API, and whatever there is not.
+async fn answer_api(services: &Services, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
+    let request = ApiRequest {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        headers: &head.headers,
+        body,
+    };
+    http_api::answer(services, request).await
 }
 
 async fn answer_flows(flows: &FlowCalls, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -91,14 +115,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         },
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, "text/plain; version=0.0.4", metrics(node)),
-        (_, "/healthz" | "/metrics" | "/cluster") => {
-            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is understood here\n".to_owned())
-        }
-        _ => (
-            StatusCode::NOT_FOUND,
-            "text/plain",
-            "here are /healthz, /metrics and, on a shared database, /cluster\n".to_owned(),
-        ),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is understood here\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;

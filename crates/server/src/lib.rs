@@ -13,6 +13,7 @@ mod deadline;
 mod delivery;
 pub mod grpc;
 mod http;
+mod http_api;
 mod http_flows;
 mod peer_calls;
 mod peers;

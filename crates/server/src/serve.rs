@@ -112,7 +112,6 @@ impl Server {
 
         // Ends with this call, however that ends.
         let mut web = JoinSet::new();
-        web.spawn(http::serve(self.http, node.clone(), flow_calls));
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -138,6 +137,7 @@ impl Server {
         }
         let others = others.prepare();
         let services = Services { direct, workflows, compressing, others, under_way, node: node.clone() };
+        web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls));
         if let Some(cluster) = node.cluster() {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
         }
