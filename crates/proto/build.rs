@@ -1,6 +1,9 @@
 //! Generates wire types and service traits from the descriptor set that the crate `temporalio-protos` publishes to its
 //! dependents, and from Segno's own protocol under `proto/`. No other `.proto` file is part of this repository.
 
+#[path = "build/routes.rs"]
+mod routes;
+
 use std::{env, fs, path::PathBuf};
 
 use prost::Message;
@@ -17,7 +20,10 @@ const BOXED: [&str; 6] = [
 ];
 
 /// Packages of the descriptor set that a server has no use for.
-const UNUSED_FILES: [&str; 4] = ["temporal/sdk/", "temporal/api/cloud/", "temporal/api/testservice/", "health/"];
+const UNUSED_FILES: [&str; 3] = ["temporal/sdk/", "temporal/api/cloud/", "health/"];
+
+/// The package of a service that Temporal's own server does not have.
+const TEST_SERVICE: &str = "temporal.api.testservice.v1";
 
 /// Segno's own protocols.
 const OWN: [&str; 4] = [
@@ -37,6 +43,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("descriptors.bin"), set.encode_to_vec())?;
     fs::write(out.join("methods.rs"), method_table(&set))?;
+    println!("cargo:rerun-if-changed=build");
+    fs::write(out.join("routes.rs"), routes::table()?)?;
 
     // Comments of the protocol are not ours to publish again; strip them from what is generated.
     for file in &mut set.file {
@@ -77,7 +85,8 @@ fn add_own(set: &mut FileDescriptorSet) -> Result<(), Box<dyn std::error::Error>
 /// A table of every call of Temporal's services, for documentation checks and for naming calls not built yet.
 fn method_table(set: &FileDescriptorSet) -> String {
     let mut rows = String::new();
-    for file in set.file.iter().filter(|file| !file.package().starts_with("segno.")) {
+    let is_temporals = |package: &str| !package.starts_with("segno.") && package != TEST_SERVICE;
+    for file in set.file.iter().filter(|file| is_temporals(file.package())) {
         for service in &file.service {
             for method in &service.method {
                 rows.push_str(&format!("(\"{}.{}\", \"{}\"),\n", file.package(), service.name(), method.name()));

@@ -17,6 +17,7 @@ mod running;
 mod serve;
 mod setup;
 mod start_dev;
+mod test_server;
 mod tls_init;
 
 use std::process::ExitCode;
@@ -75,7 +76,22 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().command {
+    let result = match test_server::asked_for(std::env::args().skip(1)) {
+        Some(test_server) => test_server.and_then(test_server::TestServer::run),
+        None => run(Arguments::parse().command),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if exit::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("segno: {}", exit::text(&error));
+            exit::code(&error)
+        }
+    }
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
         Command::Serve(serve) => serve.run(),
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
         Command::Export(command) => command.run(),
@@ -91,14 +107,6 @@ fn main() -> ExitCode {
         Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
-    };
-    match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) if exit::is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("segno: {}", exit::text(&error));
-            exit::code(&error)
-        }
     }
 }
 

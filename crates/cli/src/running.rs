@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Local, Node, NodeOptions, SystemClock};
+use segno_runtime::{Clock, Local, Node, NodeOptions, SkippingClock, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Storage};
 use segno_store_postgres::PostgresStore;
@@ -81,8 +81,31 @@ pub struct Plan {
     pub discard_damaged_log: bool,
     /// Settings of the node.
     pub node: NodeOptions,
+    /// Whether time is skipped while nothing is under way. Only in memory.
+    pub skipping: Skipping,
     /// What must be there before anybody is served.
     pub setup: Setup,
+}
+
+/// Whether the server's clock jumps while nothing is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Skipping {
+    /// It is the machine's clock.
+    Off,
+    /// It jumps as soon as a client asks for it.
+    Locked,
+    /// It jumps from the start.
+    Unlocked,
+}
+
+impl Skipping {
+    fn clock(self) -> Arc<dyn Clock> {
+        match self {
+            Self::Off => Arc::new(SystemClock),
+            Self::Locked => Arc::new(SkippingClock::locked()),
+            Self::Unlocked => Arc::new(SkippingClock::default()),
+        }
+    }
 }
 
 /// The store in use, and how to close it.
@@ -160,7 +183,7 @@ impl Plan {
         let stopped = async move {
             let _ = told.wait_for(|stop| *stop).await;
         };
-        let node = Node::start_among(storage, Arc::new(SystemClock), self.node, listener).await?;
+        let node = Node::start_among(storage, self.skipping.clock(), self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),

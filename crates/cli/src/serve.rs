@@ -16,7 +16,7 @@ use crate::{
     liveness::Liveness,
     logs,
     protection::Protection,
-    running::{Data, Plan},
+    running::{Data, Plan, Skipping},
     setup::Setup,
 };
 
@@ -113,7 +113,7 @@ impl Serve {
             ..Default::default()
         };
         let discard_damaged_log = self.discard_damaged_log;
-        Plan { listen, data, discard_damaged_log, node, setup: Setup::default() }.run()
+        Plan { listen, data, discard_damaged_log, node, skipping: Skipping::Off, setup: Setup::default() }.run()
     }
 }
 

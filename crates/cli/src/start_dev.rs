@@ -21,7 +21,7 @@ use crate::{
     liveness::Liveness,
     logs,
     protection::Protection,
-    running::{Data, Plan},
+    running::{Data, Plan, Skipping},
     setup::Setup,
 };
 
@@ -71,6 +71,10 @@ pub struct StartDev {
     /// What is logged.
     #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
     log_level: LogLevel,
+    /// Skips time: while no workflow task and no activity is under way, the clock jumps to the next timer, back-off,
+    /// time-out or schedule. In memory only. Clients can lock it with Temporal's TestService.
+    #[arg(long, conflicts_with = "db_filename")]
+    skip_time: bool,
     #[command(flatten)]
     connections: Connections,
     #[command(flatten)]
@@ -215,6 +219,7 @@ impl StartDev {
             data,
             discard_damaged_log: false,
             node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },
+            skipping: if self.skip_time { Skipping::Unlocked } else { Skipping::Off },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
     }

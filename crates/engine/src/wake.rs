@@ -15,7 +15,9 @@ use crate::{
     draft::Draft,
     retry,
     run::{Applied, Context, Effect, Run},
-    schedule, workflow_task,
+    schedule,
+    state::Activity,
+    workflow_task,
 };
 
 /// When the run next wants to be woken.
@@ -36,6 +38,17 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
     ];
     let timers = run.state.timers.values().map(|timer| timer.fire_at);
     fixed.into_iter().flatten().chain(timers).chain(activities).min()
+}
+
+/// Whether work on the run is under way, or waits for a worker: time that can be skipped must not be meanwhile. An attempt
+/// of an activity that is put off does not count, nor does one that is paused.
+pub fn holds_time(run: &Run, now: Nanos) -> bool {
+    let is_under_way = |activity: &Activity| {
+        let put_off = activity_timeouts::is_held_back(activity) && activity.scheduled_time > now;
+        activity.started_time != 0 || (activity.pause.is_none() && !put_off)
+    };
+    (run.is_running() && run.state.task.is_some())
+        || (run.has_work() && run.state.activities.values().any(|activity| is_under_way(activity)))
 }
 
 /// Lets everything happen that is due. What is not due yet stays untouched.

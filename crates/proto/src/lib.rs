@@ -31,11 +31,32 @@ pub use generated::temporal::api::{
     filter::v1 as filter, history::v1 as events, namespace::v1 as namespace, nexus::v1 as nexus, nexusservices,
     operatorservice::v1 as operatorservice, protocol::v1 as protocol, query::v1 as query,
     replication::v1 as replication, schedule::v1 as schedule, sdk::v1 as sdk, taskqueue::v1 as taskqueue,
-    update::v1 as update, version::v1 as version, worker::v1 as worker, workflow::v1 as workflow,
-    workflowservice::v1 as workflowservice,
+    testservice::v1 as testservice, update::v1 as update, version::v1 as version, worker::v1 as worker,
+    workflow::v1 as workflow, workflowservice::v1 as workflowservice,
 };
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));
+
+/// A route of Temporal's HTTP API: what an annotation of a call says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HttpRoute {
+    /// The method of HTTP.
+    pub method: &'static str,
+    /// The path, with fields of the request in braces.
+    pub path: &'static str,
+    /// The field of the request that the body is, `*` for all of it; empty if there is no body.
+    pub body: &'static str,
+    /// The service, by its full name.
+    pub service: &'static str,
+    /// The call.
+    pub call: &'static str,
+    /// The message that is the request, by its full name.
+    pub request: &'static str,
+    /// The message that is the response, by its full name.
+    pub response: &'static str,
+}
+
+include!(concat!(env!("OUT_DIR"), "/routes.rs"));
 
 /// The encoded descriptor set of everything generated here, for server reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -10,6 +10,8 @@ use std::{
 
 use segno_proto::Nanos;
 
+use crate::skipping::SkippingClock;
+
 /// The longest sleep until a moment of the wall clock. Somebody may set that clock forward meanwhile, and a sleep is
 /// measured by the monotonic clock, which does not notice.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
@@ -23,6 +25,11 @@ pub trait Clock: Send + Sync + 'static {
     fn monotonic(&self) -> Nanos {
         static BEGIN: OnceLock<Instant> = OnceLock::new();
         BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as Nanos
+    }
+
+    /// The same clock if it jumps while nothing is under way.
+    fn skipping(&self) -> Option<&SkippingClock> {
+        None
     }
 }
 

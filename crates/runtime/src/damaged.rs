@@ -50,6 +50,7 @@ impl Node {
     /// Sets a run aside.
     pub(crate) fn set_aside(&self, run: RunKey, why: &str) {
         self.timers.set(run, None);
+        self.no_time_held(run);
         if self.damaged.add(run, why) {
             tracing::error!(
                 run = run.0,

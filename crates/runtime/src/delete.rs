@@ -96,6 +96,7 @@ impl Node {
             node.committer.commit(commit).await?;
             tracing::warn!(run = run.0, workflow = %key.workflow_id, "a damaged run was deleted");
             node.timers.set(run, None);
+            node.no_time_held(run);
             node.damaged.forget(run);
             state.loaded = false;
             if let Some(current) = state.current.take() {
@@ -133,6 +134,7 @@ impl Node {
         };
         let result = self.committer.commit(commit).await;
         self.timers.set(run, None);
+        self.no_time_held(run);
         if let Some(own) = &mut own {
             self.forget(own);
         }

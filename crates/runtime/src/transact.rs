@@ -362,6 +362,10 @@ impl Node {
     fn carry_out(self: &Arc<Self>, locked: &mut Locked, then: Consequences) {
         let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
         let (activities, ended, messages) = (then.activities, then.ended, then.messages);
+        // One run may hold no time any more while its successor, or a message of it, is not noted yet.
+        if let Some(clock) = self.clock.skipping() {
+            clock.begin();
+        }
         match ended.as_ref().filter(|ended| ended.run.lingers()) {
             Some(ended) => {
                 self.note_holds(before.as_deref(), &ended.run);
@@ -383,6 +387,9 @@ impl Node {
         self.run_effects(locked, effects);
         for message in messages {
             self.outbox.send(message);
+        }
+        if let Some(clock) = self.clock.skipping() {
+            clock.end();
         }
     }
 
@@ -483,6 +490,8 @@ impl Node {
             self.slots.forget_run(before.key());
             if before.run.lingers() {
                 self.linger_on(&before.run);
+            } else {
+                self.no_time_held(before.key());
             }
         }
         let current = locked.state.current.get_or_insert_with(|| {
@@ -517,6 +526,7 @@ impl Node {
     /// to do, so that all of it is offered again.
     fn linger_on(&self, run: &Run) {
         self.timers.set(RunKey(run.info.run_key), wake::wake_at(run, self.clock.now()));
+        self.note_held_time(run);
         if run.lingers() {
             self.offer_all(run);
         }
@@ -526,6 +536,21 @@ impl Node {
     fn arm(&self, locked: &Locked) {
         if let Some(current) = &locked.state.current {
             self.timers.set(current.key(), wake::wake_at(&current.run, current.woken));
+            self.note_held_time(&current.run);
+        }
+    }
+
+    /// Notes whether a run holds time, where time is skipped otherwise.
+    fn note_held_time(&self, run: &Run) {
+        if let Some(clock) = self.clock.skipping() {
+            clock.note(RunKey(run.info.run_key), wake::holds_time(run, self.clock.now()));
+        }
+    }
+
+    /// A run is over, gone or unreadable: it holds no time.
+    pub(crate) fn no_time_held(&self, run: RunKey) {
+        if let Some(clock) = self.clock.skipping() {
+            clock.note(run, false);
         }
     }
 

@@ -1,7 +1,7 @@
-//! The small HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]) and the web pages
-//! ([`crate::web`]).
+//! The HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]), the web pages ([`crate::web`])
+//! and Temporal's HTTP API ([`crate::http_api`]).
 
-use std::{convert::Infallible, fmt::Write, sync::Arc, time::Duration};
+use std::{convert::Infallible, fmt::Write, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
@@ -13,10 +13,16 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use crate::{
+    connections::Services,
     connections::accept::{Accepted, Evicting},
     grpc::FlowCalls,
-    http_access, http_flows,
-    security::tls::{Protocol, Stream},
+    http_access,
+    http_api::{self, ApiRequest},
+    http_flows,
+    security::{
+        Credentials,
+        tls::{Protocol, Stream},
+    },
     web::{Web, WebBody},
 };
 
@@ -24,21 +30,26 @@ pub(crate) use crate::http_access::Guard;
 
 /// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
 /// probes out.
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 512;
 /// How long a client may take for the header section of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection is closed after this long, whatever it does: one whose client does not read, for example.
+/// A connection gets no new request after this long.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+/// How long the last request of a connection may take, or a client that does not read.
+const LAST_REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Longest body of a request. A source has 256 KiB.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
 
+/// What the server says of itself.
+const OWN: [&str; 3] = ["/healthz", "/metrics", "/cluster"];
+
 /// Serves until it is dropped.
-pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, web: Web, guard: Guard) {
+pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCalls, web: Web, guard: Guard) {
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
     loop {
         let stream = accepted.next(&listener).await;
-        let (node, flows, web, guard) = (node.clone(), flows.clone(), web.clone(), guard.clone());
+        let (services, flows, web, guard) = (services.clone(), flows.clone(), web.clone(), guard.clone());
         accepted.spawn(|_| async move {
             let stream = match &guard.tls {
                 None => Stream::Plain(stream),
@@ -49,19 +60,24 @@ pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, web
             };
             let certificate = stream.certificate_subject();
             let service = service_fn(move |request: Request<Incoming>| {
-                let (node, flows, web) = (node.clone(), flows.clone(), web.clone());
+                let (services, flows, web) = (services.clone(), flows.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
                 async move {
-                    let admitted = match guard.admit(&request, certificate).await {
+                    let credentials = http_access::credentials(&request, certificate);
+                    let path = request.uri().path();
+                    let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
+                    // Calls of the API are let in where they become calls.
+                    if !is_known {
+                        return Ok(answer_api(&services, request, credentials).await.map(Either::Left));
+                    }
+                    let admitted = match guard.admit(&request, &credentials).await {
                         Ok(admitted) => admitted,
                         Err(status) => return Ok(http_access::refused(&status).map(Either::Left)),
                     };
                     let answer = match request.uri().path() {
                         path if Web::has(path) => answer_web(&web, request).await,
-                        path if path.starts_with(http_flows::PREFIX) => {
-                            answer_flows(&flows, request).await.map(Either::Left)
-                        }
-                        _ => answer(&node, &request).map(Either::Left),
+                        path if http_flows::is_one(path) => answer_flows(&flows, request).await.map(Either::Left),
+                        _ => answer(&services.node, &request).map(Either::Left),
                     };
                     admitted.ended(http_access::code_of(answer.status()));
                     Ok::<_, Infallible>(answer)
@@ -70,8 +86,11 @@ pub async fn serve(listener: TcpListener, node: Arc<Node>, flows: FlowCalls, web
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
             // A client that breaks off, or is cut off, needs no answer.
-            let serving = builder.serve_connection(TokioIo::new(stream), service);
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, serving).await;
+            let mut serving = pin!(builder.serve_connection(TokioIo::new(stream), service));
+            if tokio::time::timeout(CONNECTION_TIMEOUT, &mut serving).await.is_err() {
+                serving.as_mut().graceful_shutdown();
+                let _ = tokio::time::timeout(LAST_REQUEST_TIMEOUT, serving).await;
+            }
         });
     }
 }
@@ -86,6 +105,25 @@ async fn answer_web(web: &Web, request: Request<Incoming>) -> Response<WebBody> 
             response
         }
     }
+}
+
+/// Temporal's HTTP API, and whatever there is not.
+async fn answer_api(
+    services: &Services,
+    request: Request<Incoming>,
+    credentials: Credentials,
+) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
+    let request = ApiRequest {
+        method: &head.method,
+        path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
+        headers: &head.headers,
+        body,
+        credentials,
+    };
+    http_api::answer(services, request).await
 }
 
 async fn answer_flows(flows: &FlowCalls, request: Request<Incoming>) -> Response<Full<Bytes>> {
@@ -126,14 +164,7 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
         },
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, "text/plain; version=0.0.4", metrics(node)),
-        (_, "/healthz" | "/metrics" | "/cluster") => {
-            (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is understood here\n".to_owned())
-        }
-        _ => (
-            StatusCode::NOT_FOUND,
-            "text/plain",
-            "here are the pages at /, /healthz, /metrics and, on a shared database, /cluster\n".to_owned(),
-        ),
+        _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is understood here\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;

@@ -48,20 +48,19 @@ const ROUTES: &[Route] = &[
 
 impl Guard {
     /// Lets a request in, or says why not.
-    pub(crate) async fn admit<B>(
-        &self,
-        request: &Request<B>,
-        certificate: Option<Arc<str>>,
-    ) -> Result<Admitted, Status> {
+    pub(crate) async fn admit<B>(&self, request: &Request<B>, credentials: &Credentials) -> Result<Admitted, Status> {
         if !self.security.is_on() {
             return Ok(Admitted::default());
         }
-        let authorization = request.headers().get(header::AUTHORIZATION).cloned();
-        let credentials = Credentials { authorization, certificate };
         let (rule, namespace) = rule_of(request.method(), request.uri().path())?;
         let what = format!("{} {}", request.method(), request.uri().path());
-        self.security.admit_to(&what, rule, &namespace, &credentials).await
+        self.security.admit_to(&what, rule, &namespace, credentials).await
     }
+}
+
+/// What a request shows of its caller.
+pub(crate) fn credentials<B>(request: &Request<B>, certificate: Option<Arc<str>>) -> Credentials {
+    Credentials { authorization: request.headers().get(header::AUTHORIZATION).cloned(), certificate }
 }
 
 /// What a request needs, and where.

@@ -22,7 +22,13 @@ use tonic::{Code, Request, Status};
 use crate::grpc::FlowCalls;
 
 /// Where these paths begin.
-pub(crate) const PREFIX: &str = "/api/v1/namespaces/";
+const PREFIX: &str = "/api/v1/namespaces/";
+
+/// Whether a path is one of these. Other paths with the same beginning are those of Temporal's HTTP API.
+pub(crate) fn is_one(path: &str) -> bool {
+    let rest = path.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/'));
+    rest.is_some_and(|(_, rest)| matches!(rest.split('/').next(), Some("flows" | "runs")))
+}
 
 /// An answer: status, content type, content.
 pub(crate) type Answer = (StatusCode, &'static str, Vec<u8>);

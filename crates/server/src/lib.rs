@@ -14,6 +14,7 @@ mod delivery;
 pub mod grpc;
 mod http;
 mod http_access;
+mod http_api;
 mod http_flows;
 mod peer_calls;
 mod peers;

@@ -6,7 +6,7 @@ use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
     segno_access::access_service_server::AccessServiceServer,
     segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
-    segno_worker::worker_service_server::WorkerServiceServer,
+    segno_worker::worker_service_server::WorkerServiceServer, testservice::test_service_server::TestServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -16,7 +16,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
+    grpc::{AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, Workflows},
     http::{self, Guard},
     peer_calls::PeerCalls,
     security::{
@@ -146,8 +146,7 @@ impl Server {
         }
         let security = Arc::new(Security::new(node.clone(), self.authentication, self.audit));
         let guard = Guard { tls: self.tls.clone(), security: security.clone() };
-                let pages = Web::new(node.clone(), flow_calls.clone(), addresses);
-        web.spawn(http::serve(self.http, node.clone(), flow_calls, pages, guard));
+        let pages = Web::new(node.clone(), flow_calls.clone(), addresses);
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -160,16 +159,21 @@ impl Server {
         };
         let under_way = UnderWay::default();
         let calls = under_way.clone();
-        let others = Routes::new(operator)
+        let mut others = Routes::new(operator)
             .add_service(leases)
             .add_service(AccessServiceServer::new(AccessCalls::new(node.clone())))
             .add_service(flows)
             .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
             .add_service(health_service)
             .add_service(reflection().build_v1()?)
-            .add_service(reflection().build_v1alpha()?)
-            .prepare();
+            .add_service(reflection().build_v1alpha()?);
+        if let Some(time_skipping) = TimeSkipping::new(&node) {
+            let service = TestServiceServer::new(time_skipping).accept_compressed(CompressionEncoding::Gzip);
+            others = others.add_service(service);
+        }
+        let others = others.prepare();
         let services = Services { direct, workflows, compressing, others, under_way, node: node.clone(), security };
+        web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls, pages, guard));
         if let Some(cluster) = node.cluster() {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
         }

@@ -61,6 +61,7 @@ pub const BUILT: &[&str] = &[
     "PollActivityTaskQueue",
     "PollNexusOperationExecution",
     "PollNexusTaskQueue",
+    "PollWorkflowExecutionTimeSkipping",
     "PollWorkflowExecutionUpdate",
     "PollWorkflowTaskQueue",
     "QueryWorkflow",

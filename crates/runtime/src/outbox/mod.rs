@@ -226,6 +226,9 @@ impl Attempt {
             Ok(()) => {
                 count(&self.node.metrics.messages_delivered);
                 self.node.outbox.forget(key);
+                if let Some(clock) = self.node.clock.skipping() {
+                    clock.changed.notify_one();
+                }
                 self.row = None;
             }
             // Between runs order matters now and then: a child's end waits for the report of its start.

@@ -21,7 +21,7 @@ use segno_runtime::Node;
 use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tonic::service::Routes;
 
-pub(crate) use general::call_service;
+pub(crate) use general::{call_if_admitted, call_service};
 
 use self::{
     accept::{Accepted, Evictable, Evicting},

@@ -22,6 +22,8 @@ pub enum Disabled {
     WorkflowPause,
     /// Nexus operations without a workflow.
     NexusOperations,
+    /// Time that each workflow skips for itself.
+    WorkflowTimeSkipping,
 }
 
 impl Workflows {
@@ -42,6 +44,9 @@ impl Workflows {
                 Status::unimplemented(format!("workflow pause is not enabled for namespace: {namespace}"))
             }
             Disabled::NexusOperations => Status::unimplemented("Standalone Nexus operation is disabled"),
+            Disabled::WorkflowTimeSkipping => {
+                Status::unimplemented("The Time-Skipping feature is not enabled for namespace.")
+            }
         }
     }
 }

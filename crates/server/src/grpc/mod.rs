@@ -31,6 +31,7 @@ mod search_attributes;
 mod service;
 mod starting;
 mod system;
+mod time_skipping;
 mod tokens;
 mod updates;
 mod visibility;
@@ -50,6 +51,7 @@ pub use cluster::ClusterCalls;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
+pub use time_skipping::TimeSkipping;
 
 use crate::{
     status,

@@ -677,6 +677,13 @@ impl WorkflowService for Workflows {
         Err(self.disabled(&request.get_ref().namespace, Disabled::WorkflowPause))
     }
 
+    async fn poll_workflow_execution_time_skipping(
+        &self,
+        request: Request<api::PollWorkflowExecutionTimeSkippingRequest>,
+    ) -> Result<Response<api::PollWorkflowExecutionTimeSkippingResponse>, Status> {
+        Err(self.disabled(&request.get_ref().namespace, Disabled::WorkflowTimeSkipping))
+    }
+
     async fn start_nexus_operation_execution(
         &self,
         request: Request<api::StartNexusOperationExecutionRequest>,

@@ -91,6 +91,17 @@ pub const RULES: &[(&str, &[(&str, Rule)])] = &[
         "segno.access.v1.AccessService",
         &[("CreateKey", server(ADMIN)), ("ListKeys", server(ADMIN)), ("RevokeKey", server(ADMIN)), ("WhoAmI", known())],
     ),
+    (
+        "temporal.api.testservice.v1.TestService",
+        &[
+            ("GetCurrentTime", known()),
+            ("LockTimeSkipping", server(WRITE)),
+            ("Sleep", server(WRITE)),
+            ("SleepUntil", server(WRITE)),
+            ("UnlockTimeSkipping", server(WRITE)),
+            ("UnlockTimeSkippingWithSleep", server(WRITE)),
+        ],
+    ),
     ("grpc.health.v1.Health", &[("Check", anybody()), ("List", anybody()), ("Watch", anybody())]),
     ("grpc.reflection.v1.ServerReflection", &[("ServerReflectionInfo", known())]),
     ("grpc.reflection.v1alpha.ServerReflection", &[("ServerReflectionInfo", known())]),

@@ -1,0 +1,97 @@
+//! `segno <port> [--enable-time-skipping]`: the command line of Temporal's test server.
+//!
+//! The test environments of SDKs start a server with exactly these arguments if they are told to skip time, so that this
+//! binary can be named as their test server. Time skipping begins locked; SDKs unlock it while they wait for a result.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use anyhow::bail;
+use segno_runtime::NodeOptions;
+use segno_server::{ConnectionLimits, SecurityOptions, ServerOptions};
+
+use crate::{
+    logs,
+    running::{Data, Plan, Skipping},
+    setup::Setup,
+};
+
+const ENABLED: &str = "--enable-time-skipping";
+
+/// A server in memory that skips time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestServer {
+    port: u16,
+    skipping: Skipping,
+}
+
+/// The test server, if the arguments are of its form: they begin with a number.
+pub fn asked_for(mut arguments: impl Iterator<Item = String>) -> Option<anyhow::Result<TestServer>> {
+    let port = arguments.next()?;
+    if port.is_empty() || !port.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let flags: Vec<String> = arguments.collect();
+    Some(read(&port, &flags))
+}
+
+fn read(port: &str, flags: &[String]) -> anyhow::Result<TestServer> {
+    let Ok(port) = port.parse() else { bail!("{port} is no port: ports go up to 65535") };
+    match flags {
+        [] => Ok(TestServer { port, skipping: Skipping::Locked }),
+        [flag] if flag.eq_ignore_ascii_case(ENABLED) => Ok(TestServer { port, skipping: Skipping::Unlocked }),
+        [flag, ..] => bail!("a port alone starts a test server, which knows only the flag {ENABLED}, not {flag}"),
+    }
+}
+
+impl TestServer {
+    /// Runs the server until it is told to stop.
+    pub fn run(self) -> anyhow::Result<()> {
+        logs::start(logs::Format::Human, "warn")?;
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let plan = Plan {
+            listen: ServerOptions {
+                security: SecurityOptions::default(),
+                grpc: SocketAddr::new(ip, self.port),
+                http: SocketAddr::new(ip, 0),
+                limits: ConnectionLimits::default(),
+            },
+            data: Data::InMemory,
+            discard_damaged_log: false,
+            node: NodeOptions::default(),
+            skipping: self.skipping,
+            setup: Setup { namespaces: Vec::new(), search_attributes: Vec::new() },
+        };
+        plan.run()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(line: &str) -> Option<Result<TestServer, String>> {
+        let found = asked_for(line.split_whitespace().map(str::to_owned))?;
+        Some(found.map_err(|error| error.to_string()))
+    }
+
+    #[test]
+    fn a_port_alone_is_the_test_server() {
+        assert_eq!(asked("7233"), Some(Ok(TestServer { port: 7233, skipping: Skipping::Locked })));
+        let unlocked = TestServer { port: 7233, skipping: Skipping::Unlocked };
+        assert_eq!(asked("7233 --enable-time-skipping"), Some(Ok(unlocked)));
+        assert_eq!(asked("7233 --Enable-Time-Skipping"), Some(Ok(unlocked)));
+    }
+
+    #[test]
+    fn anything_else_is_for_the_usual_commands() {
+        assert_eq!(asked(""), None);
+        assert_eq!(asked("serve"), None);
+        assert_eq!(asked("--version 7"), None);
+    }
+
+    #[test]
+    fn a_wrong_port_or_flag_is_named() {
+        assert!(asked("70000").is_some_and(|found| found.is_err_and(|error| error.contains("70000"))));
+        assert!(asked("7233 --fast").is_some_and(|found| found.is_err_and(|error| error.contains("--fast"))));
+    }
+}

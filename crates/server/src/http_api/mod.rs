@@ -1,0 +1,278 @@
+//! Temporal's HTTP API: JSON over the same calls as gRPC.
+//!
+//! [`answer`] is the one entry. Method and path name a call ([`routes`]); body, path and query become its request
+//! ([`decode`], [`parameters`]), which takes the way of a gRPC call without a connection; the response or the status becomes
+//! JSON ([`encode`]). All of it goes by the descriptors of the protocol ([`schema`]): nothing is written per call. Texts of errors
+//! and the short form of payloads ([`payload`]) are those of Temporal's server. See docs/http-api.md.
+
+mod decode;
+mod dynamic;
+mod encode;
+mod json;
+mod parameters;
+mod payload;
+mod routes;
+mod scalars;
+mod schema;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use segno_proto::HttpRoute;
+use segno_runtime::with_request_bytes;
+use tonic::{Code, Status, body::Body};
+
+use self::{dynamic::Dynamic, routes::Match, schema::Schema};
+use crate::{
+    connections::{MESSAGE_BYTES_MAX, Services, call_if_admitted, call_service},
+    peers::CallMetadata,
+    security::{Admission, Credentials},
+    unbuilt,
+};
+
+/// Longest body of a request.
+pub(crate) const BODY_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
+/// In front of each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+/// Headers with this prefix are metadata of the call, without it.
+const METADATA_PREFIX: &str = "grpc-metadata-";
+/// Headers that are metadata of the call.
+const FORWARDED: [&str; 6] =
+    ["authorization", "authorization-extras", "x-forwarded-for", "client-name", "client-version", "grpc-timeout"];
+/// Who calls if the request does not say.
+const CLIENT_NAME: &str = "temporal-server-http";
+/// What browsers send for a form.
+const FORM: &str = "application/x-www-form-urlencoded";
+
+/// How JSON is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Style {
+    pretty: bool,
+    /// Payloads in their short form.
+    short: bool,
+}
+
+/// A request as it arrived. `body` is `None` if it was longer than [`BODY_BYTES_MAX`].
+pub(crate) struct ApiRequest<'a> {
+    pub(crate) method: &'a Method,
+    pub(crate) path: &'a str,
+    pub(crate) query: &'a str,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) body: Option<Bytes>,
+    /// Who asks.
+    pub(crate) credentials: Credentials,
+}
+
+/// Answers a request of Temporal's HTTP API, or says in its words that there is nothing.
+pub(crate) async fn answer(services: &Services, request: ApiRequest<'_>) -> Response<Full<Bytes>> {
+    let (inbound, outbound) = styles(&request);
+    let answered = match call(services, &request, inbound).await {
+        Ok((route, message)) => {
+            encode::message(&format!(".{}", route.response), &message, outbound.short, outbound.pretty)
+                .map(|json| (StatusCode::OK, json))
+                .map_err(|error| Status::internal(error.to_string()))
+        }
+        Err(status) => Err(status),
+    };
+    let (status, json) = answered.unwrap_or_else(|status| (http_status(status.code()), refusal(&status, outbound)));
+    let mut response = Response::new(Full::new(Bytes::from(json)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(outbound.content_type()));
+    response
+}
+
+/// Finds the call, makes it, and returns the message of its response.
+async fn call(
+    services: &Services,
+    request: &ApiRequest<'_>,
+    style: Style,
+) -> Result<(&'static HttpRoute, Bytes), Status> {
+    let nothing = || Status::not_found("Not Found");
+    let path = parameters::unescape(request.path, false).ok_or_else(nothing)?;
+    let mut query = request.query.to_owned();
+    let (route, fields) = match routes::find(request.method.as_str(), &path) {
+        Match::Call(route, fields) => (route, fields),
+        Match::Nothing => return Err(nothing()),
+        Match::OtherMethod => match routes::find("GET", &path) {
+            // The gateway of Temporal's server takes a form for a query that was too long for a path.
+            Match::Call(route, fields) if is_form(request) => {
+                let form = request.body.as_deref().map(String::from_utf8_lossy).unwrap_or_default();
+                query = format!("{form}&{query}");
+                (route, fields)
+            }
+            _ => return Err(Status::unimplemented("Method Not Allowed")),
+        },
+    };
+    let message = read(request, route, &fields, &query, style)?;
+    let held_bytes = message.len();
+    let credentials = &request.credentials;
+    let made = with_request_bytes(held_bytes, async {
+        let request = grpc_request(request.headers, route, &message)?;
+        let made = match services.security.is_on() {
+            false => call_service(services, request).await,
+            true => {
+                let (security, credentials) = (services.security.clone(), credentials.clone());
+                call_if_admitted(services, request, &Admission { security, credentials }).await
+            }
+        };
+        response(unbuilt::as_temporal_says(made)).await
+    });
+    Ok((route, made.await?))
+}
+
+/// The message of a request.
+fn read(
+    request: &ApiRequest<'_>,
+    route: &HttpRoute,
+    fields: &[(&'static str, String)],
+    query: &str,
+    style: Style,
+) -> Result<Vec<u8>, Status> {
+    let message = Schema::get().message(&format!(".{}", route.request));
+    let message = message.ok_or_else(|| Status::internal(format!("there is no message {}", route.request)))?;
+    let mut read = match (route.body, &request.body) {
+        ("", _) => Dynamic::default(),
+        (_, None) => return Err(Status::invalid_argument("http: request body too large")),
+        (_, Some(body)) => decode::message(message, body, style.short).map_err(Status::invalid_argument)?,
+    };
+    for (path, value) in fields {
+        parameters::set(&mut read, message, path, std::slice::from_ref(value))
+            .map_err(|error| Status::invalid_argument(format!("type mismatch, parameter: {path}, error: {error}")))?;
+    }
+    if route.body.is_empty() {
+        for (path, values) in parameters::query(query) {
+            let (path, values) = parameters::of_map(path, values);
+            // What the path says counts.
+            let path = parameters::normalized(message, &path);
+            let is_in_path = |(field, _): &(&str, String)| {
+                path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            };
+            if !fields.iter().any(is_in_path) {
+                parameters::set(&mut read, message, &path, &values).map_err(Status::invalid_argument)?;
+            }
+        }
+    }
+    Ok(read.encode())
+}
+
+fn is_form(request: &ApiRequest<'_>) -> bool {
+    let content_type = request.headers.get(header::CONTENT_TYPE);
+    request.method == Method::POST && content_type.is_some_and(|kind| kind.as_bytes() == FORM.as_bytes())
+}
+
+/// The call as gRPC has it.
+fn grpc_request(headers: &HeaderMap, route: &HttpRoute, message: &[u8]) -> Result<Request<Body>, Status> {
+    let mut body = BytesMut::with_capacity(PREFIX_BYTES + message.len());
+    body.put_u8(0);
+    body.put_u32(u32::try_from(message.len()).map_err(|_| Status::resource_exhausted("the call is too large"))?);
+    body.put_slice(message);
+    let mut request = Request::post(format!("/{}/{}", route.service, route.call))
+        .body(Body::new(Full::new(body.freeze())))
+        .map_err(|_| Status::unimplemented("malformed method name"))?;
+    let mut metadata = CallMetadata::default();
+    let forwarded = request.headers_mut();
+    for (name, value) in headers {
+        let name = match name.as_str().strip_prefix(METADATA_PREFIX) {
+            Some(name) => HeaderName::try_from(name).ok(),
+            None => FORWARDED.contains(&name.as_str()).then(|| name.clone()),
+        };
+        // What follows belongs to gRPC itself.
+        if let Some(name) = name.filter(|name| *name != header::CONTENT_TYPE && *name != header::TE) {
+            metadata.field(name.as_str().as_bytes(), value.as_bytes());
+            forwarded.append(name, value.clone());
+        }
+    }
+    forwarded.entry("client-name").or_insert(HeaderValue::from_static(CLIENT_NAME));
+    forwarded.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    forwarded.insert(header::TE, HeaderValue::from_static("trailers"));
+    request.extensions_mut().insert(metadata);
+    Ok(request)
+}
+
+/// The message of a gRPC response, or its status.
+async fn response(response: Response<Body>) -> Result<Bytes, Status> {
+    let (parts, body) = response.into_parts();
+    let collected = body.collect().await.map_err(|error| Status::internal(format!("the answer broke off: {error}")))?;
+    let trailers = collected.trailers().cloned().unwrap_or_default();
+    let message = collected.to_bytes();
+    // Without a message the status is in the headers.
+    let fields = if trailers.contains_key("grpc-status") { &trailers } else { &parts.headers };
+    match Status::from_header_map(fields) {
+        Some(status) if status.code() != Code::Ok => Err(status),
+        _ if message.len() >= PREFIX_BYTES => Ok(message.slice(PREFIX_BYTES..)),
+        _ => Ok(Bytes::new()),
+    }
+}
+
+/// A status as JSON, with the details that SDKs read.
+fn refusal(status: &Status, style: Style) -> String {
+    let details = match status.details() {
+        [] => {
+            let mut details = Dynamic::default();
+            details.set(1, dynamic::Content::Scalar(dynamic::Scalar::Varint(status.code() as u64)));
+            details.set(2, dynamic::Content::text(status.message()));
+            details.encode()
+        }
+        details => details.to_vec(),
+    };
+    encode::message(".google.rpc.Status", &details, style.short, style.pretty)
+        .unwrap_or_else(|_| r#"{"code": 13, "message": "failed to marshal error message"}"#.to_owned())
+}
+
+fn http_status(code: Code) -> StatusCode {
+    let number = match code {
+        Code::Ok => 200,
+        Code::Cancelled => 499,
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
+        Code::Unauthenticated => 401,
+        Code::PermissionDenied => 403,
+        Code::NotFound => 404,
+        Code::AlreadyExists | Code::Aborted => 409,
+        Code::ResourceExhausted => 429,
+        Code::Unknown | Code::Internal | Code::DataLoss => 500,
+        Code::Unimplemented => 501,
+        Code::Unavailable => 503,
+        Code::DeadlineExceeded => 504,
+    };
+    StatusCode::from_u16(number).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+/// How the request is written, and how the response is to be.
+fn styles(request: &ApiRequest<'_>) -> (Style, Style) {
+    let named = |name: header::HeaderName| request.headers.get(name).and_then(|value| value.to_str().ok());
+    let asked: Vec<(String, Vec<String>)> = parameters::query(request.query);
+    let has = |name: &str| asked.iter().any(|(known, _)| known == name);
+    let (pretty, long) = (has("pretty"), has("noPayloadShorthand"));
+    let inbound = named(header::CONTENT_TYPE).and_then(|kind| Style::named(kind.split(';').next().unwrap_or(kind)));
+    let outbound = match pretty || long {
+        true => Some(Style { pretty, short: !long }),
+        false => named(header::ACCEPT).and_then(Style::named),
+    };
+    let inbound_style = inbound.unwrap_or(Style::USUAL);
+    (inbound_style, outbound.unwrap_or(inbound_style))
+}
+
+impl Style {
+    const USUAL: Self = Self { pretty: false, short: true };
+
+    fn named(name: &str) -> Option<Self> {
+        let [pretty, long] = match name.trim() {
+            "application/json+pretty" => [true, false],
+            "application/json+no-payload-shorthand" => [false, true],
+            "application/json+pretty+no-payload-shorthand" => [true, true],
+            _ => return None,
+        };
+        Some(Self { pretty, short: !long })
+    }
+
+    /// What Temporal's server says of its JSON.
+    fn content_type(self) -> &'static str {
+        match (self.pretty, self.short) {
+            (false, true) => "*",
+            (true, true) => "application/json+pretty",
+            (false, false) => "application/json+no-payload-shorthand",
+            (true, false) => "application/json+pretty+no-payload-shorthand",
+        }
+    }
+}
