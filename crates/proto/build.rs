@@ -20,8 +20,12 @@ const BOXED: [&str; 6] = [
 const UNUSED_FILES: [&str; 4] = ["temporal/sdk/", "temporal/api/cloud/", "temporal/api/testservice/", "health/"];
 
 /// Segno's own protocols.
-const OWN: [&str; 3] =
-    ["proto/segno/worker/v1/worker.proto", "proto/segno/flow/v1/flow.proto", "proto/segno/cluster/v1/cluster.proto"];
+const OWN: [&str; 4] = [
+    "proto/segno/worker/v1/worker.proto",
+    "proto/segno/flow/v1/flow.proto",
+    "proto/segno/cluster/v1/cluster.proto",
+    "proto/segno/workflow/v1/workflow.proto",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = env::var("DEP_TEMPORALIO_PROTOS_DESCRIPTOR_PATH")?;

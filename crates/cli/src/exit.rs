@@ -9,7 +9,7 @@ use segno_store_sqlite::{CloseError, OpenError};
 use tonic::Code;
 
 use crate::{
-    client::ClientError,
+    client::{ClientError, is_too_large},
     running::{Ended, Failed, Removed, TooFewFiles},
 };
 
@@ -114,6 +114,8 @@ fn of_client(error: &ClientError) -> u8 {
         ClientError::Outcome(_) => FAILED,
         ClientError::Status { status, .. } => match status.code() {
             Code::InvalidArgument | Code::OutOfRange => USAGE,
+            // The same request is refused again.
+            Code::ResourceExhausted if is_too_large(status.message()) => USAGE,
             Code::NotFound => NOT_THERE,
             Code::Unavailable | Code::Unimplemented => UNAVAILABLE,
             Code::Internal | Code::Unknown | Code::DataLoss => SOFTWARE,

@@ -26,8 +26,8 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Segno runs workflows that survive anything. It speaks Temporal's protocol: every Temporal SDK and the `temporal`
-/// command line work with it unchanged.
+/// Segno runs workflows that survive crashes of workers, servers and machines. It speaks Temporal's protocol: Temporal's
+/// SDKs are its clients and workers. docs/compatibility.md says which calls are built.
 #[derive(Parser)]
 #[command(name = "segno", version, propagate_version = true)]
 struct Arguments {

@@ -20,6 +20,7 @@ mod serve;
 mod status;
 mod unbuilt;
 pub mod validate;
+mod why;
 
 pub use connections::ConnectionLimits;
 pub use serve::{ServeError, Server, ServerOptions};

@@ -6,6 +6,7 @@ use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
     segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
     segno_worker::worker_service_server::WorkerServiceServer,
+    segno_workflow::workflow_service_server::WorkflowServiceServer as ExplanationServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -15,7 +16,7 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, Workflows},
+    grpc::{BatchCalls, ClusterCalls, FlowCalls, Operator, WorkerLeases, WorkflowExplanations, Workflows},
     http,
     peer_calls::PeerCalls,
 };
@@ -127,6 +128,10 @@ impl Server {
         let calls = under_way.clone();
         let others = Routes::new(operator)
             .add_service(leases)
+            .add_service(
+                ExplanationServiceServer::new(WorkflowExplanations::new(node.clone()))
+                    .accept_compressed(CompressionEncoding::Gzip),
+            )
             .add_service(flows)
             .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
             .add_service(health_service)

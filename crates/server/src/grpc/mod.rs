@@ -10,6 +10,7 @@ mod batch_steps;
 mod cluster;
 mod describe;
 mod disabled;
+mod explain;
 mod flows;
 mod foreign_tokens;
 mod history;
@@ -45,6 +46,7 @@ use tonic::Status;
 
 pub use batch_steps::BatchCalls;
 pub use cluster::ClusterCalls;
+pub use explain::WorkflowExplanations;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
