@@ -7,7 +7,9 @@ mod args;
 mod client;
 mod commands;
 mod connections;
+mod doctor;
 mod exit;
+mod keeping;
 mod liveness;
 mod logs;
 mod moving;
@@ -16,10 +18,11 @@ mod running;
 mod serve;
 mod setup;
 mod start_dev;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// Every call allocates some hundred times, on one thread, and frees on another (docs/decisions/012).
@@ -29,7 +32,7 @@ static ALLOCATOR: MiMalloc = MiMalloc;
 /// Segno runs workflows that survive crashes of workers, servers and machines. It speaks Temporal's protocol: Temporal's
 /// SDKs are its clients and workers. docs/compatibility.md says which calls are built.
 #[derive(Parser)]
-#[command(name = "segno", version, propagate_version = true)]
+#[command(name = "segno", version, long_version = version::long(), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -47,6 +50,14 @@ enum Command {
     Export(moving::Export),
     /// Fills an empty data directory or database from an export.
     Import(moving::Import),
+    /// Copies a data directory to a file, also while a server uses it.
+    Backup(keeping::Backup),
+    /// Puts a backup into a data directory that has none yet.
+    Restore(keeping::Restore),
+    /// Gives the space of deleted workflows back to the file system.
+    Compact(keeping::Compact),
+    /// Checks a data directory, the disk, the clock and settings.
+    Doctor(doctor::Doctor),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
@@ -73,6 +84,13 @@ fn main() -> ExitCode {
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
+        Command::Backup(command) => command.run(),
+        Command::Restore(command) => command.run(),
+        Command::Compact(command) => command.run(),
+        Command::Doctor(command) => match command.run() {
+            Ok(code) => return code,
+            Err(error) => Err(error),
+        },
         Command::Workflow(command) => command.run(),
         Command::Schedule(command) => command.run(),
         Command::Batch(command) => command.run(),
@@ -93,10 +111,20 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether a variable of the environment is a setting of some command.
+fn is_known_variable(name: &str) -> bool {
+    fn known(command: &clap::Command, name: &str) -> bool {
+        command.get_arguments().any(|argument| argument.get_env().is_some_and(|env| env == name))
+            || command.get_subcommands().any(|below| known(below, name))
+    }
+    CLIENT_VARIABLES.contains(&name) || known(&Arguments::command(), name)
+}
+
+/// Variables that are no flags' own: clients read them together with Temporal's.
+const CLIENT_VARIABLES: [&str; 2] = ["SEGNO_ADDRESS", "SEGNO_NAMESPACE"];
+
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -23,5 +23,6 @@ pub mod validate;
 mod why;
 
 pub use connections::ConnectionLimits;
+pub use grpc::SERVER_VERSION;
 pub use serve::{ServeError, Server, ServerOptions};
 pub use unbuilt::BUILT;

@@ -43,7 +43,8 @@ pub struct ServerOptions {
 pub enum ServeError {
     /// A port could not be had.
     #[error(
-        "cannot listen on {address} for {what}: {error}. Is another server running? Choose another port with {flag}"
+        "cannot listen on {address} for {what}: {error}. {}",
+        bind_advice(error, flag)
     )]
     Bind {
         /// The address.
@@ -58,6 +59,17 @@ pub enum ServeError {
     /// Reflection could not be set up.
     #[error("reflection could not be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// What to do about an address that cannot be had.
+fn bind_advice(error: &std::io::Error, flag: &str) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrNotAvailable => {
+            "This machine does not have that address: choose one of its own with --ip, or 0.0.0.0 for all".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => format!("Ports below 1024 need a privilege: choose another with {flag}"),
+        _ => format!("Is another server running? Choose another port with {flag}"),
+    }
 }
 
 /// A server with its ports bound.

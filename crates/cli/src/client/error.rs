@@ -69,7 +69,8 @@ impl ClientError {
                 Some("A retention is at least 1h, for example --retention 72h")
             }
             Code::InvalidArgument if message.contains("search attribute") && message.contains("not defined")
-                || message.contains("no mapping defined for search attribute") =>
+                || message.contains("no mapping defined for search attribute")
+                || message.contains("is no attribute of this namespace") =>
             {
                 Some("`segno search-attribute create --name NAME --type TYPE` adds one, `segno search-attribute list` shows them")
             }
@@ -111,7 +112,7 @@ pub fn is_too_large(message: &str) -> bool {
 }
 
 /// Whether the other side speaks no gRPC.
-fn is_not_grpc(status: &Status) -> bool {
+pub fn is_not_grpc(status: &Status) -> bool {
     let mut source = status.source();
     let mut text = status.message().to_ascii_lowercase();
     while let Some(error) = source {

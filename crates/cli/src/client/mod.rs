@@ -18,7 +18,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-pub use error::{ClientError, is_too_large};
+pub use error::{ClientError, is_not_grpc, is_too_large};
 
 use crate::{
     args,

@@ -50,6 +50,7 @@ pub use explain::WorkflowExplanations;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
+pub use system::SERVER_VERSION;
 
 use crate::{
     status,
