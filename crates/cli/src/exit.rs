@@ -5,20 +5,20 @@ use std::{io, process::ExitCode};
 use segno_runtime::CallError;
 use segno_server::ServeError;
 use segno_store_postgres::OpenError as DatabaseError;
-use segno_store_sqlite::{CloseError, OpenError};
+use segno_store_sqlite::{BackupError, CloseError, OpenError};
 use tonic::Code;
 
 use crate::{
-    client::ClientError,
+    client::{ClientError, is_not_grpc, is_too_large},
     running::{Ended, Failed, Removed, TooFewFiles},
 };
 
 /// It did not work, or the workflow did not complete.
-const FAILED: u8 = 1;
+pub const FAILED: u8 = 1;
 /// What was asked for makes no sense.
 const USAGE: u8 = 64;
 /// What is stored cannot be used: damaged, of another program or of a newer version.
-const DATA: u8 = 65;
+pub const DATA: u8 = 65;
 /// What was named is not there.
 const NOT_THERE: u8 = 66;
 /// A port is taken; a server is not there, or cannot do what was asked.
@@ -36,8 +36,11 @@ const PERMISSION: u8 = 77;
 
 /// What to tell the user. Errors that say everything in one sentence are not followed by their causes.
 pub fn text(error: &anyhow::Error) -> String {
-    let complete =
-        error.is::<OpenError>() || error.is::<DatabaseError>() || error.is::<ServeError>() || error.is::<ClientError>();
+    let complete = error.is::<OpenError>()
+        || error.is::<BackupError>()
+        || error.is::<DatabaseError>()
+        || error.is::<ServeError>()
+        || error.is::<ClientError>();
     let text = if complete { error.to_string() } else { format!("{error:#}") };
     match error.downcast_ref::<ClientError>().and_then(ClientError::hint) {
         Some(hint) => format!("{text}\n{hint}"),
@@ -58,6 +61,8 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
         of_server(error)
     } else if let Some(error) = error.downcast_ref() {
         of_client(error)
+    } else if let Some(error) = error.downcast_ref() {
+        of_backup(error)
     } else if error.is::<Failed>() {
         SOFTWARE
     } else if let Some(CallError::DataLoss(_)) = error.downcast_ref() {
@@ -79,6 +84,7 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
 fn of_store(error: &OpenError) -> u8 {
     match error {
         OpenError::InUse { .. } => TEMPORARY,
+        OpenError::NotADirectory { .. } => USAGE,
         OpenError::Unusable { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => PERMISSION,
         OpenError::NoThread { .. } | OpenError::TooManyFiles { .. } => SYSTEM,
         OpenError::Unusable { .. }
@@ -86,6 +92,18 @@ fn of_store(error: &OpenError) -> u8 {
         | OpenError::Full { .. }
         | OpenError::Failed { .. } => IO,
         _ => DATA,
+    }
+}
+
+fn of_backup(error: &BackupError) -> u8 {
+    match error {
+        BackupError::Open(error) => of_store(error),
+        BackupError::Nothing(_) => NOT_THERE,
+        BackupError::Exists(_) => USAGE,
+        BackupError::Damaged { .. } => DATA,
+        BackupError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => PERMISSION,
+        BackupError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_THERE,
+        BackupError::Io { .. } => IO,
     }
 }
 
@@ -114,8 +132,11 @@ fn of_client(error: &ClientError) -> u8 {
         ClientError::Outcome(_) => FAILED,
         ClientError::Status { status, .. } => match status.code() {
             Code::InvalidArgument | Code::OutOfRange => USAGE,
+            // The same request is refused again.
+            Code::ResourceExhausted if is_too_large(status.message()) => USAGE,
             Code::NotFound => NOT_THERE,
             Code::Unavailable | Code::Unimplemented => UNAVAILABLE,
+            _ if is_not_grpc(status) => UNAVAILABLE,
             Code::Internal | Code::Unknown | Code::DataLoss => SOFTWARE,
             Code::DeadlineExceeded | Code::Cancelled | Code::ResourceExhausted | Code::Aborted => TEMPORARY,
             Code::PermissionDenied | Code::Unauthenticated => PERMISSION,

@@ -7,7 +7,9 @@ mod args;
 mod client;
 mod commands;
 mod connections;
+mod doctor;
 mod exit;
+mod keeping;
 mod liveness;
 mod logs;
 mod moving;
@@ -19,20 +21,21 @@ mod setup;
 mod start_dev;
 mod test_server;
 mod tls_init;
+mod version;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// Every call allocates some hundred times, on one thread, and frees on another (docs/decisions/012).
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Segno runs workflows that survive anything. It speaks Temporal's protocol: every Temporal SDK and the `temporal`
-/// command line work with it unchanged.
+/// Segno runs workflows that survive crashes of workers, servers and machines. It speaks Temporal's protocol: Temporal's
+/// SDKs are its clients and workers. docs/compatibility.md says which calls are built.
 #[derive(Parser)]
-#[command(name = "segno", version, propagate_version = true)]
+#[command(name = "segno", version, long_version = version::long(), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -50,6 +53,14 @@ enum Command {
     Export(moving::Export),
     /// Fills an empty data directory or database from an export.
     Import(moving::Import),
+    /// Copies a data directory to a file, also while a server uses it.
+    Backup(keeping::Backup),
+    /// Puts a backup into a data directory that has none yet.
+    Restore(keeping::Restore),
+    /// Gives the space of deleted workflows back to the file system.
+    Compact(keeping::Compact),
+    /// Checks a data directory, the disk, the clock and settings.
+    Doctor(doctor::Doctor),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
@@ -77,11 +88,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match test_server::asked_for(std::env::args().skip(1)) {
-        Some(test_server) => test_server.and_then(test_server::TestServer::run),
+        Some(test_server) => test_server.and_then(test_server::TestServer::run).map(|()| ExitCode::SUCCESS),
         None => run(Arguments::parse().command),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) if exit::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("segno: {}", exit::text(&error));
@@ -90,12 +101,17 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: Command) -> anyhow::Result<()> {
-    match command {
+fn run(command: Command) -> anyhow::Result<ExitCode> {
+    let done = match command {
+        // Its findings have an exit code.
+        Command::Doctor(command) => return command.run(),
         Command::Serve(serve) => serve.run(),
         Command::Server(start_dev::Server::StartDev(start_dev)) => start_dev.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
+        Command::Backup(command) => command.run(),
+        Command::Restore(command) => command.run(),
+        Command::Compact(command) => command.run(),
         Command::Workflow(command) => command.run(),
         Command::Schedule(command) => command.run(),
         Command::Batch(command) => command.run(),
@@ -107,13 +123,25 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
+
+/// Whether a variable of the environment is a setting of some command.
+fn is_known_variable(name: &str) -> bool {
+    fn known(command: &clap::Command, name: &str) -> bool {
+        command.get_arguments().any(|argument| argument.get_env().is_some_and(|env| env == name))
+            || command.get_subcommands().any(|below| known(below, name))
+    }
+    CLIENT_VARIABLES.contains(&name) || known(&Arguments::command(), name)
+}
+
+/// Variables that are no flags' own: clients read them together with Temporal's.
+const CLIENT_VARIABLES: [&str; 6] =
+    ["SEGNO_ADDRESS", "SEGNO_API_KEY", "SEGNO_NAMESPACE", "SEGNO_TLS", "SEGNO_TLS_CA", "SEGNO_TLS_SERVER_NAME"];
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -190,7 +190,9 @@ impl Plan {
             Kept::OnDisk(_, directory) => directory.display().to_string(),
             Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
-        println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
+        if !crate::logs::are_json() {
+            println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
+        }
         tracing::info!(%grpc, %http, data = place, "ready");
         let watched = node.clone();
         let over = tokio::select! {
@@ -245,11 +247,16 @@ async fn removed(kept: &Kept) -> Removed {
 }
 
 /// Refuses to start with so few open files that the server could not do its work.
-fn check_open_files() -> Result<(), TooFewFiles> {
+/// How many files a process may open, if the system tells.
+pub fn open_files_max() -> Option<u64> {
     // Other systems than Linux do not tell this way, and then the first file that cannot be opened tells.
     let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
-    match line.and_then(|line| line.split_whitespace().next()?.parse().ok()) {
+    line.and_then(|line| line.split_whitespace().next()?.parse().ok())
+}
+
+fn check_open_files() -> Result<(), TooFewFiles> {
+    match open_files_max() {
         Some(limit) if limit < OPEN_FILES_MIN => Err(TooFewFiles { limit }),
         _ => Ok(()),
     }

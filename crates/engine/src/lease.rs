@@ -348,6 +348,11 @@ impl Lease {
         self.holds.is_empty() && self.tasks.is_empty()
     }
 
+    /// When it was last heard of.
+    pub fn last_heard(&self) -> Nanos {
+        self.heard
+    }
+
     /// Until when it counts as alive if nothing is heard of it; `None` if nothing limits that.
     pub fn alive_until(&self, settings: &LeaseSettings) -> Option<Nanos> {
         if self.state == State::Inactive {

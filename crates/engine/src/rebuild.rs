@@ -46,6 +46,7 @@ pub fn rebuild_from(state: RunState, last: i64, info: &RunInfo, events: &[Histor
         next_task_attempt: 1,
         failures_since_success: 0,
         last_task_failure: String::new(),
+        reported_failure: None,
         completion_digest: 0,
         completion_reply: None,
         result_digests: Bytes::new(),

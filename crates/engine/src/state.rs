@@ -297,6 +297,10 @@ pub struct RunState {
     /// Set if the run is a schedule, see [`crate::schedule`].
     #[prost(message, optional, boxed, tag = "60")]
     pub schedule: Option<Box<ScheduleRun>>,
+    /// The last failure of a workflow task that somebody reported, if no task succeeded since. A later time-out does not
+    /// replace it.
+    #[prost(message, optional, boxed, tag = "70")]
+    pub reported_failure: Option<Box<ReportedFailure>>,
 }
 
 impl RunState {
@@ -378,6 +382,23 @@ impl WorkflowTask {
     pub fn is_transient(&self) -> bool {
         self.attempt > 1
     }
+}
+
+/// The failure of a workflow task, as it was reported.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ReportedFailure {
+    /// Why.
+    #[prost(enumeration = "segno_proto::enums::WorkflowTaskFailedCause", tag = "1")]
+    pub cause: i32,
+    /// What was said of it, shortened.
+    #[prost(message, optional, tag = "2")]
+    pub failure: Option<Failure>,
+    /// When.
+    #[prost(int64, tag = "3")]
+    pub time: Nanos,
+    /// Who reported it.
+    #[prost(string, tag = "4")]
+    pub identity: String,
 }
 
 /// What the completion of a workflow task was answered, for the case that the same completion comes again.

@@ -23,9 +23,10 @@ use crate::{
     limits::{self, Limits},
     machine::workflow_task as machine,
     problems::{self, Problem},
+    retry,
     run::{Effect, Run},
     schedule, script,
-    state::{TaskKind, WorkflowTask},
+    state::{ReportedFailure, TaskKind, WorkflowTask},
     steps::OfTask,
     update,
 };
@@ -371,6 +372,7 @@ pub fn complete(draft: &mut Draft) -> Option<WorkflowTask> {
     draft.run.state.failures_since_success = 0;
     problems::clear(&mut draft.run.state);
     draft.run.state.last_task_failure.clear();
+    draft.run.state.reported_failure = None;
     draft.run.state.close_attempted = false;
     if let Some(task) = &task {
         draft.run.state.last_completed_started_id = task.started_event_id;
@@ -405,6 +407,13 @@ fn end_failed(draft: &mut Draft, failed: TaskFailed) {
     let Some(task) = draft.run.state.task.take() else { return };
     let said = failed.failure.as_ref().map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
     draft.run.state.last_task_failure = shortened(said.unwrap_or(failed.cause.as_str_name()));
+    let bytes_max = draft.context.limits.failure_bytes_kept;
+    draft.run.state.reported_failure = Some(Box::new(ReportedFailure {
+        cause: failed.cause as i32,
+        failure: failed.failure.clone().map(|failure| retry::truncate(failure, bytes_max)),
+        time: draft.context.now,
+        identity: failed.identity.clone(),
+    }));
     let problem = Problem::Failed(failed.cause);
     if !task.is_transient() {
         let attributes = WorkflowTaskFailedEventAttributes {
@@ -465,7 +474,10 @@ fn end_timed_out(draft: &mut Draft) {
     let Some(task) = draft.run.state.task.take() else { return };
     let timeout_type =
         if task.started_event_id == 0 { TimeoutType::ScheduleToStart } else { TimeoutType::StartToClose };
-    draft.run.state.last_task_failure = "workflow task timed out".to_owned();
+    if draft.run.state.reported_failure.is_none() {
+        // What was reported says more than that a later attempt was not answered.
+        draft.run.state.last_task_failure = "workflow task timed out".to_owned();
+    }
     if !task.is_transient() {
         draft.add(Attributes::WorkflowTaskTimedOutEventAttributes(WorkflowTaskTimedOutEventAttributes {
             scheduled_event_id: task.scheduled_event_id,

@@ -25,6 +25,8 @@ pub use generated::segno::cluster::v1 as segno_cluster;
 pub use generated::segno::flow::v1 as segno_flow;
 /// Segno's own protocol for workers.
 pub use generated::segno::worker::v1 as segno_worker;
+/// Segno's own protocol about workflows.
+pub use generated::segno::workflow::v1 as segno_workflow;
 pub use generated::temporal::api::{
     activity::v1 as activity, batch::v1 as batch, command::v1 as command, common::v1 as common,
     deployment::v1 as deployment, enums::v1 as enums, errordetails::v1 as errordetails, failure::v1 as failure,

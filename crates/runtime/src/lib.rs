@@ -77,7 +77,7 @@ pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
 pub use node::{Node, NodeOptions};
-pub use polls::Poll;
+pub use polls::{Poll, QueueService};
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};
 pub use queue_limits::LimitSource;
 pub use queue_stats::QueueStats;

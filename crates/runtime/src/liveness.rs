@@ -268,7 +268,14 @@ impl Node {
         }
         count(&self.metrics.workers_lost);
         let (worker, why) = (lost.worker.as_str(), lost.because.text());
-        tracing::info!(worker, runs = lost.runs.len(), "a worker is lost: {why}");
+        match lost.because {
+            // It left in an orderly way: nothing to worry about.
+            LostBecause::ShutDown => {
+                tracing::info!(worker, runs = lost.runs.len(), "a worker has shut down; its work is given to others");
+            }
+            _ if lost.runs.is_empty() => tracing::debug!(worker, "a worker is gone, and held nothing: {why}"),
+            _ => tracing::info!(worker, runs = lost.runs.len(), "a worker is lost: {why}"),
+        }
         let permits = Arc::new(Semaphore::new(MOVES_MAX));
         let mut moves = JoinSet::new();
         for run in lost.runs {

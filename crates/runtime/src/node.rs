@@ -355,7 +355,7 @@ impl Node {
     pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
-            ("queued_tasks", "Tasks waiting for a worker.", self.queues.backlog() as u64),
+            ("queued_tasks", "Tasks waiting for a worker.", self.queues.backlog(self.clock.now()) as u64),
             ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
             ("live_workers", "Workers with a lease.", self.leases.len() as u64),
             ("waiting_messages", "Messages between runs that have not arrived.", self.outbox.len() as u64),

@@ -64,6 +64,17 @@ pub struct Poll {
     pub tasks_per_second: Option<f64>,
 }
 
+/// Who serves a queue, and how much waits there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueService {
+    /// Polls that wait.
+    pub polls_waiting: usize,
+    /// When the last poll began; `None` if there was none that is remembered.
+    pub last_poll: Option<Nanos>,
+    /// Tasks that wait.
+    pub backlog: usize,
+}
+
 /// All queues of a node.
 pub struct Queues {
     /// See [`Queue::new`].
@@ -235,6 +246,7 @@ impl Queues {
         let queue = self.queue(&mut queues, &poll.queue);
         if is_new {
             queue.polled(&poll.identity, now);
+            queue.sticky = poll.sticky;
             if let Some(per_second) = poll.tasks_per_second {
                 queue.limits.asked(per_second);
             }
@@ -347,8 +359,12 @@ impl Queues {
     }
 
     /// Tasks waiting in all queues.
-    pub fn backlog(&self) -> usize {
-        lock(&self.queues).values().map(Queue::len).sum()
+    pub fn backlog(&self, now: Nanos) -> usize {
+        let mut queues = lock(&self.queues);
+        for queue in queues.values_mut().filter(|queue| queue.is_deserted(now)) {
+            queue.drain();
+        }
+        queues.values().map(Queue::len).sum()
     }
 
     /// Tasks waiting in one queue.
@@ -360,6 +376,15 @@ impl Queues {
     pub fn pollers(&self, key: &QueueKey, now: Nanos) -> Vec<(String, Nanos)> {
         let mut queues = lock(&self.queues);
         queues.get_mut(key).map(|queue| queue.pollers(now - POLLER_MEMORY)).unwrap_or_default()
+    }
+
+    /// Who serves a queue now.
+    pub fn service(&self, key: &QueueKey) -> QueueService {
+        lock(&self.queues).get(key).map_or_else(QueueService::default, |queue| QueueService {
+            polls_waiting: queue.waiting(),
+            last_poll: (queue.last_poll != 0).then_some(queue.last_poll),
+            backlog: queue.len(),
+        })
     }
 
     /// An identity did not ask lately after all.
@@ -615,6 +640,11 @@ impl Node {
     /// What a queue can say of its tasks, by priority.
     pub fn queue_stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
         self.queues.stats(key, self.clock.now())
+    }
+
+    /// Who serves a queue whose home is here.
+    pub fn queue_service(&self, key: &QueueKey) -> QueueService {
+        self.queues.service(key)
     }
 
     /// The rate at which a queue may hand out tasks, and whether some had to wait for it lately.

@@ -28,6 +28,9 @@ pub const QUERY_PRIORITY: i32 = 0;
 /// Pollers a queue remembers; the one that was silent longest is forgotten first.
 pub const POLLERS_MAX: usize = 1000;
 
+/// A sticky queue that nobody polled for so long is not polled again: its tasks time out after ten seconds or so.
+const DESERTED_AFTER: Nanos = 60 * 1_000_000_000;
+
 /// Workflow tasks and activities are queued apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum QueueKind {
@@ -142,6 +145,8 @@ pub struct Queue {
     pub last_poll: Nanos,
     /// Workers that asked lately, by identity, and when.
     pollers: HashMap<String, Nanos>,
+    /// Polls of this queue come from the one worker that has runs in its cache.
+    pub sticky: bool,
     /// A worker said that it will not come back to this (sticky) queue.
     pub abandoned: bool,
     /// What came and went, by priority.
@@ -172,6 +177,7 @@ impl Queue {
             overflowed: false,
             last_poll: 0,
             pollers: HashMap::new(),
+            sticky: false,
             abandoned: false,
             measured: Measured::default(),
             limits: QueueLimits::default(),
@@ -390,6 +396,12 @@ impl Queue {
     /// Whether somebody waits here, or did not long ago.
     pub fn in_use(&self, now: Nanos, memory: Nanos) -> bool {
         self.backlog_len > 0 || !self.waiting.is_empty() || self.overflowed || now - self.last_poll < memory
+    }
+
+    /// Whether the worker of a sticky queue is gone. Tasks that wait there time out and are offered elsewhere; what is left
+    /// here is out of date.
+    pub fn is_deserted(&self, now: Nanos) -> bool {
+        self.sticky && self.waiting.is_empty() && now - self.last_poll > DESERTED_AFTER
     }
 
     /// Tasks waiting.

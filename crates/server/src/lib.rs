@@ -24,8 +24,10 @@ mod status;
 mod unbuilt;
 pub mod validate;
 mod web;
+mod why;
 
 pub use connections::ConnectionLimits;
+pub use grpc::SERVER_VERSION;
 pub use security::{AuthenticationOptions, SecurityOptions};
 pub use serve::{ServeError, Server, ServerOptions};
 pub use unbuilt::BUILT;

@@ -6,7 +6,9 @@ use segno_proto::{
     DESCRIPTORS, operatorservice::operator_service_server::OperatorServiceServer,
     segno_access::access_service_server::AccessServiceServer,
     segno_cluster::cluster_service_server::ClusterServiceServer, segno_flow::flow_service_server::FlowServiceServer,
-    segno_worker::worker_service_server::WorkerServiceServer, testservice::test_service_server::TestServiceServer,
+    segno_worker::worker_service_server::WorkerServiceServer,
+    segno_workflow::workflow_service_server::WorkflowServiceServer as ExplanationServiceServer,
+    testservice::test_service_server::TestServiceServer,
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
@@ -16,7 +18,10 @@ use tonic::{codec::CompressionEncoding, service::Routes};
 use crate::{
     connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
-    grpc::{AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, Workflows},
+    grpc::{
+        AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, WorkflowExplanations,
+        Workflows,
+    },
     http::{self, Guard},
     peer_calls::PeerCalls,
     security::{
@@ -50,9 +55,7 @@ pub struct ServerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A port could not be had.
-    #[error(
-        "cannot listen on {address} for {what}: {error}. Is another server running? Choose another port with {flag}"
-    )]
+    #[error("cannot listen on {address} for {what}: {error}. {}", bind_advice(error, flag))]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -77,6 +80,19 @@ pub enum ServeError {
     /// Reflection could not be set up.
     #[error("reflection could not be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
+}
+
+/// What to do about an address that cannot be had.
+fn bind_advice(error: &std::io::Error, flag: &str) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrNotAvailable => {
+            "This machine does not have that address: choose one of its own with --ip, or 0.0.0.0 for all".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("Ports below 1024 need a privilege: choose another with {flag}")
+        }
+        _ => format!("Is another server running? Choose another port with {flag}"),
+    }
 }
 
 /// A server with its ports bound.
@@ -162,6 +178,10 @@ impl Server {
         let mut others = Routes::new(operator)
             .add_service(leases)
             .add_service(AccessServiceServer::new(AccessCalls::new(node.clone())))
+            .add_service(
+                ExplanationServiceServer::new(WorkflowExplanations::new(node.clone()))
+                    .accept_compressed(CompressionEncoding::Gzip),
+            )
             .add_service(flows)
             .add_service(ClusterServiceServer::new(ClusterCalls::new(node.clone())))
             .add_service(health_service)

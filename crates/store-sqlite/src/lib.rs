@@ -10,6 +10,7 @@
 //! trusted that the failed connection remembers; a clean stop leaves a single file and no log.
 
 mod apply;
+mod backup;
 mod checkpoint;
 mod checksum;
 mod failures;
@@ -37,6 +38,7 @@ use segno_store::{
     ReadError, ReadLimit, RunKey, RunRecord, Store,
 };
 
+pub use backup::{BackupError, Copied, Inspection, backup, compact, inspect, newest_schema, restore};
 use checkpoint::Checkpointer;
 pub use checkpoint::WalStatus;
 pub use open::{DATABASE_FILE, LOCK_FILE, OpenError};

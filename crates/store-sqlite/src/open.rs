@@ -36,6 +36,12 @@ pub enum OpenError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A file has the name of the directory.
+    #[error("{path} is a file, not a directory. The data directory is the one that has {DATABASE_FILE} in it")]
+    NotADirectory {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another server has the directory.
     #[error(
         "the data directory {directory} is in use by another Segno server{holder}. Stop that server first, or give \
@@ -164,7 +170,7 @@ pub(crate) fn open(directory: &Path, options: &Options) -> Result<Opened, OpenEr
 }
 
 /// Refuses a log that SQLite would cut short without a word. Without syncs a power cut may leave any log.
-fn check_log(path: &Path, options: &Options) -> Result<Option<String>, OpenError> {
+pub(crate) fn check_log(path: &Path, options: &Options) -> Result<Option<String>, OpenError> {
     if !options.durable {
         return Ok(None);
     }
@@ -178,7 +184,19 @@ fn check_log(path: &Path, options: &Options) -> Result<Option<String>, OpenError
 
 fn unusable(path: &Path, source: io::Error) -> OpenError {
     let path = path.to_owned();
-    if is_file_limit(&source) { OpenError::TooManyFiles { path } } else { OpenError::Unusable { path, source } }
+    match source.kind() {
+        io::ErrorKind::NotADirectory => OpenError::NotADirectory { path },
+        _ if is_file_limit(&source) => OpenError::TooManyFiles { path },
+        _ => OpenError::Unusable { path, source },
+    }
+}
+
+/// Refuses a file that is no database before SQLite looks at it.
+pub(crate) fn check_magic(path: &Path) -> Result<(), OpenError> {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut head));
+    read.map_err(|source| unusable(path, source))?;
+    if head == MAGIC { Ok(()) } else { Err(OpenError::NotADatabase { path: path.to_owned() }) }
 }
 
 /// Whether the process (EMFILE) or the system (ENFILE) has too many open files; the numbers are those of all Unixes.
@@ -234,9 +252,12 @@ fn not_durable(path: &Path, detail: String) -> OpenError {
     OpenError::NotDurable { path: path.to_owned(), detail }
 }
 
-fn create_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn create_directory(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
+    }
+    if directory.is_file() {
+        return Err(io::Error::from(io::ErrorKind::NotADirectory));
     }
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -251,12 +272,12 @@ fn create_directory(directory: &Path) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_directory(_: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
@@ -268,7 +289,7 @@ fn private_file() -> fs::OpenOptions {
     options
 }
 
-fn lock(directory: &Path) -> Result<File, OpenError> {
+pub(crate) fn lock(directory: &Path) -> Result<File, OpenError> {
     let path = directory.join(LOCK_FILE);
     let unusable = |source| unusable(&path, source);
     let mut file = private_file().open(&path).map_err(unusable)?;
@@ -313,7 +334,7 @@ fn check_file(path: &Path) -> Result<bool, OpenError> {
     Ok(false)
 }
 
-fn check_identity(path: &Path, connection: &Connection, is_new: bool) -> Result<(), OpenError> {
+pub(crate) fn check_identity(path: &Path, connection: &Connection, is_new: bool) -> Result<(), OpenError> {
     let failed = |source| explain(path, source);
     let number = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed);
     let tables: i64 =

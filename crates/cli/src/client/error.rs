@@ -65,6 +65,29 @@ impl ClientError {
         let Self::Status { status, .. } = self else { return None };
         let message = status.message().to_ascii_lowercase();
         match status.code() {
+            Code::InvalidArgument if message.contains("retention period") => {
+                Some("A retention is at least 1h, for example --retention 72h")
+            }
+            Code::InvalidArgument
+                if message.contains("search attribute") && message.contains("not defined")
+                    || message.contains("no mapping defined for search attribute")
+                    || message.contains("is no attribute of this namespace") =>
+            {
+                Some(
+                    "`segno search-attribute create --name NAME --type TYPE` adds one, `segno search-attribute list` shows them",
+                )
+            }
+            Code::InvalidArgument if message.contains("blob data size exceeds limit") => Some(
+                "An input, a result, a signal or a detail may have 2 MiB (`limit.blobSize.error`). Store large data elsewhere \
+                 and pass its address",
+            ),
+            Code::ResourceExhausted if is_too_large(&message) => {
+                Some("A request may have 4 MiB. Store large data elsewhere and pass its address")
+            }
+            _ if is_not_grpc(status) => Some(
+                "Is this the HTTP port of the server? gRPC is on another one, by default 7233; or something else than a \
+                 server of the protocol listens there",
+            ),
             Code::NotFound if message.starts_with("there is no script") => Some(
                 "`segno flow list` shows the scripts there are, `segno flow deploy FILE` adds one; is the --namespace right?",
             ),
@@ -83,6 +106,26 @@ impl ClientError {
             _ => None,
         }
     }
+}
+
+/// Whether a request was refused for its size: trying again does not help.
+pub fn is_too_large(message: &str) -> bool {
+    let message = message.to_ascii_lowercase();
+    message.contains("larger than max") || message.contains("too large")
+}
+
+/// Whether the other side speaks no gRPC.
+pub fn is_not_grpc(status: &Status) -> bool {
+    let mut source = status.source();
+    let mut text = status.message().to_ascii_lowercase();
+    while let Some(error) = source {
+        text.push_str(&error.to_string().to_ascii_lowercase());
+        source = error.source();
+    }
+    ["http2 error", "h2 protocol error", "frame with invalid size", "transport error"]
+        .iter()
+        .any(|sign| text.contains(sign))
+        && matches!(status.code(), Code::Internal | Code::Unknown | Code::Unavailable)
 }
 
 /// A status in a sentence.

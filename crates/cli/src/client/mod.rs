@@ -12,11 +12,12 @@ use segno_proto::{
     segno_access::access_service_client::AccessServiceClient,
     segno_cluster::cluster_service_client::ClusterServiceClient, segno_flow::flow_service_client::FlowServiceClient,
     segno_worker::worker_service_client::WorkerServiceClient,
+    segno_workflow::workflow_service_client::WorkflowServiceClient as ExplanationServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
 use tonic::{Request, Response, Status};
 
-pub use error::ClientError;
+pub use error::{ClientError, is_not_grpc, is_too_large};
 use tls::{Channel, Security};
 
 use crate::{
@@ -103,6 +104,8 @@ pub struct Client {
     pub workers: WorkerServiceClient<Channel>,
     /// The nodes on one database; Segno's own.
     pub cluster: ClusterServiceClient<Channel>,
+    /// Why workflows do not go on; Segno's own.
+    pub explanations: ExplanationServiceClient<Channel>,
     /// Scripts; Segno's own.
     pub flows: FlowServiceClient<Channel>,
     /// The namespace the command is about.
@@ -147,6 +150,7 @@ impl Client {
             workflows: WorkflowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             workers: WorkerServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             cluster: ClusterServiceClient::new(channel.clone()),
+            explanations: ExplanationServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             flows: FlowServiceClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX),
             operator: OperatorServiceClient::new(channel).max_decoding_message_size(ANSWER_BYTES_MAX),
             namespace: namespace.unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),

@@ -80,15 +80,36 @@ fn is_nothing(value: &Json) -> bool {
         || matches!(value, Json::Bool(false))
 }
 
-/// A value in few words: what has a name is its name, what failed is its message.
+/// A failure with its type and its causes. Nothing of a message is cut off: it is what people look for.
+fn failure(value: &Json) -> String {
+    let text = |json: Option<&Json>| match json {
+        Some(Json::String(text)) => text.clone(),
+        _ => String::new(),
+    };
+    let kind = match (value.get("applicationFailureInfo"), value.get("timeoutFailureInfo")) {
+        (Some(info), _) => text(info.get("type")),
+        (None, Some(info)) => format!("{} timeout", text(info.get("timeoutType"))),
+        (None, None) => String::new(),
+    };
+    let mut shown = text(value.get("message"));
+    if !kind.is_empty() {
+        shown.push_str(&format!(" ({kind})"));
+    }
+    if let Some(cause) = value.get("cause") {
+        shown.push_str(&format!(" <- {}", failure(cause)));
+    }
+    shown
+}
+
+/// A value in few words: what has a name is its name.
 fn short(value: &Json) -> String {
     let text = match value {
         Json::String(text) => text.clone(),
+        Json::Object(_) if value.get("message").is_some() => return failure(value),
         Json::Object(_) => {
-            let name = ["name", "message", "workflowId"].iter().find_map(|name| value.get(name));
-            match (name, value.get("cause")) {
-                (Some(Json::String(name)), Some(cause)) => format!("{name} <- {}", short(cause)),
-                (Some(Json::String(name)), None) => name.clone(),
+            let name = ["name", "workflowId"].iter().find_map(|name| value.get(name));
+            match name {
+                Some(Json::String(name)) => name.clone(),
                 _ => value.get("fields").or(value.get("indexedFields")).unwrap_or(value).to_string(),
             }
         }
@@ -110,7 +131,7 @@ mod tests {
             ActivityTaskFailedEventAttributes, ActivityTaskScheduledEventAttributes,
             WorkflowExecutionStartedEventAttributes, history_event::Attributes,
         },
-        failure::Failure,
+        failure::{ApplicationFailureInfo, Failure, failure::FailureInfo},
         nanos_duration, nanos_timestamp,
         taskqueue::TaskQueue,
     };
@@ -174,6 +195,19 @@ mod tests {
             }),
         );
         assert!(failed.ends_with("failure=broke <- deep\\ndown"), "{failed}");
+    }
+
+    #[test]
+    fn failures_are_shown_whole_and_with_their_types() {
+        let info = ApplicationFailureInfo { r#type: "CardError".to_owned(), ..Default::default() };
+        let failure = Failure {
+            message: "x".repeat(500),
+            failure_info: Some(FailureInfo::ApplicationFailureInfo(info)),
+            ..Default::default()
+        };
+        let attributes = ActivityTaskFailedEventAttributes { failure: Some(failure), ..Default::default() };
+        let shown = show(EventType::ActivityTaskFailed, Attributes::ActivityTaskFailedEventAttributes(attributes));
+        assert!(shown.ends_with(&format!("failure={} (CardError)", "x".repeat(500))), "{shown}");
     }
 
     #[test]

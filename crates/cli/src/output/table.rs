@@ -1,4 +1,7 @@
-//! Tables with aligned columns, printed page by page: columns grow when a later page needs it.
+//! Tables with aligned columns, printed page by page: columns grow when a later page needs it. On a terminal that is too
+//! narrow, columns that can be spared are left out; JSON always has everything.
+
+use std::io::IsTerminal;
 
 use super::{plain, style::Style};
 
@@ -36,6 +39,11 @@ pub struct Table {
     widths: Vec<usize>,
     colors: bool,
     begun: bool,
+    /// Columns of the screen; `None` if there is none.
+    room: Option<usize>,
+    /// Columns that are left out if there is no room for all of them, the first ones first.
+    optional: Vec<usize>,
+    left_out: Vec<usize>,
 }
 
 impl Table {
@@ -43,7 +51,13 @@ impl Table {
     pub fn new(headers: &[&str], colors: bool) -> Self {
         let headers: Vec<_> = headers.iter().map(|name| Cell::styled(name, Style::Bold)).collect();
         let widths = headers.iter().map(Cell::width).collect();
-        Self { headers, widths, colors, begun: false }
+        Self { headers, widths, colors, begun: false, room: screen_width(), optional: Vec::new(), left_out: Vec::new() }
+    }
+
+    /// Says which columns may be left out on a narrow screen, the first ones first.
+    pub fn optional(mut self, columns: &[usize]) -> Self {
+        self.optional = columns.to_vec();
+        self
     }
 
     /// Makes a column at least this wide, for values that later pages may bring.
@@ -59,6 +73,9 @@ impl Table {
                 *width = cell.width().max(*width);
             }
         }
+        if !self.begun {
+            self.fit();
+        }
         let mut text = String::new();
         if !std::mem::replace(&mut self.begun, true) {
             self.line(&self.headers, &mut text);
@@ -69,10 +86,25 @@ impl Table {
         text
     }
 
+    /// Leaves out columns until the table fits the screen.
+    fn fit(&mut self) {
+        let Some(room) = self.room else { return };
+        for column in self.optional.clone() {
+            let shown = self.widths.iter().enumerate().filter(|(column, _)| !self.left_out.contains(column));
+            let (count, width) = shown.fold((0, 0), |(count, width), (_, column)| (count + 1, width + column));
+            if width + GAP.len() * (count.max(1) - 1) <= room {
+                return;
+            }
+            self.left_out.push(column);
+        }
+    }
+
     fn line(&self, cells: &[Cell], out: &mut String) {
+        let shown = cells.iter().zip(&self.widths).enumerate().filter(|(column, _)| !self.left_out.contains(column));
+        let shown: Vec<(&Cell, &usize)> = shown.map(|(_, cell)| cell).collect();
         // The last column and empty ends need no padding.
-        let filled = cells.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
-        for (index, (cell, width)) in cells.iter().zip(&self.widths).take(filled).enumerate() {
+        let filled = shown.iter().rposition(|(cell, _)| !cell.text.is_empty()).map_or(0, |last| last + 1);
+        for (index, (cell, width)) in shown.into_iter().take(filled).enumerate() {
             out.push_str(&cell.style.paint(&cell.text, self.colors));
             if index + 1 < filled {
                 out.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width())));
@@ -83,9 +115,29 @@ impl Table {
     }
 }
 
+/// Columns of the terminal on standard output; `None` if it is none.
+fn screen_width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if !stdout.is_terminal() {
+        return None;
+    }
+    rustix::termios::tcgetwinsize(&stdout).ok().map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn columns_are_left_out_on_a_narrow_screen() {
+        let table = |room| Table { room, ..Table::new(&["A", "B", "C"], false).optional(&[1, 2]) };
+        let row = vec![vec!["aaaa".into(), "bbbb".into(), "cccc".into()]];
+        assert_eq!(table(Some(16)).render(&row), "A     B     C\naaaa  bbbb  cccc\n");
+        assert_eq!(table(Some(15)).render(&row), "A     C\naaaa  cccc\n");
+        assert_eq!(table(Some(9)).render(&row), "A\naaaa\n");
+        assert_eq!(table(Some(2)).render(&row), "A\naaaa\n");
+        assert_eq!(table(None).render(&row), "A     B     C\naaaa  bbbb  cccc\n");
+    }
 
     #[test]
     fn columns_are_aligned_and_lines_have_no_tail() {

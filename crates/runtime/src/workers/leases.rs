@@ -127,6 +127,8 @@ pub struct LeaseView {
     pub speaks_protocol: bool,
     /// Time until it counts as lost if nothing is heard of it; `None` if nothing limits that.
     pub remaining: Option<Nanos>,
+    /// Time since something was heard of it.
+    pub silent: Nanos,
     /// Connections that lead to it.
     pub connections: usize,
     /// Attempts of activities that it holds.
@@ -707,6 +709,7 @@ impl Leases {
             detached: lease.state() == State::Detached,
             speaks_protocol: lease.speaks_protocol(),
             remaining: lease.alive_until(&self.settings).map(|until| (until - now).max(0)),
+            silent: (now - lease.last_heard()).max(0),
             connections: table.reach.count(&Party::Worker(namespace, entity.worker.clone())),
             holds: lease.holds().copied().collect(),
             tasks: lease.tasks().collect(),

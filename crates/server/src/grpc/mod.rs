@@ -11,6 +11,7 @@ mod batch_steps;
 mod cluster;
 mod describe;
 mod disabled;
+mod explain;
 mod flows;
 mod foreign_tokens;
 mod history;
@@ -48,9 +49,11 @@ use tonic::Status;
 pub use access::AccessCalls;
 pub use batch_steps::BatchCalls;
 pub use cluster::ClusterCalls;
+pub use explain::WorkflowExplanations;
 pub use flows::FlowCalls;
 pub use leases::WorkerLeases;
 pub use operator::Operator;
+pub use system::SERVER_VERSION;
 pub use time_skipping::TimeSkipping;
 
 use crate::{

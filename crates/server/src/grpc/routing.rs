@@ -10,6 +10,7 @@ use prost::Message;
 use segno_engine::schedule::WORKFLOW_ID_PREFIX;
 use segno_proto::{
     operatorservice as operator, segno_access as access, segno_flow as flow, segno_worker as worker,
+    segno_workflow as workflow,
     worker::WorkerHeartbeat,
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
@@ -226,6 +227,12 @@ routed! {
 routed! {
     "segno.worker.v1.WorkerService" worker:
     write "Heartbeat" HeartbeatRequest |r| Route::Home(&r.namespace, &r.worker_instance_key);
+}
+
+routed! {
+    "segno.workflow.v1.WorkflowService" workflow:
+    read "Explain" ExplainRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
+    read "DescribeQueue" DescribeQueueRequest |r| Route::Home(&r.namespace, &r.task_queue);
 }
 
 /// Where what a call is about is.

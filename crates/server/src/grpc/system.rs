@@ -9,7 +9,7 @@ use super::{Operator, Workflows};
 use crate::validate::namespace::CLUSTER;
 
 /// The version of Temporal's server whose behaviour this one shows; clients compare it.
-const SERVER_VERSION: &str = "1.32.0";
+pub const SERVER_VERSION: &str = "1.32.0";
 
 /// There is one cluster, and it has no siblings.
 const CLUSTER_ID: &str = "segno";

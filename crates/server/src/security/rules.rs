@@ -83,6 +83,7 @@ pub const RULES: &[(&str, &[(&str, Rule)])] = &[
         "segno.worker.v1.WorkerService",
         &[("DescribeWorker", namespace(READ)), ("Heartbeat", namespace(WORK)), ("ListWorkers", namespace(READ))],
     ),
+    ("segno.workflow.v1.WorkflowService", &[("DescribeQueue", namespace(READ)), ("Explain", namespace(READ))]),
     (
         "segno.cluster.v1.ClusterService",
         &[("Describe", server(READ)), ("Drain", server(ADMIN)), ("Fence", server(ADMIN))],

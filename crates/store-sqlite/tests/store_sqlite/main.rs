@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod backup;
 mod common;
 mod contract;
 mod damage;

@@ -1,11 +1,11 @@
 //! `segno search-attribute remove`.
 
 use clap::Args;
-use segno_proto::operatorservice::RemoveSearchAttributesRequest;
+use segno_proto::operatorservice::{ListSearchAttributesRequest, RemoveSearchAttributesRequest};
 
 use super::done;
 use crate::{
-    client::{Client, request},
+    client::{Client, ClientError, request},
     commands::confirm,
     output::plain,
 };
@@ -25,6 +25,17 @@ impl Remove {
     /// Removes them.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         confirm(self.yes, &format!("Remove {} from namespace {}?", plain(&self.name.join(", ")), client.namespace))?;
+        // The server takes the removal of what is not there as done: a misspelled name would go unnoticed.
+        let known = ListSearchAttributesRequest { namespace: client.namespace.clone() };
+        let known = client.operator.list_search_attributes(request(known)).await;
+        let known = client.answer("list search attributes", known)?.custom_attributes;
+        if let Some(unknown) = self.name.iter().find(|name| !known.contains_key(*name)) {
+            let text = format!(
+                "there is no custom search attribute {:?} in namespace {}; `segno search-attribute list` shows them",
+                unknown, client.namespace
+            );
+            return Err(ClientError::Outcome(text).into());
+        }
         let message =
             RemoveSearchAttributesRequest { namespace: client.namespace.clone(), search_attributes: self.name.clone() };
         let answer = client.operator.remove_search_attributes(request(message)).await;

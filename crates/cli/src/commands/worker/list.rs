@@ -1,7 +1,7 @@
 //! `segno worker list`.
 
 use clap::Args;
-use segno_proto::segno_worker::{ListWorkersRequest, ListWorkersResponse, Worker};
+use segno_proto::segno_worker::{ListWorkersRequest, ListWorkersResponse, Worker, WorkerState};
 
 use super::{lease, state};
 use crate::{
@@ -13,15 +13,22 @@ use crate::{
 };
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno worker list")]
-pub struct List {}
+#[command(after_help = "Examples:\n  segno worker list\n  segno worker list --alive")]
+pub struct List {
+    /// Leave out workers that are gone.
+    #[arg(long)]
+    alive: bool,
+}
 
 impl List {
     /// Prints all workers of the namespace.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let message = ListWorkersRequest { namespace: client.namespace.clone() };
         let answer = client.workers.list_workers(request(message)).await;
-        let answer: ListWorkersResponse = client.answer("list workers", answer)?;
+        let mut answer: ListWorkersResponse = client.answer("list workers", answer)?;
+        if self.alive {
+            answer.workers.retain(|worker| worker.state() != WorkerState::Gone);
+        }
         client.print(
             || text(&answer.workers, client.colors),
             || Ok(to_json("segno.worker.v1.ListWorkersResponse", &answer, View::Decoded)?),
@@ -31,7 +38,7 @@ impl List {
 
 fn text(workers: &[Worker], colors: bool) -> String {
     let headers = ["Worker", "State", "Lease", "Activities", "WorkflowTasks", "TaskQueue", "Identity"];
-    Table::new(&headers, colors).render(&workers.iter().map(row).collect::<Vec<_>>())
+    Table::new(&headers, colors).optional(&[6, 4, 3]).render(&workers.iter().map(row).collect::<Vec<_>>())
 }
 
 fn row(worker: &Worker) -> Vec<Cell> {
@@ -48,7 +55,7 @@ fn row(worker: &Worker) -> Vec<Cell> {
 
 #[cfg(test)]
 mod tests {
-    use segno_proto::{nanos_duration, segno_worker::WorkerState};
+    use segno_proto::nanos_duration;
 
     use super::*;
 

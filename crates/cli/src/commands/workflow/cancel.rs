@@ -3,17 +3,18 @@
 use clap::Args;
 use segno_proto::{
     batch::BatchOperationCancellation,
+    enums::WorkflowExecutionStatus,
     workflowservice::{RequestCancelWorkflowExecutionRequest, start_batch_operation_request::Operation},
 };
 
 use super::done;
 use crate::{
-    client::{Client, request, uuid},
+    client::{Client, ClientError, request, uuid},
     commands::{
         batch::{Selected, Selection},
         reason,
     },
-    output::plain,
+    output::{plain, status},
 };
 
 #[derive(Args, Clone, Debug)]
@@ -38,6 +39,17 @@ impl Cancel {
                 return job.start(client, self.reason, operation).await;
             }
         };
+        // The server takes the request for a closed workflow as done: nobody would notice that it came too late.
+        let info = client.describe(&target.workflow_id, &target.run_id).await?.workflow_execution_info;
+        let status = info.map(|info| info.status()).unwrap_or_default();
+        if status != WorkflowExecutionStatus::Running {
+            let text = format!(
+                "workflow {} is closed already ({}): there is nothing to cancel",
+                plain(&target.workflow_id),
+                status::word(status)
+            );
+            return Err(ClientError::Outcome(text).into());
+        }
         let message = RequestCancelWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
             workflow_execution: Some(target.execution()),

@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use segno_proto::{
     common::Payload,
+    segno_workflow::TaskFailure,
     workflow::{PendingActivityInfo, WorkflowExecutionInfo},
     workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
 };
@@ -32,8 +33,15 @@ impl Describe {
     /// Prints what the server knows.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let answer = client.describe(&self.target.workflow_id, &self.target.run_id).await?;
+        let run_id = answer.workflow_execution_info.as_ref().and_then(|info| info.execution.as_ref());
+        let run_id = run_id.map(|execution| execution.run_id.clone()).unwrap_or_default();
+        let failure = match answer.pending_workflow_task.is_some() && !client.is_json() {
+            true => client.explain_if_possible(&self.target.workflow_id, &run_id).await?,
+            false => None,
+        };
+        let failure = failure.and_then(|explained| explained.last_task_failure);
         client.print(
-            || text(&answer, &client.namespace, client.colors, Timestamp::now()),
+            || text(&answer, failure.as_ref(), &client.namespace, client.colors, Timestamp::now()),
             || {
                 let name = "temporal.api.workflowservice.v1.DescribeWorkflowExecutionResponse";
                 Ok(to_json(name, &answer, View::Decoded)?)
@@ -57,7 +65,13 @@ impl Client {
     }
 }
 
-fn text(answer: &DescribeWorkflowExecutionResponse, namespace: &str, colors: bool, now: Timestamp) -> String {
+fn text(
+    answer: &DescribeWorkflowExecutionResponse,
+    task_failure: Option<&TaskFailure>,
+    namespace: &str,
+    colors: bool,
+    now: Timestamp,
+) -> String {
     let mut fields = Fields::new(colors);
     let info = answer.workflow_execution_info.clone().unwrap_or_default();
     fields.section("Workflow");
@@ -76,6 +90,13 @@ fn text(answer: &DescribeWorkflowExecutionResponse, namespace: &str, colors: boo
         fields.add("ScheduledTime", time::both(task.scheduled_time.as_ref(), now));
         fields.add("StartedTime", time::both(task.started_time.as_ref(), now));
         fields.add("Attempt", task.attempt.to_string());
+        if let Some(failure) = task_failure {
+            fields.add("FailuresInARow", failure.failures.to_string());
+            fields.add("LastFailureTime", time::both(failure.time.as_ref(), now));
+            fields.add("LastFailureCause", &failure.cause);
+            fields.add("LastFailureBy", &failure.identity);
+            failure.chain.iter().for_each(|line| fields.add("LastFailure", line));
+        }
     }
     if !answer.pending_activities.is_empty() {
         fields.section(&format!("Pending activities: {}", answer.pending_activities.len()));
@@ -213,6 +234,6 @@ Pending children: 1
   WorkflowId  Type  RunId
   c
 ";
-        assert_eq!(text(&answer, "n", false, now), expected);
+        assert_eq!(text(&answer, None, "n", false, now), expected);
     }
 }

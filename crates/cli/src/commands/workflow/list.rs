@@ -46,7 +46,7 @@ impl List {
         let mut left = self.limit.map_or(usize::MAX, |limit| limit as usize);
         let page_size = self.page_size.map_or(PAGE, |size| size as usize);
         let headers = ["Status", "WorkflowId", "Type", "Started", "StartTime", "RunId"];
-        let mut table = Table::new(&headers, client.colors).at_least(0, STATUS_WIDTH);
+        let mut table = Table::new(&headers, client.colors).at_least(0, STATUS_WIDTH).optional(&[4, 5, 3]);
         let mut printed = 0;
         let mut token = Default::default();
         loop {

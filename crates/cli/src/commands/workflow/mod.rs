@@ -14,6 +14,7 @@ mod signal;
 mod start;
 mod start_options;
 mod terminate;
+mod why;
 
 pub use outcome::Outcome;
 
@@ -35,7 +36,7 @@ pub struct Workflow {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Lists workflows, newest first.
+    /// Lists workflows: open ones first, the newest first among them, then those that closed last.
     List(list::List),
     /// Counts workflows.
     Count(count::Count),
@@ -59,6 +60,8 @@ enum Command {
     Result(result::ResultOf),
     /// Deletes a workflow and its history.
     Delete(delete::Delete),
+    /// Says why a workflow does not go on.
+    Why(why::Why),
 }
 
 impl Workflow {
@@ -78,6 +81,7 @@ impl Workflow {
             Command::Terminate(command) => command.run(client).await,
             Command::Result(command) => command.run(client).await,
             Command::Delete(command) => command.run(client).await,
+            Command::Why(command) => command.run(client).await,
         })
     }
 }

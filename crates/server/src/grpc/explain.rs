@@ -1,0 +1,164 @@
+//! Segno's own service about workflows: why one does not go on, and who serves a task queue.
+//!
+//! What is looked at is gathered here; [`crate::why`] finds the words.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use segno_engine::Run;
+use segno_proto::{
+    nanos_timestamp,
+    segno_workflow::{
+        DescribeQueueRequest, DescribeQueueResponse, ExplainRequest, ExplainResponse, QueueSide,
+        workflow_service_server::WorkflowService,
+    },
+    timestamp_nanos,
+};
+use segno_runtime::{LeaseView, Namespace, Node, QueueKey, QueueKind, QueueService, WorkflowKey};
+use tonic::{Request, Response, Status};
+
+use super::{Workflows, failed, routing::here};
+use crate::why::{self, QueueSeen, ScriptSeen, Seen};
+
+/// Segno's WorkflowService.
+#[derive(Clone)]
+pub struct WorkflowExplanations {
+    node: Arc<Node>,
+    workflows: Arc<Workflows>,
+}
+
+impl WorkflowExplanations {
+    /// The service on a node.
+    pub fn new(node: Arc<Node>) -> Self {
+        Self { workflows: Arc::new(Workflows::new(node.clone())), node }
+    }
+
+    async fn explain_here(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        let ExplainRequest { namespace, workflow_id, run_id } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        if workflow_id.is_empty() {
+            return Err(Status::invalid_argument("WorkflowId is not set on request."));
+        }
+        let key = WorkflowKey::new(namespace.key, &workflow_id);
+        let current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
+        let run = &current.run;
+        let close_event = match run.is_running() {
+            true => None,
+            false => self.node.last_event(&current).await.map_err(failed)?,
+        };
+        let script = self.script(&namespace, &key, run).await;
+        let leases = self.node.leases_of(namespace.key);
+        let (workflow_queue, activity_queues) = self.queues(&namespace, run, &leases).await?;
+        let seen = Seen {
+            run,
+            now: self.node.clock_now(),
+            workflow_queue,
+            activity_queues,
+            workers: leases.into_iter().map(|lease| (lease.worker.clone(), lease)).collect(),
+            script,
+            close_event,
+        };
+        Ok(Response::new(ExplainResponse {
+            workflow_id: run.info.workflow_id.clone(),
+            run_id: run.info.run_id.clone(),
+            workflow_type: run.info.workflow_type.clone(),
+            status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
+            reasons: why::reasons(&seen),
+            last_task_failure: why::last_task_failure(run.state()),
+        }))
+    }
+
+    /// Where a script stands. Nothing if the run is none, or if it has not taken its first turn.
+    async fn script(&self, namespace: &Namespace, key: &WorkflowKey, run: &Run) -> Option<ScriptSeen> {
+        run.state().script.as_ref().filter(|_| run.is_running())?;
+        let view = self.node.describe_flow_run(namespace, key, &run.info.run_id, 0).await.ok()?;
+        ScriptSeen::new(&view.state, view.file_name, &view.source)
+    }
+
+    /// The queues in which tasks of the run wait.
+    async fn queues(
+        &self,
+        namespace: &Namespace,
+        run: &Run,
+        leases: &[LeaseView],
+    ) -> Result<(QueueSeen, BTreeMap<String, QueueSeen>), Status> {
+        let state = run.state();
+        let mut workflow = QueueSeen::default();
+        let waits = state.task.as_ref().filter(|task| task.started_event_id == 0 && !task.sticky);
+        if let Some(task) = waits.filter(|_| state.script.is_none()) {
+            workflow = self.queue(namespace, &task.queue, QueueKind::Workflow, leases).await?;
+        }
+        let mut activities = BTreeMap::new();
+        for activity in state.activities.values().filter(|activity| activity.started_time == 0) {
+            if !activities.contains_key(&activity.queue) {
+                let seen = self.queue(namespace, &activity.queue, QueueKind::Activity, leases).await?;
+                activities.insert(activity.queue.clone(), seen);
+            }
+        }
+        Ok((workflow, activities))
+    }
+
+    /// A queue, as its home knows it.
+    async fn queue(
+        &self,
+        namespace: &Namespace,
+        name: &str,
+        kind: QueueKind,
+        leases: &[LeaseView],
+    ) -> Result<QueueSeen, Status> {
+        let request = DescribeQueueRequest { namespace: namespace.name.clone(), task_queue: name.to_owned() };
+        let told = self.describe_queue(Request::new(request)).await?.into_inner();
+        let side = match kind {
+            QueueKind::Workflow => told.workflow,
+            _ => told.activity,
+        };
+        let side = side.unwrap_or_default();
+        let serves = |lease: &&LeaseView| lease.task_queue == name && !lease.leaving && !lease.detached;
+        let (_, is_limited) =
+            self.node.queue_limit(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
+        Ok(QueueSeen {
+            service: QueueService {
+                polls_waiting: side.polls_waiting.max(0) as usize,
+                last_poll: side.last_poll.as_ref().map(timestamp_nanos),
+                backlog: side.backlog.max(0) as usize,
+            },
+            live_workers: leases.iter().filter(serves).count(),
+            is_limited,
+        })
+    }
+
+    async fn describe_queue_here(
+        &self,
+        request: Request<DescribeQueueRequest>,
+    ) -> Result<Response<DescribeQueueResponse>, Status> {
+        let DescribeQueueRequest { namespace, task_queue } = request.into_inner();
+        let namespace = self.workflows.namespace(&namespace)?;
+        if task_queue.is_empty() {
+            return Err(Status::invalid_argument("missing task queue name"));
+        }
+        let side = |kind| {
+            let key = QueueKey { namespace: namespace.key, kind, name: task_queue.clone() };
+            let service = self.node.queue_service(&key);
+            Some(QueueSide {
+                polls_waiting: service.polls_waiting.try_into().unwrap_or(i32::MAX),
+                last_poll: service.last_poll.map(nanos_timestamp),
+                backlog: service.backlog.try_into().unwrap_or(i64::MAX),
+            })
+        };
+        let (workflow, activity) = (side(QueueKind::Workflow), side(QueueKind::Activity));
+        Ok(Response::new(DescribeQueueResponse { workflow, activity }))
+    }
+}
+
+#[tonic::async_trait]
+impl WorkflowService for WorkflowExplanations {
+    async fn explain(&self, request: Request<ExplainRequest>) -> Result<Response<ExplainResponse>, Status> {
+        here!(self, request => self.explain_here(request).await)
+    }
+
+    async fn describe_queue(
+        &self,
+        request: Request<DescribeQueueRequest>,
+    ) -> Result<Response<DescribeQueueResponse>, Status> {
+        here!(self, request => self.describe_queue_here(request).await)
+    }
+}

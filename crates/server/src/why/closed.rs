@@ -1,0 +1,78 @@
+//! Runs that are over: how, with what, and what follows.
+
+use segno_proto::{
+    enums::{RetryState, WorkflowExecutionStatus as Status},
+    events::history_event::Attributes,
+    segno_workflow::Reason,
+};
+
+use super::{Seen, failure, reason, time, words};
+
+/// How the run closed, and what goes on nevertheless.
+pub(super) fn reasons(seen: &Seen<'_>) -> Vec<Reason> {
+    let (info, state) = (&seen.run.info, seen.run.state());
+    let when = words::moment(state.close_time, seen.now);
+    let lasted = words::span(state.close_time - info.start_time);
+    let mut closed = match seen.run.status() {
+        Status::Completed => reason("COMPLETED", format!("It completed {when}, after {lasted}.")),
+        Status::Failed => reason("FAILED", format!("It failed {when}, after {lasted}")),
+        Status::Canceled => reason("CANCELED", format!("It was cancelled {when}, after {lasted}.")),
+        Status::Terminated => reason("TERMINATED", format!("It was terminated {when}, after {lasted}")),
+        Status::TimedOut => reason("TIMED_OUT", format!("It timed out {when}, after {lasted}")),
+        Status::ContinuedAsNew => {
+            reason("CONTINUED_AS_NEW", format!("It continued as a new run {when}, after {lasted}."))
+        }
+        other => reason("CLOSED", format!("It is {} {when}.", other.as_str_name())),
+    };
+    closed.since = time(state.close_time);
+    match seen.close_event.as_ref().and_then(|event| event.attributes.as_ref()) {
+        Some(Attributes::WorkflowExecutionFailedEventAttributes(failed)) => {
+            let said = failed.failure.as_ref().map_or_else(|| "(no failure)".to_owned(), failure::line);
+            closed.text.push_str(&format!(", with: {said}.{}", not_retried(failed.retry_state())));
+            closed.details = failed.failure.as_ref().map(failure::details).unwrap_or_default();
+        }
+        Some(Attributes::WorkflowExecutionTerminatedEventAttributes(terminated)) => {
+            let who = words::text(&terminated.identity);
+            let by = if who.is_empty() { String::new() } else { format!(", by {who}") };
+            let why = match terminated.reason.as_str() {
+                "" => String::new(),
+                why => format!(", because: {}", words::text(why)),
+            };
+            closed.text.push_str(&format!("{by}{why}."));
+        }
+        Some(Attributes::WorkflowExecutionTimedOutEventAttributes(timed_out)) => {
+            let limit = match (info.run_timeout, info.execution_timeout) {
+                (0, 0) => "its time limit".to_owned(),
+                (0, execution) => format!("the execution timeout of {}", words::span(execution)),
+                (run, _) => format!("the run timeout of {}", words::span(run)),
+            };
+            let state = not_retried(timed_out.retry_state());
+            closed.text.push_str(&format!(": it was still open when {limit} had passed.{state}"));
+        }
+        _ if closed.text.ends_with(&lasted) => closed.text.push('.'),
+        _ => {}
+    }
+    let mut found = vec![closed];
+    if !state.successor_run_id.is_empty() {
+        let text = format!("Another run of the workflow follows it: {}.", state.successor_run_id);
+        let hint = format!("`segno workflow why -w {}` tells of the newest run.", words::quoted(&info.workflow_id));
+        found.push(Reason { hint, ..reason("SUCCESSOR", text) });
+    }
+    if !state.reset_run_id.is_empty() {
+        found.push(reason("RESET", format!("It was reset: run {} goes on from an earlier event.", state.reset_run_id)));
+    }
+    if state.script.as_ref().is_some_and(|script| script.lingers) && !state.activities.is_empty() {
+        super::activities::add(seen, &mut found);
+    }
+    found
+}
+
+/// Why a run with a retry policy was not tried again.
+fn not_retried(state: RetryState) -> &'static str {
+    match state {
+        RetryState::MaximumAttemptsReached => " No attempt of its retry policy was left.",
+        RetryState::NonRetryableFailure => " The failure is of a kind that is not retried.",
+        RetryState::Timeout => " There was no time left for another attempt.",
+        _ => "",
+    }
+}

@@ -1,0 +1,133 @@
+//! Why a run does not go on, in sentences.
+//!
+//! [`Seen`] is everything that is looked at, gathered by [`crate::grpc`]; [`reasons`] turns it into sentences and does
+//! nothing else, so that every state of a run can be tested without a server. The same sentences are shown by
+//! `segno workflow why` and by the web pages.
+//!
+//! What holds: there is always at least one reason; the first is the one that a person should look at first.
+
+mod activities;
+mod closed;
+mod failure;
+mod pending;
+mod queue;
+mod script;
+mod task;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::collections::BTreeMap;
+
+use segno_engine::Run;
+use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::Reason};
+use segno_runtime::{LeaseView, QueueService};
+
+pub(crate) use failure::last_task_failure;
+pub(crate) use script::ScriptSeen;
+
+/// Things of one kind that are told one by one; of the others only the number is told.
+const SHOWN_MAX: usize = 20;
+
+/// What is known about a task queue, of one kind of tasks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueSeen {
+    /// Polls and tasks.
+    pub(crate) service: QueueService,
+    /// Workers that said that they serve the queue, and whose connections are there.
+    pub(crate) live_workers: usize,
+    /// Whether a limit held tasks back lately.
+    pub(crate) is_limited: bool,
+}
+
+/// What is known about a run and about those who work for it.
+pub(crate) struct Seen<'a> {
+    /// The run.
+    pub(crate) run: &'a Run,
+    /// When it was looked at.
+    pub(crate) now: Nanos,
+    /// The queue of the pending workflow task.
+    pub(crate) workflow_queue: QueueSeen,
+    /// The queues of pending activities.
+    pub(crate) activity_queues: BTreeMap<String, QueueSeen>,
+    /// Workers that hold tasks of the run, by their instance keys.
+    pub(crate) workers: BTreeMap<String, LeaseView>,
+    /// Where a script stands, if the run is one and its state can be read.
+    pub(crate) script: Option<ScriptSeen>,
+    /// The last event of a closed run.
+    pub(crate) close_event: Option<HistoryEvent>,
+}
+
+/// The sentences, most important first.
+pub(crate) fn reasons(seen: &Seen<'_>) -> Vec<Reason> {
+    let state = seen.run.state();
+    if !seen.run.is_running() {
+        return closed::reasons(seen);
+    }
+    let mut found = Vec::new();
+    if state.schedule.is_some() {
+        let text = "This is the run of a schedule, which waits for its next time.";
+        let hint = "`segno schedule describe` shows the next times.";
+        return vec![Reason { hint: hint.to_owned(), ..reason("SCHEDULE", text) }];
+    }
+    if state.first_task_due > seen.now {
+        found.push(held_back(seen));
+    }
+    task::add(seen, &mut found);
+    let waits_for_task = !found.is_empty();
+    activities::add(seen, &mut found);
+    pending::add(seen, &mut found);
+    script::add(seen, &mut found);
+    if found.is_empty() || (!waits_for_task && found.iter().all(|reason| reason.kind == "CANCEL_REQUESTED")) {
+        found.push(waits_in_code(seen));
+    }
+    pending::add_deadline(seen, &mut found);
+    found
+}
+
+/// A reason with nothing but a sentence.
+fn reason(kind: &str, text: impl Into<String>) -> Reason {
+    Reason { kind: kind.to_owned(), text: text.into(), ..Default::default() }
+}
+
+/// A time for a reason; none if there is none.
+fn time(nanos: Nanos) -> Option<prost_types::Timestamp> {
+    (nanos > 0).then(|| nanos_timestamp(nanos))
+}
+
+/// The first workflow task is not due yet.
+fn held_back(seen: &Seen<'_>) -> Reason {
+    let (info, state) = (&seen.run.info, seen.run.state());
+    let due = state.first_task_due;
+    let why = if info.attempt > 1 {
+        format!("the run before it failed, and attempt {} is held back by the retry policy", info.attempt)
+    } else if !info.cron_schedule.is_empty() {
+        format!("the cron schedule {:?} has its next time then", info.cron_schedule)
+    } else {
+        "it was started with a delay".to_owned()
+    };
+    let text = format!("It begins {}: {why}.", words::moment(due, seen.now));
+    let hint = match info.attempt > 1 || !info.cron_schedule.is_empty() {
+        true => "",
+        false => "A signal lets a delayed start begin at once.",
+    };
+    let since = time(info.start_time);
+    Reason { since, until: time(due), hint: hint.to_owned(), ..reason("START_DELAYED", text) }
+}
+
+/// Nothing is pending: only the code knows what it waits for.
+fn waits_in_code(seen: &Seen<'_>) -> Reason {
+    let (info, state) = (&seen.run.info, seen.run.state());
+    let received = match state.signal_count {
+        0 => "It has received no signal so far.".to_owned(),
+        1 => "It has received one signal so far.".to_owned(),
+        count => format!("It has received {count} signals so far."),
+    };
+    let text = format!(
+        "Nothing is pending that the server knows of: the code waits for a signal, an update or a condition of its own. \
+         {received}"
+    );
+    let hint =
+        format!("`segno workflow stack -w {}` asks a worker where the code stands.", words::quoted(&info.workflow_id));
+    Reason { hint, ..reason("WAITS_IN_CODE", text) }
+}

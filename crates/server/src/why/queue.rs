@@ -1,0 +1,54 @@
+//! Tasks that wait in a queue: is anybody there to take them?
+
+use segno_proto::{Nanos, segno_workflow::Reason};
+
+use super::{QueueSeen, reason, time, words};
+
+/// A poll lasts a minute. Whoever did not ask for this long does not ask any more.
+const POLL_SILENCE_MAX: Nanos = 5 * 60 * 1_000_000_000;
+
+/// Why a task that waits is not taken. `what` begins the sentence, `kind` names the tasks of the queue.
+pub(super) fn waiting(what: &str, kind: &str, queue: &str, seen: &QueueSeen, since: Nanos, now: Nanos) -> Reason {
+    let name = words::quoted(queue);
+    let waits = format!("{what} waits {}", words::since(since, now));
+    let base = |kind, text| Reason { since: time(since), ..reason(kind, text) };
+    let QueueSeen { service, live_workers, is_limited } = *seen;
+    let silent = service.last_poll.is_none_or(|last| now - last > POLL_SILENCE_MAX);
+    if service.polls_waiting == 0 && (live_workers == 0 || silent) {
+        let last = match service.last_poll {
+            Some(last) => format!("the last poll began {} ago", words::span(now - last)),
+            None => "nobody has since the server started".to_owned(),
+        };
+        let others = match live_workers {
+            0 => String::new(),
+            count => {
+                format!(" {} the queue, but not for {kind}s.", words::count(count, "worker serves", "workers serve"))
+            }
+        };
+        let text = format!("{waits}: nobody polls task queue {name} for {kind}s ({last}).{others}");
+        let hint = format!(
+            "Start a worker on task queue {name}, or check that the worker and this run name the same queue and namespace."
+        );
+        return Reason { hint, ..base("NO_POLLER", text) };
+    }
+    if is_limited && service.backlog > 0 {
+        let text =
+            format!("{waits}: task queue {name} hands out tasks at a limited rate, and {} wait.", service.backlog);
+        let hint = "`segno task-queue describe` shows the limit and where it comes from.".to_owned();
+        return Reason { hint, ..base("RATE_LIMITED", text) };
+    }
+    if service.polls_waiting == 0 {
+        let workers = match live_workers {
+            0 => "the workers of".to_owned(),
+            count => format!("{} of", words::count(count, "worker", "workers")),
+        };
+        let text = format!(
+            "{waits}: {workers} task queue {name} ask for no {kind} at the moment, so they are busy; {} there.",
+            words::count(service.backlog, "task waits", "tasks wait")
+        );
+        let hint = "Add workers, or give them more slots, if this lasts.".to_owned();
+        return Reason { hint, ..base("WORKERS_BUSY", text) };
+    }
+    let polls = words::count(service.polls_waiting, "poll waits", "polls wait");
+    base("QUEUED", format!("{waits} in task queue {name}, where {polls}; it is about to be handed to a worker."))
+}

@@ -1,0 +1,131 @@
+//! The workflow task: failing, waiting for a worker, or at a worker.
+
+use segno_engine::state::{TaskKind, WorkflowTask};
+use segno_proto::{Nanos, enums::WorkflowTaskFailedCause as Cause, segno_workflow::Reason};
+use segno_runtime::LeaseView;
+
+use super::{Seen, failure, queue, reason, time, words};
+
+/// A worker that is silent for less than this is not worth a word.
+const SILENCE_MIN: Nanos = 5_000_000_000;
+
+/// Adds what there is to say about the workflow task.
+pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
+    let state = seen.run.state();
+    if state.failures_since_success > 0 {
+        found.push(failing(seen));
+    }
+    let Some(task) = &state.task else { return };
+    if task.started_event_id != 0 {
+        found.push(started(seen, task));
+    } else {
+        found.push(scheduled(seen, task));
+    }
+    if !state.buffered.is_empty() {
+        let events = words::count(state.buffered.len(), "event waits", "events wait");
+        found.push(reason("EVENTS_BUFFERED", format!("{events} until the worker has answered the workflow task.")));
+    }
+}
+
+/// Workflow tasks failed, and none succeeded since.
+fn failing(seen: &Seen<'_>) -> Reason {
+    let state = seen.run.state();
+    let times = match state.failures_since_success {
+        1 => "once".to_owned(),
+        failures => format!("{failures} times in a row"),
+    };
+    let Some(reported) = state.reported_failure.as_deref() else {
+        let limit = words::span(seen.run.info.task_timeout);
+        let text = format!("The workflow task timed out {times}: a worker took it and did not answer within {limit}.");
+        let hint = "The worker may have crashed, or the workflow code blocks its thread: look at the worker's log.";
+        return Reason { hint: hint.to_owned(), ..reason("TASK_TIMING_OUT", text) };
+    };
+    let said = match &reported.failure {
+        Some(said) => failure::line(said),
+        None => failure::cause_name(reported.cause()).to_owned(),
+    };
+    let who = match reported.identity.as_str() {
+        "" => String::new(),
+        identity => format!(" by {}", words::text(identity)),
+    };
+    let text = format!(
+        "The code breaks: the workflow task failed {times}, last reported {}{who} with: {said}.",
+        words::moment(reported.time, seen.now),
+    );
+    let mut details = vec![format!("cause: {}", failure::cause_name(reported.cause()))];
+    details.extend(reported.failure.iter().flat_map(failure::details));
+    let hint = match reported.cause() {
+        Cause::NonDeterministicError => {
+            "The code does not fit the history of the run: deploy the code the run began with, or reset the run to an \
+             earlier event with `segno workflow reset`."
+        }
+        _ if seen.run.state().script.is_some() => {
+            "The turn is tried again by itself. Deploy a repaired script and move the run to it with `segno flow migrate`."
+        }
+        _ => "Repair the workflow code and restart its workers: the task is tried again until it succeeds.",
+    };
+    let hint = hint.to_owned();
+    Reason { since: time(reported.time), hint, details, ..reason("TASK_FAILING", text) }
+}
+
+fn started(seen: &Seen<'_>, task: &WorkflowTask) -> Reason {
+    let until = task.started_time + task.start_to_close;
+    let base = |kind, text| Reason { since: time(task.started_time), until: time(until), ..reason(kind, text) };
+    let held = words::since(task.started_time, seen.now);
+    if seen.run.state().script.is_some() {
+        return base("SCRIPT_TURN", format!("The server executes the script {held}."));
+    }
+    let who = match task.identity.as_str() {
+        "" => "A worker".to_owned(),
+        identity => format!("Worker {}", words::quoted(identity)),
+    };
+    let ends = match until > seen.now {
+        true => format!("It has {} left to answer.", words::span(until - seen.now)),
+        false => "Its time is up.".to_owned(),
+    };
+    match holder(seen, &task.worker) {
+        Some((text, hint)) => {
+            let text = format!("{who} holds the workflow task {held}, but {text}. {ends}");
+            Reason { hint, ..base("WORKER_SILENT", text) }
+        }
+        None => base("TASK_AT_WORKER", format!("{who} works on the workflow task {held}. {ends}")),
+    }
+}
+
+/// What is wrong with the worker that holds a task, and what happens next.
+pub(super) fn holder(seen: &Seen<'_>, worker: &str) -> Option<(String, String)> {
+    let lease = seen.workers.get(worker)?;
+    let lost = |lease: &LeaseView| match lease.remaining {
+        Some(left) => format!("It counts as lost in {}; then its work is given to others.", words::span(left)),
+        None => String::new(),
+    };
+    let silent = words::span(lease.silent);
+    if lease.detached {
+        return Some((format!("its connections are gone, and it is silent for {silent}"), lost(lease)));
+    }
+    let matters = lease.remaining.is_some() && lease.silent >= SILENCE_MIN;
+    matters.then(|| (format!("it is silent for {silent}"), lost(lease)))
+}
+
+fn scheduled(seen: &Seen<'_>, task: &WorkflowTask) -> Reason {
+    let since = task.scheduled_time;
+    if seen.run.state().script.is_some() {
+        let text = format!("The next turn of the script waits for the server {}.", words::since(since, seen.now));
+        return Reason { since: time(since), ..reason("SCRIPT_TURN", text) };
+    }
+    let what = match task.kind() {
+        TaskKind::Speculative => "A workflow task for an update",
+        TaskKind::Normal => "The workflow task",
+    };
+    if task.sticky {
+        let until = since + task.schedule_to_start;
+        let text = format!(
+            "{what} waits {} for the worker that has the run in its cache; any worker of task queue {} may take it {}.",
+            words::since(since, seen.now),
+            words::quoted(&seen.run.info.task_queue),
+            words::moment(until, seen.now),
+        );
+        return Reason { since: time(since), until: time(until), ..reason("STICKY", text) };
+    }
+    queue::waiting(what, "workflow task", &task.queue, &seen.workflow_queue, since, seen.now)
+}
