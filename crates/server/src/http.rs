@@ -5,7 +5,7 @@ use std::{convert::Infallible, fmt::Write, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{BodyExt, Collected, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_runtime::{Cluster, Histogram, Node};
@@ -23,7 +23,7 @@ use crate::{
         Credentials,
         tls::{Protocol, Stream},
     },
-    web::{Web, WebBody},
+    web::{Web, WebBody, login},
 };
 
 pub(crate) use crate::http_access::Guard;
@@ -66,14 +66,27 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                     let credentials = http_access::credentials(&request, certificate);
                     let path = request.uri().path();
                     let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
+                    if [login::LOGIN, login::LOGOUT].contains(&path) {
+                        let (head, body) = request.into_parts();
+                        let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
+                        let body = body.map(Collected::to_bytes).unwrap_or_default();
+                        return Ok(guard.log_in(&head, body).await);
+                    }
                     // Calls of the API are let in where they become calls.
                     if !is_known {
                         return Ok(answer_api(&services, request, credentials).await.map(Either::Left));
                     }
                     let admitted = match guard.admit(&request, &credentials).await {
                         Ok(admitted) => admitted,
-                        Err(status) => return Ok(http_access::refused(&status).map(Either::Left)),
+                        Err(status) => {
+                            let asked = guard.ask_to_log_in(&request, &status);
+                            return Ok(asked.unwrap_or_else(|| http_access::refused(&status).map(Either::Left)));
+                        }
                     };
+                    let mut request = request;
+                    if let Some(caller) = &admitted.caller {
+                        request.extensions_mut().insert(caller.clone());
+                    }
                     let answer = match request.uri().path() {
                         path if Web::has(path) => answer_web(&web, request).await,
                         path if http_flows::is_one(path) => answer_flows(&flows, request).await.map(Either::Left),

@@ -3,15 +3,19 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use tonic::{Code, Status};
 
-use crate::security::{
-    Admitted, Credentials, Security,
-    roles::Roles,
-    rules::{Rule, Scope},
-    tls::Tls,
+use crate::{
+    http_flows,
+    security::{
+        Admitted, Credentials, Security,
+        roles::Roles,
+        rules::{Rule, Scope},
+        tls::Tls,
+    },
+    web::{Web, WebBody, login},
 };
 
 /// What stands in front of the HTTP port.
@@ -23,62 +27,106 @@ pub(crate) struct Guard {
     pub(crate) security: Arc<Security>,
 }
 
-/// What a route needs.
-struct Route {
-    /// The path begins like this.
-    prefix: &'static str,
-    /// Whether the rest of the path is longer.
-    is_whole: bool,
-    rule: Rule,
-}
-
 const ANYBODY: Rule = Rule { scope: Scope::Anybody, one_of: &[] };
+const KNOWN: Rule = Rule { scope: Scope::Known, one_of: &[] };
 const READ_SERVER: Rule = Rule { scope: Scope::Server, one_of: &[Roles::READ] };
+const ADMIN_SERVER: Rule = Rule { scope: Scope::Server, one_of: &[Roles::ADMIN] };
 const READ: Rule = Rule { scope: Scope::Namespace, one_of: &[Roles::READ] };
 const WRITE: Rule = Rule { scope: Scope::Namespace, one_of: &[Roles::WRITE] };
 
-/// All routes, the first that fits counts. A request that changes something needs `write` where reading needs `read`.
-const ROUTES: &[Route] = &[
-    Route { prefix: "/healthz", is_whole: true, rule: ANYBODY },
-    Route { prefix: "/metrics", is_whole: true, rule: READ_SERVER },
-    Route { prefix: "/cluster", is_whole: true, rule: READ_SERVER },
-    Route { prefix: "/api/v1/namespaces/", is_whole: false, rule: READ },
-    Route { prefix: "/", is_whole: false, rule: READ_SERVER },
+/// Routes by their whole path.
+const ROUTES: &[(&str, Rule)] = &[
+    ("/", KNOWN),
+    ("/cluster", READ_SERVER),
+    ("/favicon.ico", ANYBODY),
+    ("/healthz", ANYBODY),
+    ("/metrics", READ_SERVER),
+    ("/ui", KNOWN),
+    ("/ui/", KNOWN),
+];
+
+/// Files that every page loads, and that tell nothing.
+const ASSETS: &str = "/ui/assets/";
+
+/// Areas of the pages that are about the whole server: what reading needs there, and what changing does. All others are about a
+/// namespace.
+const SERVER_AREAS: &[(&str, Rule, Rule)] = &[
+    ("cluster", READ_SERVER, ADMIN_SERVER),
+    ("namespaces", READ_SERVER, ADMIN_SERVER),
+    ("server", READ_SERVER, ADMIN_SERVER),
 ];
 
 impl Guard {
+    /// Answers what has to do with logging in, and asks browsers to do so.
+    pub(crate) async fn log_in(&self, head: &Parts, body: Bytes) -> Response<WebBody> {
+        let is_tls = self.tls.is_some();
+        if head.method != Method::POST {
+            return login::ask("/", None);
+        }
+        if !login::is_ours(head, is_tls) {
+            return login::ask("/", Some("The form came from another site."));
+        }
+        if head.uri.path() == login::LOGOUT {
+            return login::keep(None, "/", is_tls);
+        }
+        let Some((key, next)) = login::read(&body) else { return login::ask("/", Some("That is not a key.")) };
+        let authorization = HeaderValue::from_str(&format!("Bearer {key}")).ok();
+        match self.security.is_known(&Credentials { authorization, certificate: None }).await {
+            Ok(()) => login::keep(Some(&key), &next, is_tls),
+            Err(status) => login::ask(&next, Some(status.message())),
+        }
+    }
+
+    /// What a page that was not let in shows: the login, if that helps.
+    pub(crate) fn ask_to_log_in(&self, head: &Request<impl Sized>, status: &Status) -> Option<Response<WebBody>> {
+        let accepts = head.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let is_page = Web::has(head.uri().path()) && accepts.contains("text/html");
+        let next = Web::address(head.uri().path(), head.uri().query());
+        (is_page && status.code() == Code::Unauthenticated).then(|| login::ask(&next, None))
+    }
+
     /// Lets a request in, or says why not.
     pub(crate) async fn admit<B>(&self, request: &Request<B>, credentials: &Credentials) -> Result<Admitted, Status> {
         if !self.security.is_on() {
             return Ok(Admitted::default());
         }
-        let (rule, namespace) = rule_of(request.method(), request.uri().path())?;
-        let what = format!("{} {}", request.method(), request.uri().path());
+        let uri = request.uri();
+        let (rule, namespace) = rule_of(request.method(), uri.path(), uri.query().unwrap_or_default())?;
+        let what = format!("{} {}", request.method(), uri.path());
         self.security.admit_to(&what, rule, &namespace, credentials).await
     }
 }
 
-/// What a request shows of its caller.
+/// What a request shows of its caller. Browsers have the key in a cookie.
 pub(crate) fn credentials<B>(request: &Request<B>, certificate: Option<Arc<str>>) -> Credentials {
-    Credentials { authorization: request.headers().get(header::AUTHORIZATION).cloned(), certificate }
+    let headers = request.headers();
+    let authorization = headers.get(header::AUTHORIZATION).cloned();
+    let from_cookie = || Web::has(request.uri().path()).then(|| login::authorization(headers)).flatten();
+    Credentials { authorization: authorization.or_else(from_cookie), certificate }
 }
 
 /// What a request needs, and where.
-fn rule_of(method: &Method, path: &str) -> Result<(Rule, String), Status> {
-    let fits = |route: &&Route| if route.is_whole { path == route.prefix } else { path.starts_with(route.prefix) };
-    let route = ROUTES.iter().find(fits);
-    let rule = route.map_or(READ_SERVER, |route| route.rule);
-    let namespace = match (rule.scope, route) {
-        (Scope::Namespace, Some(route)) => {
-            let rest = &path[route.prefix.len()..];
-            crate::http_flows::decode(rest.split('/').next().unwrap_or_default())?
-        }
-        _ => String::new(),
-    };
+fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), Status> {
+    let is_reading = matches!(*method, Method::GET | Method::HEAD);
+    if let Some((_, rule)) = ROUTES.iter().find(|(route, _)| *route == path) {
+        return Ok((*rule, String::new()));
+    }
+    if path.starts_with(ASSETS) {
+        return Ok((ANYBODY, String::new()));
+    }
+    if Web::has(path) {
+        let mut parts = Web::page_of(path, query).into_iter();
+        let (namespace, area) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        return Ok(match SERVER_AREAS.iter().find(|(name, ..)| *name == area) {
+            Some((_, reading, changing)) => (if is_reading { *reading } else { *changing }, String::new()),
+            None => (if is_reading { READ } else { WRITE }, namespace),
+        });
+    }
+    let Some(rest) = path.strip_prefix(http_flows::PREFIX) else { return Ok((ADMIN_SERVER, String::new())) };
+    let namespace = http_flows::decode(rest.split('/').next().unwrap_or_default())?;
     // Checking a script changes nothing.
-    let is_reading = matches!(*method, Method::GET | Method::HEAD) || path.ends_with("/flows:check");
-    let rule = if rule == READ && !is_reading { WRITE } else { rule };
-    Ok((rule, namespace))
+    let is_reading = is_reading || path.ends_with("/flows:check");
+    Ok((if is_reading { READ } else { WRITE }, namespace))
 }
 
 /// The response to a request that was not let in.
@@ -115,14 +163,34 @@ mod tests {
 
     #[test]
     fn routes_need_roles() {
-        let rule = |method: Method, path: &str| rule_of(&method, path).expect("a route");
-        assert_eq!(rule(Method::GET, "/healthz").0, ANYBODY);
-        assert_eq!(rule(Method::GET, "/metrics").0, READ_SERVER);
-        assert_eq!(rule(Method::GET, "/healthz/x").0, READ_SERVER);
+        let rule = |method: Method, path: &str| {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            rule_of(&method, path, query).expect("a route")
+        };
+        let nowhere = String::new;
+        assert_eq!(rule(Method::GET, "/healthz"), (ANYBODY, nowhere()));
+        assert_eq!(rule(Method::GET, "/metrics"), (READ_SERVER, nowhere()));
+        assert_eq!(rule(Method::GET, "/anything"), (ADMIN_SERVER, nowhere()));
         assert_eq!(rule(Method::GET, "/api/v1/namespaces/a%20b/flows"), (READ, "a b".to_owned()));
         assert_eq!(rule(Method::POST, "/api/v1/namespaces/n/flows"), (WRITE, "n".to_owned()));
         assert_eq!(rule(Method::POST, "/api/v1/namespaces/n/flows:check"), (READ, "n".to_owned()));
         assert_eq!(rule(Method::DELETE, "/api/v1/namespaces/n/flows/x"), (WRITE, "n".to_owned()));
-        assert_eq!(rule(Method::POST, "/anything").0, READ_SERVER);
+    }
+
+    #[test]
+    fn pages_need_roles() {
+        let rule = |method: Method, path: &str| {
+            let (path, query) = path.split_once('?').unwrap_or((path, ""));
+            rule_of(&method, path, query).expect("a route")
+        };
+        assert_eq!(rule(Method::GET, "/ui/assets/style.css").0, ANYBODY);
+        assert_eq!(rule(Method::GET, "/").0, KNOWN);
+        assert_eq!(rule(Method::GET, "/ui/n%20m/workflows?query=x"), (READ, "n m".to_owned()));
+        assert_eq!(rule(Method::POST, "/ui/n/workflows/w/r"), (WRITE, "n".to_owned()));
+        assert_eq!(rule(Method::GET, "/ui//n//workflows"), (READ, "n".to_owned()));
+        assert_eq!(rule(Method::GET, "/ui/live?page=%2Fui%2Fother%2Fworkflows%3Fa%3Db"), (READ, "other".to_owned()));
+        assert_eq!(rule(Method::GET, "/ui/live?page=%2Fui%2Fn%2Fserver"), (READ_SERVER, String::new()));
+        assert_eq!(rule(Method::GET, "/ui/n/namespaces").0, READ_SERVER);
+        assert_eq!(rule(Method::POST, "/ui/n/namespaces").0, ADMIN_SERVER);
     }
 }

@@ -22,7 +22,7 @@ use tonic::{Code, Request, Status};
 use crate::grpc::FlowCalls;
 
 /// Where these paths begin.
-const PREFIX: &str = "/api/v1/namespaces/";
+pub(crate) const PREFIX: &str = "/api/v1/namespaces/";
 
 /// Whether a path is one of these. Other paths with the same beginning are those of Temporal's HTTP API.
 pub(crate) fn is_one(path: &str) -> bool {

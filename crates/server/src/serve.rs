@@ -162,7 +162,7 @@ impl Server {
         }
         let security = Arc::new(Security::new(node.clone(), self.authentication, self.audit));
         let guard = Guard { tls: self.tls.clone(), security: security.clone() };
-        let pages = Web::new(node.clone(), flow_calls.clone(), addresses);
+        let pages = Web::new(node.clone(), flow_calls.clone(), addresses, self.tls.is_some());
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {

@@ -27,7 +27,7 @@ use self::{
     audit::{Audit, Entry},
     jwt::Tokens,
     limits::{CountedPoll, Limiter},
-    roles::Grants,
+    roles::{Grants, Roles},
     rules::{KnownCall, Rule, Scope},
 };
 
@@ -107,6 +107,11 @@ impl Caller {
             Scope::Namespace => self.grants.roles_in(namespace),
         };
         rule.one_of.iter().any(|needed| roles.include(*needed))
+    }
+
+    /// Whether this caller may look into a namespace.
+    pub(crate) fn may_read(&self, namespace: &str) -> bool {
+        self.grants.roles_in(namespace).include(Roles::READ)
     }
 }
 
@@ -291,6 +296,14 @@ impl Security {
             return Err(Status::invalid_argument("the namespace's name and its id are not of the same namespace"));
         }
         Ok(named)
+    }
+
+    /// Whether somebody is known by what they show.
+    pub(crate) async fn is_known(&self, credentials: &Credentials) -> Result<(), Status> {
+        match &self.authentication {
+            Some(authentication) => self.caller(authentication, credentials).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// Who somebody is.

@@ -24,11 +24,12 @@ fn refused(status: StatusCode, text: &'static str) -> Result<(), Refused> {
 }
 
 /// Whether a request may be answered.
-pub(super) fn check(head: &Parts) -> Result<(), Refused> {
+pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Refused> {
     let Some(host) = text(&head.headers, "host") else {
         return refused(StatusCode::BAD_REQUEST, "a Host header is needed\n");
     };
-    if !is_known(host) {
+    // With a certificate nobody else can take the server's name.
+    if !is_tls && !is_known(host) {
         return refused(
             StatusCode::MISDIRECTED_REQUEST,
             "the pages are not served under this host name: use the server's address, localhost or its machine's name\n",
@@ -105,7 +106,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (head, ()) = request.body(()).expect("a request").into_parts();
-        check(&head).err().map(|refused| refused.status)
+        check(&head, false).err().map(|refused| refused.status)
     }
 
     #[test]

@@ -53,7 +53,9 @@ impl Shell {
         let listed = listed.map(|listed| listed.into_inner().namespaces).unwrap_or_default();
         let names = listed.into_iter().filter_map(|namespace| namespace.namespace_info).map(|info| info.name);
         let namespace = asked.path.first().cloned().unwrap_or_default();
-        let mut namespaces: Vec<_> = names.collect();
+        // Whoever may see only some of them does not learn of the others.
+        let is_shown = |name: &String| asked.caller.as_ref().is_none_or(|caller| caller.may_read(name));
+        let mut namespaces: Vec<_> = names.filter(is_shown).collect();
         if !namespaces.contains(&namespace) {
             namespaces.push(namespace.clone());
         }

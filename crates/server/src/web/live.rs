@@ -70,8 +70,9 @@ pub(super) fn answer(web: Web, query: &Form) -> Response<WebBody> {
     response
 }
 
-fn path_of(page: &str) -> Vec<String> {
-    let path = page.split('?').next().unwrap_or_default().trim_start_matches("/ui/");
+pub(super) fn path_of(page: &str) -> Vec<String> {
+    let path = page.split('?').next().unwrap_or_default();
+    let path = path.strip_prefix("/ui/").unwrap_or_default();
     path.split('/').filter(|part| !part.is_empty()).filter_map(decode).collect()
 }
 
@@ -124,7 +125,14 @@ async fn fingerprint(web: &Web, page: &str, path: &[String]) -> u64 {
         return hasher.finish();
     }
     let query = page.split_once('?').and_then(|(_, query)| Form::parse(query)).unwrap_or_default();
-    let asked = Asked { path: path.to_vec(), query, form: Form::default(), is_script: false, method: &Method::GET };
+    let asked = Asked {
+        path: path.to_vec(),
+        query,
+        form: Form::default(),
+        is_script: false,
+        method: &Method::GET,
+        caller: None,
+    };
     if let Ok(Answer::Page(page)) = Box::pin(web.page(&asked)).await {
         page.content.0.hash(&mut hasher);
     }

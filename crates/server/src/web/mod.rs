@@ -17,6 +17,7 @@ mod forms;
 mod guard;
 mod layout;
 mod live;
+pub(crate) mod login;
 mod namespaces;
 mod payloads;
 mod queues;
@@ -49,6 +50,7 @@ use tonic::{Code, Request, Status};
 use crate::{
     grpc::{FlowCalls, Operator, WorkerLeases, Workflows},
     peers::CallMetadata,
+    security::Caller,
 };
 use forms::{Form, decode};
 use layout::{Page, Shell};
@@ -74,6 +76,7 @@ pub(crate) struct Web {
     operator: Arc<Operator>,
     leases: Arc<WorkerLeases>,
     flows: FlowCalls,
+    is_tls: bool,
 }
 
 /// What a request asks for, taken apart.
@@ -87,6 +90,8 @@ struct Asked<'a> {
     /// Whether a script of ours asks, which wants the outcome of an action without a page around it.
     is_script: bool,
     method: &'a Method,
+    /// Who asks, if that is known.
+    caller: Option<Arc<Caller>>,
 }
 
 /// Why there is no page.
@@ -144,13 +149,14 @@ impl Outcome {
 
 impl Web {
     /// The pages on these services.
-    pub(crate) fn new(node: Arc<Node>, flows: FlowCalls, addresses: (String, String)) -> Self {
+    pub(crate) fn new(node: Arc<Node>, flows: FlowCalls, addresses: (String, String), is_tls: bool) -> Self {
         Self {
             workflows: Arc::new(Workflows::new(node.clone())),
             operator: Arc::new(Operator::new(node.clone(), addresses)),
             leases: Arc::new(WorkerLeases::new(node.clone())),
             node,
             flows,
+            is_tls,
         }
     }
 
@@ -159,9 +165,19 @@ impl Web {
         path == "/" || path == "/favicon.ico" || path == PREFIX || path.starts_with("/ui/")
     }
 
+    /// The parts of the address of the page that a request is about: the namespace, the area and so on. For a stream of
+    /// changes it is the page that is followed.
+    pub(crate) fn page_of(path: &str, query: &str) -> Vec<String> {
+        let parts = live::path_of(path);
+        match words(&parts)[..] {
+            ["live", ..] => live::path_of(Form::parse(query).unwrap_or_default().get("page")),
+            _ => parts,
+        }
+    }
+
     /// Answers a request.
     pub(crate) async fn answer(&self, head: &Parts, body: Bytes) -> Response<WebBody> {
-        let mut response = match guard::check(head) {
+        let mut response = match guard::check(head, self.is_tls) {
             Err(refused) => plain(refused.status, refused.text),
             Ok(()) => self.route(head, body).await,
         };
@@ -255,7 +271,8 @@ fn asked<'a>(head: &'a Parts, body: &Bytes) -> Result<Asked<'a>, &'static str> {
     let text = std::str::from_utf8(body).map_err(|_| "the form is not UTF-8\n")?;
     let form = Form::parse(text).ok_or("the form is not UTF-8\n")?;
     let is_script = head.headers.contains_key("x-segno-script");
-    Ok(Asked { path, query, form, is_script, method: &head.method })
+    let caller = head.extensions.get::<Arc<Caller>>().cloned();
+    Ok(Asked { path, query, form, is_script, method: &head.method, caller })
 }
 
 fn respond(status: StatusCode, kind: &'static str, content: impl Into<Bytes>) -> Response<WebBody> {
