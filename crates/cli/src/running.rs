@@ -167,7 +167,7 @@ impl Plan {
             Kept::OnDisk(_, directory) => directory.display().to_string(),
             Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
-        println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
+        println!("Segno is ready. gRPC on {grpc}, web pages and HTTP on http://{http}, data {place}");
         tracing::info!(%grpc, %http, data = place, "ready");
         let watched = node.clone();
         let over = tokio::select! {
