@@ -98,6 +98,8 @@ class Tab:
         self.page = context.new_page()
         self.url = url
         self.errors = []
+        # Browsers note answers of 400 and more; set by tests that provoke them.
+        self.is_refused = False
         self.page.on("console", lambda said: said.type in ("error", "warning") and self.errors.append(said.text))
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
 
@@ -105,9 +107,18 @@ class Tab:
         answer = self.page.goto(self.url + path, wait_until="load")
         return answer
 
+    def until(self, expression, seconds=10):
+        """Waits until an expression is true. Playwright's own way needs `eval`, which the pages forbid."""
+        end = time.monotonic() + seconds
+        while not self.page.evaluate(expression):
+            assert time.monotonic() < end, f"not in time: {expression}"
+            time.sleep(0.05)
+
     def quiet(self):
         # A stream that ends with the page is no error of the page.
         left = [text for text in self.errors if not re.search(r"ERR_ABORTED|ERR_NETWORK_CHANGED", text)]
+        if self.is_refused:
+            left = [text for text in left if not text.startswith("Failed to load resource: the server responded")]
         assert left == [], left
 
 

@@ -267,7 +267,7 @@ async def test_what_has_no_meaning_is_named_once(tmp_path: Path) -> None:
     with Process(
         tmp_path,
         *["--dynamic-config-value", "a.b=1", "--dynamic-config-value", "c.d=true"],
-        *["--ui-port", "1234", "--ui-ip", "127.0.0.1", "--sqlite-pragma", "x=y", "--log-format", "json"],
+        *["--ui-ip", "127.0.0.1", "--sqlite-pragma", "x=y", "--log-format", "json"],
     ) as server:
         server.wait_until_ready()
         assert server.end() == 0
@@ -276,7 +276,7 @@ async def test_what_has_no_meaning_is_named_once(tmp_path: Path) -> None:
     warnings = [json.loads(line)["message"] for line in lines if line.startswith("{")]
     assert warnings == [
         "dynamic config keys without a meaning here: a.b, c.d",
-        "flags without a meaning here: --ui-port, --ui-ip, --sqlite-pragma",
+        "flags without a meaning here: --ui-ip, --sqlite-pragma",
     ]
 
 

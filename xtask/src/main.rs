@@ -8,6 +8,7 @@ mod check_crates;
 mod check_docs;
 mod check_source;
 mod test;
+mod test_browser;
 mod test_commands;
 mod test_h2spec;
 mod test_steps;

@@ -15,6 +15,7 @@ use std::{
 use anyhow::{Result, bail};
 
 use crate::{
+    test_browser,
     test_commands::Commands,
     test_h2spec,
     test_steps::{self, Outcome},
@@ -78,6 +79,13 @@ const STEPS: &[Step] = &[
         needs: &["build", "venv", "postgres"],
         full_only: false,
         run: test_steps::python,
+    },
+    Step {
+        name: "browser",
+        what: "the web pages in chromium, installed if it is missing",
+        needs: &["build", "venv"],
+        full_only: false,
+        run: test_browser::browser,
     },
     Step {
         name: "sdk",

@@ -34,7 +34,7 @@ pub enum Outcome {
 
 /// The server that all steps test: of the dev profile, which has the engine's assertions and checks for overflow, and
 /// whose dependencies the step `rust` has compiled. The step `release` tests the released build.
-fn segno() -> PathBuf {
+pub(crate) fn segno() -> PathBuf {
     workspace::target().join("debug/segno")
 }
 
@@ -42,7 +42,7 @@ fn harness(arguments: &[&str]) -> Command {
     command(workspace::target().join("debug/segno-harness"), arguments)
 }
 
-fn venv_python() -> PathBuf {
+pub(crate) fn venv_python() -> PathBuf {
     workspace::target().join("venv/bin/python")
 }
 
@@ -226,7 +226,7 @@ fn transcripts_of(binary: &Path, commands: &mut Commands) -> Result<Outcome> {
 
 /// Runs `first`; if that fails, says so and runs `again`. Real SDKs with real time-outs on a busy machine now and then
 /// miss one; what fails twice is a defect.
-fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command) -> Result<Outcome> {
+pub(crate) fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command) -> Result<Outcome> {
     if let Err(error) = commands.run(&mut first) {
         println!("!!! {error:#}. What failed is tried once more; look at it even if it passes now");
         commands.run(&mut again)?;

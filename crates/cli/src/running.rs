@@ -167,6 +167,7 @@ impl Plan {
 
     async fn serve_once(self, tell: &watch::Sender<bool>, mut told: watch::Receiver<bool>) -> anyhow::Result<Over> {
         let (kept, listener) = open(self.data, self.discard_damaged_log).await?;
+        let is_tls = self.listen.security.tls.is_some();
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
         let storage: Arc<dyn Storage> = match &kept {
@@ -190,8 +191,9 @@ impl Plan {
             Kept::OnDisk(_, directory) => directory.display().to_string(),
             Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
+        let scheme = if is_tls { "https" } else { "http" };
         if !crate::logs::are_json() {
-            println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
+            println!("Segno is ready. gRPC on {grpc}, web pages and HTTP on {scheme}://{http}, data {place}");
         }
         tracing::info!(%grpc, %http, data = place, "ready");
         let watched = node.clone();

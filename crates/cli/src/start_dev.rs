@@ -59,10 +59,13 @@ pub struct StartDev {
     /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
-    /// Port for HTTP: /healthz and /metrics. [default: a free one]
+    /// Port for HTTP: web pages, /healthz and /metrics. [default: a free one]
+    #[arg(long, value_name = "PORT")]
+    ui_port: Option<u16>,
+    /// Port for HTTP if --ui-port is not given.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
-    /// Port for HTTP if --metrics-port is not given. There is no HTTP API.
+    /// Port for HTTP if neither --ui-port nor --metrics-port is given. There is no HTTP API.
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
     /// How log lines look.
@@ -89,25 +92,22 @@ pub struct StartDev {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Accepted, without a meaning here")]
 struct Meaningless {
-    /// There are no web pages.
+    /// The web pages are parts of the HTTP port.
     #[arg(long)]
     headless: bool,
-    /// There are no web pages.
-    #[arg(long, value_name = "PORT")]
-    ui_port: Option<u16>,
-    /// There are no web pages.
+    /// The web pages have no such setting.
     #[arg(long, value_name = "IP")]
     ui_ip: Option<String>,
-    /// There are no web pages.
+    /// The web pages have no such setting.
     #[arg(long, value_name = "PATH")]
     ui_asset_path: Option<String>,
-    /// There are no web pages.
+    /// The web pages have no such setting.
     #[arg(long, value_name = "URL")]
     ui_codec_endpoint: Option<String>,
-    /// There are no web pages.
+    /// The web pages have no such setting.
     #[arg(long, value_name = "PATH")]
     ui_public_path: Option<String>,
-    /// There are no web pages.
+    /// The web pages have no such setting.
     #[arg(long)]
     ui_disable_news_fetch: bool,
     /// Segno sets its own pragmas.
@@ -191,7 +191,7 @@ impl StartDev {
 
     fn plan(self) -> anyhow::Result<Plan> {
         let ip = resolve(&self.ip)?;
-        let http_port = self.metrics_port.or(self.http_port).unwrap_or(0);
+        let http_port = self.ui_port.or(self.metrics_port).or(self.http_port).unwrap_or(0);
         let mut limits = Limits::default();
         let mut polls_end_on_shutdown = true;
         for setting in &self.dynamic_config_value {
@@ -232,9 +232,8 @@ impl StartDev {
             notes.push(format!("dynamic config keys without a meaning here: {}", unknown.join(", ")));
         }
         let given = &self.meaningless;
-        // --headless asks for what is the case anyway.
+        // --headless is what SDKs pass; the pages cost nothing while nobody looks.
         let flags: Vec<&str> = [
-            ("--ui-port", given.ui_port.is_some()),
             ("--ui-ip", given.ui_ip.is_some()),
             ("--ui-asset-path", given.ui_asset_path.is_some()),
             ("--ui-codec-endpoint", given.ui_codec_endpoint.is_some()),

@@ -1,5 +1,7 @@
 //! What all pages have in common: head, navigation, notices, tables.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use http::{Response, StatusCode};
 use maud::{DOCTYPE, Markup, html};
 use segno_proto::{
@@ -23,6 +25,13 @@ pub(super) struct Page {
     pub(super) content: Markup,
     /// Whether it follows changes.
     pub(super) is_live: bool,
+}
+
+/// What changes when a page does.
+pub(super) fn fingerprint(content: &Markup) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.0.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What is around a page.
@@ -81,7 +90,7 @@ impl Shell {
                     script src="/ui/assets/theme.js" {}
                     script type="module" src="/ui/assets/main.js" {}
                 }
-                body data-live-source=[live] {
+                body data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
                     a.skip href="#main" { "Skip to content" }
                     header.side {
                         a.brand href={ (base) "/workflows" } {
@@ -222,7 +231,7 @@ pub(super) fn facts(rows: &[(&str, Markup)]) -> Markup {
 /// A form behind a button that opens it. It is posted to the page's own address.
 pub(super) fn action(name: &str, class: &str, fields: Markup) -> Markup {
     html! {
-        details.action class=(class) name="actions" {
+        details class={ "action " (class) } name="actions" {
             summary { (name) }
             form method="post" data-action { (fields) div.outcome aria-live="polite" {} }
         }

@@ -10,7 +10,7 @@ use std::{
     pin::Pin,
     sync::atomic::Ordering,
     task::{Context, Poll},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -26,11 +26,13 @@ use tokio::sync::mpsc;
 use super::{
     Answer, Asked, Web, WebBody, call, figures,
     forms::{Form, decode},
-    plain, words,
+    layout, plain, words,
 };
 
 /// How often a page is compared.
 const PAUSE: Duration = Duration::from_secs(1);
+/// A page that takes long to render is compared less often: watching it costs a twentieth of a processor at most.
+const PAUSE_FACTOR: u32 = 20;
 /// Something is sent at least this often, so that dead connections are noticed.
 const PING_ROUNDS: u32 = 15;
 /// Pages that change without commits are compared every round: pollers come, rates change.
@@ -86,17 +88,19 @@ async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
     if send.send(format!("retry: 2000\nid: {known:x}\nevent: hello\ndata: {known:x}\n\n").into()).await.is_err() {
         return;
     }
-    let mut round = 0;
+    let (mut round, mut pause) = (0, PAUSE);
     while !web.node.is_stopping() {
         // Until the browser is gone.
-        if tokio::time::timeout(PAUSE, send.closed()).await.is_ok() {
+        if tokio::time::timeout(pause, send.closed()).await.is_ok() {
             return;
         }
         round += 1;
         let now = commits();
         if now != seen || always {
             seen = now;
+            let begun = Instant::now();
             let found = fingerprint(&web, &page, &path).await;
+            pause = PAUSE.max(begun.elapsed() * PAUSE_FACTOR);
             if found != known {
                 known = found;
                 let event = format!("id: {known:x}\nevent: change\ndata: {known:x}\n\n");
@@ -113,8 +117,8 @@ async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {
 
 /// What changes when the page does.
 async fn fingerprint(web: &Web, page: &str, path: &[String]) -> u64 {
-    let mut hasher = DefaultHasher::new();
     if let [namespace, "workflows", workflow_id, run_id, ..] = words(path)[..] {
+        let mut hasher = DefaultHasher::new();
         // A history of thousands of events is not drawn to find out that nothing happened.
         let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() };
         let request = DescribeWorkflowExecutionRequest { namespace: namespace.to_owned(), execution: Some(execution) };
@@ -133,8 +137,8 @@ async fn fingerprint(web: &Web, page: &str, path: &[String]) -> u64 {
         method: &Method::GET,
         caller: None,
     };
-    if let Ok(Answer::Page(page)) = Box::pin(web.page(&asked)).await {
-        page.content.0.hash(&mut hasher);
+    match Box::pin(web.page(&asked)).await {
+        Ok(Answer::Page(page)) => layout::fingerprint(&page.content),
+        _ => 0,
     }
-    hasher.finish()
 }

@@ -225,7 +225,10 @@ impl Web {
             (true, ["workflows"]) => self.workflows_action(namespace, &asked.form).await,
             (false, ["workflows", id]) => self.newest_run(namespace, id).await,
             (false, ["workflows", id, run]) => self.workflow_page(namespace, id, run, asked).await,
-            (true, ["workflows", id, run]) => self.workflow_action(namespace, id, run, &asked.form).await,
+            // The head with the actions is on all pages of a run.
+            (true, ["workflows", id, run] | ["workflows", id, run, "history" | "relations" | "calls"]) => {
+                self.workflow_action(namespace, id, run, &asked.form).await
+            }
             (false, ["workflows", id, run, "history"]) => self.history_page(namespace, id, run, asked).await,
             (false, ["workflows", id, run, "history.json"]) => self.history_file(namespace, id, run).await,
             (false, ["workflows", id, run, "relations"]) => self.relations_page(namespace, id, run).await,

@@ -73,9 +73,13 @@ impl Web {
                 div.actions role="group" aria-label="Actions" {
                     (button("Trigger now", "primary", &[("do", "trigger")]))
                     @if state.paused { (button("Unpause", "", &[("do", "unpause")])) } @else { (button("Pause", "", &[("do", "pause")])) }
+                    (action("Delete", "danger", html! {
+                        input type="hidden" name="do" value="delete";
+                        p { "The schedule is removed; workflows that it started stay." }
+                        button.danger { "Delete" }
+                    }))
                 }
             }
-            (action("Delete", "danger", html! { input type="hidden" name="do" value="delete"; p { "The schedule is removed; workflows that it started stay." } button.danger { "Delete" } }))
             section aria-labelledby="calendar-title" {
                 h2 #calendar-title { "Next times" }
                 div #calendar data-live {

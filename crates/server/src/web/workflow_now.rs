@@ -21,6 +21,8 @@ use super::{
 
 /// Most pending things of a kind that are listed.
 const LISTED_MAX: usize = 100;
+/// Most activities with a sentence each.
+const SENTENCES_MAX: usize = 3;
 
 /// The section, for a run that is open.
 pub(super) async fn section(web: &Web, seen: &Seen, events: &[HistoryEvent]) -> Markup {
@@ -59,6 +61,12 @@ async fn sentences(web: &Web, seen: &Seen, events: &[HistoryEvent]) -> Vec<Marku
             said.push(html! { strong.bad { "Nobody polls the queue " (queue) " for workflow tasks." } " Start a worker for it." });
         }
     }
+    for activity in described.pending_activities.iter().take(SENTENCES_MAX) {
+        said.push(of_activity(activity));
+    }
+    if described.pending_activities.len() > SENTENCES_MAX {
+        said.push(html! { "It waits for " (described.pending_activities.len() - SENTENCES_MAX) " more activities." });
+    }
     let mut silent: Vec<String> = Vec::new();
     for activity in described.pending_activities.iter().take(LISTED_MAX) {
         let queue = queue_of(activity);
@@ -85,6 +93,25 @@ async fn sentences(web: &Web, seen: &Seen, events: &[HistoryEvent]) -> Vec<Marku
         said.push(html! { "Nothing is pending: it waits for a signal or an update." });
     }
     said
+}
+
+/// What an activity does.
+fn of_activity(activity: &PendingActivityInfo) -> Markup {
+    let name = html! { "activity " strong { (activity.activity_type.clone().unwrap_or_default().name) } };
+    match activity.state() {
+        PendingActivityState::Started => html! {
+            "It waits for " (name) ", which " (activity.last_worker_identity) " executes since "
+            (times::relative(activity.last_started_time.as_ref())) "."
+        },
+        PendingActivityState::Paused => html! { "It waits for " (name) ", which is paused." },
+        _ if activity.next_attempt_schedule_time.is_some() => html! {
+            "It waits for " (name) ", which failed " (activity.attempt - 1) " times. It is tried again "
+            (times::relative(activity.next_attempt_schedule_time.as_ref())) "."
+        },
+        _ => {
+            html! { "It waits for " (name) ", which waits for a worker of the queue " strong { (queue_of(activity)) } "." }
+        }
+    }
 }
 
 async fn now(web: &Web, seen: &Seen, events: &[HistoryEvent]) -> Markup {

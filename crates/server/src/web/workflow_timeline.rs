@@ -196,7 +196,7 @@ fn draw(seen: &Seen, spans: &[Span], window: Window) -> Markup {
     let (from, to) = ((window.from - window.begin) / MILLI, (window.to - window.begin) / MILLI);
     html! {
         div.scroll tabindex="0" role="region" aria-label="Timeline drawing" {
-            svg.drawing viewBox={ "0 0 " (WIDTH) " " (height) } role="img" aria-labelledby="timeline-title timeline-text" data-timeline data-from=(from) data-to=(to) data-names=(NAMES) data-width=(WIDTH) {
+            svg.drawing viewBox={ "0 0 " (WIDTH) " " (height) } role="group" aria-labelledby="timeline-title timeline-text" data-timeline data-from=(from) data-to=(to) data-names=(NAMES) data-width=(WIDTH) {
                 desc #timeline-text { (rows.len()) " rows with " (spans.len()) " activities, timers, children, updates, signals and workflow tasks" }
                 (axis(window, height))
                 @for (place, row) in rows.iter().enumerate() {

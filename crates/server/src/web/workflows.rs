@@ -252,7 +252,7 @@ fn row(namespace: &str, info: &WorkflowExecutionInfo) -> Markup {
                     _ => "–",
                 }
             }
-            td.number data-label="Events" { (grouped(info.history_length)) }
+            td.number data-label="Events" { @if info.history_length > 0 { (grouped(info.history_length)) } @else { span.faint { "–" } } }
         }
     }
 }

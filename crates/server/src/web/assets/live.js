@@ -96,9 +96,9 @@ export function stream(handlers) {
 
 export function follow() {
   remember();
-  let seen = null;
+  let seen = document.body.dataset.liveId;
   const compare = (event) => {
-    if (seen !== null && seen !== event.data) refresh();
+    if (seen !== event.data) refresh();
     seen = event.data;
   };
   stream({ hello: compare, change: compare });

@@ -1,0 +1,76 @@
+"""Scripts, schedules, namespaces, task queues and workers."""
+
+import re
+
+from world import SCRIPT
+
+
+def test_edit_check_deploy_and_look_into_a_script(tab, living):
+    tab.open("/ui/default/scripts")
+    source = tab.page.get_by_label("Source")
+    source.fill("workflow greeting(name) { return nme }")
+    tab.page.get_by_role("button", name="Check").click()
+    tab.page.wait_for_selector(".findings >> text=line 1")
+    source.fill(SCRIPT)
+    tab.page.get_by_label("File name").fill("greeting.flow")
+    tab.page.get_by_role("button", name="Check").click()
+    tab.page.wait_for_selector("text=No mistakes")
+    tab.page.get_by_role("button", name="Deploy and activate").click()
+    tab.page.wait_for_url(re.compile("scripts/greeting"))
+    assert "current" in tab.page.inner_text("#versions")
+
+    async def start():
+        await living.client.start_workflow("greeting", "Ada", id="greet-1", task_queue="greeting")
+
+    living.call(start())
+    tab.page.wait_for_selector("ol.source li.stands >> text=greet-1", timeout=10_000)
+    assert "Task.delay" in tab.page.inner_text("ol.source li.stands")
+    tab.page.locator("ol.source li.stands a").click()
+    tab.page.wait_for_selector("#script >> text=Hello, Ada")
+    # A second version, and back.
+    tab.open("/ui/default/scripts/greeting")
+    tab.page.get_by_label("Source").last.fill(SCRIPT.replace("Hello", "Good day"))
+    tab.page.get_by_role("button", name="Deploy and activate").click()
+    tab.until("document.querySelectorAll('#versions tbody tr').length === 2")
+    tab.page.get_by_role("button", name="Roll back").click()
+    tab.until("document.querySelectorAll('#versions tbody tr')[1].innerText.includes('current')")
+
+
+def test_a_schedule_on_its_calendar(tab, living):
+    tab.open("/ui/default/schedules")
+    tab.page.get_by_role("link", name="nightly-report").click()
+    tab.page.wait_for_selector("svg.calendar")
+    assert tab.page.locator("svg.calendar .count").count() >= 20
+    tab.page.get_by_role("button", name="Pause").click()
+    tab.page.wait_for_selector("#status >> text=Paused")
+    tab.page.get_by_role("button", name="Unpause").click()
+    tab.page.wait_for_selector("#status >> text=Active")
+    tab.page.get_by_role("button", name="Trigger now").click()
+    tab.page.wait_for_selector("#recent tbody tr")
+
+
+def test_namespaces_and_attributes(tab):
+    tab.open("/ui/default/namespaces")
+    tab.page.locator("form.row").get_by_label("Name").fill("Customer")
+    tab.page.get_by_role("button", name="Add", exact=True).click()
+    tab.page.wait_for_selector("#attributes >> text=Customer")
+    tab.page.locator("#attributes tr", has_text="Customer").get_by_role("button", name="Remove").click()
+    tab.until("!document.querySelector('#attributes').innerText.includes('Customer')")
+    tab.page.locator("summary", has_text="New namespace").click()
+    form = tab.page.locator("details[open] form")
+    form.get_by_label("Name").fill("second")
+    form.get_by_role("button", name="Register").click()
+    tab.page.wait_for_url(re.compile("/ui/second/namespaces"))
+    tab.page.locator("[data-namespace]").select_option(label="default")
+    tab.page.wait_for_url(re.compile("/ui/default/namespaces"))
+
+
+def test_task_queues_and_workers(tab):
+    tab.open("/ui/default/task-queues?name=orders")
+    assert "orders-worker@host-1" in tab.page.inner_text("#rows")
+    tab.open("/ui/default/task-queues?name=invoices")
+    assert "Nobody polls it" in tab.page.inner_text("#rows")
+    tab.open("/ui/default/workers")
+    tab.page.get_by_role("link", name="orders-worker@host-1").click()
+    tab.page.wait_for_url(re.compile("/workers/.+"))
+    assert "orders" in tab.page.inner_text("#facts") and "Active" in tab.page.inner_text("#status")
