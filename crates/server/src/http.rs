@@ -46,7 +46,9 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                     let path = request.uri().path();
                     Ok::<_, Infallible>(match path {
                         _ if http_flows::is_one(path) => answer_flows(&flows, request).await,
-                        "/healthz" | "/metrics" | "/cluster" => answer(&services.node, &request),
+                        "/healthz" | "/metrics" => answer(&services.node, &request),
+                        // Elsewhere it is a path of Temporal's HTTP API.
+                        "/cluster" if services.node.cluster().is_some() => answer(&services.node, &request),
                         _ => answer_api(&services, request).await,
                     })
                 }
