@@ -29,7 +29,7 @@ pub struct Serve {
     /// Port for gRPC: SDKs, workers, the command line.
     #[arg(long, env = "SEGNO_PORT", default_value_t = 7233)]
     port: u16,
-    /// Port for HTTP: /healthz and /metrics.
+    /// Port for HTTP: Temporal's HTTP API, /healthz and /metrics.
     #[arg(long, env = "SEGNO_HTTP_PORT", default_value_t = 8233)]
     http_port: u16,
     /// Directory for the data. [default: segno in the user's data directory]

@@ -59,13 +59,13 @@ pub struct StartDev {
     /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
-    /// Port for HTTP: web pages, /healthz and /metrics. [default: a free one]
+    /// Port for HTTP if --http-port is not given.
     #[arg(long, value_name = "PORT")]
     ui_port: Option<u16>,
-    /// Port for HTTP if --ui-port is not given.
+    /// Port for HTTP if neither --http-port nor --ui-port is given.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
-    /// Port for HTTP if neither --ui-port nor --metrics-port is given. There is no HTTP API.
+    /// Port for HTTP: web pages, Temporal's HTTP API, /healthz and /metrics. [default: a free one]
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
     /// How log lines look.
@@ -191,7 +191,7 @@ impl StartDev {
 
     fn plan(self) -> anyhow::Result<Plan> {
         let ip = resolve(&self.ip)?;
-        let http_port = self.ui_port.or(self.metrics_port).or(self.http_port).unwrap_or(0);
+        let http_port = self.http_port.or(self.ui_port).or(self.metrics_port).unwrap_or(0);
         let mut limits = Limits::default();
         let mut polls_end_on_shutdown = true;
         for setting in &self.dynamic_config_value {
@@ -248,10 +248,8 @@ impl StartDev {
         if !flags.is_empty() {
             notes.push(format!("flags without a meaning here: {}", flags.join(", ")));
         }
-        match (self.http_port, self.metrics_port) {
-            (Some(_), Some(_)) => notes.push("--http-port is not used: there is no HTTP API".to_owned()),
-            (Some(_), None) => notes.push("--http-port serves /healthz and /metrics: there is no HTTP API".to_owned()),
-            _ => {}
+        if let (Some(_), Some(_)) = (self.http_port, self.metrics_port) {
+            notes.push("--metrics-port is not used: /metrics is on --http-port".to_owned());
         }
         notes
     }
@@ -337,7 +335,7 @@ mod tests {
         ])
         .expect("understood");
         let notes = given.notes();
-        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert_eq!(notes.len(), 2, "{notes:?}");
         assert!(notes[0].contains("frontend.enableServerVersionCheck") && notes[1].contains("--sqlite-pragma"));
         let plan = given.plan().expect("a plan");
         assert_eq!(plan.node.limits.history_events_suggest, 50);

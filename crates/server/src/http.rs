@@ -66,6 +66,8 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                     let credentials = http_access::credentials(&request, certificate);
                     let path = request.uri().path();
                     let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
+                    // On a server that is alone it is a path of Temporal's HTTP API.
+                    let is_known = is_known && (path != "/cluster" || services.node.cluster().is_some());
                     if [login::LOGIN, login::LOGOUT].contains(&path) {
                         let (head, body) = request.into_parts();
                         let body = Limited::new(body, BODY_BYTES_MAX).collect().await;

@@ -62,3 +62,10 @@ def pausing(s: Session) -> None:
     s.terminate()
     s.call(unpause, workflow_id=s.name("wf"))
     s.call(unpause, namespace="no-such-namespace")
+
+
+@scenario
+def workflow_time_skipping(s: Session) -> None:
+    """Workflows with a clock of their own."""
+    all_of(s, "PollWorkflowExecutionTimeSkipping")
+    s.call("PollWorkflowExecutionTimeSkipping", namespace="")
