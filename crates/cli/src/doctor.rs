@@ -21,8 +21,10 @@ use crate::{
 
 /// Checks a data directory, the disk, the clock and settings.
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Examples:\n  segno doctor --data-dir ./data\n  segno doctor --data-dir ./data --thorough --output json\n\n\
-                        Exit code 0: nothing was found; 1: warnings; 65: something is broken.")]
+#[command(
+    after_help = "Examples:\n  segno doctor --data-dir ./data\n  segno doctor --data-dir ./data --thorough --output json\n\n\
+                        Exit code 0: nothing was found; 1: warnings; 65: something is broken."
+)]
 pub struct Doctor {
     #[command(flatten)]
     place: DataDir,

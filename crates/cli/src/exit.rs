@@ -36,8 +36,11 @@ const PERMISSION: u8 = 77;
 
 /// What to tell the user. Errors that say everything in one sentence are not followed by their causes.
 pub fn text(error: &anyhow::Error) -> String {
-    let complete =
-        error.is::<OpenError>() || error.is::<BackupError>() || error.is::<DatabaseError>() || error.is::<ServeError>() || error.is::<ClientError>();
+    let complete = error.is::<OpenError>()
+        || error.is::<BackupError>()
+        || error.is::<DatabaseError>()
+        || error.is::<ServeError>()
+        || error.is::<ClientError>();
     let text = if complete { error.to_string() } else { format!("{error:#}") };
     match error.downcast_ref::<ClientError>().and_then(ClientError::hint) {
         Some(hint) => format!("{text}\n{hint}"),

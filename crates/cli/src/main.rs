@@ -17,6 +17,7 @@ mod output;
 mod running;
 mod serve;
 mod setup;
+mod shells;
 mod start_dev;
 mod version;
 
@@ -60,6 +61,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
+    /// Completes, fails, pauses, resets and changes pending activities.
+    Activity(commands::activity::Activity),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
     Schedule(commands::schedule::Schedule),
     /// Lists, shows and stops batch jobs.
@@ -76,6 +79,11 @@ enum Command {
     Cluster(commands::cluster::Cluster),
     /// Checks, deploys, runs and shows scripts: workflows that the server executes itself.
     Flow(commands::flow::Flow),
+    /// Prints completions for a shell.
+    Completions(shells::Completions),
+    /// Writes manual pages.
+    #[command(hide = true)]
+    Man(shells::Man),
 }
 
 fn main() -> ExitCode {
@@ -92,6 +100,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Command::Workflow(command) => command.run(),
+        Command::Activity(command) => command.run(),
         Command::Schedule(command) => command.run(),
         Command::Batch(command) => command.run(),
         Command::Namespace(command) => command.run(),
@@ -100,6 +109,8 @@ fn main() -> ExitCode {
         Command::Worker(command) => command.run(),
         Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
+        Command::Completions(command) => command.run(Arguments::command()),
+        Command::Man(command) => command.run(Arguments::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -14,6 +14,7 @@ mod delivery;
 pub mod grpc;
 mod http;
 mod http_flows;
+mod metrics;
 mod peer_calls;
 mod peers;
 mod serve;

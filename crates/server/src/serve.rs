@@ -42,10 +42,7 @@ pub struct ServerOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// A port could not be had.
-    #[error(
-        "cannot listen on {address} for {what}: {error}. {}",
-        bind_advice(error, flag)
-    )]
+    #[error("cannot listen on {address} for {what}: {error}. {}", bind_advice(error, flag))]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -67,7 +64,9 @@ fn bind_advice(error: &std::io::Error, flag: &str) -> String {
         std::io::ErrorKind::AddrNotAvailable => {
             "This machine does not have that address: choose one of its own with --ip, or 0.0.0.0 for all".to_owned()
         }
-        std::io::ErrorKind::PermissionDenied => format!("Ports below 1024 need a privilege: choose another with {flag}"),
+        std::io::ErrorKind::PermissionDenied => {
+            format!("Ports below 1024 need a privilege: choose another with {flag}")
+        }
         _ => format!("Is another server running? Choose another port with {flag}"),
     }
 }

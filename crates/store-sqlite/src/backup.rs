@@ -254,8 +254,9 @@ pub fn inspect(directory: &Path, thorough: bool) -> Result<Inspection, BackupErr
     found.schema = number("user_version")?;
     found.free_bytes = number("freelist_count")?.max(0) as u64 * number("page_size")?.max(0) as u64;
     if thorough {
-        let check: String =
-            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0)).unwrap_or_else(|error| error.to_string());
+        let check: String = connection
+            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+            .unwrap_or_else(|error| error.to_string());
         found.damage = (check != "ok").then_some(check);
     }
     Ok(found)

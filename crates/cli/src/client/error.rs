@@ -68,11 +68,14 @@ impl ClientError {
             Code::InvalidArgument if message.contains("retention period") => {
                 Some("A retention is at least 1h, for example --retention 72h")
             }
-            Code::InvalidArgument if message.contains("search attribute") && message.contains("not defined")
-                || message.contains("no mapping defined for search attribute")
-                || message.contains("is no attribute of this namespace") =>
+            Code::InvalidArgument
+                if message.contains("search attribute") && message.contains("not defined")
+                    || message.contains("no mapping defined for search attribute")
+                    || message.contains("is no attribute of this namespace") =>
             {
-                Some("`segno search-attribute create --name NAME --type TYPE` adds one, `segno search-attribute list` shows them")
+                Some(
+                    "`segno search-attribute create --name NAME --type TYPE` adds one, `segno search-attribute list` shows them",
+                )
             }
             Code::InvalidArgument if message.contains("blob data size exceeds limit") => Some(
                 "An input, a result, a signal or a detail may have 2 MiB (`limit.blobSize.error`). Store large data elsewhere \
@@ -119,7 +122,9 @@ pub fn is_not_grpc(status: &Status) -> bool {
         text.push_str(&error.to_string().to_ascii_lowercase());
         source = error.source();
     }
-    ["http2 error", "h2 protocol error", "frame with invalid size", "transport error"].iter().any(|sign| text.contains(sign))
+    ["http2 error", "h2 protocol error", "frame with invalid size", "transport error"]
+        .iter()
+        .any(|sign| text.contains(sign))
         && matches!(status.code(), Code::Internal | Code::Unknown | Code::Unavailable)
 }
 

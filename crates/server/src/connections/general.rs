@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use tower::Service;
 use super::{Services, WORKFLOW_SERVICE, compression::ENCODING, incoming::IncomingRequest, shared::Responder};
 use crate::{
     delivery::{OneCall, Receipt},
+    metrics::calls,
     unbuilt,
 };
 
@@ -104,7 +106,12 @@ pub(super) fn handle(
     let task = tokio::spawn(with_request_bytes(held_bytes, async move {
         responder.start();
         let response = match request {
-            Some(request) => unbuilt::as_temporal_says(call_service(&services, request).await),
+            Some(request) => {
+                let (calls, begun) = (calls::of_path(request.uri().path()), Instant::now());
+                let response = unbuilt::as_temporal_says(call_service(&services, request).await);
+                calls.ended(calls::code_of(response.headers()), begun);
+                response
+            }
             None => Status::unimplemented("malformed method name").into_http(),
         };
         respond(responder, response, call).await;

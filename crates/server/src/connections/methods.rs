@@ -5,6 +5,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -13,7 +14,7 @@ use segno_http2::{HeaderBlock, Response as Http2Response};
 use segno_proto::{decode::decode, workflowservice::workflow_service_server::WorkflowService};
 use segno_runtime::with_request_bytes;
 use tokio::task::AbortHandle;
-use tonic::{Extensions, Request, Response, Status, metadata::MetadataMap};
+use tonic::{Code, Extensions, Request, Response, Status, metadata::MetadataMap};
 
 use super::{
     compression::{Compression, ENCODING, compress, decompress},
@@ -24,6 +25,7 @@ use super::{
 use crate::{
     delivery::{OneCall, Receipt},
     grpc::Workflows,
+    metrics::calls::{self, MethodCalls},
     peers::CallMetadata,
 };
 
@@ -51,11 +53,15 @@ macro_rules! methods {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
             handle: |service, mut responder, mut call| {
                 let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
+                    static CALLS: LazyLock<&'static MethodCalls> =
+                        LazyLock::new(|| calls::of_path(concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name)));
                     responder.start();
+                    let begun = Instant::now();
                     let outcome = match request(&mut call) {
                         Ok(request) => service.$method(request).await,
                         Err(status) => Err(status),
                     };
+                    CALLS.ended(outcome.as_ref().map_or_else(Status::code, |_| Code::Ok), begun);
                     respond(responder, outcome, call.compression, call.under_way);
                 }));
                 task.abort_handle()

@@ -41,12 +41,10 @@ fn one(seen: &Seen<'_>, activity: &Activity) -> Reason {
             reason => format!(" ({})", words::text(reason)),
         };
         let at_worker = if activity.started_time > 0 { " The current attempt still runs." } else { "" };
-        let text = format!(
-            "{name} is paused by {}{why} {}.{at_worker}",
-            words::text(who),
-            words::since(pause.time, now)
-        );
-        let hint = format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
+        let text =
+            format!("{name} is paused by {}{why} {}.{at_worker}", words::text(who), words::since(pause.time, now));
+        let hint =
+            format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_PAUSED", text) };
     }
     if activity.started_time > 0 {
@@ -73,14 +71,7 @@ fn one(seen: &Seen<'_>, activity: &Activity) -> Reason {
     Reason { details, ..waits }
 }
 
-fn at_worker(
-    seen: &Seen<'_>,
-    activity: &Activity,
-    name: &str,
-    of: &str,
-    with: &str,
-    details: Vec<String>,
-) -> Reason {
+fn at_worker(seen: &Seen<'_>, activity: &Activity, name: &str, of: &str, with: &str, details: Vec<String>) -> Reason {
     let now = seen.now;
     let who = words::quoted(&activity.started_identity);
     let held = words::since(activity.started_time, now);

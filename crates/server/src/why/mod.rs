@@ -127,6 +127,7 @@ fn waits_in_code(seen: &Seen<'_>) -> Reason {
         "Nothing is pending that the server knows of: the code waits for a signal, an update or a condition of its own. \
          {received}"
     );
-    let hint = format!("`segno workflow stack -w {}` asks a worker where the code stands.", words::quoted(&info.workflow_id));
+    let hint =
+        format!("`segno workflow stack -w {}` asks a worker where the code stands.", words::quoted(&info.workflow_id));
     Reason { hint, ..reason("WAITS_IN_CODE", text) }
 }

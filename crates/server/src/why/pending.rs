@@ -36,13 +36,15 @@ fn timers(seen: &Seen<'_>, found: &mut Vec<Reason>) {
 fn children(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     let children = &seen.run.state().children;
     for child in children.values().take(SHOWN_MAX) {
-        let name = format!("child workflow {} ({})", words::quoted(&child.workflow_id), words::text(&child.workflow_type));
+        let name =
+            format!("child workflow {} ({})", words::quoted(&child.workflow_id), words::text(&child.workflow_type));
         if child.started_event_id == 0 {
             found.push(reason("CHILD_STARTING", format!("It asked for the {name}, which has not begun yet.")));
             continue;
         }
         let text = format!("It waits for the {name}, which is open.");
-        let hint = format!("`segno workflow why -w {}` tells what the child waits for.", words::quoted(&child.workflow_id));
+        let hint =
+            format!("`segno workflow why -w {}` tells what the child waits for.", words::quoted(&child.workflow_id));
         found.push(Reason { hint, ..reason("CHILD", text) });
     }
     if children.len() > SHOWN_MAX {
@@ -85,7 +87,9 @@ fn cancellation(seen: &Seen<'_>, found: &mut Vec<Reason>) {
         return;
     }
     let text = match state.task.is_some() {
-        true => "Cancellation was requested, and the code has not seen that yet: it hears of it with its workflow task.",
+        true => {
+            "Cancellation was requested, and the code has not seen that yet: it hears of it with its workflow task."
+        }
         false => "Cancellation was requested; the code knows, and goes on nevertheless.",
     };
     let hint = match state.task.is_some() {

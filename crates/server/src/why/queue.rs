@@ -21,7 +21,9 @@ pub(super) fn waiting(what: &str, kind: &str, queue: &str, seen: &QueueSeen, sin
         };
         let others = match live_workers {
             0 => String::new(),
-            count => format!(" {} the queue, but not for {kind}s.", words::count(count, "worker serves", "workers serve")),
+            count => {
+                format!(" {} the queue, but not for {kind}s.", words::count(count, "worker serves", "workers serve"))
+            }
         };
         let text = format!("{waits}: nobody polls task queue {name} for {kind}s ({last}).{others}");
         let hint = format!(
@@ -30,7 +32,8 @@ pub(super) fn waiting(what: &str, kind: &str, queue: &str, seen: &QueueSeen, sin
         return Reason { hint, ..base("NO_POLLER", text) };
     }
     if is_limited && service.backlog > 0 {
-        let text = format!("{waits}: task queue {name} hands out tasks at a limited rate, and {} wait.", service.backlog);
+        let text =
+            format!("{waits}: task queue {name} hands out tasks at a limited rate, and {} wait.", service.backlog);
         let hint = "`segno task-queue describe` shows the limit and where it comes from.".to_owned();
         return Reason { hint, ..base("RATE_LIMITED", text) };
     }

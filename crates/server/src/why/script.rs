@@ -52,7 +52,10 @@ pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
         let details = script.line(line).map(|source| format!("{line}: {source}")).into_iter().collect();
         let hint = match kind {
             "WAITS_FOR_SIGNAL" => {
-                format!("`segno workflow signal -w {} --name NAME` sends one.", words::quoted(&seen.run.info.workflow_id))
+                format!(
+                    "`segno workflow signal -w {} --name NAME` sends one.",
+                    words::quoted(&seen.run.info.workflow_id)
+                )
             }
             _ => String::new(),
         };

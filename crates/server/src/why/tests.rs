@@ -135,7 +135,11 @@ fn activity(change: impl FnOnce(&mut Activity)) -> Run {
     run(|_, state| drop(state.activities.insert(5, Shared::from(activity))))
 }
 
-fn closed(status: Status, attributes: Option<Attributes>, change: impl FnOnce(&mut RunInfo, &mut RunState)) -> Vec<Reason> {
+fn closed(
+    status: Status,
+    attributes: Option<Attributes>,
+    change: impl FnOnce(&mut RunInfo, &mut RunState),
+) -> Vec<Reason> {
     let run = run(|info, state| {
         state.status = status as i32;
         state.close_time = NOW - 5 * SECOND;
@@ -168,8 +172,11 @@ fn nobody_polls_the_queue() {
 fn workers_are_there_but_busy_limited_or_about_to_take_it() {
     let run = run(|_, state| state.task = Some(waiting_task()));
     let mut there = seen(&run);
-    there.workflow_queue =
-        QueueSeen { service: QueueService { polls_waiting: 0, last_poll: Some(NOW), backlog: 3 }, live_workers: 2, is_limited: false };
+    there.workflow_queue = QueueSeen {
+        service: QueueService { polls_waiting: 0, last_poll: Some(NOW), backlog: 3 },
+        live_workers: 2,
+        is_limited: false,
+    };
     let busy = only(&there);
     assert_eq!(busy.kind, "WORKERS_BUSY");
     assert!(busy.text.ends_with("3 tasks wait there."), "{}", busy.text);
@@ -215,7 +222,10 @@ fn the_code_breaks() {
         state.failures_since_success = 5;
         state.reported_failure = Some(Box::new(ReportedFailure {
             cause: Cause::WorkflowWorkerUnhandledFailure as i32,
-            failure: Some(Failure { cause: Some(Box::new(application("deep", ""))), ..application("no such key", "KeyError") }),
+            failure: Some(Failure {
+                cause: Some(Box::new(application("deep", ""))),
+                ..application("no such key", "KeyError")
+            }),
             time: NOW - 3 * SECOND,
             identity: "7@host".to_owned(),
         }));
@@ -252,7 +262,11 @@ fn the_code_does_not_fit_the_history() {
         state.reported_failure = Some(Box::new(ReportedFailure { cause, time: NOW, ..Default::default() }));
     });
     let reason = &reasons(&seen(&run))[0];
-    assert!(reason.text.contains("failed once") && reason.text.ends_with("NON_DETERMINISTIC_ERROR."), "{}", reason.text);
+    assert!(
+        reason.text.contains("failed once") && reason.text.ends_with("NON_DETERMINISTIC_ERROR."),
+        "{}",
+        reason.text
+    );
     assert!(reason.hint.contains("segno workflow reset"), "{}", reason.hint);
 }
 
@@ -329,7 +343,9 @@ fn an_activity_waits_for_a_worker() {
     let run = activity(|_| ());
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "NO_POLLER");
-    assert!(reason.text.starts_with("Activity charge (id 5) waits since 2001-09-09T01:46:20Z (for 20 s): nobody polls"));
+    assert!(
+        reason.text.starts_with("Activity charge (id 5) waits since 2001-09-09T01:46:20Z (for 20 s): nobody polls")
+    );
     let mut served = seen(&run);
     let service = QueueService { polls_waiting: 1, last_poll: Some(NOW), backlog: 0 };
     served.activity_queues.insert("payments".to_owned(), QueueSeen { service, live_workers: 1, is_limited: false });
@@ -356,7 +372,8 @@ fn an_activity_runs() {
         activity.last_heartbeat_time = NOW - 2 * SECOND;
         let timed_out = TimeoutFailureInfo { timeout_type: TimeoutType::StartToClose as i32, ..Default::default() };
         let info = Some(FailureInfo::TimeoutFailureInfo(timed_out));
-        activity.last_failure = Some(Failure { message: "too slow".to_owned(), failure_info: info, ..Default::default() });
+        activity.last_failure =
+            Some(Failure { message: "too slow".to_owned(), failure_info: info, ..Default::default() });
     });
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "ACTIVITY_RUNNING");
@@ -419,10 +436,7 @@ fn timers_children_updates_and_messages() {
     });
     let all = reasons(&seen(&run));
     let kinds: Vec<_> = all.iter().map(|reason| reason.kind.as_str()).collect();
-    assert_eq!(
-        kinds,
-        ["TIMER", "TIMER", "CHILD_STARTING", "CHILD", "UPDATE", "EXTERNAL_SIGNAL", "EXTERNAL_CANCEL"]
-    );
+    assert_eq!(kinds, ["TIMER", "TIMER", "CHILD_STARTING", "CHILD", "UPDATE", "EXTERNAL_SIGNAL", "EXTERNAL_CANCEL"]);
     assert_eq!(all[0].text, "Timer soon fires at 2001-09-09T01:48:10Z (in 1 min 30 s).");
     assert_eq!(all[3].text, "It waits for the child workflow \"c\" (Ship), which is open.");
     assert_eq!(all[4].text, "Update \"u\" was accepted, and its handler has not finished.");
@@ -474,7 +488,8 @@ fn script_run(change: impl FnOnce(&mut RunState)) -> Run {
 
 #[test]
 fn a_script_waits_at_a_line() {
-    let run = script_run(|state| drop(state.timers.insert("t".to_owned(), Timer { started_event_id: 5, fire_at: NOW })));
+    let run =
+        script_run(|state| drop(state.timers.insert("t".to_owned(), Timer { started_event_id: 5, fire_at: NOW })));
     let state = r#"{"code":[{"id":"main","waiting_for":["s-1"],"frames":[{"function":"order","line":2,"column":3}]}],
         "pending":[{"item_id":"s-1","kind":"signal","name":"approve","since":"2001-09-09T01:46:00Z","due":null}]}"#;
     let script = ScriptSeen::new(state, "order.flow".to_owned(), b"workflow order() {\n  await Signal.next()\n}");
@@ -525,7 +540,8 @@ fn closed_runs_say_how_and_with_what() {
     let terminated = closed(Status::Terminated, Some(attributes), |_, state| state.reset_run_id = "r2".to_owned());
     assert!(terminated[0].text.ends_with("after 55 s, by ann, because: stuck."), "{}", terminated[0].text);
     assert_eq!(terminated[1].kind, "RESET");
-    let timed_out = WorkflowExecutionTimedOutEventAttributes { retry_state: RetryState::Timeout as i32, ..Default::default() };
+    let timed_out =
+        WorkflowExecutionTimedOutEventAttributes { retry_state: RetryState::Timeout as i32, ..Default::default() };
     let attributes = Attributes::WorkflowExecutionTimedOutEventAttributes(timed_out);
     let timed_out = closed(Status::TimedOut, Some(attributes), |info, _| info.run_timeout = 55 * SECOND);
     assert!(timed_out[0].text.contains("it was still open when the run timeout of 55 s had passed."));

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use segno_store::{RunKey, Store};
-use segno_store_sqlite::{BackupError, DATABASE_FILE, Options, SqliteStore, backup, compact, inspect, newest_schema, restore};
+use segno_store_sqlite::{
+    BackupError, DATABASE_FILE, Options, SqliteStore, backup, compact, inspect, newest_schema, restore,
+};
 
 use crate::common::{Directory, commit};
 
@@ -122,7 +124,9 @@ fn a_store_shrinks_after_deletion() {
         assert!(store.commit(&[commit(key, 0, 20_000)])[0].is_ok());
     }
     for key in 2..=200 {
-        assert!(store.commit(&[segno_store::Commit { delete_runs: vec![RunKey(key)], ..Default::default() }])[0].is_ok());
+        assert!(
+            store.commit(&[segno_store::Commit { delete_runs: vec![RunKey(key)], ..Default::default() }])[0].is_ok()
+        );
     }
     assert!(matches!(compact(&directory.0), Err(BackupError::Open(_))), "a server uses it");
     store.close().unwrap();
