@@ -317,8 +317,8 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
 
 /// The server as it is released: every transcript, and crashes.
 pub fn release(commands: &mut Commands) -> Result<Outcome> {
-    commands.run(&mut cargo(&["build", "--release", "--package", "segno"]))?;
-    let released = workspace::target().join("release/segno");
+    commands.run(&mut cargo(&["build", "--profile", "dist", "--package", "segno"]))?;
+    let released = workspace::target().join("dist/segno");
     transcripts_of(&released, commands)?;
     commands.run(harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10", "--binary"]).arg(released))?;
     Ok(Outcome::Passed)

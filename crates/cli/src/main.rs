@@ -18,6 +18,7 @@ mod protection;
 mod running;
 mod serve;
 mod setup;
+mod shells;
 mod start_dev;
 mod test_server;
 mod tls_init;
@@ -63,6 +64,8 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
+    /// Completes, fails, pauses, resets and changes pending activities.
+    Activity(commands::activity::Activity),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
     Schedule(commands::schedule::Schedule),
     /// Lists, shows and stops batch jobs.
@@ -84,6 +87,11 @@ enum Command {
     Cluster(commands::cluster::Cluster),
     /// Checks, deploys, runs and shows scripts: workflows that the server executes itself.
     Flow(commands::flow::Flow),
+    /// Prints completions for a shell.
+    Completions(shells::Completions),
+    /// Writes manual pages.
+    #[command(hide = true)]
+    Man(shells::Man),
 }
 
 fn main() -> ExitCode {
@@ -113,6 +121,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Restore(command) => command.run(),
         Command::Compact(command) => command.run(),
         Command::Workflow(command) => command.run(),
+        Command::Activity(command) => command.run(),
         Command::Schedule(command) => command.run(),
         Command::Batch(command) => command.run(),
         Command::Namespace(command) => command.run(),
@@ -123,6 +132,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Tls(command) => command.run(),
         Command::Cluster(command) => command.run(),
         Command::Flow(command) => command.run(),
+        Command::Completions(command) => command.run(Arguments::command()),
+        Command::Man(command) => command.run(Arguments::command()),
     };
     done.map(|()| ExitCode::SUCCESS)
 }

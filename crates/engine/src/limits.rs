@@ -44,6 +44,8 @@ pub const SIGNAL_REQUEST_IDS_MAX: usize = 1000;
 pub const RESULT_DIGESTS_MAX: usize = 64;
 /// Largest failure kept of an activity attempt.
 pub const ACTIVITY_FAILURE_BYTES_MAX: usize = 4 * 1024;
+/// What is kept of the failure that was reported for a workflow task; it is written with every change of the run.
+pub const REPORTED_FAILURE_BYTES_MAX: usize = 16 * 1024;
 /// Time a worker has for a workflow task, unless told otherwise.
 pub const TASK_TIMEOUT_DEFAULT: Nanos = 10 * SECOND;
 /// Longest time a worker may have.

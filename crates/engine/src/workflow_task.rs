@@ -407,7 +407,7 @@ fn end_failed(draft: &mut Draft, failed: TaskFailed) {
     let Some(task) = draft.run.state.task.take() else { return };
     let said = failed.failure.as_ref().map(|failure| failure.message.as_str()).filter(|message| !message.is_empty());
     draft.run.state.last_task_failure = shortened(said.unwrap_or(failed.cause.as_str_name()));
-    let bytes_max = draft.context.limits.failure_bytes_kept;
+    let bytes_max = limits::REPORTED_FAILURE_BYTES_MAX;
     draft.run.state.reported_failure = Some(Box::new(ReportedFailure {
         cause: failed.cause as i32,
         failure: failed.failure.clone().map(|failure| retry::truncate(failure, bytes_max)),

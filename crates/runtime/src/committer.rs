@@ -144,7 +144,9 @@ fn write(
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         next = if commits.len() < PACED_FROM { begun } else { begun + PACE };
+        let writing = Instant::now();
         let results = store.commit(&commits);
+        metrics.commit_time.observe(writing.elapsed());
         count(&metrics.syncs);
         for ((commit, answer), result) in commits.drain(..).zip(answers.drain(..)).zip(results) {
             count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
@@ -173,7 +175,9 @@ async fn write_lane(
             answers.push((commit.bytes(), answer));
             commits.push(commit);
         }
+        let writing = Instant::now();
         let results = storage.commit(Lane(0), commits).await;
+        metrics.commit_time.observe(writing.elapsed());
         count(&metrics.syncs);
         for ((bytes, answer), result) in answers.into_iter().zip(results) {
             count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });

@@ -24,6 +24,7 @@ mod finish;
 mod flow;
 mod history;
 mod ids;
+mod labels;
 mod list_limits;
 mod liveness;
 mod load;
@@ -69,6 +70,7 @@ pub use delivery::Delivery;
 pub use error::CallError;
 pub use flow::{Activation, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source};
 pub use history::{HistoryPage, HistoryView};
+pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
 pub use local::Local;
 pub use metrics::{Histogram, Metrics};
@@ -77,7 +79,7 @@ pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
 pub use node::{Node, NodeOptions};
-pub use polls::{Poll, QueueService};
+pub use polls::{Poll, QueueGauge, QueueService};
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};
 pub use queue_limits::LimitSource;
 pub use queue_stats::QueueStats;

@@ -2,6 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use segno_engine::{Run, state::RunInfo};
+
+use crate::labels::{Family, Latency};
+
 macro_rules! counters {
     ($($name:ident: $help:literal),+ $(,)?) => {
         /// Counters of a node, all growing from zero.
@@ -10,6 +14,16 @@ macro_rules! counters {
             $(#[doc = $help] pub $name: AtomicU64,)+
             /// Bytes of the state of a script after a turn.
             pub flow_state_bytes: Histogram,
+            /// Time to make a group of commits durable.
+            pub commit_time: Latency,
+            /// Runs started, by namespace and type.
+            pub started_by_type: Family<2>,
+            /// Runs closed, by namespace, type and status.
+            pub closed_by_type: Family<3>,
+            /// Workflow tasks handed to workers, by namespace and queue.
+            pub workflow_tasks_by_queue: Family<2>,
+            /// Activity tasks handed to workers, by namespace, queue and type.
+            pub activity_tasks_by_queue: Family<3>,
         }
 
         impl Metrics {
@@ -58,6 +72,21 @@ pub fn add(counter: &AtomicU64, many: u64) {
 /// Adds one.
 pub fn count(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Metrics {
+    /// A run was started.
+    pub fn run_started(&self, info: &RunInfo) {
+        count(&self.runs_started);
+        self.started_by_type.count([&info.namespace, &info.workflow_type]);
+    }
+
+    /// A run was closed.
+    pub fn run_closed(&self, run: &Run) {
+        count(&self.runs_closed);
+        let status = run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_");
+        self.closed_by_type.count([&run.info.namespace, &run.info.workflow_type, status]);
+    }
 }
 
 /// How values are distributed.

@@ -11,7 +11,7 @@ use std::{
 
 use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits};
 use segno_proto::Nanos;
-use segno_store::{NamespaceKey, RunKey, Storage, Store};
+use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
 use tokio::sync::{Notify, Semaphore, futures::Notified};
 
 use crate::{
@@ -349,6 +349,11 @@ impl Node {
         let store = self.store.clone();
         let result = tokio::task::spawn_blocking(move || read(&*store)).await;
         Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
+    }
+
+    /// The sizes of the files of the store, if it has any.
+    pub fn file_sizes(&self) -> Option<FileSizes> {
+        self.store.file_sizes()
     }
 
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.

@@ -75,6 +75,23 @@ pub struct QueueService {
     pub backlog: usize,
 }
 
+/// A queue as metrics show it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueGauge {
+    /// The namespace's name.
+    pub namespace: String,
+    /// The queue's name.
+    pub name: String,
+    /// `workflow` or `activity`.
+    pub kind: &'static str,
+    /// Tasks that wait.
+    pub backlog: usize,
+    /// How long the oldest has waited.
+    pub oldest: Nanos,
+    /// Polls that wait.
+    pub polls_waiting: usize,
+}
+
 /// All queues of a node.
 pub struct Queues {
     /// See [`Queue::new`].
@@ -378,6 +395,24 @@ impl Queues {
         queues.get_mut(key).map(|queue| queue.pollers(now - POLLER_MEMORY)).unwrap_or_default()
     }
 
+    /// The queues with the most tasks, sticky ones and those for commands left out.
+    fn largest(&self, now: Nanos, most: usize) -> Vec<(QueueKey, QueueService, Nanos)> {
+        let queues = lock(&self.queues);
+        let shown = queues.iter().filter(|(key, queue)| !queue.sticky && key.kind != QueueKind::WorkerCommand);
+        let mut all: Vec<_> = shown
+            .filter(|(_, queue)| queue.in_use(now, POLLER_MEMORY))
+            .map(|(key, queue)| {
+                let oldest = queue.stats(now).values().map(|stats| stats.oldest).max().unwrap_or(0);
+                let last_poll = Some(queue.last_poll);
+                let service = QueueService { polls_waiting: queue.waiting(), last_poll, backlog: queue.len() };
+                (key.clone(), service, oldest)
+            })
+            .collect();
+        all.sort_by(|(a, of_a, _), (b, of_b, _)| of_b.backlog.cmp(&of_a.backlog).then_with(|| a.name.cmp(&b.name)));
+        all.truncate(most);
+        all
+    }
+
     /// Who serves a queue now.
     pub fn service(&self, key: &QueueKey) -> QueueService {
         lock(&self.queues).get(key).map_or_else(QueueService::default, |queue| QueueService {
@@ -640,6 +675,24 @@ impl Node {
     /// What a queue can say of its tasks, by priority.
     pub fn queue_stats(&self, key: &QueueKey) -> BTreeMap<i32, QueueStats> {
         self.queues.stats(key, self.clock.now())
+    }
+
+    /// The queues with the most tasks, for metrics.
+    pub fn queue_gauges(&self, most: usize) -> Vec<QueueGauge> {
+        let gauge = |(key, service, oldest): (QueueKey, QueueService, Nanos)| {
+            let namespace = self.namespaces.by_key(key.namespace).map(|namespace| namespace.name.clone());
+            let kind = if key.kind == QueueKind::Workflow { "workflow" } else { "activity" };
+            let QueueService { polls_waiting, backlog, .. } = service;
+            QueueGauge {
+                namespace: namespace.unwrap_or_default(),
+                name: key.name,
+                kind,
+                backlog,
+                oldest,
+                polls_waiting,
+            }
+        };
+        self.queues.largest(self.clock.now(), most).into_iter().map(gauge).collect()
     }
 
     /// Who serves a queue whose home is here.

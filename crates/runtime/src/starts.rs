@@ -19,7 +19,6 @@ use crate::{
     error::CallError,
     finish::{Finish, finish},
     flow::no_script,
-    metrics::count,
     node::Node,
     slots::{Current, WorkflowKey},
     tasks::{HeldTask, StartedTask},
@@ -153,9 +152,10 @@ impl Node {
         let context = self.context_for(locked.slot.key.namespace, true).await?;
         let applied = start_conflict::create(current_run(locked), *start, signal, update, context)?;
         let created = applied.transition.successor.as_ref().map_or(&applied.run, |successor| &successor.run);
+        let info = created.info.clone();
         let created = RunKey(created.info.run_key);
         let first_task = self.commit(locked, applied, delivered).await?;
-        count(&self.metrics.runs_started);
+        self.metrics.run_started(&info);
         let eager = first_task.is_some();
         if let Some(call) = first_task {
             Box::pin(self.start_eagerly(locked, call)).await?;

@@ -21,7 +21,6 @@ use crate::{
     error::CallError,
     finish::finish,
     flow::{first_event_id, wants_turn},
-    metrics::count,
     node::Node,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
 };
@@ -375,8 +374,8 @@ impl Node {
         }
         if let Some(ended) = ended {
             self.linger_on(&ended.run);
-            count(&self.metrics.runs_closed);
-            count(&self.metrics.runs_started);
+            self.metrics.run_closed(&ended.run);
+            self.metrics.run_started(&latest.info);
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
             if latest.state().script.is_some() {
@@ -482,7 +481,7 @@ impl Node {
     ) {
         let progress = progress_of(&run);
         if progress.closed {
-            count(&self.metrics.runs_closed);
+            self.metrics.run_closed(&run);
         }
         let key = run.info.run_key;
         let pending = |id: &i64| run.state().activities.contains_key(id);

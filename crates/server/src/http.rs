@@ -1,14 +1,14 @@
 //! The HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]), the web pages ([`crate::web`])
 //! and Temporal's HTTP API ([`crate::http_api`]).
 
-use std::{convert::Infallible, fmt::Write, pin::pin, sync::Arc, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Collected, Either, Full, Limited};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use segno_runtime::{Cluster, Histogram, Node};
+use segno_runtime::{Cluster, Node};
 use serde_json::json;
 use tokio::net::TcpListener;
 
@@ -18,7 +18,7 @@ use crate::{
     grpc::FlowCalls,
     http_access,
     http_api::{self, ApiRequest},
-    http_flows,
+    http_flows, metrics,
     security::{
         Credentials,
         tls::{Protocol, Stream},
@@ -178,7 +178,9 @@ fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
             }
         },
         (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
-        (&Method::GET | &Method::HEAD, "/metrics") => (StatusCode::OK, "text/plain; version=0.0.4", metrics(node)),
+        (&Method::GET | &Method::HEAD, "/metrics") => {
+            (StatusCode::OK, "text/plain; version=0.0.4", metrics::text(node))
+        }
         _ => (StatusCode::METHOD_NOT_ALLOWED, "text/plain", "only GET is understood here\n".to_owned()),
     };
     let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -219,59 +221,4 @@ fn cluster_json(cluster: &Cluster) -> String {
         "within_lease": cluster.is_within_lease(),
     });
     format!("{answer}\n")
-}
-
-fn metrics(node: &Node) -> String {
-    let mut text = String::new();
-    let mut line = |name: &str, suffix: &str, help: &str, kind: &str, value: u64| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# HELP segno_{name}{suffix} {help}");
-        let _ = writeln!(text, "# TYPE segno_{name}{suffix} {kind}");
-        let _ = writeln!(text, "segno_{name}{suffix} {value}");
-    };
-    for (name, help, value) in node.metrics.read() {
-        line(name, "_total", help, "counter", value);
-    }
-    for (name, help, value) in node.gauges() {
-        line(name, "", help, "gauge", value);
-    }
-    if let Some(cluster) = node.cluster() {
-        let (map, links) = (cluster.map(), cluster.links());
-        let open = links.iter().filter(|(_, is_open)| *is_open).count();
-        let free = map.owners.iter().filter(|owner| owner.is_none()).count();
-        for (name, help, value) in [
-            ("cluster_nodes", "Nodes on the same database.", map.members.len()),
-            ("cluster_links_open", "Other nodes that this one reaches.", open),
-            ("cluster_shards_served", "Shards that this node serves.", cluster.served().len()),
-            ("cluster_shards_without_owner", "Shards that nobody serves.", free),
-            (
-                "cluster_within_lease",
-                "Whether this node may answer from memory.",
-                usize::from(cluster.is_within_lease()),
-            ),
-        ] {
-            line(name, "", help, "gauge", value as u64);
-        }
-    }
-    histogram(
-        &mut text,
-        "flow_state_bytes",
-        "Bytes of the state of a script after a turn.",
-        &node.metrics.flow_state_bytes,
-    );
-    text
-}
-
-/// A histogram in Prometheus' text form.
-fn histogram(text: &mut String, name: &str, help: &str, values: &Histogram) {
-    let (buckets, sum) = values.read();
-    let _ = writeln!(text, "# HELP segno_{name} {help}");
-    let _ = writeln!(text, "# TYPE segno_{name} histogram");
-    for (bound, count) in &buckets {
-        let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
-        let _ = writeln!(text, "segno_{name}_bucket{{le=\"{bound}\"}} {count}");
-    }
-    let count = buckets.last().map_or(0, |(_, count)| *count);
-    let _ = writeln!(text, "segno_{name}_sum {sum}");
-    let _ = writeln!(text, "segno_{name}_count {count}");
 }

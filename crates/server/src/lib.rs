@@ -16,6 +16,7 @@ mod http;
 mod http_access;
 mod http_api;
 mod http_flows;
+mod metrics;
 mod peer_calls;
 mod peers;
 pub mod security;

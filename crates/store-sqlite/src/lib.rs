@@ -34,8 +34,8 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
-    Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, ReadLimit, RunKey, RunRecord, Store,
+    Commit, CommitError, Document, FileSizes, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
+    OutboxRow, ReadError, ReadLimit, RunKey, RunRecord, Store,
 };
 
 pub use backup::{BackupError, Copied, Inspection, backup, compact, inspect, newest_schema, restore};
@@ -204,6 +204,17 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn kind(&self) -> &'static str {
         "sqlite"
+    }
+
+    fn file_sizes(&self) -> Option<FileSizes> {
+        let length = |path: &Path| std::fs::metadata(path).map_or(0, |found| found.len());
+        let status = self.wal_status();
+        Some(FileSizes {
+            database: length(&self.path),
+            log: length(&self.path.with_extension("db-wal")),
+            checkpoints: status.checkpoints,
+            checkpoint_failures: status.failures,
+        })
     }
 
     fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {

@@ -243,11 +243,29 @@ pub enum ReadError {
     Cancelled,
 }
 
+/// The files of an embedded store, for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileSizes {
+    /// Bytes of the database.
+    pub database: u64,
+    /// Bytes of the write-ahead log.
+    pub log: u64,
+    /// Checkpoints since the store was opened.
+    pub checkpoints: u64,
+    /// Those that failed.
+    pub checkpoint_failures: u64,
+}
+
 /// What a backend does. Calls block; the runtime decides on which thread they run. Commits come from one thread at a
 /// time, reads from many.
 pub trait Store: Send + Sync + 'static {
     /// What keeps the data, in a word: users are told.
     fn kind(&self) -> &'static str;
+
+    /// The sizes of its files, if it has any.
+    fn file_sizes(&self) -> Option<FileSizes> {
+        None
+    }
 
     /// Makes commits durable, as one group where possible, in order. Once this returns, each commit whose result is
     /// `Ok` is on stable storage; one that failed does not keep the others from happening.

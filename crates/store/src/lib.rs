@@ -24,8 +24,9 @@ pub mod visibility;
 
 pub use bucket::Bucket;
 pub use contract::{
-    Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, HistoryBatch, NamespaceKey,
-    NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite, Store,
+    Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, FileSizes, HistoryBatch,
+    NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite,
+    Store,
 };
 pub use memory::MemoryStore;
 pub use read_limit::{CancelOnDrop, ReadLimit};

@@ -7,11 +7,15 @@ use bytes::Bytes;
 
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
-    Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, ReadLimit, RunKey, RunRecord, Store,
+    Commit, CommitError, Document, FileSizes, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
+    OutboxRow, ReadError, ReadLimit, RunKey, RunRecord, Store,
 };
 
 impl<S: Store + ?Sized> Store for Arc<S> {
+    fn file_sizes(&self) -> Option<FileSizes> {
+        (**self).file_sizes()
+    }
+
     fn kind(&self) -> &'static str {
         (**self).kind()
     }

@@ -8,6 +8,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -28,6 +29,7 @@ use super::{
 };
 use crate::{
     delivery::{OneCall, Receipt},
+    metrics::calls,
     security::Admission,
     unbuilt,
 };
@@ -111,10 +113,15 @@ pub(super) fn handle(
     let task = tokio::spawn(with_request_bytes(held_bytes, async move {
         responder.start();
         let response = match request {
-            Some(request) => unbuilt::as_temporal_says(match admission {
-                None => call_service(&services, request).await,
-                Some(admission) => call_if_admitted(&services, request, &admission).await,
-            }),
+            Some(request) => {
+                let (calls, begun) = (calls::of_path(request.uri().path()), Instant::now());
+                let response = unbuilt::as_temporal_says(match admission {
+                    None => call_service(&services, request).await,
+                    Some(admission) => call_if_admitted(&services, request, &admission).await,
+                });
+                calls.ended(calls::code_of(response.headers()), begun);
+                response
+            }
             None => Status::unimplemented("malformed method name").into_http(),
         };
         respond(responder, response, call).await;

@@ -5,6 +5,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, LazyLock},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use super::{
 use crate::{
     delivery::{OneCall, Receipt},
     grpc::Workflows,
+    metrics::calls::{self, MethodCalls},
     peers::CallMetadata,
     security::{Admission, Admitted},
 };
@@ -54,7 +56,10 @@ macro_rules! methods {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
             handle: |service, mut responder, mut call| {
                 let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
+                    static CALLS: LazyLock<&'static MethodCalls> =
+                        LazyLock::new(|| calls::of_path(concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name)));
                     responder.start();
+                    let begun = Instant::now();
                     let outcome = match message(&mut call) {
                         Err(status) => Err(status),
                         Ok(message) => match call.admission.take() {
@@ -69,6 +74,7 @@ macro_rules! methods {
                             }
                         },
                     };
+                    CALLS.ended(outcome.as_ref().map_or_else(Status::code, |_| Code::Ok), begun);
                     respond(responder, outcome, call.compression, call.under_way);
                 }));
                 task.abort_handle()

@@ -19,9 +19,13 @@ const READY: &str = "ready";
 /// Measures both workers, many workflows at a time and one at a time.
 pub fn measure(who: &Contender, quick: bool, runtime: &Runtime, report: &mut Report) -> Result<()> {
     let root = process::workspace_dir();
-    let ours = built(&root, &["-p", "segno-sdk", "--example", "worker_cost"], "release/examples/worker_cost")?;
+    let ours = built(
+        &root,
+        &["--profile", "dist", "-p", "segno-sdk", "--example", "worker_cost"],
+        "dist/examples/worker_cost",
+    )?;
     // Not part of the workspace, so that its many crates are compiled for this only.
-    let official = built(&root.join("bench/rust"), &[], "release/official-worker")?;
+    let official = built(&root.join("bench/rust"), &["--release"], "release/official-worker")?;
     let mut server = who.plan.spawn()?;
     runtime.block_on(server.ready())?;
     let address = format!("http://127.0.0.1:{}", who.plan.port);
@@ -54,12 +58,13 @@ pub fn measure(who: &Contender, quick: bool, runtime: &Runtime, report: &mut Rep
     Ok(())
 }
 
-/// Builds a program in the release profile.
+/// Builds a program, optimised as it would be shipped.
 fn built(directory: &Path, arguments: &[&str], program: &str) -> Result<PathBuf> {
     println!("building {program}");
     let mut build = Command::new("cargo");
-    build.args(["build", "--release"]).args(arguments).current_dir(directory);
-    let target = if arguments.is_empty() { process::target_dir().join("bench-rust") } else { process::target_dir() };
+    build.arg("build").args(arguments).current_dir(directory);
+    let target =
+        if arguments == ["--release"] { process::target_dir().join("bench-rust") } else { process::target_dir() };
     let status = build.env("CARGO_TARGET_DIR", &target).status().context("cargo is needed")?;
     ensure!(status.success(), "{program} cannot be built");
     Ok(target.join(program))

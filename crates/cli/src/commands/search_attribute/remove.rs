@@ -3,9 +3,11 @@
 use clap::Args;
 use segno_proto::operatorservice::{ListSearchAttributesRequest, RemoveSearchAttributesRequest};
 
+use tonic::Status;
+
 use super::done;
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, request},
     commands::confirm,
     output::plain,
 };
@@ -34,7 +36,7 @@ impl Remove {
                 "there is no custom search attribute {:?} in namespace {}; `segno search-attribute list` shows them",
                 unknown, client.namespace
             );
-            return Err(ClientError::Outcome(text).into());
+            return Err(client.refused("remove the search attributes", Status::not_found(text)).into());
         }
         let message =
             RemoveSearchAttributesRequest { namespace: client.namespace.clone(), search_attributes: self.name.clone() };

@@ -7,9 +7,11 @@ use segno_proto::{
     workflowservice::{RequestCancelWorkflowExecutionRequest, start_batch_operation_request::Operation},
 };
 
+use tonic::Status;
+
 use super::done;
 use crate::{
-    client::{Client, ClientError, request, uuid},
+    client::{Client, request, uuid},
     commands::{
         batch::{Selected, Selection},
         reason,
@@ -45,10 +47,10 @@ impl Cancel {
         if status != WorkflowExecutionStatus::Running {
             let text = format!(
                 "workflow {} is closed already ({}): there is nothing to cancel",
-                plain(&target.workflow_id),
+                target.workflow_id,
                 status::word(status)
             );
-            return Err(ClientError::Outcome(text).into());
+            return Err(client.refused("cancel the workflow", Status::not_found(text)).into());
         }
         let message = RequestCancelWorkflowExecutionRequest {
             namespace: client.namespace.clone(),

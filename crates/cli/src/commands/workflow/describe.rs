@@ -11,7 +11,7 @@ use segno_proto::{
 
 use crate::{
     client::{Client, ClientError, request},
-    commands::Target,
+    commands::{Target, watch::Watch},
     output::{
         dynamic::{View, short_name, to_json},
         failure,
@@ -27,11 +27,18 @@ use crate::{
 pub struct Describe {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 impl Describe {
     /// Prints what the server knows.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let watch = self.watch.clone();
+        watch.repeat(client, async |client: &mut Client| self.look(client).await).await
+    }
+
+    async fn look(&self, client: &mut Client) -> anyhow::Result<()> {
         let answer = client.describe(&self.target.workflow_id, &self.target.run_id).await?;
         let run_id = answer.workflow_execution_info.as_ref().and_then(|info| info.execution.as_ref());
         let run_id = run_id.map(|execution| execution.run_id.clone()).unwrap_or_default();

@@ -8,12 +8,17 @@ mod execute;
 mod list;
 mod outcome;
 mod query;
+mod reset;
 mod result;
 mod show;
 mod signal;
+mod signal_with_start;
+mod stack;
 mod start;
 mod start_options;
 mod terminate;
+mod trace;
+mod update;
 mod why;
 
 pub use outcome::Outcome;
@@ -50,8 +55,18 @@ enum Command {
     Execute(Box<execute::Execute>),
     /// Sends a signal to a workflow.
     Signal(signal::Signal),
+    /// Sends a signal to a workflow, and starts it if it is not open.
+    SignalWithStart(Box<signal_with_start::SignalWithStart>),
     /// Asks a workflow something.
     Query(query::Query),
+    /// Asks a worker where the code of a workflow stands.
+    Stack(stack::Stack),
+    /// Shows a workflow, what is pending in it and its children as a tree.
+    Trace(trace::Trace),
+    /// Sends an update to a workflow and prints its result.
+    Update(update::Update),
+    /// Lets a workflow go on from an earlier event, as a new run.
+    Reset(reset::Reset),
     /// Asks a workflow to cancel itself.
     Cancel(cancel::Cancel),
     /// Ends a workflow at once.
@@ -76,7 +91,12 @@ impl Workflow {
             Command::Start(command) => command.run(client).await,
             Command::Execute(command) => command.run(client).await,
             Command::Signal(command) => command.run(client).await,
+            Command::SignalWithStart(command) => command.run(client).await,
             Command::Query(command) => command.run(client).await,
+            Command::Stack(command) => command.run(client).await,
+            Command::Trace(command) => command.run(client).await,
+            Command::Update(command) => command.run(client).await,
+            Command::Reset(command) => command.run(client).await,
             Command::Cancel(command) => command.run(client).await,
             Command::Terminate(command) => command.run(client).await,
             Command::Result(command) => command.run(client).await,

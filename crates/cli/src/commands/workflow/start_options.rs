@@ -106,7 +106,7 @@ pub struct Started {
 impl StartOptions {
     /// Starts the workflow.
     pub async fn start(self, client: &mut Client) -> anyhow::Result<Started> {
-        let workflow_id = self.workflow_id.clone().map_or_else(uuid, Ok)?;
+        let workflow_id = self.workflow_id()?;
         let (kind, task_queue) = (self.r#type.clone(), self.task_queue.clone());
         let message = self.message(client, workflow_id.clone())?;
         let answer = client.workflows.start_workflow_execution(request(message)).await;
@@ -114,7 +114,13 @@ impl StartOptions {
         Ok(Started { workflow_id, run_id: answer.run_id, kind, task_queue, started: answer.started })
     }
 
-    fn message(self, client: &Client, workflow_id: String) -> anyhow::Result<StartWorkflowExecutionRequest> {
+    /// The id that was given, or a random one.
+    pub fn workflow_id(&self) -> anyhow::Result<String> {
+        self.workflow_id.clone().map_or_else(uuid, Ok)
+    }
+
+    /// The request.
+    pub fn message(self, client: &Client, workflow_id: String) -> anyhow::Result<StartWorkflowExecutionRequest> {
         let duration = |nanos: Option<Nanos>| nanos.map(nanos_duration);
         let note = |text: &Option<String>| {
             text.as_ref().map(|text| payload::of_json(&serde_json::Value::from(text.as_str()).to_string()))

@@ -1,12 +1,13 @@
 //! `segno workflow why`.
 
 use clap::Args;
-use segno_proto::segno_workflow::{ExplainRequest, ExplainResponse, Reason};
+use jiff::Timestamp;
+use segno_proto::segno_workflow::{DescribeQueueRequest, ExplainRequest, ExplainResponse, Reason};
 use tonic::Code;
 
 use crate::{
     client::{Client, ClientError, request},
-    commands::Target,
+    commands::{Target, watch::Watch},
     output::{
         dynamic::{View, to_json},
         plain,
@@ -14,21 +15,32 @@ use crate::{
     },
 };
 
+/// A poll lasts a minute; a worker that polled within this time is probably there.
+const POLL_SECONDS: i64 = 70;
+
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno workflow why --workflow-id order-7")]
+#[command(
+    after_help = "Examples:\n  segno workflow why --workflow-id order-7\n  segno workflow why --workflow-id order-7 --watch"
+)]
 pub struct Why {
     #[command(flatten)]
     target: Target,
+    #[command(flatten)]
+    watch: Watch,
 }
 
 impl Why {
     /// Prints the sentences of the server.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let answer = client.explain(&self.target.workflow_id, &self.target.run_id).await?;
-        client.print(
-            || text(&answer, client.colors),
-            || Ok(to_json("segno.workflow.v1.ExplainResponse", &answer, View::Decoded)?),
-        )
+        let target = self.target;
+        let look = async |client: &mut Client| {
+            let answer = client.explain(&target.workflow_id, &target.run_id).await?;
+            client.print(
+                || text(&answer, client.colors),
+                || Ok(to_json("segno.workflow.v1.ExplainResponse", &answer, View::Decoded)?),
+            )
+        };
+        self.watch.repeat(client, look).await
     }
 }
 
@@ -54,6 +66,23 @@ impl Client {
             Ok(answer) => Ok(Some(answer)),
             Err(ClientError::Status { status, .. }) if status.code() == Code::Unimplemented => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl Client {
+    /// Says on standard error that a workflow will wait, if nobody polls its queue. What cannot be found out is not said.
+    pub async fn warn_if_nobody_polls(&mut self, task_queue: &str) {
+        let message = DescribeQueueRequest { namespace: self.namespace.clone(), task_queue: task_queue.to_owned() };
+        let Ok(answer) = self.explanations.describe_queue(request(message)).await else { return };
+        let side = answer.into_inner().workflow.unwrap_or_default();
+        // A worker that is busy asks again when it is done; one that died does not.
+        let recent = side.last_poll.is_some_and(|last| Timestamp::now().as_second() - last.seconds < POLL_SECONDS);
+        if side.polls_waiting == 0 && !recent {
+            eprintln!(
+                "segno: nobody polls task queue {} for workflow tasks: the workflow waits until a worker does",
+                plain(task_queue)
+            );
         }
     }
 }

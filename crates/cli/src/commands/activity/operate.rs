@@ -1,0 +1,198 @@
+//! `segno activity pause`, `unpause`, `reset` and `update-options`.
+
+use clap::Args;
+use prost_types::FieldMask;
+use segno_proto::{
+    Nanos,
+    activity::ActivityOptions,
+    common::RetryPolicy,
+    nanos_duration,
+    taskqueue::TaskQueue,
+    workflowservice::{
+        PauseActivityRequest, ResetActivityRequest, UnpauseActivityRequest, UpdateActivityOptionsRequest,
+        pause_activity_request, reset_activity_request, unpause_activity_request, update_activity_options_request,
+    },
+};
+
+use super::OneActivity;
+use crate::{
+    args,
+    client::{Client, ClientError, request},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  segno activity pause --workflow-id order-7 --activity-id 5 --reason 'bank is down'"
+)]
+pub struct Pause {
+    #[command(flatten)]
+    activity: OneActivity,
+    /// Why; shown with the activity.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    reason: String,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno activity unpause --workflow-id order-7 --activity-id 5 --reset-attempts")]
+pub struct Unpause {
+    #[command(flatten)]
+    activity: OneActivity,
+    /// Count attempts from one again.
+    #[arg(long)]
+    reset_attempts: bool,
+    /// Forget what was said by heartbeats.
+    #[arg(long)]
+    reset_heartbeats: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "Example:\n  segno activity reset --workflow-id order-7 --activity-id 5")]
+pub struct Reset {
+    #[command(flatten)]
+    activity: OneActivity,
+    /// Forget what was said by heartbeats.
+    #[arg(long)]
+    reset_heartbeats: bool,
+    /// Let a paused activity stay paused.
+    #[arg(long)]
+    keep_paused: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  segno activity update-options --workflow-id order-7 --activity-id 5 --start-to-close-timeout 5m"
+)]
+pub struct UpdateOptions {
+    #[command(flatten)]
+    activity: OneActivity,
+    /// The queue of its tasks.
+    #[arg(long, value_name = "NAME")]
+    task_queue: Option<String>,
+    /// Longest time with all attempts.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    schedule_to_close_timeout: Option<Nanos>,
+    /// Longest time a task waits for a worker.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    schedule_to_start_timeout: Option<Nanos>,
+    /// Longest time of one attempt.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    start_to_close_timeout: Option<Nanos>,
+    /// Longest time between heartbeats.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    heartbeat_timeout: Option<Nanos>,
+    /// Most attempts; 0 is no limit.
+    #[arg(long, value_name = "NUMBER")]
+    retry_maximum_attempts: Option<i32>,
+    /// The first pause between attempts.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    retry_initial_interval: Option<Nanos>,
+    /// The longest pause between attempts.
+    #[arg(long, value_name = "DURATION", value_parser = args::duration)]
+    retry_maximum_interval: Option<Nanos>,
+}
+
+impl Pause {
+    /// Pauses the activity.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = PauseActivityRequest {
+            namespace: client.namespace.clone(),
+            execution: Some(self.activity.target.execution()),
+            identity: client.identity.clone(),
+            reason: self.reason,
+            activity: Some(pause_activity_request::Activity::Id(self.activity.activity_id.clone())),
+            ..Default::default()
+        };
+        let answer = client.workflows.pause_activity(request(message)).await;
+        client.answer("pause the activity", answer)?;
+        self.activity.done(client, "paused")
+    }
+}
+
+impl Unpause {
+    /// Lets the activity go on.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = UnpauseActivityRequest {
+            namespace: client.namespace.clone(),
+            execution: Some(self.activity.target.execution()),
+            identity: client.identity.clone(),
+            activity: Some(unpause_activity_request::Activity::Id(self.activity.activity_id.clone())),
+            reset_attempts: self.reset_attempts,
+            reset_heartbeat: self.reset_heartbeats,
+            ..Default::default()
+        };
+        let answer = client.workflows.unpause_activity(request(message)).await;
+        client.answer("unpause the activity", answer)?;
+        self.activity.done(client, "unpaused")
+    }
+}
+
+impl Reset {
+    /// Begins the activity anew.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let message = ResetActivityRequest {
+            namespace: client.namespace.clone(),
+            execution: Some(self.activity.target.execution()),
+            identity: client.identity.clone(),
+            activity: Some(reset_activity_request::Activity::Id(self.activity.activity_id.clone())),
+            reset_heartbeat: self.reset_heartbeats,
+            keep_paused: self.keep_paused,
+            ..Default::default()
+        };
+        let answer = client.workflows.reset_activity(request(message)).await;
+        client.answer("reset the activity", answer)?;
+        self.activity.done(client, "reset")
+    }
+}
+
+impl UpdateOptions {
+    /// Changes the options that were given.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let paths = self.paths();
+        if paths.is_empty() {
+            let text = "no option was given; `segno activity update-options --help` names them";
+            return Err(ClientError::Outcome(text.to_owned()).into());
+        }
+        let duration = |nanos: Option<Nanos>| nanos.map(nanos_duration);
+        let options = ActivityOptions {
+            task_queue: self.task_queue.clone().map(|name| TaskQueue { name, ..Default::default() }),
+            schedule_to_close_timeout: duration(self.schedule_to_close_timeout),
+            schedule_to_start_timeout: duration(self.schedule_to_start_timeout),
+            start_to_close_timeout: duration(self.start_to_close_timeout),
+            heartbeat_timeout: duration(self.heartbeat_timeout),
+            retry_policy: Some(RetryPolicy {
+                maximum_attempts: self.retry_maximum_attempts.unwrap_or(0),
+                initial_interval: duration(self.retry_initial_interval),
+                maximum_interval: duration(self.retry_maximum_interval),
+                ..Default::default()
+            }),
+            ..Default::default()
+        };
+        let message = UpdateActivityOptionsRequest {
+            namespace: client.namespace.clone(),
+            execution: Some(self.activity.target.execution()),
+            identity: client.identity.clone(),
+            activity: Some(update_activity_options_request::Activity::Id(self.activity.activity_id.clone())),
+            activity_options: Some(options),
+            update_mask: Some(FieldMask { paths: paths.into_iter().map(str::to_owned).collect() }),
+            ..Default::default()
+        };
+        let answer = client.workflows.update_activity_options(request(message)).await;
+        client.answer("change the activity", answer)?;
+        self.activity.done(client, "changed")
+    }
+
+    /// The fields that were given.
+    fn paths(&self) -> Vec<&'static str> {
+        let given = [
+            (self.task_queue.is_some(), "task_queue.name"),
+            (self.schedule_to_close_timeout.is_some(), "schedule_to_close_timeout"),
+            (self.schedule_to_start_timeout.is_some(), "schedule_to_start_timeout"),
+            (self.start_to_close_timeout.is_some(), "start_to_close_timeout"),
+            (self.heartbeat_timeout.is_some(), "heartbeat_timeout"),
+            (self.retry_maximum_attempts.is_some(), "retry_policy.maximum_attempts"),
+            (self.retry_initial_interval.is_some(), "retry_policy.initial_interval"),
+            (self.retry_maximum_interval.is_some(), "retry_policy.maximum_interval"),
+        ];
+        given.into_iter().filter(|(given, _)| *given).map(|(_, path)| path).collect()
+    }
+}
