@@ -746,3 +746,71 @@ def test_limits_of_namespaces_and_callers(guarded: Callable[..., Guarded]) -> No
                 break
         assert not second.done(), second
         second.cancel()
+
+
+# ---- pages and the HTTP API
+
+
+def ask(
+    server: Guarded, path: str, form: dict[str, str] | None = None, **headers: str
+) -> tuple[int, str, dict[str, str]]:
+    """A request of a browser that follows nothing: status, body, headers."""
+    import http.client
+    from urllib.parse import urlencode
+
+    connection = http.client.HTTPConnection("127.0.0.1", server.server.http_port, timeout=10)
+    headers = {"Accept": "text/html", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    body = None
+    if form is not None:
+        body = urlencode(form)
+        headers["Content-Type"] = "application/x-www-form-urlencoded"
+    connection.request("POST" if form is not None else "GET", path, body=body, headers=headers)
+    reply = connection.getresponse()
+    return reply.status, reply.read().decode(), {name.lower(): value for name, value in reply.getheaders()}
+
+
+def test_logging_in_to_the_pages(guarded: Callable[..., Guarded]) -> None:
+    server = guarded()
+    assert server.segno("namespace", "create", "nobodys").returncode == 0
+    reader = server.key("reader", "--grant", "default:read")
+    page = "/ui/default/workflows?query=x"
+    status, text, _ = ask(server, page)
+    assert status == 401 and 'type="password"' in text and "/ui/default/workflows?query=x" in text
+    assert ask(server, "/ui/assets/style.css")[0] == 200
+    status, text, headers = ask(server, "/ui/login", {"key": "segno_wrong", "next": page})
+    assert status == 401 and "not known" in text and "set-cookie" not in headers
+    status, _, headers = ask(server, "/ui/login", {"key": reader, "next": page})
+    assert (status, headers["location"]) == (303, page)
+    cookie = headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    key = cookie.split(";")[0]
+    assert ask(server, "/ui/login", {"key": reader, "next": "//evil.example"})[2]["location"] == "/"
+    foreign = ask(server, "/ui/login", {"key": reader, "next": page}, Origin="http://evil.example")
+    assert foreign[0] == 401 and "set-cookie" not in foreign[2]
+    status, text, _ = ask(server, "/ui/default/workflows", Cookie=key)
+    assert status == 200 and "nobodys" not in text
+    for path, expected in [
+        ("/ui/nobodys/workflows", 403),
+        ("/ui/live?page=/ui/nobodys/workflows", 403),
+        ("/ui/default/namespaces", 403),
+        ("/ui/default/server", 403),
+    ]:
+        assert ask(server, path, Cookie=key)[0] == expected, path
+    assert ask(server, "/ui/default/workflows", {"action": "terminate"}, Cookie=key)[0] == 403
+    # A cookie is for pages: programs have headers.
+    assert ask(server, "/metrics", Cookie=f"segno_key={server.admin}")[0] == 401
+    status, _, headers = ask(server, "/ui/logout", {}, Cookie=key)
+    assert status == 303 and "Max-Age=0" in headers["set-cookie"]
+
+
+def test_the_http_api_asks_as_well(guarded: Callable[..., Guarded]) -> None:
+    server = guarded()
+    reader = server.key("reader", "--grant", "default:read")
+    listed, other = "/api/v1/namespaces/default/workflows", "/api/v1/namespaces/other/workflows"
+    assert ask(server, listed)[0] == 401
+    assert ask(server, listed, Authorization=f"Bearer {reader}")[0] == 200
+    assert ask(server, other, Authorization=f"Bearer {reader}")[0] == 403
+    assert ask(server, listed, Cookie=f"segno_key={reader}")[0] == 401
+    assert ask(server, "/api/v1/system-info")[0] == 200
+    started = ask(server, f"{listed}/w", {}, Authorization=f"Bearer {reader}", Accept="application/json")
+    assert started[0] in (400, 403), started
