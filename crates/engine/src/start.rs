@@ -238,6 +238,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
             was_overridden: false,
             original_start_time: chain.as_ref().map_or(now, |chain| chain.original_start_time),
             run_timeout_given: options.workflow_run_timeout.is_some(),
+            execution_timeout_given: options.workflow_execution_timeout.is_some(),
             retention,
             links: chain.as_ref().map_or_else(|| options.links.clone(), |chain| chain.links.clone()),
             scheduled_by: options.scheduled_by.take(),

@@ -105,6 +105,9 @@ pub struct RunInfo {
     /// Whether a run timeout was given, be it zero.
     #[prost(bool, tag = "28")]
     pub run_timeout_given: bool,
+    /// Whether an execution timeout was given, be it zero.
+    #[prost(bool, tag = "41")]
+    pub execution_timeout_given: bool,
     /// How long the namespace keeps closed runs.
     #[prost(int64, tag = "29")]
     pub retention: Nanos,

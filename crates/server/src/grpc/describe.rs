@@ -79,14 +79,15 @@ pub(super) fn time(nanos: Nanos) -> Option<Timestamp> {
 
 fn config(run: &Run) -> WorkflowExecutionConfig {
     let info = &run.info;
-    let timeout = |nanos| (nanos != 0).then(|| nanos_duration(nanos));
+    // Runs that an older version stored do not say whether it was given.
+    let has_execution_timeout = info.execution_timeout_given || info.execution_timeout != 0;
     WorkflowExecutionConfig {
         task_queue: Some(TaskQueue {
             name: info.task_queue.clone(),
             kind: TaskQueueKind::Normal as i32,
             normal_name: String::new(),
         }),
-        workflow_execution_timeout: timeout(info.execution_timeout),
+        workflow_execution_timeout: has_execution_timeout.then(|| nanos_duration(info.execution_timeout)),
         workflow_run_timeout: info.run_timeout_given.then(|| nanos_duration(info.run_timeout)),
         default_workflow_task_timeout: Some(nanos_duration(info.task_timeout)),
         user_metadata: info.user_metadata.clone(),

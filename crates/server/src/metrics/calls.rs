@@ -57,6 +57,10 @@ static CALLS: LazyLock<HashMap<&'static str, MethodCalls>> = LazyLock::new(|| {
 
 /// Methods of Segno's own services.
 const OWN: &[&str] = &[
+    "segno.access.v1.AccessService/CreateKey",
+    "segno.access.v1.AccessService/ListKeys",
+    "segno.access.v1.AccessService/RevokeKey",
+    "segno.access.v1.AccessService/WhoAmI",
     "segno.cluster.v1.ClusterService/Describe",
     "segno.cluster.v1.ClusterService/Drain",
     "segno.cluster.v1.ClusterService/Fence",
