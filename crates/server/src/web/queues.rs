@@ -100,7 +100,7 @@ fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -
         Ok(found) => found,
         Err(status) => return html! { div { h3 { (title) } (note(status)) } },
     };
-    let stats = found.stats.clone().unwrap_or_default();
+    let stats = found.stats.unwrap_or_default();
     let waits = stats.approximate_backlog_count > 0;
     html! {
         div {

@@ -36,7 +36,7 @@ pub(super) fn bar(seen: &Seen) -> Markup {
     };
     let is_paused = seen.info().status() == segno_proto::enums::WorkflowExecutionStatus::Paused;
     html! {
-        div.actions role="group" aria-label="Actions" {
+        div.actions #actions data-live role="group" aria-label="Actions" {
             @if seen.is_running() {
                 (action("Signal", "", html! { input type="hidden" name="do" value="signal"; (name_and_input("Signal")) button.primary { "Send signal" } }))
                 (action("Update", "", html! { input type="hidden" name="do" value="update"; (name_and_input("Update")) button.primary { "Send update and wait" } }))
