@@ -46,7 +46,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Reads a directory. Files that are not UTF-8 are left out.
+    /// Reads a directory. Files that are not UTF-8, such as pictures, count as empty: links may lead to them.
     pub fn read(root: &Path) -> Result<Self> {
         let mut tree = Self::default();
         tree.add(root, root)?;
@@ -62,9 +62,8 @@ impl Tree {
                 if !IGNORED.contains(&name.as_str()) {
                     self.add(root, &path)?;
                 }
-            } else if kind.is_file()
-                && let Ok(text) = String::from_utf8(fs::read(&path)?)
-            {
+            } else if kind.is_file() {
+                let text = String::from_utf8(fs::read(&path)?).unwrap_or_default();
                 let parts = path.strip_prefix(root)?.components();
                 let parts: Vec<_> = parts.map(|part| part.as_os_str().to_string_lossy()).collect();
                 self.files.push(File { path: parts.join("/"), text });

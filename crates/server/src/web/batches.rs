@@ -10,7 +10,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, Refused, Web, call,
+    Answer, Asked, IDENTITY, Outcome, PageError, Web, call,
     fields::words,
     forms::{Form, hex, unhex},
     layout::{Page, button, pager},
@@ -21,7 +21,7 @@ use super::{
 const PAGE_SIZE: i32 = 50;
 
 impl Web {
-    pub(super) async fn batches_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(super) async fn batches_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
         let request = ListBatchOperationsRequest {
             namespace: namespace.to_owned(),
             page_size: PAGE_SIZE,
@@ -57,7 +57,7 @@ impl Web {
         Ok(Answer::Page(Page { title: "Batches".to_owned(), area: "batches", content, is_live: true }))
     }
 
-    pub(super) async fn batches_action(&self, namespace: &str, form: &Form) -> Result<Answer, Refused> {
+    pub(super) async fn batches_action(&self, namespace: &str, form: &Form) -> Result<Answer, PageError> {
         let request = StopBatchOperationRequest {
             namespace: namespace.to_owned(),
             job_id: form.trimmed("job"),

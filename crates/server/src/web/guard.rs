@@ -2,10 +2,10 @@
 //!
 //! A page of another site must not act here with the rights of whoever looks at it: requests that change something are
 //! refused if the browser says that they come from elsewhere (`Sec-Fetch-Site`, `Origin`). It must not read here under a
-//! name of its own that it points to this address (DNS rebinding) either: the `Host` must be an address, a loopback name or
-//! the name of this machine. Browsers are told to execute nothing that this server did not send.
+//! name of its own that it points to this address (DNS rebinding) either: the `Host` must be an address, a loopback name, the
+//! name of this machine or one that the operator names. Browsers are told to execute nothing that this server did not send.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::OnceLock};
 
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts};
 
@@ -14,17 +14,17 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 /// Why a request gets no answer.
 #[derive(Debug)]
-pub(super) struct Refused {
+pub(super) struct Denied {
     pub(super) status: StatusCode,
     pub(super) text: &'static str,
 }
 
-fn refused(status: StatusCode, text: &'static str) -> Result<(), Refused> {
-    Err(Refused { status, text })
+fn refused(status: StatusCode, text: &'static str) -> Result<(), Denied> {
+    Err(Denied { status, text })
 }
 
 /// Whether a request may be answered.
-pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Refused> {
+pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Denied> {
     let Some(host) = text(&head.headers, "host") else {
         return refused(StatusCode::BAD_REQUEST, "a Host header is needed\n");
     };
@@ -32,7 +32,8 @@ pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Refused> {
     if !is_tls && !is_known(host) {
         return refused(
             StatusCode::MISDIRECTED_REQUEST,
-            "the pages are not served under this host name: use the server's address, localhost or its machine's name\n",
+            "the pages are not served under this host name: use the server's address or localhost, or start \
+             it with the name in SEGNO_HTTP_HOSTS\n",
         );
     }
     match head.method {
@@ -72,7 +73,16 @@ fn is_known(host: &str) -> bool {
     let is_address = name.parse::<IpAddr>().is_ok();
     // A page cannot take these names for itself: browsers resolve them to this machine.
     let is_loopback = name == "localhost" || name.ends_with(".localhost");
-    is_address || is_loopback || is_machine(&name)
+    is_address || is_loopback || told().contains(&name) || is_machine(&name)
+}
+
+/// Names that the operator gave, for servers behind a proxy: `SEGNO_HTTP_HOSTS`, with commas between them.
+fn told() -> &'static [String] {
+    static TOLD: OnceLock<Vec<String>> = OnceLock::new();
+    TOLD.get_or_init(|| {
+        let told = std::env::var("SEGNO_HTTP_HOSTS").unwrap_or_default();
+        told.split(',').map(|name| name.trim().to_ascii_lowercase()).filter(|name| !name.is_empty()).collect()
+    })
 }
 
 /// Whether a name is this machine's.

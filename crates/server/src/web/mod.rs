@@ -95,14 +95,14 @@ struct Asked<'a> {
 }
 
 /// Why there is no page.
-enum Refused {
+enum PageError {
     /// A call failed.
     Call(Status),
     /// There is no such address.
     Missing,
 }
 
-impl From<Status> for Refused {
+impl From<Status> for PageError {
     fn from(status: Status) -> Self {
         Self::Call(status)
     }
@@ -209,16 +209,16 @@ impl Web {
             Ok(Answer::Outcome(outcome)) => shell.outcome(outcome, &asked, path),
             Ok(Answer::Elsewhere(place)) => redirect(&place),
             Ok(Answer::File { kind, name, content }) => file(kind, &name, content),
-            Err(Refused::Missing) => html(StatusCode::NOT_FOUND, &shell.around(layout::missing(path))),
-            Err(Refused::Call(status)) => shell.refused(&status, &asked),
+            Err(PageError::Missing) => html(StatusCode::NOT_FOUND, &shell.around(layout::missing(path))),
+            Err(PageError::Call(status)) => shell.refused(&status, &asked),
         }
     }
 
     /// The page or action of an address.
-    async fn page(&self, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    async fn page(&self, asked: &Asked<'_>) -> Result<Answer, PageError> {
         let is_post = *asked.method == Method::POST;
         let path = words(&asked.path);
-        let [namespace, rest @ ..] = &path[..] else { return Err(Refused::Missing) };
+        let [namespace, rest @ ..] = &path[..] else { return Err(PageError::Missing) };
         match (is_post, rest) {
             (false, []) => Ok(Answer::Elsewhere(format!("/ui/{}/workflows", forms::encode(namespace)))),
             (false, ["workflows"]) => self.workflows_page(namespace, asked).await,
@@ -249,7 +249,7 @@ impl Web {
             (true, ["namespaces"]) => self.namespaces_action(namespace, &asked.form).await,
             (false, ["cluster"]) => Ok(Answer::Page(self.cluster_page())),
             (false, ["server"]) => Ok(Answer::Page(self.server_page().await)),
-            _ => Err(Refused::Missing),
+            _ => Err(PageError::Missing),
         }
     }
 }

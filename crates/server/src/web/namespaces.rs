@@ -13,7 +13,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, Outcome, Refused, Web, call,
+    Answer, Outcome, PageError, Web, call,
     fields::words,
     forms::{Form, encode},
     layout::{Page, action, button},
@@ -35,7 +35,7 @@ const TYPES: [IndexedValueType; 7] = [
 ];
 
 impl Web {
-    pub(super) async fn namespaces_page(&self, namespace: &str) -> Result<Answer, Refused> {
+    pub(super) async fn namespaces_page(&self, namespace: &str) -> Result<Answer, PageError> {
         let request = ListNamespacesRequest { page_size: NAMESPACES_MAX, ..Default::default() };
         let listed = self.workflows.list_namespaces(call(request)).await?.into_inner().namespaces;
         let request = ListSearchAttributesRequest { namespace: namespace.to_owned() };
@@ -99,7 +99,7 @@ impl Web {
         Ok(Answer::Page(Page { title: "Namespaces".to_owned(), area: "namespaces", content, is_live: true }))
     }
 
-    pub(super) async fn namespaces_action(&self, namespace: &str, form: &Form) -> Result<Answer, Refused> {
+    pub(super) async fn namespaces_action(&self, namespace: &str, form: &Form) -> Result<Answer, PageError> {
         let name = form.trimmed("name");
         match form.get("do") {
             "register" => {
@@ -133,7 +133,7 @@ impl Web {
                 self.operator.remove_search_attributes(call(request)).await?;
                 Ok(Outcome::done(html! { (name) " is removed" }))
             }
-            _ => Err(Refused::Missing),
+            _ => Err(PageError::Missing),
         }
     }
 }

@@ -14,7 +14,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, Refused, Web, call,
+    Answer, Asked, PageError, Web, call,
     layout::Page,
     times,
     workflow_now::queue_address,
@@ -26,7 +26,7 @@ const RUNS_MAX: i32 = 500;
 const QUEUES_MAX: usize = 100;
 
 impl Web {
-    pub(super) async fn queues_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(super) async fn queues_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
         let name = asked.query.trimmed("name");
         let names = if name.is_empty() { self.queue_names(namespace).await } else { BTreeSet::from([name.clone()]) };
         let mut rows = Vec::new();
@@ -100,7 +100,7 @@ fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -
         Ok(found) => found,
         Err(status) => return html! { div { h3 { (title) } (note(status)) } },
     };
-    let stats = found.stats.clone().unwrap_or_default();
+    let stats = found.stats.unwrap_or_default();
     let waits = stats.approximate_backlog_count > 0;
     html! {
         div {

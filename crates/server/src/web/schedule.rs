@@ -14,7 +14,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, Refused, Web, call,
+    Answer, Asked, IDENTITY, Outcome, PageError, Web, call,
     fields::words,
     forms::{Form, encode},
     layout::{Page, action, badge, button, facts, run_address},
@@ -31,7 +31,7 @@ const HEAD: i64 = 22;
 const DAY: Nanos = 86_400_000_000_000;
 
 impl Web {
-    pub(super) async fn schedule_page(&self, namespace: &str, id: &str, _: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(super) async fn schedule_page(&self, namespace: &str, id: &str, _: &Asked<'_>) -> Result<Answer, PageError> {
         let request = DescribeScheduleRequest { namespace: namespace.to_owned(), schedule_id: id.to_owned() };
         let found = self.workflows.describe_schedule(call(request)).await?.into_inner();
         let (schedule, info) = (found.schedule.unwrap_or_default(), found.info.unwrap_or_default());
@@ -57,7 +57,7 @@ impl Web {
             nav.crumbs aria-label="Breadcrumb" { a href={ "/ui/" (encode(namespace)) "/schedules" } { "Schedules" } " / " span { (id) } }
             div.title {
                 h1 { (id) }
-                div #status data-live { @if state.paused { span.badge.warn { "Paused" } } @else { span.badge.running { "Active" } } }
+                div #status data-live aria-live="polite" { @if state.paused { span.badge.warn { "Paused" } } @else { span.badge.running { "Active" } } }
             }
             div #facts data-live {
                 (facts(&[
@@ -114,7 +114,7 @@ impl Web {
         Ok(Answer::Page(Page { title: id.to_owned(), area: "schedules", content, is_live: true }))
     }
 
-    pub(super) async fn schedule_action(&self, namespace: &str, id: &str, form: &Form) -> Result<Answer, Refused> {
+    pub(super) async fn schedule_action(&self, namespace: &str, id: &str, form: &Form) -> Result<Answer, PageError> {
         let (patch, said) = match form.get("do") {
             "trigger" => (
                 SchedulePatch { trigger_immediately: Some(TriggerImmediatelyRequest::default()), ..Default::default() },
@@ -131,7 +131,7 @@ impl Web {
                 self.workflows.delete_schedule(call(request)).await?;
                 return Ok(Outcome::then(html! { "It is deleted" }, next));
             }
-            _ => return Err(Refused::Missing),
+            _ => return Err(PageError::Missing),
         };
         let request = PatchScheduleRequest {
             namespace: namespace.to_owned(),

@@ -13,7 +13,7 @@ use segno_proto::{
 use serde_json::Value;
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, Refused, Web, call,
+    Answer, Asked, IDENTITY, Outcome, PageError, Web, call,
     forms::{Form, encode},
     layout::{Page, button, facts, run_address},
     payloads,
@@ -29,7 +29,12 @@ const RUNS_MAX: i32 = 25;
 type Marks = BTreeMap<usize, Vec<Markup>>;
 
 impl Web {
-    pub(super) async fn script_page(&self, namespace: &str, name: &str, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(super) async fn script_page(
+        &self,
+        namespace: &str,
+        name: &str,
+        asked: &Asked<'_>,
+    ) -> Result<Answer, PageError> {
         let request = DescribeRequest { namespace: namespace.to_owned(), name: name.to_owned() };
         let flow = self.flows.describe(call(request)).await?.into_inner().flow.unwrap_or_default();
         let version = match asked.query.get("version") {
@@ -85,7 +90,7 @@ impl Web {
         Ok(Answer::Page(Page { title: name.to_owned(), area: "scripts", content, is_live: true }))
     }
 
-    pub(super) async fn script_action(&self, namespace: &str, name: &str, form: &Form) -> Result<Answer, Refused> {
+    pub(super) async fn script_action(&self, namespace: &str, name: &str, form: &Form) -> Result<Answer, PageError> {
         let (namespace_name, name, identity) = (namespace.to_owned(), name.to_owned(), IDENTITY.to_owned());
         match form.get("do") {
             "activate" => {

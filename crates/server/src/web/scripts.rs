@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use segno_proto::segno_flow::{CheckRequest, DeployRequest, Diagnostic, ListRequest, flow_service_server::FlowService};
 
 use super::{
-    Answer, Asked, IDENTITY, Outcome, Refused, Web, call,
+    Answer, Asked, IDENTITY, Outcome, PageError, Web, call,
     forms::{Form, encode},
     layout::{Page, pager},
     times,
@@ -14,7 +14,7 @@ use super::{
 const PAGE_SIZE: i32 = 100;
 
 impl Web {
-    pub(super) async fn scripts_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(super) async fn scripts_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
         let request = ListRequest {
             namespace: namespace.to_owned(),
             page_size: PAGE_SIZE,
@@ -57,7 +57,7 @@ impl Web {
         Ok(Answer::Page(Page { title: "Scripts".to_owned(), area: "scripts", content, is_live: true }))
     }
 
-    pub(super) async fn scripts_action(&self, namespace: &str, form: &Form) -> Result<Answer, Refused> {
+    pub(super) async fn scripts_action(&self, namespace: &str, form: &Form) -> Result<Answer, PageError> {
         let source = bytes::Bytes::from(form.get("source").replace("\r\n", "\n"));
         let file_name = form.trimmed("file");
         match form.get("do") {
@@ -90,7 +90,7 @@ impl Web {
                 let next = format!("/ui/{}/scripts/{}", encode(namespace), encode(&deployed.name));
                 Ok(Outcome::then(html! { "Version " (deployed.version) " of " (deployed.name) " is deployed" }, next))
             }
-            _ => Err(Refused::Missing),
+            _ => Err(PageError::Missing),
         }
     }
 }

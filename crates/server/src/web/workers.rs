@@ -6,7 +6,7 @@ use segno_proto::segno_worker::{
 };
 
 use super::{
-    Answer, Refused, Web, call,
+    Answer, PageError, Web, call,
     forms::encode,
     layout::{Page, facts, run_address},
     times,
@@ -14,7 +14,7 @@ use super::{
 };
 
 impl Web {
-    pub(super) async fn workers_page(&self, namespace: &str) -> Result<Answer, Refused> {
+    pub(super) async fn workers_page(&self, namespace: &str) -> Result<Answer, PageError> {
         let request = ListWorkersRequest { namespace: namespace.to_owned() };
         let mut workers = self.leases.list_workers(call(request)).await?.into_inner().workers;
         workers.sort_by_key(|worker| (worker.state() != WorkerState::Active, worker.identity.clone()));
@@ -48,7 +48,7 @@ impl Web {
         Ok(Answer::Page(Page { title: "Workers".to_owned(), area: "workers", content, is_live: true }))
     }
 
-    pub(super) async fn worker_page(&self, namespace: &str, key: &str) -> Result<Answer, Refused> {
+    pub(super) async fn worker_page(&self, namespace: &str, key: &str) -> Result<Answer, PageError> {
         let request = DescribeWorkerRequest { namespace: namespace.to_owned(), worker_instance_key: key.to_owned() };
         let worker = self.leases.describe_worker(call(request)).await?.into_inner().worker.unwrap_or_default();
         let content = html! {

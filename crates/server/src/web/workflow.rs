@@ -14,7 +14,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, Asked, Refused, Web, call, forms,
+    Answer, Asked, PageError, Web, call, forms,
     layout::{Page, badge, facts, run_address},
     payloads, times, workflow_actions, workflow_now, workflow_timeline,
     workflows::grouped,
@@ -92,7 +92,7 @@ impl Web {
     }
 
     /// An address without a run leads to the newest one.
-    pub(super) async fn newest_run(&self, namespace: &str, workflow_id: &str) -> Result<Answer, Refused> {
+    pub(super) async fn newest_run(&self, namespace: &str, workflow_id: &str) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, "").await?;
         Ok(Answer::Elsewhere(seen.address()))
     }
@@ -103,7 +103,7 @@ impl Web {
         workflow_id: &str,
         run_id: &str,
         asked: &Asked<'_>,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
         let events = self.events(&seen).await?;
         let content = html! {
@@ -139,7 +139,7 @@ pub(super) fn head(seen: &Seen, current: &str) -> Markup {
         }
         div.title {
             h1 { (seen.workflow_id) }
-            div #status data-live { (badge(info.status)) }
+            div #status data-live aria-live="polite" { (badge(info.status)) }
         }
         div #head-facts data-live {
             (facts(&[

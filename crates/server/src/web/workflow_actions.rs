@@ -17,7 +17,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, IDENTITY, Outcome, Refused, Web, call,
+    Answer, IDENTITY, Outcome, PageError, Web, call,
     forms::{Form, encode},
     layout::{action, run_address},
     payloads,
@@ -36,7 +36,7 @@ pub(super) fn bar(seen: &Seen) -> Markup {
     };
     let is_paused = seen.info().status() == segno_proto::enums::WorkflowExecutionStatus::Paused;
     html! {
-        div.actions role="group" aria-label="Actions" {
+        div.actions #actions data-live role="group" aria-label="Actions" {
             @if seen.is_running() {
                 (action("Signal", "", html! { input type="hidden" name="do" value="signal"; (name_and_input("Signal")) button.primary { "Send signal" } }))
                 (action("Update", "", html! { input type="hidden" name="do" value="update"; (name_and_input("Update")) button.primary { "Send update and wait" } }))
@@ -75,7 +75,7 @@ impl Web {
         workflow_id: &str,
         run_id: &str,
         form: &Form,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, PageError> {
         let execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() };
         let (namespace, identity, reason) = (namespace.to_owned(), IDENTITY.to_owned(), form.trimmed("reason"));
         match form.get("do") {
@@ -145,7 +145,7 @@ impl Web {
             "pause-activity" | "unpause-activity" | "reset-activity" => {
                 self.activity_action(namespace, execution, form).await
             }
-            _ => Err(Refused::Missing),
+            _ => Err(PageError::Missing),
         }
     }
 
@@ -154,7 +154,7 @@ impl Web {
         namespace: String,
         execution: WorkflowExecution,
         form: &Form,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, PageError> {
         let (id, identity, execution) = (form.get("activity").to_owned(), IDENTITY.to_owned(), Some(execution));
         let said = match form.get("do") {
             "pause-activity" => {
@@ -179,7 +179,7 @@ impl Web {
         Ok(Outcome::done(html! { (said) }))
     }
 
-    async fn update(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, Refused> {
+    async fn update(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, PageError> {
         let input =
             Input { name: form.trimmed("name"), args: payloads::typed(form.get("input"))?, ..Default::default() };
         let meta = Meta { update_id: new_id(), identity: IDENTITY.to_owned() };
@@ -198,7 +198,7 @@ impl Web {
         }))
     }
 
-    async fn query(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, Refused> {
+    async fn query(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, PageError> {
         let name = form.trimmed("name");
         let query_args = payloads::typed(form.get("input"))?;
         let request = QueryWorkflowRequest {
@@ -217,7 +217,7 @@ impl Web {
         }))
     }
 
-    async fn reset(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, Refused> {
+    async fn reset(&self, namespace: String, execution: WorkflowExecution, form: &Form) -> Result<Answer, PageError> {
         let workflow_id = execution.workflow_id.clone();
         let event = match form.number::<i64>("event") {
             Some(event) => event,

@@ -2,10 +2,15 @@
 
 use maud::html;
 
-use super::{Answer, Refused, Web, workflow};
+use super::{Answer, PageError, Web, workflow};
 
 impl Web {
-    pub(super) async fn calls_page(&self, namespace: &str, workflow_id: &str, run_id: &str) -> Result<Answer, Refused> {
+    pub(super) async fn calls_page(
+        &self,
+        namespace: &str,
+        workflow_id: &str,
+        run_id: &str,
+    ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
         let address = seen.address();
         let content = html! {

@@ -5,7 +5,7 @@ use segno_proto::{enums::EventType, events::HistoryEvent};
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Asked, Refused, Web,
+    Answer, Asked, PageError, Web,
     fields::{self, View},
     forms::Form,
     payloads, times,
@@ -24,7 +24,7 @@ impl Web {
         workflow_id: &str,
         run_id: &str,
         asked: &Asked<'_>,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
         let events = self.events(&seen).await?;
         let is_compact = asked.query.get("view") == "compact";
@@ -51,7 +51,7 @@ impl Web {
         namespace: &str,
         workflow_id: &str,
         run_id: &str,
-    ) -> Result<Answer, Refused> {
+    ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
         let events = self.events(&seen).await?;
         let events: Vec<Value> = events.iter().map(|event| fields::json(EVENT, event, View::Exact)).collect();

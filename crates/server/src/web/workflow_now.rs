@@ -95,6 +95,15 @@ async fn sentences(web: &Web, seen: &Seen, events: &[HistoryEvent]) -> Vec<Marku
     said
 }
 
+/// How often, in words.
+fn times_of(count: i32) -> String {
+    match count {
+        1 => "once".to_owned(),
+        2 => "twice".to_owned(),
+        count => format!("{count} times"),
+    }
+}
+
 /// What an activity does.
 fn of_activity(activity: &PendingActivityInfo) -> Markup {
     let name = html! { "activity " strong { (activity.activity_type.clone().unwrap_or_default().name) } };
@@ -105,7 +114,7 @@ fn of_activity(activity: &PendingActivityInfo) -> Markup {
         },
         PendingActivityState::Paused => html! { "It waits for " (name) ", which is paused." },
         _ if activity.next_attempt_schedule_time.is_some() => html! {
-            "It waits for " (name) ", which failed " (activity.attempt - 1) " times. It is tried again "
+            "It waits for " (name) ", which failed " (times_of(activity.attempt - 1)) ". It is tried again "
             (times::relative(activity.next_attempt_schedule_time.as_ref())) "."
         },
         _ => {

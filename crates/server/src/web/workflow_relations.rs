@@ -9,7 +9,7 @@ use segno_proto::{
 };
 
 use super::{
-    Answer, Refused, Web, call,
+    Answer, PageError, Web, call,
     layout::{badge, run_address},
     times, workflow,
 };
@@ -20,7 +20,7 @@ const LISTED_MAX: i32 = 200;
 const DEPTH_MAX: usize = 4;
 
 impl Web {
-    pub(super) async fn relations_page(&self, namespace: &str, id: &str, run_id: &str) -> Result<Answer, Refused> {
+    pub(super) async fn relations_page(&self, namespace: &str, id: &str, run_id: &str) -> Result<Answer, PageError> {
         let seen = self.see(namespace, id, run_id).await?;
         let info = seen.info();
         let events = self.events(&seen).await?;

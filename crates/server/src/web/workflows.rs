@@ -12,7 +12,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, Asked, Refused, Web, call,
+    Answer, Asked, PageError, Web, call,
     fields::words,
     forms::{Form, hex, unhex},
     layout::{self, Page, action, badge, pager, run_address, spaced},
@@ -25,7 +25,7 @@ const PAGE_SIZE: i32 = 50;
 const STATUSES: [&str; 7] = ["Running", "Completed", "Failed", "TimedOut", "Canceled", "Terminated", "ContinuedAsNew"];
 
 impl Web {
-    pub(super) async fn workflows_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, Refused> {
+    pub(super) async fn workflows_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
         let query = asked.query.trimmed("query");
         let request = ListWorkflowExecutionsRequest {
             namespace: namespace.to_owned(),
@@ -193,7 +193,7 @@ pub(super) fn grouped(number: i64) -> String {
     let digits = number.unsigned_abs().to_string();
     let mut text = String::new();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             text.push('\u{202f}');
         }
         text.push(digit);

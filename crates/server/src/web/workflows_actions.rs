@@ -13,7 +13,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, IDENTITY, Outcome, Refused, Web, call,
+    Answer, IDENTITY, Outcome, PageError, Web, call,
     forms::{Form, encode},
     layout::run_address,
     payloads,
@@ -25,15 +25,15 @@ pub(super) fn new_id() -> String {
 }
 
 impl Web {
-    pub(super) async fn workflows_action(&self, namespace: &str, form: &Form) -> Result<Answer, Refused> {
+    pub(super) async fn workflows_action(&self, namespace: &str, form: &Form) -> Result<Answer, PageError> {
         match form.get("do") {
             "start" => self.start(namespace, form).await,
             "terminate" | "cancel" | "signal" => self.start_batch(namespace, form).await,
-            _ => Err(Refused::Missing),
+            _ => Err(PageError::Missing),
         }
     }
 
-    async fn start(&self, namespace: &str, form: &Form) -> Result<Answer, Refused> {
+    async fn start(&self, namespace: &str, form: &Form) -> Result<Answer, PageError> {
         let given = form.trimmed("id");
         let workflow_id = if given.is_empty() { new_id() } else { given };
         let request = StartWorkflowExecutionRequest {
@@ -51,7 +51,7 @@ impl Web {
         Ok(Outcome::then(said, run_address(namespace, &workflow_id, &started.run_id)))
     }
 
-    async fn start_batch(&self, namespace: &str, form: &Form) -> Result<Answer, Refused> {
+    async fn start_batch(&self, namespace: &str, form: &Form) -> Result<Answer, PageError> {
         let identity = IDENTITY.to_owned();
         let operation = match form.get("do") {
             "terminate" => {

@@ -1,5 +1,8 @@
 // Times in the reader's zone, and near ones as a distance from now.
 const date = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+const precise = new Intl.DateTimeFormat(undefined, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
+});
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
 const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
 
@@ -28,7 +31,8 @@ export function showTimes() {
     const at = Date.parse(time.dateTime);
     if (Number.isNaN(at)) continue;
     const near = time.hasAttribute("data-relative") && Math.abs(now - at) < 30 * 86400e3;
-    set(time, near ? distance(at - now) : date.format(at));
+    const exact = time.closest("ol.events") ? precise : date;
+    set(time, near ? distance(at - now) : exact.format(at));
     if (near) time.title = date.format(at);
   }
   for (const element of document.querySelectorAll("[data-since]")) set(element, span(now - Date.parse(element.dataset.since)));
