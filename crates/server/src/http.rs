@@ -30,7 +30,7 @@ pub(crate) use crate::http_access::Guard;
 
 /// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
 /// probes out.
-const CONNECTIONS_MAX: usize = 512;
+const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take for the header section of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection gets no new request after this long.

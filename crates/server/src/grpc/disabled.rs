@@ -1,9 +1,10 @@
 //! What Temporal's server has and refuses unless its configuration says otherwise: the same refusals.
 
+use segno_proto::workflowservice::PollWorkflowExecutionTimeSkippingRequest;
 use tonic::{Code, Status};
 
-use super::Workflows;
-use crate::status::named;
+use super::{Workflows, refused};
+use crate::{status::named, validate};
 
 /// A feature that is off.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +28,17 @@ pub enum Disabled {
 }
 
 impl Workflows {
+    /// The answer to a poll for time that a workflow skips for itself. Its execution is checked first.
+    pub(super) fn workflow_time_skipping(&self, request: &PollWorkflowExecutionTimeSkippingRequest) -> Status {
+        let checked = self
+            .namespace(&request.namespace)
+            .and_then(|_| validate::execution(request.workflow_execution.as_ref()).map_err(refused));
+        match checked {
+            Ok(()) => self.disabled(&request.namespace, Disabled::WorkflowTimeSkipping),
+            Err(status) => status,
+        }
+    }
+
     /// The answer to a call of a feature that is off.
     pub(super) fn disabled(&self, namespace: &str, what: Disabled) -> Status {
         if let Err(status) = self.namespace(namespace) {

@@ -681,7 +681,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::PollWorkflowExecutionTimeSkippingRequest>,
     ) -> Result<Response<api::PollWorkflowExecutionTimeSkippingResponse>, Status> {
-        Err(self.disabled(&request.get_ref().namespace, Disabled::WorkflowTimeSkipping))
+        Err(self.workflow_time_skipping(request.get_ref()))
     }
 
     async fn start_nexus_operation_execution(

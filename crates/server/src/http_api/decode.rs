@@ -62,12 +62,12 @@ impl Decoder<'_> {
             if member.value.value == Value::Null && !is_value {
                 continue;
             }
-            if let Some(oneof) = field.oneof {
-                if read.has_oneof(message, oneof).is_some() {
-                    let name = format!("{}.{}", &message.name[1..], message.oneofs[oneof]);
-                    let text = format!("error parsing {raw}, oneof {name} is already set");
-                    return Err(self.error(member.start, &text));
-                }
+            if let Some(oneof) = field.oneof
+                && read.has_oneof(message, oneof).is_some()
+            {
+                let name = format!("{}.{}", &message.name[1..], message.oneofs[oneof]);
+                let text = format!("error parsing {raw}, oneof {name} is already set");
+                return Err(self.error(member.start, &text));
             }
             self.field(&mut read, field, &member.value)?;
         }

@@ -69,3 +69,5 @@ def workflow_time_skipping(s: Session) -> None:
     """Workflows with a clock of their own."""
     all_of(s, "PollWorkflowExecutionTimeSkipping")
     s.call("PollWorkflowExecutionTimeSkipping", namespace="")
+    for execution in ({"workflow_id": ""}, {"workflow_id": "w", "run_id": "x"}, {"workflow_id": "nobody"}):
+        s.call("PollWorkflowExecutionTimeSkipping", workflow_execution=execution, fast_forward_id="f")
