@@ -167,8 +167,11 @@ impl Plan {
             Kept::OnDisk(_, directory) => directory.display().to_string(),
             Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
-        if !crate::logs::are_json() {
-            println!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
+        let ready = format!("Segno is ready. gRPC on {grpc}, HTTP on http://{http}, data {place}");
+        match crate::logs::are_json() {
+            // Whoever reads logs as JSON reads all of them so.
+            true => println!("{}", serde_json::json!({ "level": "INFO", "message": ready })),
+            false => println!("{ready}"),
         }
         tracing::info!(%grpc, %http, data = place, "ready");
         let watched = node.clone();
