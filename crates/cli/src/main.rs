@@ -132,7 +132,7 @@ fn is_known_variable(name: &str) -> bool {
 }
 
 /// Variables that are no flags' own: clients read them together with Temporal's.
-const CLIENT_VARIABLES: [&str; 2] = ["SEGNO_ADDRESS", "SEGNO_NAMESPACE"];
+const CLIENT_VARIABLES: [&str; 4] = ["SEGNO_ADDRESS", "SEGNO_NAMESPACE", "SEGNO_CONFIG_FILE", "SEGNO_PROFILE"];
 
 #[cfg(test)]
 mod tests {

@@ -2,8 +2,9 @@
 
 mod error;
 mod history;
+mod profile;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use segno_proto::{
@@ -43,6 +44,12 @@ pub struct Connection {
     /// The namespace. [env: SEGNO_NAMESPACE, TEMPORAL_NAMESPACE] [default: default]
     #[arg(short, long, global = true, value_name = "NAME")]
     namespace: Option<String>,
+    /// A file with profiles. [env: SEGNO_CONFIG_FILE, TEMPORAL_CONFIG_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    config_file: Option<PathBuf>,
+    /// The profile. [env: SEGNO_PROFILE, TEMPORAL_PROFILE] [default: default]
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
     /// Form of the output.
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORM")]
     output: Format,
@@ -118,9 +125,15 @@ pub struct Client {
 
 impl Client {
     async fn connect(connection: Connection) -> anyhow::Result<Self> {
+        let profile = profile::load(connection.config_file.as_deref(), connection.profile.as_deref())?;
+        if profile.api_key.is_some() || profile.tls.is_some() {
+            let text = "its profile asks for TLS or an API key, which are not built for commands yet".to_owned();
+            return Err(ClientError::Profile(text).into());
+        }
         let address = connection.address.or_else(|| variable(["SEGNO_ADDRESS", "TEMPORAL_ADDRESS"]));
-        let address = address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
+        let address = address.or(profile.address).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         let namespace = connection.namespace.or_else(|| variable(["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
+        let namespace = namespace.or(profile.namespace);
         let host = address.strip_prefix("http://").unwrap_or(&address).trim_end_matches('/');
         if host.contains("://") {
             return Err(ClientError::Address { address, detail: "only plain connections are built".to_owned() }.into());
