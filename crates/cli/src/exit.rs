@@ -127,7 +127,7 @@ fn of_server(error: &ServeError) -> u8 {
 fn of_client(error: &ClientError) -> u8 {
     match error {
         ClientError::Connect { .. } => UNAVAILABLE,
-        ClientError::Address { .. } | ClientError::NotConfirmed(_) => USAGE,
+        ClientError::Address { .. } | ClientError::NotConfirmed(_) | ClientError::Profile(_) => USAGE,
         ClientError::OutOfTime(_) => TEMPORARY,
         ClientError::Outcome(_) => FAILED,
         ClientError::Status { status, .. } => match status.code() {

@@ -148,8 +148,16 @@ fn is_known_variable(name: &str) -> bool {
 }
 
 /// Variables that are no flags' own: clients read them together with Temporal's.
-const CLIENT_VARIABLES: [&str; 6] =
-    ["SEGNO_ADDRESS", "SEGNO_API_KEY", "SEGNO_NAMESPACE", "SEGNO_TLS", "SEGNO_TLS_CA", "SEGNO_TLS_SERVER_NAME"];
+const CLIENT_VARIABLES: [&str; 8] = [
+    "SEGNO_ADDRESS",
+    "SEGNO_API_KEY",
+    "SEGNO_CONFIG_FILE",
+    "SEGNO_NAMESPACE",
+    "SEGNO_PROFILE",
+    "SEGNO_TLS",
+    "SEGNO_TLS_CA",
+    "SEGNO_TLS_SERVER_NAME",
+];
 
 #[cfg(test)]
 mod tests {

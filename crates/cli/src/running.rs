@@ -192,8 +192,11 @@ impl Plan {
             Kept::InDatabase(_) => "in PostgreSQL".to_owned(),
         };
         let scheme = if is_tls { "https" } else { "http" };
-        if !crate::logs::are_json() {
-            println!("Segno is ready. gRPC on {grpc}, web pages and HTTP on {scheme}://{http}, data {place}");
+        let ready = format!("Segno is ready. gRPC on {grpc}, web pages and HTTP on {scheme}://{http}, data {place}");
+        match crate::logs::are_json() {
+            // Whoever reads logs as JSON reads all of them so.
+            true => println!("{}", serde_json::json!({ "level": "INFO", "message": ready })),
+            false => println!("{ready}"),
         }
         tracing::info!(%grpc, %http, data = place, "ready");
         let watched = node.clone();

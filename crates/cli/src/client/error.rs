@@ -28,6 +28,9 @@ pub enum ClientError {
         /// What is wrong with it.
         detail: String,
     },
+    /// The profile makes no sense.
+    #[error("the settings cannot be used: {0}")]
+    Profile(String),
     /// The server answered with an error status.
     #[error("cannot {what}: {}", words(address, status))]
     Status {

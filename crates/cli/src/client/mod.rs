@@ -2,9 +2,10 @@
 
 mod error;
 mod history;
+mod profile;
 mod tls;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use segno_proto::{
@@ -43,6 +44,12 @@ pub struct Connection {
     /// The namespace. [env: SEGNO_NAMESPACE, TEMPORAL_NAMESPACE] [default: default]
     #[arg(short, long, global = true, value_name = "NAME")]
     namespace: Option<String>,
+    /// A file with profiles. [env: SEGNO_CONFIG_FILE, TEMPORAL_CONFIG_FILE]
+    #[arg(long, global = true, value_name = "FILE")]
+    config_file: Option<PathBuf>,
+    /// The profile. [env: SEGNO_PROFILE, TEMPORAL_PROFILE] [default: default]
+    #[arg(long, global = true, value_name = "NAME")]
+    profile: Option<String>,
     #[command(flatten)]
     security: Security,
     /// Form of the output.
@@ -122,9 +129,11 @@ pub struct Client {
 
 impl Client {
     async fn connect(connection: Connection) -> anyhow::Result<Self> {
+        let profile = profile::load(connection.config_file.as_deref(), connection.profile.as_deref())?;
         let address = connection.address.or_else(|| variable(["SEGNO_ADDRESS", "TEMPORAL_ADDRESS"]));
-        let address = address.unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
+        let address = address.or(profile.address).unwrap_or_else(|| DEFAULT_ADDRESS.to_owned());
         let namespace = connection.namespace.or_else(|| variable(["SEGNO_NAMESPACE", "TEMPORAL_NAMESPACE"]));
+        let namespace = namespace.or(profile.namespace);
         let (host, wants_tls) = match address.split_once("://") {
             None => (address.as_str(), false),
             Some(("http", host)) => (host, false),
@@ -135,7 +144,7 @@ impl Client {
             }
         };
         let host = host.trim_end_matches('/');
-        let security = connection.security.settings(wants_tls)?;
+        let security = connection.security.settings(wants_tls, profile.api_key, profile.tls)?;
         let channel = security
             .connect(host, CONNECT_TIMEOUT)
             .await

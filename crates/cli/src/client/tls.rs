@@ -20,6 +20,8 @@ use tonic::{
     transport::Endpoint,
 };
 
+use super::profile::TlsProfile;
+
 /// A connection on which every call says who makes it.
 pub type Channel = InterceptedService<tonic::transport::Channel, Credentials>;
 
@@ -75,12 +77,26 @@ fn truth(names: &[&str]) -> anyhow::Result<Option<bool>> {
 }
 
 impl Security {
-    /// With what the environment says; `wants_tls` if the address does.
-    pub fn settings(self, wants_tls: bool) -> anyhow::Result<Settings> {
+    /// With what the environment says, and the profile after that; `wants_tls` if the address does.
+    pub fn settings(
+        self,
+        wants_tls: bool,
+        profile_key: Option<String>,
+        profile: Option<TlsProfile>,
+    ) -> anyhow::Result<Settings> {
+        // As in Temporal's configuration, a profile with a key is encrypted unless it says otherwise.
+        let by_profile = match &profile {
+            Some(tls) => !tls.is_disabled,
+            None => profile_key.is_some(),
+        };
+        let profile = profile.unwrap_or_default();
         let path = |given: Option<PathBuf>, names: &[&str]| given.or_else(|| variable(names).map(PathBuf::from));
-        let roots = path(self.tls_ca_path, &["SEGNO_TLS_CA", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_CA"]);
-        let cert = path(self.tls_cert_path, &["SEGNO_TLS_CERT", "TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CERT"]);
-        let key = path(self.tls_key_path, &["SEGNO_TLS_KEY", "TEMPORAL_TLS_CLIENT_KEY_PATH", "TEMPORAL_TLS_KEY"]);
+        let roots = path(self.tls_ca_path, &["SEGNO_TLS_CA", "TEMPORAL_TLS_SERVER_CA_CERT_PATH", "TEMPORAL_TLS_CA"])
+            .or(profile.roots);
+        let cert = path(self.tls_cert_path, &["SEGNO_TLS_CERT", "TEMPORAL_TLS_CLIENT_CERT_PATH", "TEMPORAL_TLS_CERT"])
+            .or(profile.certificate);
+        let key = path(self.tls_key_path, &["SEGNO_TLS_KEY", "TEMPORAL_TLS_CLIENT_KEY_PATH", "TEMPORAL_TLS_KEY"])
+            .or(profile.key);
         let identity = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
@@ -88,15 +104,19 @@ impl Security {
         };
         let server_name =
             self.tls_server_name.or_else(|| variable(&["SEGNO_TLS_SERVER_NAME", "TEMPORAL_TLS_SERVER_NAME"]));
-        let unverified = truth(&["TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"])?.unwrap_or(false);
+        let server_name = server_name.or(profile.server_name);
+        let unverified = truth(&["TEMPORAL_TLS_DISABLE_HOST_VERIFICATION"])?.unwrap_or(profile.is_unverified);
         let is_unverified = self.tls_disable_host_verification || unverified;
         let asked = match self.tls {
             Some(asked) => Some(asked),
             None => truth(&["SEGNO_TLS", "TEMPORAL_TLS"])?,
         };
-        let implied = wants_tls || roots.is_some() || identity.is_some() || server_name.is_some() || is_unverified;
+        let implied = wants_tls
+            || by_profile
+            || (!profile.is_disabled
+                && (roots.is_some() || identity.is_some() || server_name.is_some() || is_unverified));
         Ok(Settings {
-            api_key: self.api_key.or_else(|| variable(&["SEGNO_API_KEY", "TEMPORAL_API_KEY"])),
+            api_key: self.api_key.or_else(|| variable(&["SEGNO_API_KEY", "TEMPORAL_API_KEY"])).or(profile_key),
             is_tls: asked.unwrap_or(implied),
             roots,
             identity,

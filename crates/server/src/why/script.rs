@@ -39,7 +39,7 @@ pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
         let line = frame["line"].as_u64().unwrap_or(0);
         let waiting: Vec<Value> = code["waiting_for"].as_array().cloned().unwrap_or_default();
         let items = waiting.iter().filter_map(|id| pending.iter().find(|item| item["item_id"] == *id));
-        let items: Vec<String> = items.map(|item| describe(item)).collect();
+        let items: Vec<String> = items.map(describe).collect();
         let (kind, for_what) = match items.is_empty() {
             true => ("SCRIPT_WAITS", "a condition".to_owned()),
             false => {

@@ -488,8 +488,9 @@ fn script_run(change: impl FnOnce(&mut RunState)) -> Run {
 
 #[test]
 fn a_script_waits_at_a_line() {
-    let run =
-        script_run(|state| drop(state.timers.insert("t".to_owned(), Timer { started_event_id: 5, fire_at: NOW })));
+    let run = script_run(|state| {
+        state.timers.insert("t".to_owned(), Timer { started_event_id: 5, fire_at: NOW });
+    });
     let state = r#"{"code":[{"id":"main","waiting_for":["s-1"],"frames":[{"function":"order","line":2,"column":3}]}],
         "pending":[{"item_id":"s-1","kind":"signal","name":"approve","since":"2001-09-09T01:46:00Z","due":null}]}"#;
     let script = ScriptSeen::new(state, "order.flow".to_owned(), b"workflow order() {\n  await Signal.next()\n}");

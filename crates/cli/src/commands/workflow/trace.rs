@@ -113,7 +113,7 @@ fn json(branch: &Branch) -> Json {
     Json::object([
         ("workflowId", Json::text(&branch.workflow_id)),
         ("line", Json::text(&branch.line)),
-        ("pending", Json::Array(branch.pending.iter().map(|text| Json::text(text)).collect())),
+        ("pending", Json::Array(branch.pending.iter().map(Json::text).collect())),
         ("children", Json::Array(branch.children.iter().map(json).collect())),
     ])
 }
