@@ -48,7 +48,7 @@ use segno_runtime::Node;
 use tonic::{Code, Request, Status};
 
 use crate::{
-    grpc::{FlowCalls, Operator, WorkerLeases, Workflows},
+    grpc::{FlowCalls, Operator, WorkerLeases, WorkflowExplanations, Workflows},
     peers::CallMetadata,
     security::Caller,
 };
@@ -75,6 +75,7 @@ pub(crate) struct Web {
     workflows: Arc<Workflows>,
     operator: Arc<Operator>,
     leases: Arc<WorkerLeases>,
+    explanations: Arc<WorkflowExplanations>,
     flows: FlowCalls,
     is_tls: bool,
 }
@@ -154,6 +155,7 @@ impl Web {
             workflows: Arc::new(Workflows::new(node.clone())),
             operator: Arc::new(Operator::new(node.clone(), addresses)),
             leases: Arc::new(WorkerLeases::new(node.clone())),
+            explanations: Arc::new(WorkflowExplanations::new(node.clone())),
             node,
             flows,
             is_tls,

@@ -108,7 +108,7 @@ impl Web {
         let events = self.events(&seen).await?;
         let content = html! {
             (head(&seen, "summary"))
-            (workflow_now::section(self, &seen, &events).await)
+            (workflow_now::section(self, &seen).await)
             (workflow_timeline::section(&seen, &events, &asked.query))
             (in_and_out(&seen, &events))
             (details(&seen))
