@@ -47,7 +47,7 @@ pub(super) fn text(payload: &Payload) -> String {
         });
     }
     match (encoding(payload), std::str::from_utf8(&payload.data)) {
-        ("binary/plain" | "json/plain", Ok(text)) if !text.contains('\0') => cut(text.to_owned()),
+        ("binary/plain" | "json/plain", Ok(text)) if !text.contains(is_unprintable) => cut(text.to_owned()),
         (encoding, _) => {
             let size = payload.data.len();
             let shown = hex(&payload.data[..size.min(HEX_BYTES)]);
@@ -56,6 +56,11 @@ pub(super) fn text(payload: &Payload) -> String {
             format!("{size} bytes ({kind}) {shown}{more}")
         }
     }
+}
+
+/// Whether a character shows that bytes are no text.
+fn is_unprintable(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\r' | '\t')
 }
 
 fn cut(mut text: String) -> String {
