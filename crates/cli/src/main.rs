@@ -49,6 +49,8 @@ enum Command {
     Import(moving::Import),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
+    /// Activities without a workflow: start, execute, list, describe, cancel, ...
+    Activity(commands::activity::Activity),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
     Schedule(commands::schedule::Schedule),
     /// Lists, shows and stops batch jobs.
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
         Command::Workflow(command) => command.run(),
+        Command::Activity(command) => command.run(),
         Command::Schedule(command) => command.run(),
         Command::Batch(command) => command.run(),
         Command::Namespace(command) => command.run(),

@@ -24,7 +24,7 @@ use crate::{
     machine::workflow_task as machine,
     problems::{self, Problem},
     run::{Effect, Run},
-    schedule, script,
+    schedule, script, standalone,
     state::{TaskKind, WorkflowTask},
     steps::OfTask,
     update,
@@ -44,7 +44,8 @@ pub fn state_of(run: &Run) -> machine::State {
 
 /// Schedules a workflow task if none is pending and none is held back. A script that waits for something else needs none.
 pub fn schedule_if_none(draft: &mut Draft) {
-    if script::sleeps(&draft.run.state) || schedule::is_schedule(&draft.run.state) {
+    let state = &draft.run.state;
+    if script::sleeps(state) || schedule::is_schedule(state) || standalone::is_standalone(state) {
         return;
     }
     if draft.run.state.task.is_none() && draft.run.state.first_task_due == 0 && draft.run.is_running() {

@@ -44,6 +44,7 @@ mod reset;
 mod run_keys;
 mod schedules;
 mod slots;
+mod standalone;
 mod starts;
 mod supervise;
 mod tasks;

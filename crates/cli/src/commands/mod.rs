@@ -1,6 +1,7 @@
 //! The everyday commands: thin, over the same API that everybody else uses. They work with any server that speaks the
 //! protocol. One command, one file.
 
+pub mod activity;
 pub mod batch;
 pub mod cluster;
 pub mod flow;
