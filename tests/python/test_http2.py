@@ -163,7 +163,7 @@ def test_continuation(wire: Wire, cuts: tuple[int, ...]):
 @pytest.mark.parametrize("huffman", [False, True], ids=["plain", "huffman"])
 def test_compressed_headers(wire: Wire, huffman: bool):
     """The client's table: entries come, are used and leave, and its size changes."""
-    encoder, calls = hpack.Encoder(), ["StartActivityExecution", "ListActivityExecutions", "DeleteActivityExecution"]
+    encoder, calls = hpack.Encoder(), ["ListWorkerDeployments", "DescribeWorkerDeployment", "DeleteWorkerDeployment"]
     wire.encode = lambda headers: encoder.encode(headers, huffman=huffman)
     dice = random.Random(1)
     for turn in range(120):
@@ -302,12 +302,12 @@ def test_others_go_on_while_one_is_blocked(address: str, large: str):
         wire.grant(1000, stream)
         info(wire.answer(stream))
         # Without a message nothing is needed.
-        assert wire.call("StartActivityExecution", b"").status == 12
+        assert wire.call("ListWorkerDeployments", b"").status == 12
         # The connection's window is used up: the same.
         wire.grant(1 << 20, blocked)
         wire.settle()
         assert wire.room == 0
-        assert wire.call("StartActivityExecution", b"").status == 12
+        assert wire.call("ListWorkerDeployments", b"").status == 12
         # Nobody waits for the rest: what the connection may send is for others.
         wire.reset(blocked)
         stream = wire.ask("GetSystemInfo", INFO)

@@ -108,9 +108,9 @@ def test_unknown_method(wire: Wire, call: str):
 
 
 def test_call_that_is_not_built(wire: Wire):
-    answer = answer_to(wire, "StartActivityExecution", enveloped(b""))
+    answer = answer_to(wire, "ListWorkerDeployments", enveloped(b""))
     only_headers(answer)
-    assert (answer.status, answer.text) == (12, "StartActivityExecution is not built yet in Segno")
+    assert (answer.status, answer.text) == (12, "ListWorkerDeployments is not built yet in Segno")
 
 
 def test_missing_namespace(wire: Wire):
@@ -176,7 +176,7 @@ def test_unknown_compression(wire: Wire):
 
 def test_refusal_before_the_request_is_whole(wire: Wire):
     """The answer ends; then RST_STREAM with NO_ERROR says that nobody reads the rest."""
-    stream = wire.open("StartActivityExecution")
+    stream = wire.open("ListWorkerDeployments")
     assert wire.answer(stream).status == 12
     wire.until(lambda: wire.answers[stream].reset is not None)
     assert wire.answers[stream].reset == NO_ERROR

@@ -189,13 +189,13 @@ def test_headers_of_a_refused_stream_count_for_the_table(wire: Wire):
     """Stream 1 has no :method; what it put into the table is used on stream 3, and so are stream 3's trailers."""
     encoder = hpack.Encoder()
     stream = wire.number()
-    wire.send(HEADERS, END_HEADERS | END_STREAM, stream, encoder.encode(request_headers("StartActivityExecution")[1:]))
+    wire.send(HEADERS, END_HEADERS | END_STREAM, stream, encoder.encode(request_headers("ListWorkerDeployments")[1:]))
     assert wire.answer(stream).reset == PROTOCOL_ERROR
     stream = wire.number()
-    wire.send(HEADERS, END_HEADERS, stream, encoder.encode(request_headers("StartActivityExecution")))
+    wire.send(HEADERS, END_HEADERS, stream, encoder.encode(request_headers("ListWorkerDeployments")))
     wire.send(HEADERS, END_HEADERS | END_STREAM, stream, encoder.encode([("x-first", "1"), ("x-second", "2")]))
-    assert wire.answer(stream).text == "StartActivityExecution is not built yet in Segno"
+    assert wire.answer(stream).text == "ListWorkerDeployments is not built yet in Segno"
     stream = wire.number()
-    again = encoder.encode([*request_headers("ListActivityExecutions"), ("x-first", "1")])
+    again = encoder.encode([*request_headers("DescribeWorkerDeployment"), ("x-first", "1")])
     wire.send(HEADERS, END_HEADERS | END_STREAM, stream, again)
-    assert wire.answer(stream).text == "ListActivityExecutions is not built yet in Segno"
+    assert wire.answer(stream).text == "DescribeWorkerDeployment is not built yet in Segno"

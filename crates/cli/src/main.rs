@@ -64,7 +64,7 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Starts, shows, signals, queries and ends workflows.
     Workflow(commands::workflow::Workflow),
-    /// Completes, fails, pauses, resets and changes pending activities.
+    /// Activities without a workflow (start, execute, list, describe, cancel, ...) and pending ones (complete, fail, pause, ...).
     Activity(commands::activity::Activity),
     /// Creates, shows, pauses, triggers, changes and deletes schedules.
     Schedule(commands::schedule::Schedule),

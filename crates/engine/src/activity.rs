@@ -23,6 +23,7 @@ use crate::{
     machine::activity as machine,
     retry,
     run::{ActivityStop, Applied, Context, Effect, Run},
+    standalone,
     state::Activity,
     steps::OfActivity,
     workflow_task,
@@ -107,6 +108,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
     let now = draft.now();
     let mut taken = None;
     draft.run.state.activities.get(&scheduled_event_id)?;
+    standalone::note_start(draft);
     draft.step(OfActivity(scheduled_event_id), machine::Event::Start, |draft| {
         let Some(activity) = draft.activity_mut(scheduled_event_id) else { return };
         activity.started_time = now;
@@ -218,6 +220,7 @@ pub fn heartbeat(
         let Some(activity) = draft.activity_mut(id) else { return };
         activity.last_heartbeat_time = context.now;
         activity.heartbeat_details = details;
+        activity.heartbeats += i64::from(activity.standalone);
         if activity.started_identity.is_empty() && !identity.is_empty() {
             // It polled without saying who it is.
             activity.last_identity = identity;
@@ -227,6 +230,12 @@ pub fn heartbeat(
             paused: activity.pause.is_some(),
             reset: activity.reset,
         };
+        if activity.standalone {
+            // It is told one thing at a time.
+            let HeartbeatReply { cancel_requested, reset, paused } = reply;
+            let (reset, paused) = (reset && !cancel_requested, paused && !cancel_requested && !reset);
+            reply = HeartbeatReply { cancel_requested, reset, paused };
+        }
     });
     draft.touch();
     Ok(draft.finish(reply))
@@ -293,6 +302,7 @@ fn fail_found(
         if heartbeat_details.is_some() {
             activity.heartbeat_details = heartbeat_details;
             activity.last_heartbeat_time = context.now;
+            activity.heartbeats += i64::from(activity.standalone);
         }
     }
     let retry_state = retry_or_end(&mut draft, id, failure.as_ref().unwrap_or(&Failure::default()));
@@ -366,19 +376,27 @@ pub(crate) fn retry_or_end(draft: &mut Draft, id: i64, failure: &Failure) -> Ret
 pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: Option<Nanos>) -> RetryState {
     let now = draft.now();
     let Some(activity) = draft.run.state.activities.get(&id) else { return RetryState::InternalServerError };
+    let of_whole = match &failure.failure_info {
+        Some(FailureInfo::TimeoutFailureInfo(info)) => {
+            matches!(info.timeout_type(), TimeoutType::ScheduleToStart | TimeoutType::ScheduleToClose)
+        }
+        _ => false,
+    };
+    if activity.standalone && activity.reset && !of_whole {
+        return standalone::begin_reset_attempt(draft, id, failure);
+    }
     let Some(policy) = activity.retry_policy.clone() else { return RetryState::RetryPolicyNotSet };
     if activity.cancel_requested {
         return RetryState::CancelRequested;
     }
-    if let Some(FailureInfo::TimeoutFailureInfo(info)) = &failure.failure_info
-        && matches!(info.timeout_type(), TimeoutType::ScheduleToStart | TimeoutType::ScheduleToClose)
-    {
+    if of_whole {
         return RetryState::Timeout;
     }
     if !retry::is_retryable(failure, &policy.non_retryable_error_types) {
         return RetryState::NonRetryableFailure;
     }
-    if activity.pause.is_some() {
+    let paused = activity.pause.is_some();
+    if paused && !activity.standalone {
         // The attempt counts and nothing else happens: neither is there a last attempt nor does time run out.
         draft.step(OfActivity(id), machine::Event::Retry, |draft| {
             let Some(activity) = draft.activity_mut(id) else { return };
@@ -394,7 +412,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
     match retry::next_backoff(now, activity.attempt, &policy, deadline, delay) {
         Err(state) => state,
         Ok(backoff) => {
-            let due_now = backoff <= 0;
+            let due_now = backoff <= 0 && !paused;
             let event = if due_now { machine::Event::RetryAtOnce } else { machine::Event::Retry };
             draft.step(OfActivity(id), event, |draft| {
                 let Some(activity) = draft.activity_mut(id) else { return };
@@ -406,6 +424,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
                 begin_anew(activity);
             });
             draft.touch();
+            standalone::note_retry(draft, backoff, delay.is_none());
             if due_now {
                 draft.effect(Effect::OfferActivity(id));
             }
@@ -415,7 +434,7 @@ pub(crate) fn retry_after(draft: &mut Draft, id: i64, failure: &Failure, delay: 
 }
 
 /// No worker has it any more.
-fn clear_start(activity: &mut Activity) {
+pub(crate) fn clear_start(activity: &mut Activity) {
     activity.started_time = 0;
     activity.last_identity = std::mem::take(&mut activity.started_identity);
     activity.request_id.clear();
@@ -459,8 +478,8 @@ pub(crate) fn begin_anew(activity: &mut Activity) {
 /// The moment after which no further attempt is made; 0 is never. Options changed since do not move it.
 pub fn retry_deadline(activity: &Activity) -> Nanos {
     let timeout = match &activity.original_options {
-        Some(original) => duration_nanos(original.schedule_to_close_timeout.as_ref()),
-        None => activity.schedule_to_close,
+        Some(original) if !activity.standalone => duration_nanos(original.schedule_to_close_timeout.as_ref()),
+        _ => activity.schedule_to_close,
     };
     if timeout == 0 { 0 } else { activity.first_scheduled_time.saturating_add(timeout) }
 }
@@ -475,6 +494,11 @@ pub(crate) fn end(draft: &mut Draft, id: i64, ending: impl FnOnce(&Activity, i64
     if !draft.run.is_running() {
         // It outlived its run: its end goes nowhere.
         draft.touch();
+        return;
+    }
+    if activity.standalone {
+        let told = ending(&activity, 0);
+        standalone::end(draft, activity, told);
         return;
     }
     let mut started_event_id = 0;

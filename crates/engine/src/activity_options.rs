@@ -119,7 +119,7 @@ pub(crate) fn restore_all_but_priority(activity: &mut Activity) {
 }
 
 /// What an activity has now, as the wire has it. A retry policy's list of errors is not among the options.
-fn options_of(activity: &Activity) -> ActivityOptions {
+pub(crate) fn options_of(activity: &Activity) -> ActivityOptions {
     ActivityOptions {
         task_queue: Some(TaskQueue { name: activity.queue.clone(), ..Default::default() }),
         schedule_to_close_timeout: Some(nanos_duration(activity.schedule_to_close)),
@@ -140,7 +140,7 @@ fn keep_original(activity: &mut Activity) {
     activity.original_options = Some(original_of(activity));
 }
 
-fn set(activity: &mut Activity, options: &ActivityOptions) {
+pub(crate) fn set(activity: &mut Activity, options: &ActivityOptions) {
     let policy = options.retry_policy.clone().unwrap_or_default();
     let kept = activity.retry_policy.take().unwrap_or_default().non_retryable_error_types;
     activity.queue = options.task_queue.clone().unwrap_or_default().name;
@@ -181,7 +181,18 @@ fn merged(
     paths: &[String],
     workflow_queue: &str,
 ) -> Result<ActivityOptions, validate::Invalid> {
-    let mut options = options_of(activity);
+    merged_with(activity, options_of(activity), given, paths, workflow_queue)
+}
+
+/// Like [`merged`], put into the given options instead of those of the activity.
+pub(crate) fn merged_with(
+    activity: &Activity,
+    options: ActivityOptions,
+    given: &ActivityOptions,
+    paths: &[String],
+    workflow_queue: &str,
+) -> Result<ActivityOptions, validate::Invalid> {
+    let mut options = options;
     if let Some(policy) = &mut options.retry_policy {
         policy.non_retryable_error_types.clear();
     }

@@ -211,7 +211,7 @@ pub(crate) fn offer_if_due(draft: &mut Draft, id: i64) {
 }
 
 /// Now, or a moment that differs from call to call and from activity to activity.
-fn moment_within(context: Context, id: i64, jitter: Nanos) -> Nanos {
+pub(crate) fn moment_within(context: Context, id: i64, jitter: Nanos) -> Nanos {
     if jitter <= 0 {
         return context.now;
     }

@@ -4,19 +4,19 @@ use segno_proto::{
     Nanos,
     enums::{RetryState, TimeoutType},
     events::{ActivityTaskTimedOutEventAttributes, history_event::Attributes},
-    failure::failure::FailureInfo,
+    failure::{Failure, failure::FailureInfo},
 };
 
 use crate::{
     activity::{end, retry_or_end, stop_at_worker},
     draft::Draft,
-    retry,
+    retry, standalone,
     state::Activity,
 };
 
 /// What can run out for an activity, earliest first.
 pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
-    if activity.pause.is_some() {
+    if activity.pause.is_some() && !activity.standalone {
         // Nothing runs out while it is paused, not even for a worker that has it. What did shows when it is resumed.
         return None;
     }
@@ -31,7 +31,7 @@ pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
     };
     // Of two that run out in the same moment the one considered first counts. An eager activity starts in the moment in
     // which it is scheduled; it counts as scheduled before.
-    if activity.started_time == 0 {
+    if activity.started_time == 0 && activity.pause.is_none() {
         consider(activity.schedule_to_start, activity.scheduled_time, TimeoutType::ScheduleToStart);
     }
     consider(activity.schedule_to_close, activity.first_scheduled_time, TimeoutType::ScheduleToClose);
@@ -44,9 +44,10 @@ pub fn earliest_timeout(activity: &Activity) -> Option<(Nanos, TimeoutType)> {
 }
 
 /// Whether it is, or was until just now, kept from workers until its next attempt is due. A first attempt is offered
-/// with the command, unless a later call put it off.
+/// with the command, unless a later call put it off; that of a standalone activity may be put off from the beginning.
 pub fn is_held_back(activity: &Activity) -> bool {
-    let later = activity.attempt > 1 || activity.scheduled_time != activity.first_scheduled_time;
+    let put_off = activity.scheduled_time != activity.first_scheduled_time;
+    let later = activity.attempt > 1 || put_off || activity.standalone;
     later && activity.started_time == 0 && activity.pause.is_none()
 }
 
@@ -62,22 +63,38 @@ pub fn time_out(draft: &mut Draft, id: i64, kind: TimeoutType) -> bool {
     let mut failure = retry::timeout_failure(format!("activity {} timeout", retry::timeout_name(kind)), kind);
     let Some(before) = draft.run.state.activities.get(&id).cloned() else { return false };
     let before = before.into_inner();
+    let source = |failure: &mut Failure| {
+        // Temporal does not say who noticed it, of a standalone activity.
+        if before.standalone {
+            failure.source.clear();
+        }
+    };
+    source(&mut failure);
     stop_at_worker(draft, id);
+    if before.standalone && matches!(kind, TimeoutType::StartToClose | TimeoutType::Heartbeat) {
+        let now = draft.now();
+        if let Some(activity) = draft.activity_mut(id) {
+            activity.last_attempt_end = now;
+        }
+    }
     let retry_state = retry_or_end(draft, id, &failure);
     if retry_state == RetryState::InProgress {
         return false;
     }
-    if retry_state == RetryState::Timeout && kind != TimeoutType::ScheduleToStart {
+    standalone::note_timed_out(draft, id, kind, &failure);
+    let of_whole = before.standalone && kind == TimeoutType::ScheduleToClose;
+    if retry_state == RetryState::Timeout && kind != TimeoutType::ScheduleToStart && !of_whole {
         failure = retry::timeout_failure(
             "Not enough time to schedule next retry before activity ScheduleToClose timeout, giving up retrying"
                 .to_owned(),
             TimeoutType::ScheduleToClose,
         );
+        source(&mut failure);
     }
     if let Some(FailureInfo::TimeoutFailureInfo(info)) = &mut failure.failure_info {
-        info.last_heartbeat_details = before.heartbeat_details;
+        info.last_heartbeat_details.clone_from(&before.heartbeat_details);
     }
-    failure.cause = before.last_failure.map(Box::new);
+    failure.cause = before.last_failure.clone().map(Box::new);
     end(draft, id, |activity, started_event_id| {
         Attributes::ActivityTaskTimedOutEventAttributes(ActivityTaskTimedOutEventAttributes {
             failure: Some(failure),

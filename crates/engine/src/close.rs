@@ -11,7 +11,7 @@ use crate::{
     draft::{Draft, event},
     machine::run as machine,
     outbox::{ChildClosed, Content, ParentClosed},
-    schedule,
+    schedule, standalone,
     steps::OfRun,
     update::abort,
     workflow_task,
@@ -98,6 +98,7 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
 /// Ends the run at once, whatever it is doing.
 pub fn terminate(draft: &mut Draft, reason: String, details: Option<Payloads>, identity: String, links: Vec<Link>) {
     fail_started_task(draft);
+    standalone::note_terminated(draft, &reason, &identity);
     let attributes = WorkflowExecutionTerminatedEventAttributes { reason, details, identity };
     close(draft, Attributes::WorkflowExecutionTerminatedEventAttributes(attributes), links);
 }

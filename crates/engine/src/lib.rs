@@ -45,6 +45,7 @@ pub mod search_attributes;
 mod shared;
 pub mod signal;
 pub mod signal_ids;
+pub mod standalone;
 pub mod start;
 pub mod start_conflict;
 pub mod state;

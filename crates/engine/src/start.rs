@@ -28,6 +28,7 @@ use crate::{
     schedule::calls::{self as schedule, NewSchedule},
     script::{self, Version},
     signal::{self, Signal},
+    standalone::{self, NewStandalone},
     state::{Parent, RunInfo, RunState, ScheduledBy},
     validate::{effective_run_timeout, effective_task_timeout},
     workflow_task,
@@ -94,6 +95,8 @@ pub struct StartOptions {
     pub scheduled_by: Option<Box<ScheduledBy>>,
     /// The schedule that it is, if it is no workflow.
     pub schedule: Option<Box<NewSchedule>>,
+    /// The standalone activity that it is, if it is no workflow.
+    pub standalone: Option<Box<NewStandalone>>,
 }
 
 /// A start, checked, with what the server adds to it.
@@ -247,6 +250,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     let search_attributes =
         options.search_attributes.take().map(without_nulls).filter(|attributes| !attributes.indexed_fields.is_empty());
     let new_schedule = options.schedule.take();
+    let new_standalone = options.standalone.take();
     let mut state = RunState {
         schedule: new_schedule.as_ref().map(|new| Box::new(schedule::new(new, now))),
         script: script.map(script::new),
@@ -322,7 +326,9 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     if let Some(new) = new_schedule {
         schedule::begin(&mut draft, new.patch);
     }
-    if first_task_backoff > 0 {
+    if let Some(new) = new_standalone {
+        standalone::begin(&mut draft, *new);
+    } else if first_task_backoff > 0 {
         draft.run.state.first_task_due = now.saturating_add(first_task_backoff);
     } else {
         workflow_task::schedule_if_none(&mut draft);

@@ -15,6 +15,7 @@ use crate::{
     error::Rejection,
     run::{Applied, Context, Run},
     signal::Signal,
+    standalone,
     start::{self, Start, StartOptions},
     update::{
         admit::{self, Admit},
@@ -124,11 +125,14 @@ pub fn resolve_update(current: Option<&Run>, options: &StartOptions, update_id: 
 }
 
 /// Attaches what a start wants attached (its request id, links and callbacks) to a run that exists.
-pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Applied<()> {
+pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Result<Applied<()>, Rejection> {
+    if standalone::is_standalone(&run.state) {
+        return standalone::calls::attach(run, context, options);
+    }
     let mut draft = Draft::new(run, context);
-    let Some(wanted) = options.on_conflict else { return draft.finish(()) };
+    let Some(wanted) = options.on_conflict else { return Ok(draft.finish(())) };
     if !run.is_running() || !(wanted.attach_request_id || wanted.attach_completion_callbacks || wanted.attach_links) {
-        return draft.finish(());
+        return Ok(draft.finish(()));
     }
     let attributes = WorkflowExecutionOptionsUpdatedEventAttributes {
         attached_request_id: if wanted.attach_request_id { options.request_id.clone() } else { String::new() },
@@ -147,7 +151,7 @@ pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Applied<()
     if wanted.attach_request_id {
         draft.run.state.attached_request_ids.insert(options.request_id.clone(), id.max(0));
     }
-    draft.finish(())
+    Ok(draft.finish(()))
 }
 
 /// Creates a run, with a signal or an update if there is one, and ends the current one if it is open. Replies how the

@@ -16,7 +16,7 @@ use segno_proto::{
 };
 use std::collections::BTreeMap;
 
-use crate::{Shared, schedule::state::ScheduleRun};
+use crate::{Shared, schedule::state::ScheduleRun, standalone::state::StandaloneRun};
 
 /// What is known of a run from its first moment on and never changes.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -300,6 +300,9 @@ pub struct RunState {
     /// Set if the run is a schedule, see [`crate::schedule`].
     #[prost(message, optional, boxed, tag = "60")]
     pub schedule: Option<Box<ScheduleRun>>,
+    /// Set if the run is a standalone activity, see [`crate::standalone`].
+    #[prost(message, optional, boxed, tag = "61")]
+    pub standalone: Option<Box<StandaloneRun>>,
     /// The last failure of a workflow task that somebody reported, if no task succeeded since. A later time-out does not
     /// replace it.
     #[prost(message, optional, boxed, tag = "70")]
@@ -699,6 +702,12 @@ pub struct Activity {
     /// Whether that worker reports by itself, so that its silence means something after a restart of the server.
     #[prost(bool, tag = "46")]
     pub worker_reports: bool,
+    /// Whether it belongs to no workflow, see [`crate::standalone`].
+    #[prost(bool, tag = "47")]
+    pub standalone: bool,
+    /// Heartbeats so far, of a standalone activity.
+    #[prost(int64, tag = "48")]
+    pub heartbeats: i64,
 }
 
 /// Who paused an activity, when and why.

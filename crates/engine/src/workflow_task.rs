@@ -25,7 +25,7 @@ use crate::{
     problems::{self, Problem},
     retry,
     run::{Effect, Run},
-    schedule, script,
+    schedule, script, standalone,
     state::{ReportedFailure, TaskKind, WorkflowTask},
     steps::OfTask,
     update,
@@ -45,7 +45,8 @@ pub fn state_of(run: &Run) -> machine::State {
 
 /// Schedules a workflow task if none is pending and none is held back. A script that waits for something else needs none.
 pub fn schedule_if_none(draft: &mut Draft) {
-    if script::sleeps(&draft.run.state) || schedule::is_schedule(&draft.run.state) {
+    let state = &draft.run.state;
+    if script::sleeps(state) || schedule::is_schedule(state) || standalone::is_standalone(state) {
         return;
     }
     if draft.run.state.task.is_none() && draft.run.state.first_task_due == 0 && draft.run.is_running() {

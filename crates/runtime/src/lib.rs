@@ -47,6 +47,7 @@ mod run_keys;
 mod schedules;
 mod skipping;
 mod slots;
+mod standalone;
 mod starts;
 mod supervise;
 mod tasks;

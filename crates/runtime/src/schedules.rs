@@ -16,15 +16,15 @@ use crate::{
     visibility::{FoundRuns, ListPosition},
 };
 
-/// Stands for the id of a schedule while a filter is read: a number that no attribute has.
-const SCHEDULE_ID: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);
+/// Stands for the id of a schedule or a standalone activity while a filter is read: a number that no attribute has.
+pub(crate) const RUN_NAME: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);
 
 /// The names that filters of schedules know.
 struct OfSchedules<'a>(&'a Namespace);
 
 impl Names for OfSchedules<'_> {
     fn find(&self, name: &str) -> Option<Attribute> {
-        self.0.find(name).or_else(|| (name == "ScheduleId").then_some(SCHEDULE_ID))
+        self.0.find(name).or_else(|| (name == "ScheduleId").then_some(RUN_NAME))
     }
 
     fn known(&self) -> Vec<String> {
@@ -88,7 +88,7 @@ fn of_schedules(namespace: &Namespace, filter: Filter, order: Option<Attribute>)
     if let Some(division) = namespace.attribute(schedule::DIVISION_ATTRIBUTE) {
         parts.push(Filter::Compare(division, Comparison::Equal, Value::Text(schedule::DIVISION.to_owned())));
     }
-    parts.push(with_workflow_ids(filter));
+    parts.push(with_workflow_ids(filter, schedule::WORKFLOW_ID_PREFIX));
     Ok(Filter::All(parts))
 }
 
@@ -109,7 +109,7 @@ fn mentioned(filter: &Filter, found: &mut Vec<Attribute>) {
 /// The name of an attribute that is not the user's.
 fn reserved_name(attribute: Attribute) -> Option<String> {
     match attribute {
-        SCHEDULE_ID => None,
+        RUN_NAME => None,
         Attribute::Numbered(number, _) => {
             let known = PREDEFINED.get((number as usize).checked_sub(1)?)?;
             Some(known.0.to_owned())
@@ -119,24 +119,24 @@ fn reserved_name(attribute: Attribute) -> Option<String> {
     }
 }
 
-/// Writes workflow ids where a filter has ids of schedules.
-fn with_workflow_ids(filter: Filter) -> Filter {
-    let id = |text: String| format!("{}{text}", schedule::WORKFLOW_ID_PREFIX);
+/// Writes workflow ids where a filter has ids of what such a run is.
+pub(crate) fn with_workflow_ids(filter: Filter, prefix: &str) -> Filter {
+    let id = |text: String| format!("{prefix}{text}");
     let value = |value: Value| match value {
         Value::Text(text) => Value::Text(id(text)),
         other => other,
     };
-    let all = |parts: Vec<Filter>| parts.into_iter().map(with_workflow_ids).collect();
+    let all = |parts: Vec<Filter>| parts.into_iter().map(|part| with_workflow_ids(part, prefix)).collect();
     match filter {
         Filter::All(parts) => Filter::All(all(parts)),
         Filter::Any(parts) => Filter::Any(all(parts)),
-        Filter::Not(part) => Filter::Not(Box::new(with_workflow_ids(*part))),
-        Filter::Compare(SCHEDULE_ID, how, with) => Filter::Compare(Attribute::WorkflowId, how, value(with)),
-        Filter::In(SCHEDULE_ID, values) => Filter::In(Attribute::WorkflowId, values.into_iter().map(value).collect()),
-        Filter::Between(SCHEDULE_ID, from, to) => Filter::Between(Attribute::WorkflowId, value(from), value(to)),
-        Filter::IsNull(SCHEDULE_ID) => Filter::IsNull(Attribute::WorkflowId),
-        Filter::StartsWith(SCHEDULE_ID, text) => Filter::StartsWith(Attribute::WorkflowId, id(text)),
-        Filter::Like(SCHEDULE_ID, pattern) => Filter::Like(Attribute::WorkflowId, id(pattern)),
+        Filter::Not(part) => Filter::Not(Box::new(with_workflow_ids(*part, prefix))),
+        Filter::Compare(RUN_NAME, how, with) => Filter::Compare(Attribute::WorkflowId, how, value(with)),
+        Filter::In(RUN_NAME, values) => Filter::In(Attribute::WorkflowId, values.into_iter().map(value).collect()),
+        Filter::Between(RUN_NAME, from, to) => Filter::Between(Attribute::WorkflowId, value(from), value(to)),
+        Filter::IsNull(RUN_NAME) => Filter::IsNull(Attribute::WorkflowId),
+        Filter::StartsWith(RUN_NAME, text) => Filter::StartsWith(Attribute::WorkflowId, id(text)),
+        Filter::Like(RUN_NAME, pattern) => Filter::Like(Attribute::WorkflowId, id(pattern)),
         other => other,
     }
 }

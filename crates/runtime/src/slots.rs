@@ -129,6 +129,8 @@ pub struct Progress {
     pub last_completed_started_id: i64,
     /// Counts changes of updates.
     pub updates: u64,
+    /// Durable transitions so far, of a standalone activity.
+    pub transitions: i64,
 }
 
 /// What the lock of a slot protects.

@@ -90,6 +90,10 @@ impl Node {
 
     /// Finds the script that a start names, if it does.
     fn pin_script(&self, start: Start) -> Result<Start, CallError> {
+        if start.options.standalone.is_some() {
+            // Its type names an activity.
+            return Ok(start);
+        }
         let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
         let script = self.flows.current(NamespaceKey(start.namespace_key), name);
         let queue = start.options.task_queue.as_ref().map(|queue| queue.name.as_str());
@@ -111,7 +115,7 @@ impl Node {
         let run = current.run.clone();
         let mut attached = false;
         if !same_request {
-            let applied = start_conflict::attach(&run, self.context(locked.slot.key.namespace), &start.options);
+            let applied = start_conflict::attach(&run, self.context(locked.slot.key.namespace), &start.options)?;
             attached = applied.transition.durability == Durability::Durable;
             self.commit(locked, applied, Vec::new()).await?;
         }
@@ -123,7 +127,9 @@ impl Node {
             true => self.eager_again(locked).await?,
             false => None,
         };
-        Ok(StartOutcome { status: run.status(), run, started: created_it, eager_task, attached, finished: false })
+        // Of an activity only the call that created it says that it did.
+        let started = created_it && run.state().standalone.is_none();
+        Ok(StartOutcome { status: run.status(), run, started, eager_task, attached, finished: false })
     }
 
     async fn eager_again(self: &Arc<Self>, locked: &Locked) -> Result<Option<StartedTask>, CallError> {

@@ -660,6 +660,7 @@ pub(crate) fn progress_of(run: &Run) -> Progress {
         closed: !run.is_running(),
         last_completed_started_id: run.state().last_completed_started_id,
         updates: run.updates().version(),
+        transitions: if run.state().standalone.is_some() { run.state().transitions } else { 0 },
     }
 }
 

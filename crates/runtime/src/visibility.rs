@@ -5,6 +5,7 @@ use std::sync::Arc;
 use segno_engine::{
     Run,
     search_attributes::{PREDEFINED, json, rfc3339_nanos},
+    standalone::listed_status,
 };
 use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
@@ -56,7 +57,7 @@ impl Node {
     /// The searchable facts of a run if they are not what they were before.
     pub(crate) fn facts_changed(&self, before: Option<&Run>, run: &Run) -> Option<Box<VisibilityRow>> {
         let same = before.is_some_and(|before| {
-            before.state().status == run.state().status
+            listed_status(before) == listed_status(run)
                 && before.state().search_attributes == run.state().search_attributes
                 && activity_retry(before) == activity_retry(run)
                 && task_retry(before) == task_retry(run)
@@ -82,7 +83,7 @@ pub(crate) fn facts_of(namespaces: &Namespaces, run: &Run) -> VisibilityRow {
         run_id: info.run_id.clone(),
         workflow_type: info.workflow_type.clone(),
         task_queue: info.task_queue.clone(),
-        status: state.status,
+        status: listed_status(run) as i32,
         start_time: info.start_time,
         execution_time: info.execution_time(),
         closed: (!run.is_running()).then(|| Closed {

@@ -6,18 +6,21 @@ use tonic::{Status, body::Body};
 /// Every call that is built. The compatibility page lists the same ones; a test compares.
 pub const BUILT: &[&str] = &[
     "AddSearchAttributes",
+    "CountActivityExecutions",
     "CountNexusOperationExecutions",
     "CountSchedules",
     "CountWorkers",
     "CountWorkflowExecutions",
     "CreateSchedule",
     "CreateWorkflowRule",
+    "DeleteActivityExecution",
     "DeleteNamespace",
     "DeleteNexusOperationExecution",
     "DeleteSchedule",
     "DeleteWorkflowExecution",
     "DeleteWorkflowRule",
     "DeprecateNamespace",
+    "DescribeActivityExecution",
     "DescribeBatchOperation",
     "DescribeDeployment",
     "DescribeNamespace",
@@ -39,6 +42,7 @@ pub const BUILT: &[&str] = &[
     "GetWorkerVersioningRules",
     "GetWorkflowExecutionHistory",
     "GetWorkflowExecutionHistoryReverse",
+    "ListActivityExecutions",
     "ListArchivedWorkflowExecutions",
     "ListBatchOperations",
     "ListClosedWorkflowExecutions",
@@ -58,6 +62,7 @@ pub const BUILT: &[&str] = &[
     "PauseActivity",
     "PauseActivityExecution",
     "PauseWorkflowExecution",
+    "PollActivityExecution",
     "PollActivityTaskQueue",
     "PollNexusOperationExecution",
     "PollNexusTaskQueue",
@@ -70,6 +75,7 @@ pub const BUILT: &[&str] = &[
     "RecordWorkerHeartbeat",
     "RegisterNamespace",
     "RemoveSearchAttributes",
+    "RequestCancelActivityExecution",
     "RequestCancelNexusOperationExecution",
     "RequestCancelWorkflowExecution",
     "ResetActivity",
@@ -92,10 +98,12 @@ pub const BUILT: &[&str] = &[
     "ShutdownWorker",
     "SignalWithStartWorkflowExecution",
     "SignalWorkflowExecution",
+    "StartActivityExecution",
     "StartBatchOperation",
     "StartNexusOperationExecution",
     "StartWorkflowExecution",
     "StopBatchOperation",
+    "TerminateActivityExecution",
     "TerminateNexusOperationExecution",
     "TerminateWorkflowExecution",
     "TriggerWorkflowRule",
@@ -181,7 +189,7 @@ mod tests {
     #[test]
     fn only_calls_of_the_protocol_are_named() {
         let path = "/temporal.api.workflowservice.v1.WorkflowService";
-        assert_eq!(unbuilt(&format!("{path}/StartActivityExecution")), Some("StartActivityExecution"));
+        assert_eq!(unbuilt(&format!("{path}/ListWorkerDeployments")), Some("ListWorkerDeployments"));
         assert_eq!(unbuilt(&format!("{path}/StartWorkflowExecution")), None);
         assert_eq!(unbuilt(&format!("{path}/NoSuchCall")), None);
         assert_eq!(unbuilt("/grpc.health.v1.Health/Check"), None);

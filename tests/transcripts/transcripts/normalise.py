@@ -72,11 +72,12 @@ DROPPED_IN_EVENTS = {"task_id", "version"}
 COUNTED = {
     "history_size_bytes",
     "size_bytes",
+    "state_size_bytes",
     "approximate_backlog_age",
     "tasks_add_rate",
     "tasks_dispatch_rate",
 }
-TOKENS = {"task_token": "<token>", "next_page_token": "<page-token>"}
+TOKENS = {"long_poll_token": "<token>", "task_token": "<token>", "next_page_token": "<page-token>"}
 REPEATED = re.compile(r"(.)\1{99,}")
 LONGEST_TEXT = 400
 # What the real server sends for "no such time" in some fields.
@@ -128,6 +129,8 @@ class Normaliser:
             base = message.event_time.ToNanoseconds() / 1e9
         elif name == "temporal.api.workflowservice.v1.DescribeWorkflowExecutionResponse":
             base = message.workflow_execution_info.start_time.ToNanoseconds() / 1e9
+        elif name == "temporal.api.activity.v1.ActivityExecutionInfo":
+            base = message.schedule_time.ToNanoseconds() / 1e9
         elif name == "temporal.api.workflow.v1.PendingActivityInfo":
             base = message.scheduled_time.ToNanoseconds() / 1e9
         out: dict[str, Any] = {}

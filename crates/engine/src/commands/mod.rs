@@ -30,7 +30,7 @@ mod continue_as_new;
 mod fail_workflow;
 mod modify_memo;
 mod record_marker;
-mod schedule_activity;
+pub(crate) mod schedule_activity;
 mod signal_external;
 mod start_child;
 mod start_timer;

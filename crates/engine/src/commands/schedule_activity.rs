@@ -1,6 +1,7 @@
 //! Schedule an activity.
 
 use segno_proto::{
+    Nanos,
     command::ScheduleActivityTaskCommandAttributes,
     duration_nanos,
     enums::{TaskQueueKind, WorkflowTaskFailedCause as Cause},
@@ -25,9 +26,9 @@ pub(super) fn apply(
         Cause::BadScheduleActivityAttributes,
         "ScheduleActivityTaskCommandAttributes.Input exceeds size limit.",
     )?;
-    let pending = &draft.run.state.activities;
-    limit_pending(pending.len(), "pending activities", Cause::PendingActivitiesLimitExceeded)?;
-    if pending.values().any(|activity| activity.activity_id == attributes.activity_id) {
+    let known = &draft.run.state.activities;
+    limit_pending(known.len(), "pending activities", Cause::PendingActivitiesLimitExceeded)?;
+    if known.values().any(|activity| activity.activity_id == attributes.activity_id) {
         return Err(CommandError::Task(TaskFailure::new(
             Cause::ScheduleActivityDuplicateId,
             format!(
@@ -37,14 +38,24 @@ pub(super) fn apply(
         )));
     }
     let now = draft.now();
-    let mut queue = attributes.task_queue.clone().unwrap_or_default();
-    if queue.kind == TaskQueueKind::Unspecified as i32 {
-        queue.kind = TaskQueueKind::Normal as i32;
+    let eager = attributes.request_eager_execution;
+    let activity = pending(&attributes, now);
+    let id = draft.add(scheduled(attributes, scope.completed_event_id));
+    draft.add_activity(Activity { scheduled_event_id: id, ..activity });
+    if eager {
+        scope.eager.push(id);
+    } else {
+        draft.effect(Effect::OfferActivity(id));
     }
-    let activity = Activity {
+    Ok(())
+}
+
+/// The activity that these attributes ask for, as it is at first.
+pub(crate) fn pending(attributes: &ScheduleActivityTaskCommandAttributes, now: Nanos) -> Activity {
+    Activity {
         activity_id: attributes.activity_id.clone(),
         activity_type: attributes.activity_type.as_ref().map(|t| t.name.clone()).unwrap_or_default(),
-        queue: queue.name.clone(),
+        queue: attributes.task_queue.as_ref().map(|queue| queue.name.clone()).unwrap_or_default(),
         first_scheduled_time: now,
         scheduled_time: now,
         attempt: 1,
@@ -56,8 +67,16 @@ pub(super) fn apply(
         priority: attributes.priority.clone(),
         stamp: 1,
         ..Default::default()
-    };
-    let id = draft.add(Attributes::ActivityTaskScheduledEventAttributes(ActivityTaskScheduledEventAttributes {
+    }
+}
+
+/// The event that schedules it.
+pub(crate) fn scheduled(attributes: ScheduleActivityTaskCommandAttributes, completed_event_id: i64) -> Attributes {
+    let mut queue = attributes.task_queue.unwrap_or_default();
+    if queue.kind == TaskQueueKind::Unspecified as i32 {
+        queue.kind = TaskQueueKind::Normal as i32;
+    }
+    Attributes::ActivityTaskScheduledEventAttributes(ActivityTaskScheduledEventAttributes {
         activity_id: attributes.activity_id,
         activity_type: attributes.activity_type,
         task_queue: Some(queue),
@@ -67,16 +86,9 @@ pub(super) fn apply(
         schedule_to_start_timeout: attributes.schedule_to_start_timeout,
         start_to_close_timeout: attributes.start_to_close_timeout,
         heartbeat_timeout: attributes.heartbeat_timeout,
-        workflow_task_completed_event_id: scope.completed_event_id,
+        workflow_task_completed_event_id: completed_event_id,
         retry_policy: attributes.retry_policy,
         use_workflow_build_id: attributes.use_workflow_build_id,
         priority: attributes.priority,
-    }));
-    draft.add_activity(Activity { scheduled_event_id: id, ..activity });
-    if attributes.request_eager_execution {
-        scope.eager.push(id);
-    } else {
-        draft.effect(Effect::OfferActivity(id));
-    }
-    Ok(())
+    })
 }

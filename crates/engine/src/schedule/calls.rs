@@ -325,7 +325,8 @@ pub fn open_schedule(state: &RunState) -> Option<&ScheduleRun> {
     state.schedule.as_deref().filter(|_| state.is_running())
 }
 
-fn keyword(text: &str) -> Payload {
+/// A search attribute of this kind.
+pub(crate) fn keyword(text: &str) -> Payload {
     payload(&serde_json::Value::from(text).to_string(), IndexedValueType::Keyword)
 }
 

@@ -8,5 +8,6 @@ mod properties;
 mod repeats;
 mod scenarios;
 mod schedule_times;
+mod standalone;
 mod transitions;
 mod update_properties;

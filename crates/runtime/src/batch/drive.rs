@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use segno_engine::standalone::WORKFLOW_ID_PREFIX;
 use segno_proto::enums::BatchOperationState;
 use segno_store::Commit;
 use tokio::{sync::Semaphore, task::JoinSet};
@@ -139,7 +140,10 @@ impl Node {
         if !before.counted {
             let total = match &plan.filter {
                 Some(filter) => {
-                    let (_, counts) = self.count(ListCaller::default(), namespace, filter).await?;
+                    let (_, counts) = match plan.of_activities {
+                        true => self.count_activities(ListCaller::default(), namespace, filter).await?,
+                        false => self.count(ListCaller::default(), namespace, filter).await?,
+                    };
                     counts.iter().map(|group| group.runs).sum::<u64>().cast_signed()
                 }
                 None => plan.targets.len() as i64,
@@ -183,12 +187,17 @@ impl Node {
             return Ok(Page { targets, next: None, is_last: to == plan.targets.len() });
         };
         let position = info.position.map(ListPosition::from);
-        let found = self.list(ListCaller::default(), namespace, filter, position, PAGE).await?;
+        let found = match plan.of_activities {
+            true => self.list_activities(ListCaller::default(), namespace, filter, position, PAGE).await?,
+            false => self.list(ListCaller::default(), namespace, filter, position, PAGE).await?,
+        };
+        let id = |workflow_id: &str| match plan.of_activities {
+            true => workflow_id.trim_start_matches(WORKFLOW_ID_PREFIX).to_owned(),
+            false => workflow_id.to_owned(),
+        };
         let target = |run: FoundRun| match run {
-            FoundRun::Readable(run) => {
-                BatchTarget { id: run.info.workflow_id.clone(), run_id: run.info.run_id.clone() }
-            }
-            FoundRun::Damaged(facts) => BatchTarget { id: facts.workflow_id, run_id: facts.run_id },
+            FoundRun::Readable(run) => BatchTarget { id: id(&run.info.workflow_id), run_id: run.info.run_id.clone() },
+            FoundRun::Damaged(facts) => BatchTarget { id: id(&facts.workflow_id), run_id: facts.run_id },
         };
         let is_last = found.next.is_none();
         Ok(Page { targets: found.runs.into_iter().map(target).collect(), next: found.next, is_last })

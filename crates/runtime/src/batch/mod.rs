@@ -128,6 +128,8 @@ pub struct BatchTarget {
 pub struct BatchPlan {
     /// Which executions, if a filter finds them.
     pub filter: Option<String>,
+    /// Whether it finds standalone activities instead of workflows.
+    pub of_activities: bool,
     /// Which executions, otherwise.
     pub targets: Vec<BatchTarget>,
     /// Most steps in a second; no limit if it is 0.

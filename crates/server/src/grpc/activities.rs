@@ -1,15 +1,17 @@
 //! The worker's side of activities: poll, heartbeat, complete, fail, cancel; by token and by id.
 
+use prost_types::Duration;
 use segno_engine::{
     Run,
     activity::{self, ActivityRef, HeartbeatReply},
     priority,
     repeats::{self, Call, Digest},
+    standalone::WORKFLOW_ID_PREFIX,
 };
 use segno_proto::{
-    common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowType},
+    common::{ActivityType, Payloads, WorkerVersionStamp, WorkflowExecution, WorkflowType},
     failure::Failure,
-    nanos_timestamp,
+    nanos_duration, nanos_timestamp,
     workflowservice::{
         PollActivityTaskQueueRequest, PollActivityTaskQueueResponse, RecordActivityTaskHeartbeatByIdRequest,
         RecordActivityTaskHeartbeatByIdResponse, RecordActivityTaskHeartbeatRequest,
@@ -22,17 +24,24 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    ActivityToken, Caller, ConnectionId, Namespace, Poll, Polled, QueueKey, QueueKind, RunSelector, StartedActivity,
-    Token, WorkflowKey,
+    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, QueueKey, QueueKind, RunSelector,
+    StartedActivity, Token, WorkflowKey,
 };
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
-use super::{Workflows, failed, refused, routing::answer_there, tokens::activity_of, workflow_tasks::version_of};
+use super::{
+    Workflows, failed, refused,
+    routing::answer_there,
+    standalone::{activity_key, failed_for},
+    tokens::activity_of,
+    workflow_tasks::version_of,
+};
 use crate::{deadline, peers, security, validate};
 
 /// A started activity as the wire has it.
 pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
     let (info, activity, scheduled) = (&task.run.info, task.activity, task.scheduled);
+    let standalone = activity.standalone;
     let token = ActivityToken {
         workflow_id: info.workflow_id.clone(),
         run_id: info.run_id.clone(),
@@ -41,25 +50,35 @@ pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActi
         started_time: activity.started_time,
         activity_id: activity.activity_id.clone(),
     };
+    // A standalone activity is told what its options are now, one of a workflow what it was scheduled with.
+    let now_or = |scheduled: Option<Duration>, now| if standalone { Some(nanos_duration(now)) } else { scheduled };
     PollActivityTaskQueueResponse {
         task_token: token.seal(&namespace.token_key),
         workflow_namespace: info.namespace.clone(),
-        workflow_type: Some(WorkflowType { name: info.workflow_type.clone() }),
-        workflow_execution: Some(info.execution()),
+        workflow_type: (!standalone).then(|| WorkflowType { name: info.workflow_type.clone() }),
+        // Temporal names an execution without ids here.
+        workflow_execution: Some(if standalone { WorkflowExecution::default() } else { info.execution() }),
+        activity_run_id: if standalone { info.run_id.clone() } else { String::new() },
         activity_type: Some(ActivityType { name: activity.activity_type }),
         activity_id: activity.activity_id,
         header: scheduled.header,
         input: scheduled.input,
         heartbeat_details: activity.heartbeat_details,
-        scheduled_time: Some(nanos_timestamp(activity.first_scheduled_time)),
+        scheduled_time: Some(nanos_timestamp(match standalone {
+            true => info.start_time,
+            false => activity.first_scheduled_time,
+        })),
         current_attempt_scheduled_time: Some(nanos_timestamp(activity.scheduled_time)),
         started_time: Some(nanos_timestamp(activity.started_time)),
         attempt: activity.attempt,
-        schedule_to_close_timeout: scheduled.schedule_to_close_timeout,
-        start_to_close_timeout: scheduled.start_to_close_timeout,
-        heartbeat_timeout: scheduled.heartbeat_timeout,
+        schedule_to_close_timeout: now_or(scheduled.schedule_to_close_timeout, activity.schedule_to_close),
+        start_to_close_timeout: now_or(scheduled.start_to_close_timeout, activity.start_to_close),
+        heartbeat_timeout: now_or(scheduled.heartbeat_timeout, activity.heartbeat),
         retry_policy: activity.retry_policy,
-        priority: priority::merged(info.priority.as_ref(), activity.priority.as_ref()),
+        priority: match standalone {
+            true => activity.priority,
+            false => priority::merged(info.priority.as_ref(), activity.priority.as_ref()),
+        },
         ..Default::default()
     }
 }
@@ -71,6 +90,23 @@ struct Target {
     activity: ActivityRef,
     /// Recognises the same result when it comes again.
     digest: Digest,
+    /// The id of a standalone activity.
+    standalone: Option<String>,
+}
+
+/// The status of a call about an activity that failed.
+fn failed_at(standalone: Option<&str>, error: CallError) -> Status {
+    match standalone {
+        Some(activity_id) => failed_for(activity_id, error),
+        None => failed(error),
+    }
+}
+
+impl Target {
+    /// A standalone activity whose end was reported is not found when that is reported again, as in Temporal.
+    fn recognised_by(self, digest: Digest) -> Self {
+        if self.standalone.is_some() { self } else { Self { digest, ..self } }
+    }
 }
 
 impl Workflows {
@@ -119,17 +155,23 @@ impl Workflows {
     fn by_token(&self, namespace: &str, token: &bytes::Bytes) -> Result<Target, Status> {
         let (namespace, token) = self.open_any::<ActivityToken>(namespace, token)?;
         let (key, activity) = activity_of(&namespace, &token);
-        Ok(Target { key, selector: RunSelector::run(token.run_id), activity, digest: Digest::default() })
+        let standalone = token.workflow_id.starts_with(WORKFLOW_ID_PREFIX).then_some(token.activity_id);
+        Ok(Target { key, selector: RunSelector::run(token.run_id), activity, digest: Digest::default(), standalone })
     }
 
     fn by_id(&self, namespace: &str, workflow_id: &str, run_id: &str, activity_id: &str) -> Result<Target, Status> {
         let namespace = self.namespace(namespace)?;
+        let standalone = workflow_id.is_empty().then(|| activity_id.to_owned());
         Ok(Target {
-            key: WorkflowKey::new(namespace.key, workflow_id),
+            key: match &standalone {
+                Some(activity_id) => activity_key(&namespace, activity_id),
+                None => WorkflowKey::new(namespace.key, workflow_id),
+            },
             selector: RunSelector::run(run_id),
             activity: ActivityRef::Id(activity_id.to_owned()),
             // An id may be used again, so that the same result again may be meant for another activity.
             digest: Digest::default(),
+            standalone,
         })
     }
 
@@ -146,9 +188,9 @@ impl Workflows {
             self.fail_at(target, instead, identity, None, None).await?;
             return Ok(HeartbeatReply { cancel_requested: true, ..Default::default() });
         }
-        let Target { key, selector, activity, .. } = target;
+        let Target { key, selector, activity, standalone, .. } = target;
         let taken = self.node.activity_heartbeat(&key, &selector, activity, details, identity, connection);
-        taken.await.map_err(failed)
+        taken.await.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
     async fn complete_at(
@@ -158,12 +200,13 @@ impl Workflows {
         identity: String,
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
-        let Target { key, selector, activity, digest } = target;
+        let Target { key, selector, activity, digest, standalone } = target;
         let apply = move |run: &Run, context| {
             let completed = activity::complete(run, context, &activity, result, identity, version);
             repeats::result(run, context, digest, completed)
         };
-        self.node.transact(&key, &selector, apply).await.map_err(failed)
+        let taken = self.node.transact(&key, &selector, apply).await;
+        taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
     async fn fail_at(
@@ -174,12 +217,13 @@ impl Workflows {
         details: Option<Payloads>,
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
-        let Target { key, selector, activity, digest } = target;
+        let Target { key, selector, activity, digest, standalone } = target;
         let apply = move |run: &Run, context| {
             let failed = activity::fail(run, context, &activity, failure, identity, details, version);
             repeats::result(run, context, digest, failed)
         };
-        self.node.transact(&key, &selector, apply).await.map_err(failed)
+        let taken = self.node.transact(&key, &selector, apply).await;
+        taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
     async fn cancel_at(
@@ -189,12 +233,13 @@ impl Workflows {
         identity: String,
         version: Option<WorkerVersionStamp>,
     ) -> Result<(), Status> {
-        let Target { key, selector, activity, digest } = target;
+        let Target { key, selector, activity, digest, standalone } = target;
         let apply = move |run: &Run, context| {
             let canceled = activity::cancel(run, context, &activity, details, identity, version);
             repeats::result(run, context, digest, canceled)
         };
-        self.node.transact(&key, &selector, apply).await.map_err(failed)
+        let taken = self.node.transact(&key, &selector, apply).await;
+        taken.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 
     pub(super) async fn heartbeat(
@@ -214,7 +259,6 @@ impl Workflows {
         &self,
         mut request: RecordActivityTaskHeartbeatByIdRequest,
     ) -> Result<RecordActivityTaskHeartbeatByIdResponse, Status> {
-        not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::heartbeat_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         let HeartbeatReply { cancel_requested, paused: activity_paused, reset: activity_reset } =
@@ -228,7 +272,7 @@ impl Workflows {
     ) -> Result<RespondActivityTaskCompletedResponse, Status> {
         let digest = Digest::of(Call::ActivityCompleted, &request);
         let instead = validate::activity::completed(&mut request, self.sizes()).map_err(refused)?;
-        let target = Target { digest, ..self.by_token(&request.namespace, &request.task_token)? };
+        let target = self.by_token(&request.namespace, &request.task_token)?.recognised_by(digest);
         match instead {
             Some(failure) => {
                 self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?
@@ -242,12 +286,20 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCompletedByIdRequest,
     ) -> Result<RespondActivityTaskCompletedByIdResponse, Status> {
-        not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::completed_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         match instead {
             Some(failure) => self.fail_at(target, Some(failure), request.identity, None, None).await?,
-            None => self.complete_at(target, request.result, request.identity, None).await?,
+            None => {
+                let standalone = target.standalone.clone();
+                let completed = self.complete_at(target, request.result, request.identity, None).await;
+                match (completed, standalone) {
+                    (Err(refusal), Some(id)) if refusal.code() == Code::NotFound => {
+                        return Err(self.completed_after_end(&request.namespace, &id, &request.run_id).await);
+                    }
+                    (completed, _) => completed?,
+                }
+            }
         }
         Ok(RespondActivityTaskCompletedByIdResponse::default())
     }
@@ -258,7 +310,7 @@ impl Workflows {
     ) -> Result<RespondActivityTaskFailedResponse, Status> {
         let digest = Digest::of(Call::ActivityFailed, &request);
         let failures = validate::activity::failed(&mut request, self.sizes()).map_err(refused)?;
-        let target = Target { digest, ..self.by_token(&request.namespace, &request.task_token)? };
+        let target = self.by_token(&request.namespace, &request.task_token)?.recognised_by(digest);
         let (details, version) = (request.last_heartbeat_details, request.worker_version);
         self.fail_at(target, request.failure, request.identity, details, version).await?;
         Ok(RespondActivityTaskFailedResponse { failures })
@@ -268,7 +320,6 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskFailedByIdRequest,
     ) -> Result<RespondActivityTaskFailedByIdResponse, Status> {
-        not_standalone(&request.workflow_id, &request.activity_id)?;
         let failures = validate::activity::failed_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         self.fail_at(target, request.failure, request.identity, request.last_heartbeat_details, None).await?;
@@ -281,7 +332,7 @@ impl Workflows {
     ) -> Result<RespondActivityTaskCanceledResponse, Status> {
         let digest = Digest::of(Call::ActivityCanceled, &request);
         let instead = validate::activity::canceled(&mut request, self.sizes()).map_err(refused)?;
-        let target = Target { digest, ..self.by_token(&request.namespace, &request.task_token)? };
+        let target = self.by_token(&request.namespace, &request.task_token)?.recognised_by(digest);
         match instead {
             Some(failure) => {
                 self.fail_at(target, Some(failure), request.identity, None, request.worker_version).await?
@@ -295,7 +346,6 @@ impl Workflows {
         &self,
         mut request: RespondActivityTaskCanceledByIdRequest,
     ) -> Result<RespondActivityTaskCanceledByIdResponse, Status> {
-        not_standalone(&request.workflow_id, &request.activity_id)?;
         let instead = validate::activity::canceled_by_id(&mut request, self.sizes()).map_err(refused)?;
         let target = self.by_id(&request.namespace, &request.workflow_id, &request.run_id, &request.activity_id)?;
         match instead {
@@ -304,12 +354,4 @@ impl Workflows {
         }
         Ok(RespondActivityTaskCanceledByIdResponse::default())
     }
-}
-
-/// Without a workflow the id names a standalone activity, and there are none.
-fn not_standalone(workflow_id: &str, activity_id: &str) -> Result<(), Status> {
-    if workflow_id.is_empty() && !activity_id.is_empty() {
-        return Err(crate::status::not_found(format!("activity not found for ID: {activity_id}")));
-    }
-    Ok(())
 }

@@ -1,10 +1,12 @@
 //! The operator's side of activities: pause, resume, reset, change options. Each call has an older spelling, by
-//! workflow execution, and a newer one that names an activity; both come to the same here.
+//! workflow execution, and a newer one that names an activity; both come to the same here,
+//! unless the newer one names no workflow: then it means a standalone activity.
 
 use segno_engine::{
     Applied, Context, Rejection, Run,
     activity_options::{self, Update, field_path},
     activity_pause::{self, Pause, Reset, Selection, Unpause},
+    standalone::operations,
 };
 use segno_proto::{
     activity::ActivityOptions,
@@ -22,7 +24,10 @@ use segno_proto::{
 use segno_runtime::RunSelector;
 use tonic::Status;
 
-use super::{Workflows, failed, key_of, refused};
+use super::{
+    Workflows, failed, key_of, refused,
+    standalone::{activity_key, failed_for},
+};
 use crate::validate::activity_operations as checks;
 
 impl Workflows {
@@ -36,6 +41,25 @@ impl Workflows {
         let namespace = self.namespace(namespace)?;
         let (key, run_id) = key_of(&namespace, execution);
         self.node.transact(&key, &RunSelector::run(run_id), call).await.map_err(failed)
+    }
+
+    /// Applies a call to the run of a standalone activity.
+    pub(super) async fn operate_standalone<R: Send + 'static>(
+        &self,
+        namespace: &str,
+        activity_id: &str,
+        run_id: String,
+        call: impl FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send + 'static,
+    ) -> Result<R, Status> {
+        let namespace = self.namespace(namespace)?;
+        let key = activity_key(&namespace, activity_id);
+        let applied = self.node.transact(&key, &RunSelector::run(run_id), call).await;
+        applied.map_err(|error| failed_for(activity_id, error))
+    }
+
+    /// No two calls without a request id are the same.
+    pub(super) fn request_id(&self, given: String) -> String {
+        if given.is_empty() { self.node.uuid() } else { given }
     }
 
     pub(super) async fn operator_pause_activity(
@@ -61,6 +85,13 @@ impl Workflows {
     ) -> Result<PauseActivityExecutionResponse, Status> {
         self.namespace(&request.namespace)?;
         checks::pause_execution(&request, self.sizes()).map_err(refused)?;
+        if request.workflow_id.is_empty() {
+            let request_id = self.request_id(request.request_id);
+            let call = Pause { identity: request.identity, reason: request.reason, request_id };
+            let apply = move |run: &Run, context| operations::pause(run, context, &call);
+            self.operate_standalone(&request.namespace, &request.activity_id, request.run_id, apply).await?;
+            return Ok(PauseActivityExecutionResponse::default());
+        }
         let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
         let selection = Selection::Id(request.activity_id);
         let mut call = Pause { identity: request.identity, reason: request.reason, request_id: request.request_id };
@@ -103,6 +134,12 @@ impl Workflows {
     ) -> Result<UnpauseActivityExecutionResponse, Status> {
         self.namespace(&request.namespace)?;
         checks::unpause_execution(&mut request).map_err(refused)?;
+        if request.workflow_id.is_empty() {
+            let (id, jitter) = (self.request_id(request.request_id), duration_nanos(request.jitter.as_ref()));
+            let apply = move |run: &Run, context| operations::unpause(run, context, &id, jitter);
+            self.operate_standalone(&request.namespace, &request.activity_id, request.run_id, apply).await?;
+            return Ok(UnpauseActivityExecutionResponse::default());
+        }
         let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
         let selection = Selection::Id(request.activity_id);
         let call = Unpause { jitter: duration_nanos(request.jitter.as_ref()), ..Default::default() };
@@ -140,14 +177,20 @@ impl Workflows {
     ) -> Result<ResetActivityExecutionResponse, Status> {
         self.namespace(&request.namespace)?;
         checks::reset_execution(&mut request).map_err(refused)?;
-        let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
-        let selection = Selection::Id(request.activity_id);
         let call = Reset {
             reset_heartbeat: request.reset_heartbeat,
             keep_paused: request.keep_paused,
             jitter: duration_nanos(request.jitter.as_ref()),
             restore_options: request.restore_original_options,
         };
+        if request.workflow_id.is_empty() {
+            let id = self.request_id(request.request_id);
+            let apply = move |run: &Run, context| operations::reset(run, context, &id, call);
+            self.operate_standalone(&request.namespace, &request.activity_id, request.run_id, apply).await?;
+            return Ok(ResetActivityExecutionResponse::default());
+        }
+        let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
+        let selection = Selection::Id(request.activity_id);
         let apply = move |run: &Run, context| activity_pause::reset(run, context, &selection, call);
         self.operate(&request.namespace, Some(&execution), apply).await?;
         Ok(ResetActivityExecutionResponse::default())
@@ -176,8 +219,14 @@ impl Workflows {
     ) -> Result<UpdateActivityExecutionOptionsResponse, Status> {
         self.namespace(&request.namespace)?;
         checks::update_execution(&mut request).map_err(refused)?;
-        let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
         let call = update_of(request.activity_options, request.update_mask);
+        if request.workflow_id.is_empty() {
+            let (id, restores) = (self.request_id(request.request_id), request.restore_original);
+            let apply = move |run: &Run, context| operations::update(run, context, &id, &call, restores);
+            let changed = self.operate_standalone(&request.namespace, &request.activity_id, request.run_id, apply);
+            return Ok(UpdateActivityExecutionOptionsResponse { activity_options: Some(changed.await?) });
+        }
+        let execution = WorkflowExecution { workflow_id: request.workflow_id, run_id: request.run_id };
         let apply = change(Selection::Id(request.activity_id), call, request.restore_original);
         let options = self.operate(&request.namespace, Some(&execution), apply).await?;
         Ok(UpdateActivityExecutionOptionsResponse { activity_options: Some(options) })

@@ -58,9 +58,6 @@ impl Workflows {
         let namespace = self.open_namespace(&request.namespace)?;
         checks::start(&request).map_err(refused)?;
         let Some(operation) = &request.operation else { return Ok(StartBatchOperationResponse::default()) };
-        if checks::is_of_activities(operation) {
-            return Err(Status::unimplemented("standalone activities are not built yet in Segno"));
-        }
         let (kind, identity) = kind_and_identity(operation);
         let new = NewBatch {
             job_id: request.job_id.clone(),

@@ -13,18 +13,21 @@ use segno_proto::{
     common::{ResetOptions, WorkflowExecution, reset_options::Target},
     enums::{EventType, ResetType},
     workflowservice::{
-        DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
-        GetWorkflowExecutionHistoryReverseRequest, RequestCancelWorkflowExecutionRequest, ResetActivityRequest,
+        DeleteActivityExecutionRequest, DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest,
+        GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryReverseRequest,
+        RequestCancelActivityExecutionRequest, RequestCancelWorkflowExecutionRequest, ResetActivityRequest,
         ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest, StartBatchOperationRequest,
-        TerminateWorkflowExecutionRequest, UnpauseActivityRequest, UpdateActivityOptionsRequest,
-        UpdateWorkflowExecutionOptionsRequest, reset_activity_request, start_batch_operation_request::Operation,
-        unpause_activity_request, update_activity_options_request, workflow_service_server::WorkflowService,
+        TerminateActivityExecutionRequest, TerminateWorkflowExecutionRequest, UnpauseActivityRequest,
+        UpdateActivityOptionsRequest, UpdateWorkflowExecutionOptionsRequest, reset_activity_request,
+        start_batch_operation_request::Operation, unpause_activity_request, update_activity_options_request,
+        workflow_service_server::WorkflowService,
     },
 };
 use segno_runtime::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, Namespace, Step, StepError, step_id};
 use tonic::{Code, Request, Status};
 
 use super::{Workflows, batch::targets};
+use crate::validate::batch::is_of_activities;
 
 /// Only what is open can be changed by these.
 const OPEN: &str = "ExecutionStatus='Running'";
@@ -48,12 +51,13 @@ impl BatchSteps for BatchCalls {
         // Its namespace may have another name by now.
         request.namespace.clone_from(&namespace.name);
         let filter = filter(&request);
+        let of_activities = request.operation.as_ref().is_some_and(is_of_activities);
         let target =
             |target: segno_proto::common::Execution| BatchTarget { id: target.business_id, run_id: target.run_id };
         let targets = targets(&request).into_iter().map(target).collect();
         let per_second = f64::from(request.max_operations_per_second);
         let steps = Arc::new(Steps { service: self.service.clone(), request: Arc::new(request) });
-        Ok(BatchPlan { filter, targets, per_second, steps })
+        Ok(BatchPlan { filter, of_activities, targets, per_second, steps })
     }
 }
 
@@ -74,7 +78,9 @@ fn filter(request: &StartBatchOperationRequest) -> Option<String> {
         return None;
     }
     Some(match &request.operation {
-        Some(Operation::DeletionOperation(_) | Operation::ResetOperation(_)) => query,
+        Some(
+            Operation::DeletionOperation(_) | Operation::ResetOperation(_) | Operation::DeleteActivitiesOperation(_),
+        ) => query,
         _ => format!("({query}) AND ({OPEN})"),
     })
 }
@@ -217,9 +223,32 @@ impl Workflows {
                 };
                 self.update_workflow_execution_options(Request::new(call)).await.map(drop)
             }
-            Operation::CancelActivitiesOperation(_)
-            | Operation::TerminateActivitiesOperation(_)
-            | Operation::DeleteActivitiesOperation(_) => Err(Status::unimplemented("not built yet in Segno")),
+            Operation::CancelActivitiesOperation(operation) => {
+                let call = RequestCancelActivityExecutionRequest {
+                    namespace,
+                    request_id: request_id("cancel"),
+                    activity_id: target.id,
+                    run_id: target.run_id,
+                    identity: operation.identity.clone(),
+                    reason: operation.reason.clone(),
+                };
+                self.request_cancel_activity_execution(Request::new(call)).await.map(drop)
+            }
+            Operation::TerminateActivitiesOperation(operation) => {
+                let call = TerminateActivityExecutionRequest {
+                    namespace,
+                    request_id: request_id("terminate"),
+                    activity_id: target.id,
+                    run_id: target.run_id,
+                    identity: operation.identity.clone(),
+                    reason: operation.reason.clone(),
+                };
+                self.terminate_activity_execution(Request::new(call)).await.map(drop)
+            }
+            Operation::DeleteActivitiesOperation(_) => {
+                let call = DeleteActivityExecutionRequest { namespace, activity_id: target.id, run_id: target.run_id };
+                self.delete_activity_execution(Request::new(call)).await.map(drop)
+            }
         }
     }
 

@@ -178,6 +178,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             worker_heartbeats: true,
             worker_poll_complete_on_shutdown: node.polls_end_on_shutdown,
             worker_commands: true,
+            standalone_activities: true,
             ..Default::default()
         }),
         limits: Some(Limits {

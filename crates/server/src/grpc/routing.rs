@@ -7,7 +7,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
-use segno_engine::schedule::WORKFLOW_ID_PREFIX;
+use segno_engine::{schedule::WORKFLOW_ID_PREFIX, standalone};
 use segno_proto::{
     operatorservice as operator, segno_access as access, segno_flow as flow, segno_worker as worker,
     segno_workflow as workflow,
@@ -43,6 +43,8 @@ pub(crate) enum Route<'a> {
     Workflow(&'a str, &'a str),
     /// A schedule, by namespace and id.
     Schedule(&'a str, &'a str),
+    /// A standalone activity, by namespace and id.
+    Activity(&'a str, &'a str),
     /// A task, by namespace and token.
     Token(&'a str, &'a [u8]),
     /// A query, by its token.
@@ -72,6 +74,14 @@ fn of_execution<'a>(namespace: &'a str, named: &'a Option<segno_proto::common::W
     match named {
         Some(execution) if !execution.workflow_id.is_empty() => Route::Workflow(namespace, &execution.workflow_id),
         _ => Route::Here,
+    }
+}
+
+/// An activity of a workflow, or a standalone one if no workflow is named.
+fn of_activity<'a>(namespace: &'a str, workflow_id: &'a str, activity_id: &'a str) -> Route<'a> {
+    match workflow_id.is_empty() {
+        true => Route::Activity(namespace, activity_id),
+        false => Route::Workflow(namespace, workflow_id),
     }
 }
 
@@ -124,27 +134,41 @@ routed! {
     write "RecordActivityTaskHeartbeat" RecordActivityTaskHeartbeatRequest
         |r| Route::Token(&r.namespace, &r.task_token);
     write "RecordActivityTaskHeartbeatById" RecordActivityTaskHeartbeatByIdRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
     write "RespondActivityTaskCompleted" RespondActivityTaskCompletedRequest
         |r| Route::Token(&r.namespace, &r.task_token);
     write "RespondActivityTaskCompletedById" RespondActivityTaskCompletedByIdRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
     write "RespondActivityTaskFailed" RespondActivityTaskFailedRequest |r| Route::Token(&r.namespace, &r.task_token);
     write "RespondActivityTaskFailedById" RespondActivityTaskFailedByIdRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
     write "RespondActivityTaskCanceled" RespondActivityTaskCanceledRequest
         |r| Route::Token(&r.namespace, &r.task_token);
     write "RespondActivityTaskCanceledById" RespondActivityTaskCanceledByIdRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
     write "PauseActivity" PauseActivityRequest |r| of_execution(&r.namespace, &r.execution);
     write "UnpauseActivity" UnpauseActivityRequest |r| of_execution(&r.namespace, &r.execution);
     write "ResetActivity" ResetActivityRequest |r| of_execution(&r.namespace, &r.execution);
     write "UpdateActivityOptions" UpdateActivityOptionsRequest |r| of_execution(&r.namespace, &r.execution);
-    write "PauseActivityExecution" PauseActivityExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "UnpauseActivityExecution" UnpauseActivityExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
-    write "ResetActivityExecution" ResetActivityExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
+    write "PauseActivityExecution" PauseActivityExecutionRequest
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
+    write "UnpauseActivityExecution" UnpauseActivityExecutionRequest
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
+    write "ResetActivityExecution" ResetActivityExecutionRequest
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
     write "UpdateActivityExecutionOptions" UpdateActivityExecutionOptionsRequest
-        |r| Route::Workflow(&r.namespace, &r.workflow_id);
+        |r| of_activity(&r.namespace, &r.workflow_id, &r.activity_id);
+    write "StartActivityExecution" StartActivityExecutionRequest |r| Route::Activity(&r.namespace, &r.activity_id);
+    read "DescribeActivityExecution" DescribeActivityExecutionRequest
+        |r| Route::Activity(&r.namespace, &r.activity_id);
+    read "PollActivityExecution" PollActivityExecutionRequest |r| Route::Activity(&r.namespace, &r.activity_id);
+    read "ListActivityExecutions" ListActivityExecutionsRequest |r| Route::Here;
+    read "CountActivityExecutions" CountActivityExecutionsRequest |r| Route::Here;
+    write "RequestCancelActivityExecution" RequestCancelActivityExecutionRequest
+        |r| Route::Activity(&r.namespace, &r.activity_id);
+    write "TerminateActivityExecution" TerminateActivityExecutionRequest
+        |r| Route::Activity(&r.namespace, &r.activity_id);
+    write "DeleteActivityExecution" DeleteActivityExecutionRequest |r| Route::Activity(&r.namespace, &r.activity_id);
     read "GetSystemInfo" GetSystemInfoRequest |r| Route::Here;
     read "GetClusterInfo" GetClusterInfoRequest |r| Route::Here;
     read "DescribeNamespace" DescribeNamespaceRequest |r| Route::Here;
@@ -242,6 +266,10 @@ fn place_of(node: &Node, route: &Route<'_>) -> Place {
         Route::Leader | Route::Once => node.leader(),
         Route::Workflow(namespace, workflow_id) => of_workflow(node, namespace, workflow_id),
         Route::Schedule(namespace, id) => of_workflow(node, namespace, &format!("{WORKFLOW_ID_PREFIX}{id}")),
+        Route::Activity(_, "") => Place::Here,
+        Route::Activity(namespace, id) => {
+            of_workflow(node, namespace, &format!("{}{id}", standalone::WORKFLOW_ID_PREFIX))
+        }
         // What cannot be read is refused here, with the right words.
         Route::Token(namespace, token) => {
             workflow_of_token(node, namespace, token).map_or(Place::Here, |key| node.place(&key))

@@ -3,47 +3,7 @@
 use segno_proto::workflowservice::{self as api, workflow_service_server::WorkflowService};
 use tonic::{Request, Response, Status};
 
-use super::{Workflows, disabled::Disabled, routing::routed};
-
-/// One call of the service. `request`: the method sees the whole request (deadline, metadata); `inner`: the message
-/// alone; `direct`: the whole request, and the method makes the response itself (it watches its delivery); `sync`: it
-/// does not wait; `heard`: neither, and it sees the whole request. Among several nodes a call goes where it belongs.
-macro_rules! call {
-    ($way:ident $self:ident $request:ident $method:ident) => {
-        match $self.node.cluster() {
-            None => call!(@ $way $self $request $method),
-            Some(cluster) => {
-                // In a box: a node without others must not carry its size about.
-                let here = routed(&$self.node, cluster, $request, |request| async move {
-                    call!(@ $way $self request $method)
-                });
-                Box::pin(here).await
-            }
-        }
-    };
-    (@ direct $self:ident $request:ident $method:ident) => {
-        $self.$method($request).await
-    };
-    (@ request $self:ident $request:ident $method:ident) => {
-        $self.$method($request).await.map(Response::new)
-    };
-    (@ inner $self:ident $request:ident $method:ident) => {
-        $self.$method($request.into_inner()).await.map(Response::new)
-    };
-    (@ heard $self:ident $request:ident $method:ident) => {
-        $self.$method($request).map(Response::new)
-    };
-    (@ sync $self:ident $request:ident $method:ident) => {
-        $self.$method($request.into_inner()).map(Response::new)
-    };
-    (@ syncok $self:ident $request:ident $method:ident) => {
-        Ok(Response::new($self.$method($request.into_inner())))
-    };
-    (@ plain $self:ident $request:ident $method:ident) => {{
-        let _ = $request;
-        Ok(Response::new($self.$method()))
-    }};
-}
+use super::{Workflows, call::call, disabled::Disabled, routing::routed};
 
 #[tonic::async_trait]
 impl WorkflowService for Workflows {
@@ -465,6 +425,62 @@ impl WorkflowService for Workflows {
         request: Request<api::RespondNexusTaskFailedRequest>,
     ) -> Result<Response<api::RespondNexusTaskFailedResponse>, Status> {
         call!(sync self request nexus_task_failed)
+    }
+
+    async fn count_activity_executions(
+        &self,
+        request: Request<api::CountActivityExecutionsRequest>,
+    ) -> Result<Response<api::CountActivityExecutionsResponse>, Status> {
+        call!(request self request count_activities)
+    }
+
+    async fn delete_activity_execution(
+        &self,
+        request: Request<api::DeleteActivityExecutionRequest>,
+    ) -> Result<Response<api::DeleteActivityExecutionResponse>, Status> {
+        call!(inner self request delete_activity)
+    }
+
+    async fn describe_activity_execution(
+        &self,
+        request: Request<api::DescribeActivityExecutionRequest>,
+    ) -> Result<Response<api::DescribeActivityExecutionResponse>, Status> {
+        call!(request self request describe_activity)
+    }
+
+    async fn list_activity_executions(
+        &self,
+        request: Request<api::ListActivityExecutionsRequest>,
+    ) -> Result<Response<api::ListActivityExecutionsResponse>, Status> {
+        call!(request self request list_activities)
+    }
+
+    async fn poll_activity_execution(
+        &self,
+        request: Request<api::PollActivityExecutionRequest>,
+    ) -> Result<Response<api::PollActivityExecutionResponse>, Status> {
+        call!(request self request poll_activity_outcome)
+    }
+
+    async fn request_cancel_activity_execution(
+        &self,
+        request: Request<api::RequestCancelActivityExecutionRequest>,
+    ) -> Result<Response<api::RequestCancelActivityExecutionResponse>, Status> {
+        call!(inner self request cancel_activity)
+    }
+
+    async fn start_activity_execution(
+        &self,
+        request: Request<api::StartActivityExecutionRequest>,
+    ) -> Result<Response<api::StartActivityExecutionResponse>, Status> {
+        call!(inner self request start_activity)
+    }
+
+    async fn terminate_activity_execution(
+        &self,
+        request: Request<api::TerminateActivityExecutionRequest>,
+    ) -> Result<Response<api::TerminateActivityExecutionResponse>, Status> {
+        call!(inner self request terminate_activity)
     }
 
     async fn create_schedule(

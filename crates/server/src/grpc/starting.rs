@@ -167,6 +167,7 @@ pub(super) fn options_of(request: StartWorkflowExecutionRequest) -> StartOptions
         priority: request.priority,
         scheduled_by: None,
         schedule: None,
+        standalone: None,
     }
 }
 

@@ -340,7 +340,7 @@ fn closed_status(parts: &mut Vec<Filter>, filter: StatusFilter) -> Result<(), St
 }
 
 /// The value of a group as a search attribute's payload.
-fn payload(attribute: Attribute, value: Option<Value>) -> Payload {
+pub(super) fn payload(attribute: Attribute, value: Option<Value>) -> Payload {
     let status = |number: i64| {
         let status = i32::try_from(number).ok().and_then(|number| WorkflowExecutionStatus::try_from(number).ok());
         text::execution_status(status.unwrap_or_default())

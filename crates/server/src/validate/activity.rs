@@ -32,7 +32,7 @@ pub fn heartbeat_by_id(
     request: &mut RecordActivityTaskHeartbeatByIdRequest,
     sizes: Sizes,
 ) -> Result<Instead, RequestError> {
-    by_id(&request.activity_id, "", &request.workflow_id)?;
+    by_id(&request.activity_id, "")?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(HEARTBEAT)))
 }
 
@@ -47,7 +47,7 @@ pub fn completed_by_id(
     request: &mut RespondActivityTaskCompletedByIdRequest,
     sizes: Sizes,
 ) -> Result<Instead, RequestError> {
-    by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
+    by_id(&request.activity_id, &request.identity)?;
     Ok(sizes.is_too_large(request.result.as_ref()).then(|| size::server_failure(RESULT)))
 }
 
@@ -62,7 +62,7 @@ pub fn canceled_by_id(
     request: &mut RespondActivityTaskCanceledByIdRequest,
     sizes: Sizes,
 ) -> Result<Instead, RequestError> {
-    by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
+    by_id(&request.activity_id, &request.identity)?;
     Ok(sizes.is_too_large(request.details.as_ref()).then(|| size::server_failure(CANCEL)))
 }
 
@@ -84,7 +84,7 @@ pub fn failed_by_id(
     request: &mut RespondActivityTaskFailedByIdRequest,
     sizes: Sizes,
 ) -> Result<Vec<Failure>, RequestError> {
-    by_id(&request.activity_id, &request.identity, &request.workflow_id)?;
+    by_id(&request.activity_id, &request.identity)?;
     next_retry_delays(request.failure.as_ref())?;
     Ok(failed_sizes(&mut request.last_heartbeat_details, &mut request.failure, sizes))
 }
@@ -103,15 +103,12 @@ fn failed_sizes<M: prost::Message>(
     said
 }
 
-fn by_id(activity_id: &str, identity_given: &str, workflow_id: &str) -> Result<(), RequestError> {
+/// Without a workflow the id names a standalone activity.
+fn by_id(activity_id: &str, identity_given: &str) -> Result<(), RequestError> {
     if activity_id.is_empty() {
         return Err(RequestError::invalid("ActivityId is not set on request."));
     }
-    identity(identity_given)?;
-    if workflow_id.is_empty() {
-        return Err(RequestError::invalid("WorkflowId is not set on request."));
-    }
-    Ok(())
+    identity(identity_given)
 }
 
 /// The delay that an application failure asks for, anywhere in the chain of causes, must be one protobuf allows.

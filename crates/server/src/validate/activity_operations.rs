@@ -1,7 +1,7 @@
 //! Calls about activities of a workflow: pause, resume, reset, change options.
 //!
 //! The older calls name a workflow and an id, a type or all; the newer ones name an activity by fields of their own and
-//! check more. Without a workflow the newer ones mean standalone activities, which are not built.
+//! check more. Without a workflow the newer ones mean standalone activities.
 
 use prost_types::Duration;
 use segno_engine::{
@@ -54,8 +54,8 @@ pub fn update(request: &UpdateActivityOptionsRequest) -> Result<(), RequestError
 
 /// PauseActivityExecution.
 pub fn pause_execution(request: &PauseActivityExecutionRequest, sizes: Sizes) -> Result<(), RequestError> {
-    let PauseActivityExecutionRequest { workflow_id, request_id, activity_id, identity, run_id, .. } = request;
-    execution(workflow_id, request_id, activity_id, identity, run_id)?;
+    let PauseActivityExecutionRequest { request_id, activity_id, identity, run_id, .. } = request;
+    execution(request_id, activity_id, identity, run_id)?;
     if request.reason.len() > sizes.blob {
         return Err(RequestError::invalid("reason exceeds length limit"));
     }
@@ -64,22 +64,22 @@ pub fn pause_execution(request: &PauseActivityExecutionRequest, sizes: Sizes) ->
 
 /// UnpauseActivityExecution.
 pub fn unpause_execution(request: &mut UnpauseActivityExecutionRequest) -> Result<(), RequestError> {
-    let UnpauseActivityExecutionRequest { workflow_id, request_id, activity_id, identity, run_id, .. } = request;
-    execution(workflow_id, request_id, activity_id, identity, run_id)?;
+    let UnpauseActivityExecutionRequest { request_id, activity_id, identity, run_id, .. } = request;
+    execution(request_id, activity_id, identity, run_id)?;
     jitter(&mut request.jitter)
 }
 
 /// ResetActivityExecution.
 pub fn reset_execution(request: &mut ResetActivityExecutionRequest) -> Result<(), RequestError> {
-    let ResetActivityExecutionRequest { workflow_id, request_id, activity_id, identity, run_id, .. } = request;
-    execution(workflow_id, request_id, activity_id, identity, run_id)?;
+    let ResetActivityExecutionRequest { request_id, activity_id, identity, run_id, .. } = request;
+    execution(request_id, activity_id, identity, run_id)?;
     jitter(&mut request.jitter)
 }
 
 /// UpdateActivityExecutionOptions. A retry policy given as a whole gets defaults.
 pub fn update_execution(request: &mut UpdateActivityExecutionOptionsRequest) -> Result<(), RequestError> {
-    let UpdateActivityExecutionOptionsRequest { workflow_id, request_id, activity_id, identity, run_id, .. } = request;
-    execution(workflow_id, request_id, activity_id, identity, run_id)?;
+    let UpdateActivityExecutionOptionsRequest { request_id, activity_id, identity, run_id, .. } = request;
+    execution(request_id, activity_id, identity, run_id)?;
     let paths = request.update_mask.as_ref().map(|mask| mask.paths.as_slice());
     if request.restore_original {
         return if paths.is_some_and(|paths| !paths.is_empty()) { Err(RequestError::invalid(BOTH)) } else { Ok(()) };
@@ -101,18 +101,7 @@ pub fn update_execution(request: &mut UpdateActivityExecutionOptionsRequest) -> 
     Ok(())
 }
 
-fn execution(
-    workflow_id: &str,
-    request_id: &str,
-    activity_id: &str,
-    identity: &str,
-    run_id: &str,
-) -> Result<(), RequestError> {
-    if workflow_id.is_empty() {
-        return Err(RequestError::unimplemented(
-            "standalone activities are not built yet in Segno; name the workflow of the activity",
-        ));
-    }
+fn execution(request_id: &str, activity_id: &str, identity: &str, run_id: &str) -> Result<(), RequestError> {
     length("request ID", request_id)?;
     if activity_id.is_empty() {
         return Err(RequestError::invalid("activity ID is required"));

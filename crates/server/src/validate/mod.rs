@@ -14,6 +14,7 @@ pub mod options;
 pub mod queue_config;
 pub mod schedule;
 pub mod size;
+pub mod standalone;
 pub mod start;
 pub mod update;
 pub mod worker;

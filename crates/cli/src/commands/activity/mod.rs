@@ -1,13 +1,24 @@
-//! `segno activity ...`: pending activities of a workflow, by their ids.
+//! `segno activity ...`: activities that belong to no workflow, and pending activities of workflows.
 
+mod cancel;
+mod count;
+mod delete;
+mod describe;
+mod execute;
 mod finish;
+mod list;
 mod operate;
+mod outcome;
+mod result;
+mod start;
+mod start_options;
+mod terminate;
 
 use clap::{Args, Subcommand};
 
 use crate::{
     client::{Client, Connection},
-    commands::Target,
+    commands,
     output::{Json, plain},
 };
 
@@ -21,6 +32,24 @@ pub struct Activity {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
+    /// Lists activities, newest first.
+    List(list::List),
+    /// Counts activities.
+    Count(count::Count),
+    /// Shows how an activity stands.
+    Describe(describe::Describe),
+    /// Starts an activity.
+    Start(Box<start::Start>),
+    /// Starts an activity, waits for its end and prints its result.
+    Execute(Box<execute::Execute>),
+    /// Waits for the end of an activity and prints its result.
+    Result(result::ResultOf),
+    /// Asks the worker of an activity to cancel it.
+    Cancel(cancel::Cancel),
+    /// Ends an activity at once.
+    Terminate(terminate::Terminate),
+    /// Deletes an activity.
+    Delete(delete::Delete),
     /// Completes an activity in place of its worker.
     Complete(finish::Complete),
     /// Fails an activity in place of its worker.
@@ -35,11 +64,11 @@ enum Command {
     UpdateOptions(operate::UpdateOptions),
 }
 
-/// Which activity a command is about.
+/// Which pending activity of a workflow a command is about.
 #[derive(Args, Clone, Debug)]
 struct OneActivity {
     #[command(flatten)]
-    target: Target,
+    target: commands::Target,
     /// Activity id, as `segno workflow describe` shows it.
     #[arg(short, long, value_name = "ID")]
     activity_id: String,
@@ -74,6 +103,42 @@ impl Activity {
             Command::Unpause(command) => command.run(client).await,
             Command::Reset(command) => command.run(client).await,
             Command::UpdateOptions(command) => command.run(client).await,
+            Command::List(command) => command.run(client).await,
+            Command::Count(command) => command.run(client).await,
+            Command::Describe(command) => command.run(client).await,
+            Command::Start(command) => command.run(client).await,
+            Command::Execute(command) => command.run(client).await,
+            Command::Result(command) => command.run(client).await,
+            Command::Cancel(command) => command.run(client).await,
+            Command::Terminate(command) => command.run(client).await,
+            Command::Delete(command) => command.run(client).await,
         })
     }
+}
+
+/// Which activity a command is about.
+#[derive(Args, Clone, Debug)]
+struct Target {
+    /// Activity id.
+    #[arg(short, long, value_name = "ID")]
+    activity_id: String,
+    /// Run id. [default: the newest run]
+    #[arg(short, long, value_name = "ID", default_value = "", hide_default_value = true)]
+    run_id: String,
+}
+
+/// Says that something was done to an activity; the same shape for every such command.
+fn done(client: &Client, target: &Target, action: &str, sentence: String) -> anyhow::Result<()> {
+    client.print(
+        || sentence,
+        || {
+            let mut json = Json::object([("activityId", Json::text(&target.activity_id))]);
+            if !target.run_id.is_empty() {
+                json.push("runId", Json::text(&target.run_id));
+            }
+            json.push("namespace", Json::text(&client.namespace));
+            json.push("action", Json::text(action));
+            Ok(json)
+        },
+    )
 }

@@ -1,0 +1,96 @@
+//! `segno activity list`.
+
+use clap::Args;
+use jiff::Timestamp;
+use segno_proto::{
+    activity::ActivityExecutionListInfo,
+    workflowservice::{ListActivityExecutionsRequest, ListActivityExecutionsResponse},
+};
+
+use crate::{
+    client::{Client, request},
+    output::{
+        self,
+        dynamic::{View, short_name, to_json},
+        table::{Cell, Table},
+        time,
+    },
+};
+
+const INFO: &str = "temporal.api.activity.v1.ActivityExecutionListInfo";
+/// Activities per call, unless fewer are wanted.
+const PAGE: usize = 200;
+/// As wide as `Terminated`, so that pages with and without one line up.
+const STATUS_WIDTH: usize = 10;
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  segno activity list --query \"ActivityType = 'Mail' AND ExecutionStatus = 'Running'\""
+)]
+pub struct List {
+    /// Which ones, in the language of list filters.
+    #[arg(short, long, value_name = "FILTER", default_value = "", hide_default_value = true)]
+    query: String,
+    /// At most this many.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    limit: Option<u32>,
+    /// Activities per call to the server.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    page_size: Option<u32>,
+}
+
+impl List {
+    /// Prints page after page, so that the first ones are there at once.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let mut left = self.limit.map_or(usize::MAX, |limit| limit as usize);
+        let page_size = self.page_size.map_or(PAGE, |size| size as usize);
+        let headers = ["Status", "ActivityId", "Type", "Started", "StartTime", "RunId"];
+        let mut table = Table::new(&headers, client.colors).at_least(0, STATUS_WIDTH);
+        let mut printed = 0;
+        let mut token = Default::default();
+        loop {
+            let message = ListActivityExecutionsRequest {
+                namespace: client.namespace.clone(),
+                page_size: page_size.min(left) as i32,
+                next_page_token: token,
+                query: self.query.clone(),
+            };
+            let answer = client.workflows.list_activity_executions(request(message)).await;
+            let mut answer: ListActivityExecutionsResponse = client.answer("list activities", answer)?;
+            answer.executions.truncate(left);
+            left -= answer.executions.len();
+            if client.is_json() {
+                // One array over all pages.
+                for info in &answer.executions {
+                    let json = to_json(INFO, info, View::Decoded)?.pretty();
+                    output::print(&format!("{}{json}", if printed == 0 { "[\n" } else { ",\n" }))?;
+                    printed += 1;
+                }
+            } else {
+                let now = Timestamp::now();
+                let rows: Vec<_> = answer.executions.iter().map(|info| row(info, now)).collect();
+                output::print(&table.render(&rows))?;
+            }
+            token = answer.next_page_token;
+            if token.is_empty() || left == 0 {
+                break;
+            }
+        }
+        if client.is_json() {
+            output::print(if printed == 0 { "[]" } else { "]" })?;
+        }
+        Ok(())
+    }
+}
+
+fn row(info: &ActivityExecutionListInfo, now: Timestamp) -> Vec<Cell> {
+    let start = info.schedule_time.as_ref();
+    vec![
+        short_name("ActivityExecutionStatus", info.status().as_str_name()).into(),
+        info.activity_id.as_str().into(),
+        info.activity_type.as_ref().map_or("", |kind| &kind.name).into(),
+        time::relative(start, now).into(),
+        time::short(start).into(),
+        info.run_id.as_str().into(),
+    ]
+}

@@ -1,0 +1,48 @@
+//! `segno activity start`.
+
+use clap::Args;
+
+use super::start_options::StartOptions;
+use crate::{
+    client::Client,
+    output::{Json, fields::Fields},
+};
+
+#[derive(Args, Clone, Debug)]
+#[command(
+    after_help = "Example:\n  segno activity start --type Mail --task-queue mail --activity-id mail-7 \\\n      \
+                        --start-to-close-timeout 1m --input '\"hello\"'"
+)]
+pub struct Start {
+    #[command(flatten)]
+    options: StartOptions,
+}
+
+impl Start {
+    /// Starts an activity and says which run it is.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let started = self.options.start(client).await?;
+        client.print(
+            || {
+                let mut fields = Fields::new(client.colors);
+                fields.section(if started.started { "Started" } else { "Runs already" });
+                fields.add("ActivityId", &started.activity_id);
+                fields.add("RunId", &started.run_id);
+                fields.add("Type", &started.kind);
+                fields.add("Namespace", &client.namespace);
+                fields.add("TaskQueue", &started.task_queue);
+                fields.finish()
+            },
+            || {
+                Ok(Json::object([
+                    ("activityId", Json::text(&started.activity_id)),
+                    ("runId", Json::text(&started.run_id)),
+                    ("type", Json::text(&started.kind)),
+                    ("namespace", Json::text(&client.namespace)),
+                    ("taskQueue", Json::text(&started.task_queue)),
+                    ("started", Json::Bool(started.started)),
+                ]))
+            },
+        )
+    }
+}

@@ -1,0 +1,454 @@
+//! Standalone activities: start, describe, wait for the outcome, list, count, cancel, terminate, delete.
+//!
+//! Such an activity is a run (see `segno_engine::standalone`). What its worker calls is in `activities`, what operators
+//! do in `activity_operations`.
+
+use std::{sync::Arc, time::Duration};
+
+use segno_engine::{
+    Rejection, Run,
+    schedule::DIVISION_ATTRIBUTE,
+    search_attributes::Rules,
+    standalone::{
+        self, SCHEDULED_EVENT_ID, Standing, WORKFLOW_ID_PREFIX,
+        calls::{self, Terminate},
+        state::{CancelRequest, StandaloneRun},
+    },
+    start::{Start, StartOptions},
+    state::Activity,
+};
+use segno_proto::{
+    Nanos,
+    activity::{ActivityExecutionInfo, ActivityExecutionListInfo, ActivityExecutionOutcome},
+    common::{ActivityType, Link, SearchAttributes, WorkflowType, link},
+    enums::{
+        ActivityExecutionStatus, PendingActivityState, WorkflowExecutionStatus, WorkflowIdConflictPolicy,
+        WorkflowIdReusePolicy,
+    },
+    errordetails::ActivityExecutionAlreadyStartedFailure,
+    events::ActivityTaskScheduledEventAttributes,
+    nanos_duration, nanos_timestamp,
+    workflow::OnConflictOptions,
+    workflowservice::{
+        CountActivityExecutionsRequest, CountActivityExecutionsResponse, DeleteActivityExecutionRequest,
+        DeleteActivityExecutionResponse, DescribeActivityExecutionRequest, DescribeActivityExecutionResponse,
+        ListActivityExecutionsRequest, ListActivityExecutionsResponse, PollActivityExecutionRequest,
+        PollActivityExecutionResponse, RequestCancelActivityExecutionRequest, RequestCancelActivityExecutionResponse,
+        StartActivityExecutionRequest, StartActivityExecutionResponse, TerminateActivityExecutionRequest,
+        TerminateActivityExecutionResponse, count_activity_executions_response::AggregationGroup,
+    },
+};
+use segno_runtime::{CallError, Current, FoundRun, Namespace, Token, WorkflowKey};
+use tonic::{Code, Request, Status};
+
+use super::{
+    Workflows, failed, refused,
+    visibility::{ListToken, PAGE_MAX, caller, payload},
+};
+use crate::{deadline, status, validate::standalone as checks};
+
+/// How long a call waits for news before it answers that there is none.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// How far a caller has seen a run, as it carries that.
+#[derive(Clone, PartialEq, prost::Message)]
+struct SeenToken {
+    #[prost(string, tag = "1")]
+    run_id: String,
+    #[prost(int64, tag = "2")]
+    transitions: i64,
+}
+
+impl Token for SeenToken {
+    const KIND: u8 = 9;
+}
+
+/// The run of an activity.
+pub(super) fn activity_key(namespace: &Namespace, activity_id: &str) -> WorkflowKey {
+    WorkflowKey::new(namespace.key, &format!("{WORKFLOW_ID_PREFIX}{activity_id}"))
+}
+
+/// The status of a call about a standalone activity that failed.
+pub(super) fn failed_for(activity_id: &str, error: CallError) -> Status {
+    match error {
+        CallError::WorkflowNotFound { .. }
+        | CallError::RunNotFound { .. }
+        | CallError::Rejected(
+            Rejection::Closed | Rejection::RunNotFound | Rejection::ActivityNotFound | Rejection::ActivityIdNotFound(_),
+        ) => status::not_found(format!("activity not found for ID: {activity_id}")),
+        other => failed(other),
+    }
+}
+
+impl Workflows {
+    pub(super) async fn start_activity(
+        &self,
+        mut request: StartActivityExecutionRequest,
+    ) -> Result<StartActivityExecutionResponse, Status> {
+        let namespace = self.open_namespace(&request.namespace)?;
+        let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
+        let new = checks::start(&mut request, &rules, self.sizes(), &|| self.node.uuid()).map_err(refused)?;
+        if let Some(search_attributes) = request.search_attributes.as_mut() {
+            rules.apply_types(search_attributes);
+        }
+        let activity_id = request.activity_id.clone();
+        let options = StartOptions {
+            namespace: namespace.name.clone(),
+            workflow_id: format!("{WORKFLOW_ID_PREFIX}{activity_id}"),
+            workflow_type: request.activity_type.map(|kind| WorkflowType { name: kind.name }),
+            task_queue: request.task_queue,
+            identity: request.identity,
+            request_id: request.request_id,
+            reuse_policy: match request.id_reuse_policy {
+                2 => WorkflowIdReusePolicy::AllowDuplicateFailedOnly,
+                3 => WorkflowIdReusePolicy::RejectDuplicate,
+                _ => WorkflowIdReusePolicy::AllowDuplicate,
+            },
+            conflict_policy: match request.id_conflict_policy {
+                2 => WorkflowIdConflictPolicy::UseExisting,
+                _ => WorkflowIdConflictPolicy::Fail,
+            },
+            on_conflict: request.on_conflict_options.map(|options| OnConflictOptions {
+                attach_request_id: options.attach_request_id,
+                attach_completion_callbacks: options.attach_completion_callbacks,
+                attach_links: options.attach_links,
+            }),
+            search_attributes: request.search_attributes,
+            start_delay: request.start_delay,
+            user_metadata: request.user_metadata,
+            links: request.links,
+            priority: request.priority,
+            standalone: Some(Box::new(new)),
+            ..Default::default()
+        };
+        let start = Start {
+            options,
+            namespace_key: namespace.key.0,
+            namespace_id: namespace.detail.id.clone(),
+            retention: namespace.detail.retention,
+            parent: None,
+            root: None,
+            chain: None,
+            script: None,
+        };
+        let outcome = match self.node.start_workflow(start).await {
+            Ok(outcome) => outcome,
+            Err(CallError::Rejected(Rejection::AlreadyStarted { start_request_id, run_id, .. })) => {
+                return Err(already_started(start_request_id, run_id));
+            }
+            Err(error) => return Err(failed(error)),
+        };
+        let run_id = outcome.run.info.run_id.clone();
+        let link = link::Activity { namespace: namespace.name.clone(), activity_id, run_id: run_id.clone() };
+        Ok(StartActivityExecutionResponse {
+            run_id,
+            started: outcome.started,
+            link: Some(Link { variant: Some(link::Variant::Activity(link)) }),
+        })
+    }
+
+    /// The run that a call names, which must be a standalone activity.
+    async fn activity(
+        &self,
+        namespace: &Namespace,
+        activity_id: &str,
+        run_id: &str,
+    ) -> Result<(WorkflowKey, Arc<Current>), Status> {
+        let key = activity_key(namespace, activity_id);
+        let found = self.node.snapshot(&key, run_id).await.map_err(|error| failed_for(activity_id, error))?;
+        Ok((key, found))
+    }
+
+    pub(super) async fn describe_activity(
+        &self,
+        request: Request<DescribeActivityExecutionRequest>,
+    ) -> Result<DescribeActivityExecutionResponse, Status> {
+        let until = deadline::long_read(&request, WAIT_MAX);
+        let request = request.into_inner();
+        let namespace = self.namespace(&request.namespace)?;
+        checks::describe(&request.activity_id, &request.run_id, &request.long_poll_token).map_err(refused)?;
+        let (key, mut current) = self.activity(&namespace, &request.activity_id, &request.run_id).await?;
+        if !request.long_poll_token.is_empty() {
+            let seen = SeenToken::open(&request.long_poll_token, &namespace.token_key)
+                .map_err(|_| Status::invalid_argument("invalid long poll token"))?;
+            if seen.run_id != current.run.info.run_id {
+                return Err(Status::invalid_argument("long poll token does not match execution"));
+            }
+            if current.run.state().transitions <= seen.transitions {
+                self.node.wait_for_change(&key, current.key(), seen.transitions, until).await;
+                current = self.activity(&namespace, &request.activity_id, &request.run_id).await?.1;
+            }
+            if current.run.state().transitions <= seen.transitions {
+                return Ok(DescribeActivityExecutionResponse::default());
+            }
+        }
+        let scheduled = self.node.scheduled_attributes(&current, SCHEDULED_EVENT_ID).await.map_err(failed)?;
+        let run = &current.run;
+        let (Some(standalone), Some(activity)) = (&run.state().standalone, standalone::activity_of(run.state())) else {
+            return Err(status::not_found(format!("activity not found for ID: {}", request.activity_id)));
+        };
+        let now = self.node.clock_now();
+        let mut info = describe(run, standalone, activity, &scheduled, now);
+        if !request.include_heartbeat_details {
+            info.heartbeat_details = None;
+        }
+        if !request.include_last_failure {
+            info.last_failure = None;
+        }
+        let seen = SeenToken { run_id: run.info.run_id.clone(), transitions: run.state().transitions };
+        Ok(DescribeActivityExecutionResponse {
+            run_id: run.info.run_id.clone(),
+            info: Some(info),
+            input: scheduled.input.filter(|_| request.include_input),
+            outcome: outcome_of(run).filter(|_| request.include_outcome),
+            long_poll_token: seen.seal(&namespace.token_key),
+            callbacks: Vec::new(),
+        })
+    }
+
+    pub(super) async fn poll_activity_outcome(
+        &self,
+        request: Request<PollActivityExecutionRequest>,
+    ) -> Result<PollActivityExecutionResponse, Status> {
+        let until = deadline::long_read(&request, WAIT_MAX);
+        let request = request.into_inner();
+        let namespace = self.namespace(&request.namespace)?;
+        checks::named(&request.activity_id, &request.run_id).map_err(refused)?;
+        let (key, mut current) = self.activity(&namespace, &request.activity_id, &request.run_id).await?;
+        if current.run.is_running() {
+            self.node.wait_for_news(&key, current.key(), 0, true, until).await;
+            let run_id = current.run.info.run_id.clone();
+            current = self.activity(&namespace, &request.activity_id, &run_id).await?.1;
+        }
+        if current.run.is_running() {
+            return Ok(PollActivityExecutionResponse::default());
+        }
+        let outcome = outcome_of(&current.run);
+        Ok(PollActivityExecutionResponse { run_id: current.run.info.run_id.clone(), outcome })
+    }
+
+    pub(super) async fn cancel_activity(
+        &self,
+        request: RequestCancelActivityExecutionRequest,
+    ) -> Result<RequestCancelActivityExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        let RequestCancelActivityExecutionRequest { activity_id, run_id, request_id, identity, reason, .. } = request;
+        checks::asked(&activity_id, &run_id, &request_id, &identity, &reason, self.sizes()).map_err(refused)?;
+        let request_id = self.request_id(request_id);
+        let call = CancelRequest { identity, reason, request_id };
+        let apply = move |run: &Run, context| calls::request_cancel(run, context, call);
+        self.operate_standalone(&namespace.name, &activity_id, run_id, apply).await?;
+        Ok(RequestCancelActivityExecutionResponse::default())
+    }
+
+    pub(super) async fn terminate_activity(
+        &self,
+        request: TerminateActivityExecutionRequest,
+    ) -> Result<TerminateActivityExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        let TerminateActivityExecutionRequest { activity_id, run_id, request_id, identity, reason, .. } = request;
+        checks::asked(&activity_id, &run_id, &request_id, &identity, &reason, self.sizes()).map_err(refused)?;
+        let request_id = self.request_id(request_id);
+        let call = Terminate { reason, identity, request_id };
+        let apply = move |run: &Run, context| calls::terminate(run, context, call);
+        self.operate_standalone(&namespace.name, &activity_id, run_id, apply).await?;
+        Ok(TerminateActivityExecutionResponse::default())
+    }
+
+    pub(super) async fn delete_activity(
+        &self,
+        request: DeleteActivityExecutionRequest,
+    ) -> Result<DeleteActivityExecutionResponse, Status> {
+        let namespace = self.namespace(&request.namespace)?;
+        checks::named(&request.activity_id, &request.run_id).map_err(refused)?;
+        let key = activity_key(&namespace, &request.activity_id);
+        let deleted = self.node.delete_run(&key, &request.run_id).await;
+        deleted.map_err(|error| failed_for(&request.activity_id, error))?;
+        Ok(DeleteActivityExecutionResponse::default())
+    }
+
+    pub(super) async fn list_activities(
+        &self,
+        request: Request<ListActivityExecutionsRequest>,
+    ) -> Result<ListActivityExecutionsResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
+        let namespace = self.namespace(&request.namespace)?;
+        let size = usize::try_from(request.page_size).ok().filter(|size| *size > 0);
+        let limit = size.map_or(PAGE_MAX, |size| size.min(PAGE_MAX));
+        let position = ListToken::open_position(&namespace, &request.query, &request.next_page_token.into())?;
+        let found = self.node.list_activities(caller, &namespace, &request.query, position, limit);
+        let found = found.await.map_err(failed)?;
+        let next_page_token = ListToken::seal_position(&namespace, &request.query, found.next).into();
+        let executions = found.runs.into_iter().map(|found| match found {
+            FoundRun::Readable(run) => listed(&run),
+            FoundRun::Damaged(facts) => ActivityExecutionListInfo {
+                activity_id: facts.workflow_id.trim_start_matches(WORKFLOW_ID_PREFIX).to_owned(),
+                run_id: facts.run_id,
+                ..Default::default()
+            },
+        });
+        Ok(ListActivityExecutionsResponse { executions: executions.collect(), next_page_token })
+    }
+
+    pub(super) async fn count_activities(
+        &self,
+        request: Request<CountActivityExecutionsRequest>,
+    ) -> Result<CountActivityExecutionsResponse, Status> {
+        let (caller, request) = (caller(&request), request.into_inner());
+        let namespace = self.namespace(&request.namespace)?;
+        let counted = self.node.count_activities(caller, &namespace, &request.query).await;
+        let (group_by, counts) = counted.map_err(failed)?;
+        let count = counts.iter().map(|group| group.runs).sum::<u64>().cast_signed();
+        let groups = group_by.map(|attribute| {
+            let group = |count: segno_store::visibility::Count| AggregationGroup {
+                group_values: vec![payload(attribute, count.group)],
+                count: count.runs.cast_signed(),
+            };
+            let mut groups: Vec<AggregationGroup> = counts.into_iter().map(group).collect();
+            // By the names of the statuses, as in Temporal.
+            groups.sort_by(|one, other| name_of(one).cmp(&name_of(other)));
+            groups
+        });
+        Ok(CountActivityExecutionsResponse { count, groups: groups.unwrap_or_default() })
+    }
+
+    /// The refusal of a completion by id after the end: it says how the activity ended.
+    pub(super) async fn completed_after_end(&self, namespace: &str, activity_id: &str, run_id: &str) -> Status {
+        let namespace = match self.namespace(namespace) {
+            Ok(namespace) => namespace,
+            Err(status) => return status,
+        };
+        match self.activity(&namespace, activity_id, run_id).await {
+            Ok((_, current)) => {
+                let text = format!("invalid transition from {}", standalone::standing(&current.run));
+                Status::failed_precondition(text)
+            }
+            Err(status) => status,
+        }
+    }
+}
+
+fn name_of(group: &AggregationGroup) -> Vec<&[u8]> {
+    group.group_values.iter().map(|value| value.data.as_ref()).collect()
+}
+
+fn already_started(start_request_id: String, run_id: String) -> Status {
+    let detail = ActivityExecutionAlreadyStartedFailure { start_request_id, run_id };
+    let kind = "temporal.api.errordetails.v1.ActivityExecutionAlreadyStartedFailure";
+    status::named(Code::AlreadyExists, "activity execution already started", kind, &detail)
+}
+
+/// How it ended, if it did.
+fn outcome_of(run: &Run) -> Option<ActivityExecutionOutcome> {
+    run.state().standalone.as_ref().and_then(|standalone| standalone.outcome.clone())
+}
+
+fn status_of(run: &Run) -> ActivityExecutionStatus {
+    use WorkflowExecutionStatus as Of;
+    match standalone::listed_status(run) {
+        Of::Running => ActivityExecutionStatus::Running,
+        Of::Completed => ActivityExecutionStatus::Completed,
+        Of::Failed => ActivityExecutionStatus::Failed,
+        Of::Canceled => ActivityExecutionStatus::Canceled,
+        Of::Terminated => ActivityExecutionStatus::Terminated,
+        Of::TimedOut => ActivityExecutionStatus::TimedOut,
+        Of::Paused => ActivityExecutionStatus::Paused,
+        Of::Unspecified | Of::ContinuedAsNew => ActivityExecutionStatus::Unspecified,
+    }
+}
+
+fn state_of(run: &Run, activity: &Activity) -> PendingActivityState {
+    match standalone::standing(run) {
+        Standing::Scheduled => PendingActivityState::Scheduled,
+        Standing::Started => PendingActivityState::Started,
+        Standing::ResetRequested if activity.pause.is_some() => PendingActivityState::PauseRequested,
+        Standing::ResetRequested => PendingActivityState::Started,
+        Standing::CancelRequested => PendingActivityState::CancelRequested,
+        Standing::Paused => PendingActivityState::Paused,
+        Standing::PauseRequested => PendingActivityState::PauseRequested,
+        Standing::Over(_) => PendingActivityState::Unspecified,
+    }
+}
+
+/// The activity id of a run.
+fn id_of(run: &Run) -> String {
+    run.info.workflow_id.trim_start_matches(WORKFLOW_ID_PREFIX).to_owned()
+}
+
+fn describe(
+    run: &Run,
+    standalone: &StandaloneRun,
+    activity: &Activity,
+    scheduled: &ActivityTaskScheduledEventAttributes,
+    now: Nanos,
+) -> ActivityExecutionInfo {
+    let (info, state) = (&run.info, run.state());
+    let time = |at: Nanos| (at != 0).then(|| nanos_timestamp(at));
+    let closed = !run.is_running();
+    let first_due = standalone::first_due(run);
+    let waits = standalone::standing(run) == Standing::Scheduled && activity.scheduled_time > now;
+    let mut attributes = state.search_attributes.clone();
+    attributes.remove(DIVISION_ATTRIBUTE);
+    ActivityExecutionInfo {
+        activity_id: id_of(run),
+        run_id: info.run_id.clone(),
+        activity_type: Some(ActivityType { name: activity.activity_type.clone() }),
+        status: status_of(run) as i32,
+        run_state: state_of(run, activity) as i32,
+        task_queue: activity.queue.clone(),
+        schedule_to_close_timeout: Some(nanos_duration(activity.schedule_to_close)),
+        schedule_to_start_timeout: Some(nanos_duration(activity.schedule_to_start)),
+        start_to_close_timeout: Some(nanos_duration(activity.start_to_close)),
+        heartbeat_timeout: Some(nanos_duration(activity.heartbeat)),
+        retry_policy: activity.retry_policy.clone(),
+        heartbeat_details: activity.heartbeat_details.clone(),
+        last_heartbeat_time: time(activity.last_heartbeat_time),
+        last_started_time: time(standalone.last_started_time),
+        attempt: activity.attempt,
+        execution_duration: closed.then(|| nanos_duration(state.close_time - info.start_time)),
+        schedule_time: time(info.start_time),
+        expiration_time: time(match activity.schedule_to_close {
+            0 => 0,
+            timeout => first_due.saturating_add(timeout),
+        }),
+        close_time: time(state.close_time).filter(|_| closed),
+        last_failure: activity.last_failure.clone(),
+        last_worker_identity: activity.last_identity.clone(),
+        current_retry_interval: (waits && standalone.retry_interval > 0)
+            .then(|| nanos_duration(standalone.retry_interval)),
+        last_attempt_complete_time: time(activity.last_attempt_end),
+        next_attempt_schedule_time: time(activity.scheduled_time).filter(|_| waits),
+        priority: activity.priority.clone(),
+        state_transition_count: state.transitions,
+        state_size_bytes: run.encode().len() as i64,
+        search_attributes: Some(SearchAttributes { indexed_fields: attributes }),
+        header: scheduled.header.clone(),
+        user_metadata: info.user_metadata.clone(),
+        canceled_reason: standalone.cancel.as_ref().map(|cancel| cancel.reason.clone()).unwrap_or_default(),
+        links: standalone.links.iter().flat_map(|known| known.links.iter().cloned()).collect(),
+        total_heartbeat_count: activity.heartbeats,
+        start_delay: (standalone.start_delay > 0).then(|| nanos_duration(standalone.start_delay)),
+        execution_time: time(first_due),
+        ..Default::default()
+    }
+}
+
+fn listed(run: &Run) -> ActivityExecutionListInfo {
+    let (info, state) = (&run.info, run.state());
+    let activity = standalone::activity_of(state);
+    let closed = !run.is_running();
+    ActivityExecutionListInfo {
+        activity_id: id_of(run),
+        run_id: info.run_id.clone(),
+        activity_type: Some(ActivityType { name: info.workflow_type.clone() }),
+        schedule_time: Some(nanos_timestamp(info.start_time)),
+        close_time: closed.then(|| nanos_timestamp(state.close_time)),
+        status: status_of(run) as i32,
+        search_attributes: Some(SearchAttributes { indexed_fields: state.search_attributes.clone() }),
+        task_queue: activity.map_or_else(|| info.task_queue.clone(), |activity| activity.queue.clone()),
+        state_transition_count: if closed { state.transitions } else { 0 },
+        state_size_bytes: 0,
+        execution_duration: closed.then(|| nanos_duration(state.close_time - info.start_time)),
+        execution_time: Some(nanos_timestamp(standalone::first_due(run))),
+    }
+}
