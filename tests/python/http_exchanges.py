@@ -313,6 +313,8 @@ def normalised(text: str) -> str:
     for name in ("taskId", "historySizeBytes", "identity", "sdkVersion", "workerInstanceKey", "workerGroupingKey"):
         text = re.sub(rf'("{name}":\s*)"[^"]*"', r'\1"…"', text)
     text = re.sub(r'("(nextPageToken|conflictToken)":\s*)"[^"]*"', r'\1"…"', text)
+    # Paths of the machine that the worker runs on.
+    text = re.sub(r'("stackTrace":\s*)"(?:[^"\\]|\\.)*"', r'\1"…"', text)
     # What the calls themselves answer otherwise, also over gRPC (docs/compatibility.md).
     for name in ("capabilities", "limits"):
         text = re.sub(rf'("{name}":\s*){{[^}}]*}}', r"\1{…}", text)
