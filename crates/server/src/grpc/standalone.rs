@@ -275,10 +275,10 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         let size = usize::try_from(request.page_size).ok().filter(|size| *size > 0);
         let limit = size.map_or(PAGE_MAX, |size| size.min(PAGE_MAX));
-        let position = ListToken::open_position(&namespace, &request.query, &request.next_page_token.into())?;
+        let position = ListToken::open_position(&namespace, &request.query, &request.next_page_token)?;
         let found = self.node.list_activities(caller, &namespace, &request.query, position, limit);
         let found = found.await.map_err(failed)?;
-        let next_page_token = ListToken::seal_position(&namespace, &request.query, found.next).into();
+        let next_page_token = ListToken::seal_position(&namespace, &request.query, found.next);
         let executions = found.runs.into_iter().map(|found| match found {
             FoundRun::Readable(run) => listed(&run),
             FoundRun::Damaged(facts) => ActivityExecutionListInfo {
