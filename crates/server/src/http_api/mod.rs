@@ -64,6 +64,12 @@ pub(crate) struct ApiRequest<'a> {
     pub(crate) credentials: Credentials,
 }
 
+/// A message as JSON, by its full name, with payloads as they are; nothing if its bytes are not such a message.
+pub(crate) fn message_json(name: &str, bytes: &[u8]) -> Option<serde_json::Value> {
+    let text = encode::message(&format!(".{name}"), bytes, false, false).ok()?;
+    serde_json::from_str(&text).ok()
+}
+
 /// Answers a request of Temporal's HTTP API, or says in its words that there is nothing.
 pub(crate) async fn answer(services: &Services, request: ApiRequest<'_>) -> Response<Full<Bytes>> {
     let (inbound, outbound) = styles(&request);
