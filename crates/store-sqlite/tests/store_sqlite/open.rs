@@ -45,7 +45,7 @@ fn what_is_no_data_directory_is_refused() {
     fs::create_dir(&directory.0).unwrap();
     fs::write(directory.0.join("file"), "x").unwrap();
     let inside = SqliteStore::open(&directory.0.join("file"), Options::default()).expect_err("a file");
-    assert!(matches!(inside, OpenError::Unusable { .. }), "{inside:?}");
+    assert!(matches!(inside, OpenError::NotADirectory { .. }), "{inside:?}");
     fs::create_dir(directory.database()).unwrap();
     assert!(matches!(refused(&directory), OpenError::Unusable { .. }));
 }
