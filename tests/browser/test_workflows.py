@@ -119,7 +119,7 @@ def test_why_it_waits(tab, living):
     tab.open("/ui/default/workflows/invoice-1")
     assert 'nobody polls task queue "invoices"' in tab.page.inner_text("#now")
     tab.open("/ui/default/workflows/order-2001")
-    assert "timer" in tab.page.inner_text("#now")
+    assert "Timer 2 fires at" in tab.page.inner_text("#now")
 
 
 def test_signal_update_query_and_live_status(tab, living):
