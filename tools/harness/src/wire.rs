@@ -3,7 +3,7 @@
 //! No SDK: the harnesses must see every acknowledgement, choose every request id, and cost little next to the server
 //! they share the machine with.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use anyhow::{Context, Result};
 use segno_proto::{
@@ -25,7 +25,8 @@ use segno_proto::{
 };
 use tonic::{
     Request, Status,
-    transport::{Channel, Endpoint},
+    metadata::{Ascii, MetadataValue},
+    transport::{Certificate, Channel, ClientTlsConfig, Endpoint},
 };
 
 /// A client of the workflow service.
@@ -60,8 +61,17 @@ pub fn flow_client(port: u16) -> Result<FlowServiceClient<Channel>> {
     Ok(FlowServiceClient::new(channel(port)?))
 }
 
+/// The connection is encrypted if `SEGNO_TLS_CA` names the roots of the server's certificate.
 fn channel(port: u16) -> Result<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?
+    let endpoint = match std::env::var_os("SEGNO_TLS_CA") {
+        None => Endpoint::from_shared(format!("http://127.0.0.1:{port}"))?,
+        Some(roots) => {
+            let roots = Certificate::from_pem(std::fs::read(roots)?);
+            let tls = ClientTlsConfig::new().ca_certificate(roots);
+            Endpoint::from_shared(format!("https://127.0.0.1:{port}"))?.tls_config(tls)?
+        }
+    };
+    let endpoint = endpoint
         .tcp_nodelay(true)
         .connect_timeout(Duration::from_secs(2))
         .initial_stream_window_size(1 << 20)
@@ -73,8 +83,15 @@ fn channel(port: u16) -> Result<Channel> {
 pub fn request<T>(message: T, timeout: Duration) -> Request<T> {
     let mut request = Request::new(message);
     request.set_timeout(timeout);
+    if let Some(authorization) = &*AUTHORIZATION {
+        request.metadata_mut().insert("authorization", authorization.clone());
+    }
     request
 }
+
+/// Who calls, if `SEGNO_API_KEY` says so.
+static AUTHORIZATION: LazyLock<Option<MetadataValue<Ascii>>> =
+    LazyLock::new(|| format!("Bearer {}", std::env::var("SEGNO_API_KEY").ok()?).parse().ok());
 
 /// A span as the wire has it.
 pub fn millis(millis: u64) -> prost_types::Duration {
