@@ -786,7 +786,7 @@ def test_logging_in_to_the_pages(guarded: Callable[..., Guarded]) -> None:
     key = cookie.split(";")[0]
     assert ask(server, "/ui/login", {"key": reader, "next": "//evil.example"})[2]["location"] == "/"
     foreign = ask(server, "/ui/login", {"key": reader, "next": page}, Origin="http://evil.example")
-    assert foreign[0] == 401 and "set-cookie" not in foreign[2]
+    assert foreign[0] == 403 and "set-cookie" not in foreign[2]
     status, text, _ = ask(server, "/ui/default/workflows", Cookie=key)
     assert status == 200 and "nobodys" not in text
     for path, expected in [
@@ -814,3 +814,25 @@ def test_the_http_api_asks_as_well(guarded: Callable[..., Guarded]) -> None:
     assert ask(server, "/api/v1/system-info")[0] == 200
     started = ask(server, f"{listed}/w", {}, Authorization=f"Bearer {reader}", Accept="application/json")
     assert started[0] in (400, 403), started
+
+
+def test_other_sites_and_deep_documents(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
+    """Without authentication as well: a page of another site cannot act here, and no document ends the server."""
+    server = SegnoServer(log=tmp_path / "open.log")
+    server.start()
+    try:
+        url = f"http://127.0.0.1:{server.http_port}/api/v1/namespaces/default"
+        for path, body in [("/flows", b"workflow x() { return 1 }"), ("/workflows/w", b"{}")]:
+            for headers in ({"Origin": "http://evil.example"}, {"Sec-Fetch-Site": "cross-site"}):
+                request = urllib.request.Request(url + path, method="POST", data=body, headers=headers)
+                with pytest.raises(urllib.error.HTTPError) as refused:
+                    urllib.request.urlopen(request, timeout=10)
+                assert refused.value.code == 403, (path, headers)
+        for nested in (b'{"a":' * 9999, b"[" * 200_000):
+            request = urllib.request.Request(f"{url}/workflows/w", method="POST", data=nested)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(request, timeout=10)
+            assert refused.value.code == 400
+        assert server.healthz() == 200
+    finally:
+        server.kill()

@@ -95,6 +95,14 @@ impl Protection {
             }
             _ => None,
         };
+        if let Some(place) = self.jwks.as_deref().filter(|place| place.starts_with("http://"))
+            && !self.insecure
+            && !is_loopback(place)
+        {
+            bail!(
+                "--jwks {place}: whoever is in between could put keys of their own there. Use https, a file, or say --insecure"
+            );
+        }
         let authentication = match needs_auth {
             false => None,
             true => {
@@ -119,6 +127,16 @@ impl Protection {
         }
         Ok(SecurityOptions { tls, authentication, audit_log: self.audit_log })
     }
+}
+
+/// Whether a URL leads to this machine.
+fn is_loopback(url: &str) -> bool {
+    let host = url.trim_start_matches("http://").split(['/', '?']).next().unwrap_or_default();
+    let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, _)) => address,
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The digest of the key in a file, which is made if it is not there.
@@ -184,6 +202,18 @@ mod tests {
         assert!(options(&[&tls[..], &["--tls-client-ca", "r"]].concat(), everywhere).is_ok());
         let optional = ["--tls-client-ca", "r", "--tls-client-certs", "optional"];
         assert!(options(&[&tls[..], &optional].concat(), everywhere).is_err());
+    }
+
+    #[test]
+    fn keys_come_from_where_nobody_is_in_between() {
+        let with = |place: &'static str| {
+            options(&["--jwks", place, "--jwt-issuer", "i", "--jwt-audience", "a"], Ipv4Addr::LOCALHOST.into())
+        };
+        assert!(with("https://issuer.example/keys").is_ok() && with("keys.json").is_ok());
+        assert!(with("http://127.0.0.1:8080/keys").is_ok() && with("http://[::1]/keys").is_ok());
+        for open in ["http://issuer.example/keys", "http://127.0.0.1.evil.example/", "http://localhost@evil.example/"] {
+            assert!(with(open).is_err(), "{open}");
+        }
     }
 
     #[test]

@@ -137,6 +137,8 @@ fn document(name: &str, content: Option<Vec<u8>>) -> Commit {
 impl Node {
     /// Reads all keys.
     pub(crate) async fn load_access_keys(&self) -> Result<(), CallError> {
+        // What is read is not older than what is replaced.
+        let _changing = self.access_keys.changing.lock().await;
         let mut tables = Tables::default();
         let mut after: Option<String> = None;
         loop {

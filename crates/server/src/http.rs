@@ -11,6 +11,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_runtime::{Cluster, Node};
 use serde_json::json;
 use tokio::net::TcpListener;
+use tonic::Status;
 
 use crate::{
     connections::Services,
@@ -23,7 +24,7 @@ use crate::{
         Credentials,
         tls::{Protocol, Stream},
     },
-    web::{Web, WebBody, login},
+    web::{Web, WebBody, guard, login},
 };
 
 pub(crate) use crate::http_access::Guard;
@@ -63,6 +64,10 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                 let (services, flows, web) = (services.clone(), flows.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
                 async move {
+                    if guard::is_of_another_site(request.headers(), request.method(), guard.tls.is_some()) {
+                        let status = Status::permission_denied("the request comes from another site");
+                        return Ok(http_access::refused(&status).map(Either::Left));
+                    }
                     let credentials = http_access::credentials(&request, certificate);
                     let path = request.uri().path();
                     let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
@@ -129,15 +134,20 @@ async fn answer_api(
     credentials: Credentials,
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
-    let body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
-    let request = ApiRequest {
+    let mut request = ApiRequest {
         method: &head.method,
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
         headers: &head.headers,
-        body,
+        body: None,
         credentials,
     };
+    // What strangers send is not read.
+    let is_open = head.uri.path().ends_with("/system-info");
+    if !is_open && let Err(status) = services.security.is_known(&request.credentials).await {
+        return http_api::refuse(&request, &status);
+    }
+    request.body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
     http_api::answer(services, request).await
 }
 

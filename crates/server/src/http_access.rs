@@ -125,7 +125,8 @@ fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), S
     let Some(rest) = path.strip_prefix(http_flows::PREFIX) else { return Ok((ADMIN_SERVER, String::new())) };
     let namespace = http_flows::decode(rest.split('/').next().unwrap_or_default())?;
     // Checking a script changes nothing.
-    let is_reading = is_reading || path.ends_with("/flows:check");
+    let is_check = *method == Method::POST && rest.split_once('/').is_some_and(|(_, rest)| rest == "flows:check");
+    let is_reading = is_reading || is_check;
     Ok((if is_reading { READ } else { WRITE }, namespace))
 }
 
@@ -135,6 +136,7 @@ pub(crate) fn refused(status: &Status) -> Response<Full<Bytes>> {
     *response.status_mut() = match status.code() {
         Code::Unauthenticated => StatusCode::UNAUTHORIZED,
         Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };

@@ -49,6 +49,8 @@ pub(super) struct BodySender {
 struct BodyReceiver {
     parts: mpsc::Receiver<Bytes>,
     queued: Arc<AtomicUsize>,
+    /// Whoever reads it keeps all of it until its end: what was read is still held.
+    is_kept: bool,
 }
 
 impl BodySender {
@@ -76,10 +78,10 @@ impl BodySender {
 }
 
 /// A body, and where its parts go.
-pub(super) fn body() -> (BodySender, Body) {
+pub(super) fn body(is_kept: bool) -> (BodySender, Body) {
     let (sender, receiver) = mpsc::channel(PARTS_MAX);
     let queued = Arc::new(AtomicUsize::new(0));
-    let body = BodyReceiver { parts: receiver, queued: queued.clone() };
+    let body = BodyReceiver { parts: receiver, queued: queued.clone(), is_kept };
     (BodySender { parts: sender, queued }, Body::new(body))
 }
 
@@ -93,7 +95,9 @@ impl http_body::Body for BodyReceiver {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         self.parts.poll_recv(context).map(|part| {
             part.map(|part| {
-                self.queued.fetch_sub(part.len() + PART_BYTES, Ordering::Relaxed);
+                if !self.is_kept {
+                    self.queued.fetch_sub(part.len() + PART_BYTES, Ordering::Relaxed);
+                }
                 Ok(Frame::data(part))
             })
         })
@@ -185,7 +189,7 @@ fn message_of(headers: &HeaderMap, body: &Bytes) -> Result<Bytes, Status> {
 }
 
 /// Whether a call has no end of its own: it is let in by its name alone.
-fn is_streaming(path: &str) -> bool {
+pub(super) fn is_streaming(path: &str) -> bool {
     path.starts_with("/grpc.reflection.") || path == "/grpc.health.v1.Health/Watch"
 }
 
@@ -259,7 +263,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_is_read_holds_nothing() {
-        let (sender, mut body) = body();
+        let (sender, mut body) = body(false);
         assert!(sender.send(Bytes::from_static(b"abc")) && sender.send(Bytes::new()));
         assert_eq!(sender.held_bytes(), 3 + PART_BYTES);
         let frame = body.frame().await.expect("a frame").expect("no error");

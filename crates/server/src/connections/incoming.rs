@@ -161,13 +161,13 @@ impl Dispatcher {
     /// Hands a call to tonic, with what is there of its body.
     fn call_generally(&self, stream: u32, request: &mut IncomingRequest, body: Vec<u8>, ended: bool) {
         let held = held_while_handled(&body);
-        let (sender, receiver) = general::body();
-        // There is room for a first part.
-        sender.send(body.into());
         if let Some(method) = request.method.take() {
             request.path = method.path.to_owned();
             request.compression.put(&mut request.headers);
         }
+        let (sender, receiver) = general::body(!general::is_streaming(&request.path));
+        // There is room for a first part.
+        sender.send(body.into());
         let responder = Responder::new(self.connection.clone(), stream);
         let under_way = self.under_way(request);
         let admission = self.admission(request);

@@ -114,7 +114,7 @@ impl Workflows {
         &self,
         request: Request<PollActivityTaskQueueRequest>,
     ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
-        security::check_queue(&request, request.get_ref().task_queue.as_ref())?;
+        security::check_queue(&request, request.get_ref().task_queue.as_ref(), false)?;
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();

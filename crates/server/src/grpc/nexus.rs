@@ -18,7 +18,7 @@ use segno_runtime::{Caller, Namespace, Poll, QueueKey, QueueKind, Token, WorkerC
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, refused};
-use crate::{deadline, peers, validate};
+use crate::{deadline, peers, security, validate};
 
 /// The service that workers offer to the server.
 const SERVICE: &str = "temporal.api.nexusservices.workerservice.v1.WorkerService";
@@ -42,6 +42,7 @@ impl Workflows {
         &self,
         request: Request<PollNexusTaskQueueRequest>,
     ) -> Result<Response<PollNexusTaskQueueResponse>, Status> {
+        security::check_worker_queue(&request, request.get_ref().task_queue.as_ref())?;
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;

@@ -83,7 +83,7 @@ impl Workflows {
         &self,
         request: Request<PollWorkflowTaskQueueRequest>,
     ) -> Result<Response<PollWorkflowTaskQueueResponse>, Status> {
-        security::check_queue(&request, request.get_ref().task_queue.as_ref())?;
+        security::check_queue(&request, request.get_ref().task_queue.as_ref(), true)?;
         let (until, connection) = (deadline::poll(&request), peers::of(&request));
         let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();

@@ -3,8 +3,8 @@
 //! Errors say what Go's `encoding/json` says, since Temporal's HTTP API passes its texts on. Places are for the errors that
 //! come later: which line and column has the value that does not fit its field.
 
-/// Deeper nesting is refused; Go's limit.
-const DEPTH_MAX: usize = 10_000;
+/// Values inside values. Each level takes stack, of which a thread has 2 MiB; messages of the protocol have far fewer.
+const DEPTH_MAX: usize = 256;
 
 /// A value and where it begins.
 #[derive(Clone, Debug, PartialEq)]
@@ -431,5 +431,15 @@ mod tests {
         let shown = [0.0, 1.0, 1.5, 1e20, 1e21, 1.5e22, 1e-6, 1e-7, -2.0].map(float);
         let expected = ["0", "1", "1.5", "100000000000000000000", "1e+21", "1.5e+22", "0.000001", "1e-7", "-2"];
         assert_eq!(shown, expected);
+    }
+
+    /// A thread of the server has 2 MiB of stack.
+    #[test]
+    fn nesting_is_limited_to_what_a_thread_has_room_for() {
+        let deep = |levels: usize| format!("{}1{}", "{\"a\":[".repeat(levels), "]}".repeat(levels));
+        let text = deep(5_000);
+        let parsed = std::thread::Builder::new().stack_size(1 << 20).spawn(move || parse(text.as_bytes()).is_err());
+        assert!(parsed.expect("a thread").join().expect("no overflow"));
+        assert!(parse(deep(100).as_bytes()).is_ok());
     }
 }

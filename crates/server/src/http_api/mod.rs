@@ -82,6 +82,16 @@ pub(crate) async fn answer(services: &Services, request: ApiRequest<'_>) -> Resp
         Err(status) => Err(status),
     };
     let (status, json) = answered.unwrap_or_else(|status| (http_status(status.code()), refusal(&status, outbound)));
+    respond(status, json, outbound)
+}
+
+/// Refuses a request.
+pub(crate) fn refuse(request: &ApiRequest<'_>, status: &Status) -> Response<Full<Bytes>> {
+    let (_, outbound) = styles(request);
+    respond(http_status(status.code()), refusal(status, outbound), outbound)
+}
+
+fn respond(status: StatusCode, json: String, outbound: Style) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(json)));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(outbound.content_type()));

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
-    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
 use serde_json::json;
@@ -13,8 +13,11 @@ use tonic::Code;
 
 use super::Proof;
 
-/// Lines that wait for the disk. A call that finds no room waits for it: nothing is left out.
+/// Lines that wait for the disk. A call that finds no room waits for it, unless nobody knows who made it.
 const LINES_MAX: usize = 4096;
+
+/// Characters of a method or a namespace.
+const TEXT_MAX: usize = 256;
 
 /// Writes down calls.
 pub struct Audit {
@@ -43,8 +46,8 @@ impl Audit {
     pub(crate) fn entry(&self, method: &str, namespace: &str, caller: Option<(&str, Proof)>) -> Entry {
         Entry {
             lines: self.lines.clone(),
-            method: method.to_owned(),
-            namespace: namespace.to_owned(),
+            method: shortened(method),
+            namespace: shortened(namespace),
             caller: caller.map(|(name, proof)| (name.to_owned(), proof)),
             is_written: false,
         }
@@ -64,8 +67,18 @@ impl Entry {
         let line = json!({
             "time": time, "method": self.method, "namespace": self.namespace, "caller": caller, "outcome": outcome,
         });
-        // Only if the writer is gone, and it has said why.
-        let _ = self.lines.send(format!("{line}\n"));
+        match self.lines.try_send(format!("{line}\n")) {
+            Ok(()) => {}
+            // Strangers do not make others wait for a slow disk.
+            Err(TrySendError::Full(_)) if self.caller.is_none() => {
+                tracing::warn!("the audit log is slow: a refused call is left out");
+            }
+            Err(TrySendError::Full(line)) => {
+                let _ = tokio::task::block_in_place(|| self.lines.send(line));
+            }
+            // The writer is gone, and has said why.
+            Err(TrySendError::Disconnected(_)) => {}
+        }
     }
 }
 
@@ -75,6 +88,12 @@ impl Drop for Entry {
             self.write("Unknown");
         }
     }
+}
+
+/// What callers choose is written only in part if it is long.
+fn shortened(text: &str) -> String {
+    let end = text.char_indices().map(|(start, _)| start).nth(TEXT_MAX).unwrap_or(text.len());
+    text[..end].to_owned()
 }
 
 fn write(mut file: File, lines: &Receiver<String>) {

@@ -58,6 +58,8 @@ pub(crate) struct Tokens {
 struct KeySet {
     keys: Arc<Vec<Key>>,
     fetched_at: Option<Instant>,
+    /// When they were last asked for, whatever came of it.
+    tried_at: Option<Instant>,
 }
 
 struct Checked {
@@ -154,20 +156,29 @@ impl Tokens {
     async fn keys(&self, anew: bool) -> Result<Arc<Vec<Key>>, Status> {
         let known = |max: Duration| {
             let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.fetched_at.filter(|at| at.elapsed() < max).map(|_| keys.keys.clone())
+            let is_recent = keys.fetched_at.is_some_and(|at| at.elapsed() < max);
+            // A set that could not be had a moment ago is not asked for again with every call.
+            let was_tried = keys.tried_at.is_some_and(|at| at.elapsed() < REFRESH_MIN);
+            match (keys.fetched_at, is_recent || was_tried) {
+                (Some(_), true) => Some(Ok(keys.keys.clone())),
+                (None, true) => Some(Err(without_keys())),
+                (_, false) => None,
+            }
         };
         let age_max = if anew { REFRESH_MIN } else { REFRESH };
         if let Some(keys) = known(age_max) {
-            return Ok(keys);
+            return keys;
         }
         let _fetching = self.fetching.lock().await;
         if let Some(keys) = known(age_max) {
-            return Ok(keys);
+            return keys;
         }
         let fetched = fetch::read(&self.options.key_set).await.and_then(|text| read_keys(&text));
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Some(Instant::now());
+        keys.tried_at = now;
         match fetched {
-            Ok(found) => *keys = KeySet { keys: Arc::new(found), fetched_at: Some(Instant::now()) },
+            Ok(found) => *keys = KeySet { keys: Arc::new(found), fetched_at: now, tried_at: now },
             // Those that are known stay good while the set cannot be had.
             Err(error) if keys.fetched_at.is_some() => {
                 tracing::warn!(
@@ -177,11 +188,15 @@ impl Tokens {
             }
             Err(error) => {
                 tracing::error!("the key set {} cannot be read: {error}", self.options.key_set);
-                return Err(Status::unavailable("tokens cannot be checked right now: the server has no keys for them"));
+                return Err(without_keys());
             }
         }
         Ok(keys.keys.clone())
     }
+}
+
+fn without_keys() -> Status {
+    Status::unavailable("tokens cannot be checked right now: the server has no keys for them")
 }
 
 fn refused(why: &str) -> Status {
@@ -446,7 +461,9 @@ mod tests {
         let token = next.token(&json!({ "alg": "ES256", "kid": "k2" }), &claims());
         assert!(fixture.check(&token, NOW).await.is_err(), "the set was read a moment ago");
         let past = Instant::now().checked_sub(REFRESH_MIN);
-        fixture.tokens.keys.lock().expect("a lock").fetched_at = past;
+        let mut keys = fixture.tokens.keys.lock().expect("a lock");
+        (keys.fetched_at, keys.tried_at) = (past, past);
+        drop(keys);
         assert!(fixture.check(&token, NOW).await.is_ok());
     }
 }

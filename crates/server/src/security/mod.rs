@@ -189,12 +189,14 @@ impl Security {
         if call.rule.scope == Scope::Anybody {
             return Ok(Admitted::default());
         }
-        let namespace = self.namespace_of(call, message)?;
-        let mut admitted = match &self.authentication {
-            None => Admitted::default(),
+        let (namespace, mut admitted) = match &self.authentication {
+            None => (self.namespace_of(call, message)?, Admitted::default()),
             Some(authentication) => {
+                // Strangers learn nothing of namespaces.
                 let caller = self.caller(authentication, credentials).await;
-                self.decide(call.method, call.rule, &namespace, caller)?
+                let namespace = if caller.is_ok() { self.namespace_of(call, message)? } else { String::new() };
+                let admitted = self.decide(call.method, call.rule, &namespace, caller)?;
+                (namespace, admitted)
             }
         };
         self.count(call, &namespace, message.len(), &mut admitted).await?;
@@ -234,11 +236,23 @@ impl Security {
         namespace: &str,
         credentials: &Credentials,
     ) -> Result<Admitted, Status> {
-        let Some(authentication) = self.authentication.as_ref().filter(|_| rule.scope != Scope::Anybody) else {
+        if rule.scope == Scope::Anybody {
             return Ok(Admitted::default());
+        }
+        let admitted = match &self.authentication {
+            None => Admitted::default(),
+            Some(authentication) => {
+                let caller = self.caller(authentication, credentials).await;
+                self.decide(what, rule, namespace, caller)?
+            }
         };
-        let caller = self.caller(authentication, credentials).await;
-        self.decide(what, rule, namespace, caller)
+        if let Some(caller) = &admitted.caller {
+            self.limiter.caller(&caller.name, caller.calls_per_second)?;
+        }
+        if let Some(namespace) = self.node.namespaces.get(namespace) {
+            self.limiter.call(&namespace, 0)?;
+        }
+        Ok(admitted)
     }
 
     fn decide(
@@ -390,13 +404,25 @@ fn wall_clock() -> Nanos {
 }
 
 /// Whether the caller may poll a queue. A sticky queue belongs to one worker and is named by a random id: whoever knows it was
-/// told, so its normal queue decides.
-pub(crate) fn check_queue<T>(request: &Request<T>, queue: Option<&TaskQueue>) -> Result<(), Status> {
+/// told, so its normal queue decides. Only workflow tasks have such queues.
+pub(crate) fn check_queue<T>(
+    request: &Request<T>,
+    queue: Option<&TaskQueue>,
+    may_be_sticky: bool,
+) -> Result<(), Status> {
     let Some(caller) = request.extensions().get::<Arc<Caller>>() else { return Ok(()) };
     let Some(queue) = queue.filter(|_| !caller.grants.queues.is_empty()) else { return Ok(()) };
-    let is_sticky = queue.kind == TaskQueueKind::Sticky as i32 && ends_with_uuid(&queue.name);
+    let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32 && ends_with_uuid(&queue.name);
     let name = if is_sticky { &queue.normal_name } else { &queue.name };
     if caller.grants.may_poll(name) { Ok(()) } else { Err(Status::permission_denied(UNAUTHORIZED)) }
+}
+
+/// Whether the caller may poll the commands for one worker, whose queue is named by a random id.
+pub(crate) fn check_worker_queue<T>(request: &Request<T>, queue: Option<&TaskQueue>) -> Result<(), Status> {
+    match queue {
+        Some(queue) if ends_with_uuid(&queue.name) => Ok(()),
+        queue => check_queue(request, queue, false),
+    }
 }
 
 /// Whether a name ends with 32 hexadecimal digits, hyphens aside.

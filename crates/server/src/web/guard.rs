@@ -44,6 +44,18 @@ pub(super) fn check(head: &Parts, is_tls: bool) -> Result<(), Denied> {
     }
 }
 
+/// Whether a page of another site makes a browser send this request, which would act with the rights of whoever looks at it.
+/// Programs that are no browsers send no such headers.
+pub(crate) fn is_of_another_site(headers: &HeaderMap, method: &Method, is_tls: bool) -> bool {
+    if matches!(*method, Method::GET | Method::HEAD) {
+        return false;
+    }
+    let host = text(headers, "host").unwrap_or_default();
+    // A site may point a name of its own to this address.
+    let is_named = headers.contains_key(header::ORIGIN) && !is_tls && !is_known(host);
+    is_named || !is_same_site(headers, host)
+}
+
 /// Adds what browsers are to respect.
 pub(super) fn protect(headers: &mut HeaderMap) {
     for (name, value) in [

@@ -14,7 +14,7 @@ mod cluster;
 mod fields;
 mod figures;
 mod forms;
-mod guard;
+pub(crate) mod guard;
 mod layout;
 mod live;
 pub(crate) mod login;

@@ -56,7 +56,7 @@ fn sentence(reason: &Reason) -> Markup {
     html! {
         span data-kind=(reason.kind) { (reason.text) }
         @if !reason.hint.is_empty() { " " span.faint { (reason.hint) } }
-        @if !reason.details.is_empty() { pre.failure tabindex="0" role="region" aria-label="Details" { (reason.details.join("\n")) } }
+        @if !reason.details.is_empty() { pre.failure tabindex="0" role="group" aria-label="Details" { (reason.details.join("\n")) } }
     }
 }
 
