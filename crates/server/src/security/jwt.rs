@@ -382,6 +382,11 @@ mod tests {
             Self { issuer, tokens, file }
         }
 
+        fn age_keys(&self, at: Option<Instant>) {
+            let mut keys = self.tokens.keys.lock().expect("a lock");
+            (keys.fetched_at, keys.tried_at) = (at, at);
+        }
+
         async fn check(&self, token: &[u8], at: i64) -> Result<Arc<Caller>, Status> {
             self.tokens.caller(token, crate::security::digest(token), at * NANOS).await
         }
@@ -461,9 +466,7 @@ mod tests {
         let token = next.token(&json!({ "alg": "ES256", "kid": "k2" }), &claims());
         assert!(fixture.check(&token, NOW).await.is_err(), "the set was read a moment ago");
         let past = Instant::now().checked_sub(REFRESH_MIN);
-        let mut keys = fixture.tokens.keys.lock().expect("a lock");
-        (keys.fetched_at, keys.tried_at) = (past, past);
-        drop(keys);
+        fixture.age_keys(past);
         assert!(fixture.check(&token, NOW).await.is_ok());
     }
 }
