@@ -100,6 +100,9 @@ impl Limiter {
 
     /// Counts a call of somebody whose rate is limited.
     pub(crate) fn caller(&self, name: &str, per_second: usize) -> Result<(), Status> {
+        if per_second == 0 {
+            return Ok(());
+        }
         self.take(Counted::CallsOf(name.to_owned()), 1, per_second).map_err(|after| {
             let text = format!("{name:?} may make {per_second} calls a second");
             status::exhausted(text, ResourceExhaustedCause::RpsLimit, ResourceExhaustedScope::Namespace, after)

@@ -14,7 +14,11 @@ pub mod roles;
 pub mod rules;
 pub mod tls;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::HeaderValue;
@@ -44,6 +48,8 @@ const SECRET_BYTES: usize = 32;
 /// In front of a key or token in the header `authorization`.
 const BEARER: &[u8] = b"bearer ";
 
+/// Callers that are remembered; when there are more, all are forgotten.
+const CALLERS_MAX: usize = 10_000;
 /// Calls that wait for tasks.
 const POLLS: [&str; 3] = ["PollActivityTaskQueue", "PollNexusTaskQueue", "PollWorkflowTaskQueue"];
 /// Calls that start workflows.
@@ -109,6 +115,11 @@ impl Caller {
         rule.one_of.iter().any(|needed| roles.include(*needed))
     }
 
+    /// Who has the admin key.
+    fn admin() -> Self {
+        Self { name: "admin".to_owned(), proof: Proof::Key, grants: Grants::everything(), calls_per_second: 0 }
+    }
+
     /// Whether this caller may look into a namespace.
     pub(crate) fn may_read(&self, namespace: &str) -> bool {
         self.grants.roles_in(namespace).include(Roles::READ)
@@ -154,16 +165,25 @@ pub(crate) struct Security {
     limiter: Limiter,
 }
 
+/// A caller, and the key that it was made from.
+type CallerOfKey = (Arc<AccessKey>, Arc<Caller>);
+
 struct Authentication {
-    admin_key: Option<[u8; 32]>,
+    /// The admin's digest, and who that is.
+    admin: Option<([u8; 32], Arc<Caller>)>,
     tokens: Option<Tokens>,
+    /// Callers by the digest of their key, with the key that they were made from, so that grants are not read with every call.
+    callers: RwLock<HashMap<[u8; 32], CallerOfKey>>,
 }
 
 impl Security {
     /// What the options ask for.
     pub(crate) fn new(node: Arc<Node>, options: Option<AuthenticationOptions>, audit: Option<Audit>) -> Self {
-        let authentication = options
-            .map(|options| Authentication { admin_key: options.admin_key, tokens: options.tokens.map(Tokens::new) });
+        let authentication = options.map(|options| Authentication {
+            admin: options.admin_key.map(|digest| (digest, Arc::new(Caller::admin()))),
+            tokens: options.tokens.map(Tokens::new),
+            callers: RwLock::default(),
+        });
         Self { node, authentication, audit, limiter: Limiter::default() }
     }
 
@@ -339,12 +359,11 @@ impl Security {
 
     async fn bearer(&self, by: &Authentication, secret: &[u8], now: Nanos) -> Result<Arc<Caller>, Status> {
         let digest = digest(secret);
-        if by.admin_key.is_some_and(|admin| admin == digest) {
-            let (name, grants) = ("admin".to_owned(), Grants::everything());
-            return Ok(Arc::new(Caller { name, proof: Proof::Key, grants, calls_per_second: 0 }));
+        if let Some((_, admin)) = by.admin.as_ref().filter(|(known, _)| *known == digest) {
+            return Ok(admin.clone());
         }
         if let Some(key) = self.node.access_keys.by_digest(&digest) {
-            return caller_of_key(&key, Proof::Key, now);
+            return by.caller_of_digest(digest, key, now);
         }
         match &by.tokens {
             Some(tokens) if jwt::looks_like(secret) => tokens.caller(secret, digest, now).await,
@@ -363,6 +382,25 @@ impl Security {
     }
 }
 
+impl Authentication {
+    /// The caller of a key that is in the store right now.
+    fn caller_of_digest(&self, digest: [u8; 32], key: Arc<AccessKey>, now: Nanos) -> Result<Arc<Caller>, Status> {
+        check_expiry(&key, now)?;
+        if let Some((of, caller)) = self.callers.read().unwrap_or_else(PoisonError::into_inner).get(&digest)
+            && Arc::ptr_eq(of, &key)
+        {
+            return Ok(caller.clone());
+        }
+        let caller = caller_of_key(&key, Proof::Key, now)?;
+        let mut callers = self.callers.write().unwrap_or_else(PoisonError::into_inner);
+        if callers.len() >= CALLERS_MAX {
+            callers.clear();
+        }
+        callers.insert(digest, (key, caller.clone()));
+        Ok(caller)
+    }
+}
+
 impl Admitted {
     /// The call ended.
     pub(crate) fn ended(self, code: tonic::Code) {
@@ -372,10 +410,15 @@ impl Admitted {
     }
 }
 
-fn caller_of_key(key: &AccessKey, proof: Proof, now: Nanos) -> Result<Arc<Caller>, Status> {
-    if key.expires != 0 && key.expires <= now {
-        return Err(Status::unauthenticated(format!("the access of {:?} has expired", key.name)));
+fn check_expiry(key: &AccessKey, now: Nanos) -> Result<(), Status> {
+    match key.expires != 0 && key.expires <= now {
+        true => Err(Status::unauthenticated(format!("the access of {:?} has expired", key.name))),
+        false => Ok(()),
     }
+}
+
+fn caller_of_key(key: &AccessKey, proof: Proof, now: Nanos) -> Result<Arc<Caller>, Status> {
+    check_expiry(key, now)?;
     // They were checked when the key was made; one from a newer version that is not understood here grants nothing.
     let mut grants = Grants::parse(key.grants.iter().map(String::as_str)).unwrap_or_default();
     grants.queues.clone_from(&key.queues);
