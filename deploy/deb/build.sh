@@ -13,6 +13,7 @@ trap 'rm -rf "$root"' EXIT
 
 install -D -m 0755 "$binary" "$root/usr/bin/segno"
 install -D -m 0644 "$here/systemd/segno.service" "$root/lib/systemd/system/segno.service"
+install -D -m 0644 "$here/segno.toml" "$root/usr/share/doc/segno/segno.toml"
 install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" \
   "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d" "$root/DEBIAN"
 "$binary" man --directory "$root/usr/share/man/man1"

@@ -29,11 +29,11 @@ def free_ports(count):
 class Server:
     """A server of its own, ended with the tests."""
 
-    def __init__(self, log):
+    def __init__(self, log, *flags):
         binary = os.environ.get("SEGNO_BIN") or str(ROOT / "target/debug/segno")
         self.grpc, self.http = free_ports(2)
         self.output = open(log, "w+")
-        command = [binary, "serve", "--in-memory", "--port", str(self.grpc), "--http-port", str(self.http)]
+        command = [binary, "serve", "--in-memory", "--port", str(self.grpc), "--http-port", str(self.http), *flags]
         self.process = subprocess.Popen(command, stdout=self.output, stderr=subprocess.STDOUT)
         end = time.monotonic() + 30
         while time.monotonic() < end:

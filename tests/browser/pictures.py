@@ -36,10 +36,23 @@ def main(place):
                 page.wait_for_timeout(1500)
                 page.screenshot(path=f"{place}/{name}.png")
                 context.close()
+            login(browser, pathlib.Path(directory), place)
             browser.close()
         living.stop()
         thread.join(20)
         server.stop()
+
+
+def login(browser, directory, place):
+    """What a server that wants to know who calls shows first."""
+    server = conftest.Server(directory / "login-log", "--auth", "--admin-key-file", str(directory / "admin.key"))
+    context = browser.new_context(viewport={"width": 1280, "height": 480}, locale="en-GB", timezone_id="UTC")
+    page = context.new_page()
+    page.goto(server.url + "/ui/default/workflows")
+    page.wait_for_timeout(500)
+    page.screenshot(path=f"{place}/login.png")
+    context.close()
+    server.stop()
 
 
 if __name__ == "__main__":

@@ -157,3 +157,9 @@ def test_the_server_draws_its_figures(tab, living):
         "document.querySelector('[data-figure=commits] polyline').getAttribute('points').split(' ').length >= 3"
     )
     assert "MiB" in tab.page.inner_text("[data-figure=resident_bytes] output")
+    # Times are drawn as well, and are times where something happened.
+    for name in ("commit_p50", "commit_p99", "call_p50", "call_p99"):
+        points = f"document.querySelector('[data-figure={name}] polyline').getAttribute('points')"
+        tab.until(f"{points}.split(' ').length >= 3")
+    living.call(living.order("order-for-times"))
+    tab.until("/ms|µs/.test(document.querySelector('[data-figure=call_p99] output').innerText)")

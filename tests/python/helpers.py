@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -44,13 +45,21 @@ NAMESPACE = "default"
 BODY_TIMEOUT = 45.0
 
 
-def free_port() -> int:
-    """A TCP port nobody listens on right now.
+_given_ports: set[int] = set()
 
-    It lies below the ephemeral ports, so that no outgoing connection takes it during a restart.
+
+def free_port() -> int:
+    """A TCP port nobody listens on right now, another one with each call.
+
+    It lies below the ephemeral ports, so that no outgoing connection takes it during a restart. Processes that run tests
+    side by side have ports of their own.
     """
+    process = int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0) % 4
     while True:
-        port = random.randint(20000, 30000)
+        port = 20000 + 2500 * process + random.randrange(2500)
+        if port in _given_ports and len(_given_ports) < 2000:
+            continue
+        _given_ports.add(port)
         with socket.socket() as sock:
             try:
                 sock.bind(("127.0.0.1", port))

@@ -57,6 +57,13 @@ class Postgres:
         done = subprocess.run([self.programs / program, *arguments], capture_output=True, **self._as_user())
         assert done.returncode == 0, f"{program}: {done.stderr.decode()}"
 
+    def query(self, sql: str) -> str:
+        """The rows of a statement, with | between columns."""
+        command = ["psql", "-X", "-q", "-A", "-t", "-h", "127.0.0.1", "-p", str(self.port), "-U", "segno", "-d", "segno", "-c", sql]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
     def start(self) -> None:
         command = [self.programs / "postgres", "-D", self.directory / "data", "-k", self.directory, "-p",
                    str(self.port), "-c", "listen_addresses=127.0.0.1"]

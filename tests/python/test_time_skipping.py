@@ -26,7 +26,7 @@ from temporalio.client import (
     WorkflowFailureError,
 )
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ApplicationError, TimeoutError
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError, TimeoutType
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -107,6 +107,21 @@ class Caller:
 
 
 @workflow.defn
+class Oversleeper:
+    """An activity that has to report within twenty seconds, on a queue of its own."""
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.execute_activity(
+            "oversleep",
+            task_queue="oversleep",
+            schedule_to_close_timeout=timedelta(seconds=1000),
+            heartbeat_timeout=timedelta(seconds=20),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+        )
+
+
+@workflow.defn
 class Parent:
     @workflow.run
     async def run(self) -> float:
@@ -128,7 +143,7 @@ def worker(client: Client) -> Worker:
     return Worker(
         client,
         task_queue=QUEUE,
-        workflows=[Sleeper, Waiter, Caller, Parent],
+        workflows=[Sleeper, Waiter, Caller, Oversleeper, Parent],
         activities=[slow, third_time_lucky],
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
@@ -178,6 +193,23 @@ async def test_an_activity_under_way_holds_time() -> None:
         )
         assert 1 <= passed < 60
         assert not timer_fired
+
+
+async def test_an_activity_can_skip_the_time_that_it_holds() -> None:
+    async with skipping() as env:
+
+        @activity.defn
+        async def oversleep() -> None:
+            await env.sleep(40)
+
+        begun = time.monotonic()
+        async with Worker(env.client, task_queue="oversleep", activities=[oversleep]):
+            with pytest.raises(WorkflowFailureError) as raised:
+                await env.client.execute_workflow(Oversleeper.run, id="oversleeper", task_queue=QUEUE)
+        assert isinstance(raised.value.cause, ActivityError)
+        assert isinstance(raised.value.cause.cause, TimeoutError)
+        assert raised.value.cause.cause.type == TimeoutType.HEARTBEAT
+        assert time.monotonic() - begun < SOON
 
 
 async def test_back_offs_of_activities_are_skipped() -> None:

@@ -41,6 +41,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "segno-server",
         ],
     ),
+    (
+        "segno-fuzz",
+        &["segno-proto", "segno-http2", "segno-engine", "segno-flow", "segno-store", "segno-runtime", "segno-server"],
+    ),
     // Speaks to servers over the wire, so that what it proves holds for any server.
     ("segno-harness", &["segno-proto"]),
     // Temporal's own SDK, to measure ours against; not part of the workspace.

@@ -7,6 +7,7 @@ mod check;
 mod check_crates;
 mod check_docs;
 mod check_source;
+mod fuzz;
 mod test;
 mod test_browser;
 mod test_commands;
@@ -21,21 +22,27 @@ use anyhow::{Context, Result, bail};
 const USAGE: &str = "usage: cargo xtask <command> [options]
 
   check   rules about the source itself, see xtask/src/check.rs
+  fuzz    coverage-guided fuzzing of all that reads what others wrote, see xtask/src/fuzz.rs
   test    everything: rules, unit tests, SDKs, transcripts, crashes; see xtask/src/test.rs
 
 Built in the release profile first, see tools/harness:
   load    a workload against a running server, see tools/harness/src/load/mod.rs
   bench   Segno next to Temporal's dev server, see tools/harness/src/bench/mod.rs
-  crash   kill and power-cut rounds under load, see tests/crash/README.md";
+  crash   kill and power-cut rounds under load, see tests/crash/README.md
+  storm   nodes on PostgreSQL to which something happens under load, see docs/cluster.md";
 
 fn main() -> ExitCode {
+    if let Some(code) = fuzz::as_rustc() {
+        return code;
+    }
     let mut words = std::env::args().skip(1);
     let command = words.next().unwrap_or_default();
     let words: Vec<String> = words.collect();
     let outcome = match command.as_str() {
         "check" => check::command(&words),
+        "fuzz" => fuzz::command_line(&words),
         "test" => test::command(&words),
-        "load" | "bench" | "crash" => harness(&command, &words),
+        "load" | "bench" | "crash" | "storm" => harness(&command, &words),
         _ => Err(anyhow::anyhow!("{USAGE}")),
     };
     match outcome {

@@ -83,7 +83,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "browser",
         what: "the web pages in chromium, installed if it is missing",
-        needs: &["build", "venv"],
+        needs: &["build", "venv", "postgres"],
         full_only: false,
         run: test_browser::browser,
     },
@@ -109,11 +109,32 @@ const STEPS: &[Step] = &[
         run: test_steps::typescript,
     },
     Step {
+        name: "fuzz",
+        what: "fuzz targets, a minute each",
+        needs: &["build"],
+        full_only: true,
+        run: test_steps::fuzz,
+    },
+    Step {
+        name: "docs",
+        what: "the commands of the documentation, as they are written",
+        needs: &["rust", "build", "venv", "typescript"],
+        full_only: false,
+        run: test_steps::docs,
+    },
+    Step {
         name: "crash",
         what: "kills and power cuts under load",
         needs: &["build"],
         full_only: false,
         run: test_steps::crash,
+    },
+    Step {
+        name: "storm",
+        what: "three nodes on PostgreSQL to which something happens under load",
+        needs: &["build", "postgres"],
+        full_only: false,
+        run: test_steps::storm,
     },
     Step {
         name: "lie",

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    check,
+    check, fuzz,
     test_commands::Commands,
     workspace::{self, cargo, command},
 };
@@ -23,6 +23,16 @@ const SABOTAGED: [&str; 3] = ["starting.minimal", "activities.completed", "activ
 
 /// Processes that run Python tests.
 const PYTHON_PROCESSES: &str = "3";
+
+/// Faults of a cluster that the storm must notice, and what happens to it meanwhile.
+const STORM_SABOTAGES: [(&str, &str); 6] = [
+    ("ack-before-commit", "kill-and-start,database-immediate"),
+    ("drop-on-send", "kill-and-start,split"),
+    ("fence-without-beat", "short-pause"),
+    ("no-fence", "database-silent,pause"),
+    ("serve-after-lease", "database-silent,pause"),
+    ("two-owners", "leave,kill"),
+];
 
 /// How a step ended that did not fail.
 pub enum Outcome {
@@ -103,6 +113,12 @@ pub fn rust(commands: &mut Commands) -> Result<Outcome> {
 /// part of it, cargo would compile many dependencies once more.
 pub fn build(commands: &mut Commands) -> Result<Outcome> {
     commands.run(&mut cargo(&["build", "--workspace", "--bin", "segno", "--bin", "segno-harness"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// See `fuzz.rs`.
+pub fn fuzz(commands: &mut Commands) -> Result<Outcome> {
+    fuzz::shortly(commands)?;
     Ok(Outcome::Passed)
 }
 
@@ -291,9 +307,29 @@ pub fn typescript(commands: &mut Commands) -> Result<Outcome> {
     twice_at_most(commands, npm(&["test"]), npm(&["test"]))
 }
 
+/// Commands that stand in README.md and docs/, and the proof that a wrong one would be seen. The examples in Rust come from the step
+/// `rust`, the packages of the examples in TypeScript from the step `typescript`.
+pub fn docs(commands: &mut Commands) -> Result<Outcome> {
+    let tests = |more: &[&str]| {
+        let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--numprocesses", PYTHON_PROCESSES]);
+        tests.args(more).current_dir(workspace::root().join("tests/docs"));
+        tests.env("SEGNO_BIN", segno()).env("DOCS_TARGET", workspace::target()).env("PYTHONUNBUFFERED", "1");
+        tests
+    };
+    twice_at_most(commands, tests(&[]), tests(&["--last-failed", "--last-failed-no-failures", "none"]))
+}
+
 /// A short run of the crash harness; `cargo xtask crash` alone does many more rounds.
 pub fn crash(commands: &mut Commands) -> Result<Outcome> {
     commands.run(harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10", "--binary"]).arg(segno()))?;
+    Ok(Outcome::Passed)
+}
+
+/// A short storm; `cargo xtask storm` alone goes on for longer, with another seed each time.
+pub fn storm(commands: &mut Commands) -> Result<Outcome> {
+    let few = "kill,pause,leave,database-immediate,cut-commits,cut-answers,database-silent,split,fence,terminate";
+    let storm = ["storm", "--seconds", "50", "--seed", "16", "--nemeses", few, "--binary"];
+    commands.run(harness(&storm).arg(segno()))?;
     Ok(Outcome::Passed)
 }
 
@@ -303,7 +339,8 @@ pub fn lie(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// The harness with a server built to acknowledge before it syncs: it must find something missing.
+/// The harness with a server built to acknowledge before it syncs, to forget what a schedule is about to start, and to count
+/// steps of a batch job before they are done: it must find something missing each time.
 pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
     let place = workspace::target().join("sabotage");
     fs::create_dir_all(&place)?;
@@ -311,7 +348,13 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
     fs::copy(segno(), place.join("segno")).context("copying the faulty server")?;
     // Cargo keeps the ordinary build and only puts it back where the faulty one was.
     commands.run(&mut cargo(&["build", "--workspace", "--bin", "segno"]))?;
-    commands.run(&mut harness(&["crash", "--expect-caught", "--sabotage", "ack-before-sync"]))?;
+    for fault in ["ack-before-sync", "batch-counts-first", "schedule-forgets-start"] {
+        commands.run(&mut harness(&["crash", "--expect-caught", "--sabotage", fault]))?;
+    }
+    for (name, nemeses) in STORM_SABOTAGES {
+        let storm = ["storm", "--expect-caught", "--seconds", "90", "--seed", "16", "--sabotage", name];
+        commands.run(harness(&storm).args(["--nemeses", nemeses]))?;
+    }
     Ok(Outcome::Passed)
 }
 

@@ -13,6 +13,7 @@ use clap::Args;
 use segno_store_sqlite::{BackupError, Inspection};
 
 use crate::{
+    disk::Room,
     exit,
     keeping::{DataDir, size},
     output::{self, Format, Json, style::Style},
@@ -152,18 +153,15 @@ fn directory_findings(directory: &Path, inspected: Result<Inspection, BackupErro
 /// Room on the disk of a directory, or of the first of its parents that is there.
 fn disk(directory: &Path) -> Option<Finding> {
     let place = directory.ancestors().find(|place| place.is_dir()).unwrap_or(Path::new("."));
-    let stat = rustix::fs::statvfs(place).ok()?;
-    let (free, total) = (stat.f_bavail.saturating_mul(stat.f_frsize), stat.f_blocks.saturating_mul(stat.f_frsize));
-    Some(room(free, total))
+    Room::of(place).map(graded)
 }
 
-fn room(free: u64, total: u64) -> Finding {
+fn graded(room: Room) -> Finding {
+    let Room { free, total } = room;
     let text = format!("{} of {} are free", size(free), size(total));
     match free {
         0..0x400_0000 => finding("disk", Grade::Broken, format!("{text}: commits fail when there is no space")),
-        _ if free < total / 20 || free < 0x4000_0000 => {
-            finding("disk", Grade::Warning, format!("{text}: free some space before commits fail"))
-        }
+        _ if room.is_short() => finding("disk", Grade::Warning, format!("{text}: free some space before commits fail")),
         _ => finding("disk", Grade::Good, text),
     }
 }
@@ -223,9 +221,9 @@ mod tests {
     #[test]
     fn disks_are_graded() {
         let gib = 0x4000_0000;
-        assert_eq!(room(50 * gib, 100 * gib).grade, Grade::Good);
-        assert_eq!(room(4 * gib, 100 * gib).grade, Grade::Warning);
-        assert_eq!(room(1, 100 * gib).grade, Grade::Broken);
+        assert_eq!(graded(Room { free: 50 * gib, total: 100 * gib }).grade, Grade::Good);
+        assert_eq!(graded(Room { free: 4 * gib, total: 100 * gib }).grade, Grade::Warning);
+        assert_eq!(graded(Room { free: 1, total: 100 * gib }).grade, Grade::Broken);
     }
 
     #[test]

@@ -109,7 +109,7 @@ fn of_backup(error: &BackupError) -> u8 {
 
 fn of_database(error: &DatabaseError) -> u8 {
     match error {
-        DatabaseError::Url(_) | DatabaseError::Tls => USAGE,
+        DatabaseError::Url(_) | DatabaseError::Tls(_) => USAGE,
         DatabaseError::OtherNode { .. } => TEMPORARY,
         DatabaseError::Unreachable(_) | DatabaseError::InRecovery | DatabaseError::Setting { .. } => IO,
         _ => DATA,

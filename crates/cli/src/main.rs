@@ -6,7 +6,9 @@
 mod args;
 mod client;
 mod commands;
+mod config_file;
 mod connections;
+mod disk;
 mod doctor;
 mod exit;
 mod keeping;
@@ -22,11 +24,12 @@ mod shells;
 mod start_dev;
 mod test_server;
 mod tls_init;
+mod traces;
 mod version;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
 /// Every call allocates some hundred times, on one thread, and frees on another (docs/decisions/012).
@@ -97,7 +100,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match test_server::asked_for(std::env::args().skip(1)) {
         Some(test_server) => test_server.and_then(test_server::TestServer::run).map(|()| ExitCode::SUCCESS),
-        None => run(Arguments::parse().command),
+        None => parse().and_then(run),
     };
     match result {
         Ok(code) => code,
@@ -107,6 +110,27 @@ fn main() -> ExitCode {
             exit::code(&error)
         }
     }
+}
+
+/// Reads the command line, and what a configuration file adds to it.
+fn parse() -> anyhow::Result<Command> {
+    let (words, file) = config_file::complete(std::env::args_os().collect(), &Arguments::command())?;
+    let matches = Arguments::command().try_get_matches_from(words).unwrap_or_else(|error| {
+        if let Some(place) = file.explain(&error) {
+            eprintln!("{place}");
+        }
+        error.exit()
+    });
+    let parsed = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    if let (Command::Serve(serve), Some(matches)) = (&parsed.command, matches.subcommand_matches("serve"))
+        && serve.print_config
+    {
+        let command = Arguments::command();
+        let text = command.find_subcommand("serve").map(|serve| file.print(serve, matches)).unwrap_or_default();
+        print!("{text}");
+        std::process::exit(0);
+    }
+    Ok(parsed.command)
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

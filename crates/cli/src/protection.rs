@@ -53,6 +53,9 @@ pub struct Protection {
     /// Write down who changed what and who was refused, one JSON object a line.
     #[arg(long, env = "SEGNO_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
+    /// A codec server: the web pages let the browser decode there what only its owner can read. It may have {namespace} in it.
+    #[arg(long, env = "SEGNO_UI_CODEC_ENDPOINT", value_name = "URL")]
+    ui_codec_endpoint: Option<String>,
     /// Let other machines in although nothing is encrypted or nobody has to say who they are.
     #[arg(long, env = "SEGNO_INSECURE")]
     insecure: bool,
@@ -125,7 +128,8 @@ impl Protection {
         if self.audit_log.is_some() && authentication.is_none() {
             bail!("--audit-log needs --auth: without it nobody is known");
         }
-        Ok(SecurityOptions { tls, authentication, audit_log: self.audit_log })
+        let (audit_log, codec_endpoint) = (self.audit_log, self.ui_codec_endpoint);
+        Ok(SecurityOptions { tls, authentication, audit_log, codec_endpoint })
     }
 }
 

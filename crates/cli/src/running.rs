@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Clock, Local, Node, NodeOptions, SkippingClock, SystemClock};
+use segno_runtime::{Clock, Local, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Storage};
 use segno_store_postgres::PostgresStore;
@@ -21,7 +21,7 @@ use tokio::{
     sync::watch,
 };
 
-use crate::setup::Setup;
+use crate::{disk::Watch, setup::Setup};
 
 /// How long the end waits for what is still under way.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -241,7 +241,9 @@ async fn ended(kept: &Kept) -> CommitError {
 /// Waits until the files of the store are not where they were.
 async fn removed(kept: &Kept) -> Removed {
     let Kept::OnDisk(store, directory) = kept else { return std::future::pending().await };
+    let mut watch = Watch::default();
     loop {
+        watch.look(directory);
         tokio::time::sleep(LOOK_FOR_FILES).await;
         let store = store.clone();
         // Commits look by themselves and fail at once; this is for the end of the process.
@@ -288,6 +290,7 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
         http: anywhere,
         limits: ConnectionLimits::default(),
         security: SecurityOptions::default(),
+        traces: None,
     })
     .await?;
     let (address, _) = door.addresses().context("the server does not know its own address")?;
@@ -298,7 +301,7 @@ async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
 }
 
 /// Opens the store. On a database other nodes reach this one through the listener.
-async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Option<TcpListener>)> {
+async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Option<(TcpListener, NodeIdentity)>)> {
     match data {
         Data::InMemory => Ok((Kept::InMemory(Arc::new(MemoryStore::default())), None)),
         Data::Database { url, node_name, may_lose_commits, listen, ip, address, lease } => {
@@ -308,9 +311,16 @@ async fn open(data: Data, discard_damaged_log: bool) -> anyhow::Result<(Kept, Op
                 true => format!("{node_name}:{}", local.port()),
                 false => local.to_string(),
             });
-            let options =
-                segno_store_postgres::Options { node_name, node_address, lease, may_lose_commits, visits: false };
-            Ok((Kept::InDatabase(PostgresStore::open(&url, options).await?), Some(listener)))
+            let identity = NodeIdentity::generate().context("making a certificate for other nodes")?;
+            let options = segno_store_postgres::Options {
+                node_name,
+                node_address,
+                lease,
+                certificate: identity.certificate().to_vec(),
+                may_lose_commits,
+                visits: false,
+            };
+            Ok((Kept::InDatabase(PostgresStore::open(&url, options).await?), Some((listener, identity))))
         }
         Data::Directory(directory) => {
             let mut options = Options::default();

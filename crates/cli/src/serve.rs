@@ -18,11 +18,19 @@ use crate::{
     protection::Protection,
     running::{Data, Plan, Skipping},
     setup::Setup,
+    traces::Traces,
 };
 
 /// Where the server listens and keeps its data.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
+    /// A file with settings: each flag is a key of its table [serve]. Flags and variables go before it.
+    /// [default: segno/segno.toml in the user's configuration directory, then /etc/segno/segno.toml]
+    #[arg(long, env = "SEGNO_CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print all settings that are in effect and where each comes from, as such a file, and end.
+    #[arg(long)]
+    pub print_config: bool,
     /// Address to listen on. Anything but loopback lets other machines in.
     #[arg(long, env = "SEGNO_IP", default_value = "127.0.0.1")]
     ip: IpAddr,
@@ -75,12 +83,17 @@ pub struct Serve {
     liveness: Liveness,
     #[command(flatten)]
     protection: Protection,
+    #[command(flatten)]
+    traces: Traces,
 }
 
 impl Serve {
     /// Runs the server until it is told to stop.
     pub fn run(self) -> anyhow::Result<()> {
         logs::start(self.log_format, &self.log_level)?;
+        if let Some(file) = &self.config {
+            tracing::info!("settings of {}", file.display());
+        }
         let data = match self.data_dir {
             _ if self.in_memory => Data::InMemory,
             _ if self.store.is_some() => Data::Database {
@@ -106,6 +119,7 @@ impl Serve {
             grpc: SocketAddr::new(self.ip, self.port),
             http: SocketAddr::new(self.ip, self.http_port),
             limits: self.connections.limits(),
+            traces: self.traces.options()?,
         };
         let node = NodeOptions {
             cache_bytes_max: self.cache_mib * 1024 * 1024,

@@ -102,9 +102,6 @@ struct Meaningless {
     #[arg(long, value_name = "PATH")]
     ui_asset_path: Option<String>,
     /// The web pages have no such setting.
-    #[arg(long, value_name = "URL")]
-    ui_codec_endpoint: Option<String>,
-    /// The web pages have no such setting.
     #[arg(long, value_name = "PATH")]
     ui_public_path: Option<String>,
     /// The web pages have no such setting.
@@ -215,6 +212,7 @@ impl StartDev {
                 grpc: SocketAddr::new(ip, self.port),
                 http: SocketAddr::new(ip, http_port),
                 limits: self.connections.limits(),
+                traces: None,
             },
             data,
             discard_damaged_log: false,
@@ -236,7 +234,6 @@ impl StartDev {
         let flags: Vec<&str> = [
             ("--ui-ip", given.ui_ip.is_some()),
             ("--ui-asset-path", given.ui_asset_path.is_some()),
-            ("--ui-codec-endpoint", given.ui_codec_endpoint.is_some()),
             ("--ui-public-path", given.ui_public_path.is_some()),
             ("--ui-disable-news-fetch", given.ui_disable_news_fetch),
             ("--sqlite-pragma", !given.sqlite_pragma.is_empty()),

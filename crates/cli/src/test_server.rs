@@ -54,6 +54,7 @@ impl TestServer {
                 grpc: SocketAddr::new(ip, self.port),
                 http: SocketAddr::new(ip, 0),
                 limits: ConnectionLimits::default(),
+                traces: None,
             },
             data: Data::InMemory,
             discard_damaged_log: false,

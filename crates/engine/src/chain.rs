@@ -13,7 +13,7 @@ use segno_proto::{
 };
 
 use crate::{
-    cron,
+    callbacks, cron,
     draft::Draft,
     limits::RUN_INTERVAL_MIN,
     retry,
@@ -106,7 +106,7 @@ pub fn repeat(
         search_attributes: before.search_attributes,
         header: before.header,
         priority: before.priority,
-        completion_callbacks: if retrying { before.completion_callbacks } else { Vec::new() },
+        completion_callbacks: if retrying { callbacks::handed_on(run) } else { Vec::new() },
         versioning_override: before.versioning_override,
         ..Default::default()
     };
@@ -154,6 +154,7 @@ pub fn continue_as_new(
         search_attributes: command.search_attributes.clone(),
         header: command.header.clone(),
         priority: run.info.priority.clone(),
+        completion_callbacks: callbacks::handed_on(run),
         versioning_override: run.info.versioning_override.clone(),
         ..Default::default()
     };

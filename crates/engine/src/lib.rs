@@ -14,6 +14,7 @@ pub mod activity_options;
 pub mod activity_pause;
 pub mod activity_timeouts;
 pub mod builds;
+pub mod callbacks;
 pub mod cancel;
 pub mod chain;
 pub mod children;

@@ -16,7 +16,7 @@ use segno_proto::{
 
 use crate::{
     builds::{self, Build},
-    signal_ids,
+    callbacks, signal_ids,
     start::is_null,
     state::{Activity, Child, External, RunInfo, RunState, Timer, WorkflowTask},
 };
@@ -91,6 +91,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
     let Some(attributes) = event.attributes.clone() else { return };
     match attributes {
         A::WorkflowExecutionStartedEventAttributes(a) => {
+            callbacks::register(state, &a.completion_callbacks, time);
             state.memo = a.memo.map(|memo| memo.fields).unwrap_or_default();
             state.search_attributes = a.search_attributes.map(|given| given.indexed_fields).unwrap_or_default();
             state.reset_points = a.prev_auto_reset_points.map(|points| points.points).unwrap_or_default();
@@ -239,6 +240,7 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::WorkflowExecutionOptionsUpdatedEventAttributes(a) => {
             builds::note_override_event(state, &a);
+            callbacks::register(state, &a.attached_completion_callbacks, time);
             if !a.attached_request_id.is_empty() {
                 state.attached_request_ids.insert(a.attached_request_id, id);
             }

@@ -13,7 +13,7 @@ use segno_proto::{
 };
 
 use crate::{
-    builds, close,
+    builds, callbacks, close,
     draft::{Draft, event},
     error::Rejection,
     machine,
@@ -326,6 +326,8 @@ fn reapply(draft: &mut Draft, call: &Reset, past: &HistoryEvent) {
         Some(Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a)) => {
             let attached = a.attached_request_id.clone();
             builds::note_override_event(&mut draft.run.state, &a);
+            let now = draft.now();
+            callbacks::register(&mut draft.run.state, &a.attached_completion_callbacks, now);
             let mut updated = event(draft.now(), Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(a));
             updated.links.clone_from(&past.links);
             updated.worker_may_ignore = past.worker_may_ignore;

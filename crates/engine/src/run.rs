@@ -36,8 +36,8 @@ pub struct Run {
     pub info: Arc<RunInfo>,
     /// The same, encoded once.
     encoded_info: Bytes,
-    /// What does.
-    pub(crate) state: RunState,
+    /// What does. In a box: a run is moved many times while a call is decided.
+    pub(crate) state: Box<RunState>,
     /// The tail: events this run has but has not stored yet. The next durable transition stores them first.
     pub(crate) tail: Vec<HistoryEvent>,
     /// Event 1, kept for runs that may be followed by another (retry, cron).
@@ -100,7 +100,15 @@ impl Run {
     fn of(info: RunInfo, encoded_info: Bytes, mut state: RunState) -> Self {
         let finished = FinishedUpdates::split_off(&mut state.updates);
         let updates = Updates::of(&state);
-        Self { info: Arc::new(info), encoded_info, state, tail: Vec::new(), start_event: None, updates, finished }
+        Self {
+            info: Arc::new(info),
+            encoded_info,
+            state: Box::new(state),
+            tail: Vec::new(),
+            start_event: None,
+            updates,
+            finished,
+        }
     }
 
     /// Changes options of the run.
@@ -140,7 +148,7 @@ impl Run {
 
     /// What never changes, and what does, for whoever wants to keep parts of them.
     pub fn into_parts(self) -> (Arc<RunInfo>, RunState) {
-        (self.info, self.state)
+        (self.info, *self.state)
     }
 
     /// Whether [`Run::decode`] must be followed by [`Run::set_start_event`].

@@ -22,7 +22,7 @@ use segno_proto::{
 };
 
 use crate::{
-    builds, cron,
+    builds, callbacks, cron,
     draft::{Draft, event},
     run::{Applied, Context, Run},
     schedule::calls::{self as schedule, NewSchedule},
@@ -309,6 +309,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         eager_execution_accepted: options.eager,
         ..Default::default()
     };
+    callbacks::register(&mut state, &attributes.completion_callbacks, now);
     let mut first = event(now, Attributes::WorkflowExecutionStartedEventAttributes(Box::new(attributes)));
     first.user_metadata = options.user_metadata;
     first.links = info.links.clone();

@@ -10,7 +10,7 @@ use segno_proto::{
 };
 
 use crate::{
-    close,
+    callbacks, close,
     draft::{Draft, event},
     error::Rejection,
     run::{Applied, Context, Run},
@@ -142,6 +142,7 @@ pub fn attach(run: &Run, context: Context, options: &StartOptions) -> Result<App
         },
         ..Default::default()
     };
+    callbacks::register(&mut draft.run.state, &attributes.attached_completion_callbacks, context.now);
     let mut updated = event(context.now, Attributes::WorkflowExecutionOptionsUpdatedEventAttributes(attributes));
     updated.worker_may_ignore = true;
     if wanted.attach_links {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use segno_proto::{
     Nanos,
     activity::ActivityOptions,
-    common::{Link, Payload, Payloads, Priority, RetryPolicy, WorkerVersionStamp, WorkflowExecution},
+    common::{Callback, Link, Payload, Payloads, Priority, RetryPolicy, WorkerVersionStamp, WorkflowExecution},
     enums::WorkflowExecutionStatus,
     events::HistoryEvent,
     failure::Failure,
@@ -307,6 +307,20 @@ pub struct RunState {
     /// replace it.
     #[prost(message, optional, boxed, tag = "70")]
     pub reported_failure: Option<Box<ReportedFailure>>,
+    /// Completion callbacks, see [`crate::callbacks`].
+    #[prost(message, repeated, tag = "71")]
+    pub callbacks: Vec<RegisteredCallback>,
+}
+
+/// A completion callback that the start of a run brought, or a later start that was attached to it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct RegisteredCallback {
+    /// Where the end of the run is reported.
+    #[prost(message, optional, tag = "1")]
+    pub callback: Option<Callback>,
+    /// When it was registered.
+    #[prost(int64, tag = "2")]
+    pub time: Nanos,
 }
 
 impl RunState {

@@ -18,7 +18,7 @@ use crate::{
     access_keys::AccessKeys,
     batch::Batches,
     clock::{Clock, SLEEP_MAX, until},
-    cluster::{self, Cluster},
+    cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
     damaged::DamagedRuns,
     error::CallError,
@@ -158,17 +158,20 @@ impl Node {
         Self::start_among(storage, clock, options, None).await
     }
 
-    /// Starts a node on any storage, reached by other nodes through a listener.
+    /// Starts a node on any storage, reached by other nodes through a listener. They know it by the certificate of its
+    /// identity, which is in the database.
     pub async fn start_among(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
-        listener: Option<tokio::net::TcpListener>,
+        listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let store = storage.blocking();
-        let cluster = Cluster::of(&storage);
+        let (listener, identity) =
+            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
+        let cluster = Cluster::of(&storage, identity);
         let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
         let committer = Committer::start(&storage, metrics.clone(), vitals.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;

@@ -389,6 +389,11 @@ impl Queues {
         lock(&self.queues).get(key).map_or(0, Queue::len)
     }
 
+    /// How many polls more or fewer a worker should make, see [`crate::poller_scaling`].
+    pub fn advice(&self, key: &QueueKey, waited: Nanos, now: Nanos) -> i32 {
+        lock(&self.queues).get_mut(key).map_or(0, |queue| queue.advice(waited, now))
+    }
+
     /// Workers that asked lately: identity and when.
     pub fn pollers(&self, key: &QueueKey, now: Nanos) -> Vec<(String, Nanos)> {
         let mut queues = lock(&self.queues);
@@ -670,6 +675,12 @@ impl Node {
     /// Tasks waiting in a queue.
     pub fn backlog_of(&self, key: &QueueKey) -> usize {
         self.queues.backlog_of(key)
+    }
+
+    /// How many polls more or fewer a worker should make whose poll of a queue took so long to bring a task.
+    pub fn poller_advice(&self, key: &QueueKey, waited: Duration) -> i32 {
+        let waited = Nanos::try_from(waited.as_nanos()).unwrap_or(Nanos::MAX);
+        self.queues.advice(key, waited, self.clock.now())
     }
 
     /// What a queue can say of its tasks, by priority.

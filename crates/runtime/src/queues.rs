@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::cluster::Task;
 use crate::{
     fair::{Fairness, Level},
+    poller_scaling::AdviceBudget,
     queries::QueryTask,
     queue_limits::QueueLimits,
     queue_stats::{Measured, QueueStats},
@@ -153,6 +154,8 @@ pub struct Queue {
     measured: Measured,
     /// How much may go.
     pub limits: QueueLimits,
+    /// How much advice to poll more may be given.
+    advice: AdviceBudget,
 }
 
 /// What became of an offer.
@@ -181,6 +184,7 @@ impl Queue {
             abandoned: false,
             measured: Measured::default(),
             limits: QueueLimits::default(),
+            advice: AdviceBudget::default(),
         }
     }
 
@@ -391,6 +395,15 @@ impl Queue {
         }
         stats.remove(&QUERY_PRIORITY);
         stats
+    }
+
+    /// How many polls more or fewer a worker should make whose poll waited so long.
+    pub fn advice(&mut self, waited: Nanos, now: Nanos) -> i32 {
+        let mut budget = std::mem::take(&mut self.advice);
+        let stats = || self.stats(now).into_values().collect();
+        let advice = budget.advice(waited, self.pollers.len(), now, self.sticky, stats);
+        self.advice = budget;
+        advice
     }
 
     /// Whether somebody waits here, or did not long ago.

@@ -38,8 +38,9 @@ struct Sleeper {
 
 #[derive(Default)]
 struct State {
-    /// Time is skipped while there is none.
-    locks: u64,
+    /// Locks that clients hold. One less than none, while a task holds time, means that its hold was released: an activity that
+    /// sleeps with unlocked time means its own, as in Temporal's test server, which counts both together.
+    locks: i64,
     /// Runs with a task that is scheduled or started.
     holding: HashSet<RunKey>,
     /// Wake-ups under way, and transitions whose consequences are carried out.
@@ -51,8 +52,22 @@ struct State {
 }
 
 impl State {
+    /// Locks and tasks that hold time.
+    fn holds(&self) -> i64 {
+        self.locks + self.holding.len() as i64
+    }
+
     fn is_idle(&self) -> bool {
-        self.locks == 0 && self.under_way == 0 && self.holding.is_empty()
+        self.holds() <= 0 && self.under_way == 0
+    }
+
+    /// Releases one lock, or what a task holds.
+    fn release(&mut self) -> Result<(), NotLocked> {
+        if self.holds() <= 0 {
+            return Err(NotLocked);
+        }
+        self.locks -= 1;
+        Ok(())
     }
 }
 
@@ -82,7 +97,7 @@ impl SkippingClock {
     /// Releases one lock.
     pub fn unlock_skipping(&self) -> Result<(), NotLocked> {
         let mut state = lock(&self.state);
-        state.locks = state.locks.checked_sub(1).ok_or(NotLocked)?;
+        state.release()?;
         drop(state);
         self.changed.notify_one();
         Ok(())
@@ -100,7 +115,7 @@ impl SkippingClock {
     pub async fn sleep_unlocked(&self, duration: Nanos) -> Result<(), NotLocked> {
         let done = {
             let mut state = lock(&self.state);
-            state.locks = state.locks.checked_sub(1).ok_or(NotLocked)?;
+            state.release()?;
             self.add_sleeper(&mut state, self.now().saturating_add(duration), true)
         };
         self.changed.notify_one();
@@ -152,7 +167,7 @@ impl SkippingClock {
                 return Some(entry.key().0);
             }
             let sleeper = entry.remove();
-            state.locks += u64::from(sleeper.locks);
+            state.locks += i64::from(sleeper.locks);
             let _ = sleeper.done.send(());
         }
         None
@@ -206,6 +221,21 @@ mod tests {
         assert!(clock.now() < to);
         assert!(clock.jump(to));
         assert!(clock.now() >= to && clock.now() < to + DAY);
+    }
+
+    #[test]
+    fn an_unlock_releases_what_a_task_holds() {
+        let clock = SkippingClock::default();
+        let to = clock.now() + DAY;
+        clock.note(RunKey(1), true);
+        assert!(!clock.jump(to));
+        assert_eq!(clock.unlock_skipping(), Ok(()));
+        assert_eq!(clock.unlock_skipping(), Err(NotLocked));
+        assert!(clock.jump(to));
+        clock.lock_skipping();
+        assert!(!clock.jump(to + DAY), "it holds time again");
+        clock.note(RunKey(1), false);
+        assert!(clock.jump(to + DAY));
     }
 
     #[test]

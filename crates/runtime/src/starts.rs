@@ -77,8 +77,7 @@ impl Node {
         match decision {
             Conflict::SameRequest | Conflict::UseExisting => {
                 if !delivered.is_empty() {
-                    let commit = segno_store::Commit { outbox_remove: delivered, ..Default::default() };
-                    self.committer.commit(commit).await?;
+                    self.committer.remove_messages(delivered).await?;
                 }
                 Box::pin(self.use_existing(&mut locked, start, decision == Conflict::SameRequest)).await
             }

@@ -62,8 +62,13 @@ impl Node {
         self.watch_over(what, false, work);
     }
 
+    /// Something essential that is not the node's own ended, and the node cannot go on without it.
+    pub fn fail(&self, what: &str, why: &str) {
+        self.vitals.fail(what, why);
+    }
+
     /// Runs something essential that comes to an end.
-    pub(crate) fn supervise_to_its_end(
+    pub fn supervise_to_its_end(
         self: &Arc<Self>,
         what: &'static str,
         work: impl Future<Output = ()> + Send + 'static,

@@ -226,6 +226,7 @@ impl Node {
         let Applied { run, transition, reply } = applied;
         let defect = transition.check().err().map(Box::new);
         let Beside { delivered, marked } = beside;
+        let namespace = locked.slot.key.namespace;
         let mut under_way = match &defect {
             None => self.begin(locked, run, transition, delivered),
             Some(_) => None,
@@ -233,7 +234,7 @@ impl Node {
         if let (Some((commit, _)), Some(marked)) = (&mut under_way, marked) {
             commit.runs.push(*marked);
         }
-        let under_way = under_way.map(|(commit, then)| (self.committer.commit(commit), then));
+        let under_way = under_way.map(|(commit, then)| (self.committer.commit_of(namespace, commit), then));
         async move {
             if let Some(defect) = defect {
                 // Nothing of it is stored or kept.

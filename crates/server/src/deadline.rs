@@ -42,11 +42,6 @@ pub fn long_read<T>(request: &Request<T>, most: Duration) -> Instant {
     Instant::now() + left
 }
 
-/// Until a second before the caller gives up.
-pub fn almost<T>(request: &Request<T>) -> Instant {
-    Instant::now() + timeout(request).unwrap_or(CALL_DEFAULT).saturating_sub(MARGIN)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -68,6 +68,9 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                         let status = Status::permission_denied("the request comes from another site");
                         return Ok(http_access::refused(&status).map(Either::Left));
                     }
+                    if !guard.is_named_rightly(request.headers(), request.uri().path()) {
+                        return Ok(http_access::misnamed().map(Either::Left));
+                    }
                     let credentials = http_access::credentials(&request, certificate);
                     let path = request.uri().path();
                     let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
@@ -144,7 +147,8 @@ async fn answer_api(
     };
     // What strangers send is not read.
     let is_open = head.uri.path().ends_with("/system-info");
-    if !is_open && let Err(status) = services.security.is_known(&request.credentials).await {
+    let what = format!("{} {}", head.method, head.uri.path());
+    if !is_open && let Err(status) = services.security.is_known(&what, &request.credentials).await {
         return http_api::refuse(&request, &status);
     }
     request.body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());

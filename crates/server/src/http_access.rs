@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
 use tonic::{Code, Status};
 
@@ -15,7 +15,7 @@ use crate::{
         rules::{Rule, Scope},
         tls::Tls,
     },
-    web::{Web, WebBody, login},
+    web::{Web, WebBody, guard, login},
 };
 
 /// What stands in front of the HTTP port.
@@ -25,6 +25,8 @@ pub(crate) struct Guard {
     pub(crate) tls: Option<Arc<Tls>>,
     /// Decides who may do what.
     pub(crate) security: Arc<Security>,
+    /// Only programs of this machine reach the port. Browsers among them may be led here by a page of another site.
+    pub(crate) is_loopback: bool,
 }
 
 const ANYBODY: Rule = Rule { scope: Scope::Anybody, one_of: &[] };
@@ -57,6 +59,14 @@ const SERVER_AREAS: &[(&str, Rule, Rule)] = &[
 ];
 
 impl Guard {
+    /// Whether a request names this server by a name that only it has. Where everybody may do everything because only this
+    /// machine reaches the port, a page of another site must not be able to read under a name of its own that it points
+    /// here (DNS rebinding). Programs that send no `Host` are no browsers.
+    pub(crate) fn is_named_rightly(&self, headers: &HeaderMap, path: &str) -> bool {
+        let is_open = self.is_loopback && self.tls.is_none() && !self.security.authenticates();
+        !is_open || path == "/healthz" || guard::has_known_host(headers)
+    }
+
     /// Answers what has to do with logging in, and asks browsers to do so.
     pub(crate) async fn log_in(&self, head: &Parts, body: Bytes) -> Response<WebBody> {
         let is_tls = self.tls.is_some();
@@ -71,7 +81,8 @@ impl Guard {
         }
         let Some((key, next)) = login::read(&body) else { return login::ask("/", Some("That is not a key.")) };
         let authorization = HeaderValue::from_str(&format!("Bearer {key}")).ok();
-        match self.security.is_known(&Credentials { authorization, certificate: None }).await {
+        let what = format!("POST {}", login::LOGIN);
+        match self.security.is_known(&what, &Credentials::new(authorization, None)).await {
             Ok(()) => login::keep(Some(&key), &next, is_tls),
             Err(status) => login::ask(&next, Some(status.message())),
         }
@@ -102,7 +113,7 @@ pub(crate) fn credentials<B>(request: &Request<B>, certificate: Option<Arc<str>>
     let headers = request.headers();
     let authorization = headers.get(header::AUTHORIZATION).cloned();
     let from_cookie = || Web::has(request.uri().path()).then(|| login::authorization(headers)).flatten();
-    Credentials { authorization: authorization.or_else(from_cookie), certificate }
+    Credentials::new(authorization.or_else(from_cookie), certificate)
 }
 
 /// What a request needs, and where.
@@ -145,6 +156,16 @@ pub(crate) fn refused(status: &Status) -> Response<Full<Bytes>> {
     if status.code() == Code::Unauthenticated {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+    response
+}
+
+/// The response to a request under a name that is not this server's.
+pub(crate) fn misnamed() -> Response<Full<Bytes>> {
+    let text = "nothing is served under this host name: use the server's address or localhost, or start it with the name in \
+                SEGNO_HTTP_HOSTS\n";
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
+    *response.status_mut() = StatusCode::MISDIRECTED_REQUEST;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response
 }
 

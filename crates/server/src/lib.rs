@@ -17,6 +17,7 @@ mod http_access;
 mod http_api;
 mod http_flows;
 mod metrics;
+mod otel;
 mod peer_calls;
 mod peers;
 pub mod security;
@@ -29,6 +30,8 @@ mod why;
 
 pub use connections::ConnectionLimits;
 pub use grpc::SERVER_VERSION;
+pub use metrics::disk::report_disk_free;
+pub use otel::TraceOptions;
 pub use security::{AuthenticationOptions, SecurityOptions};
 pub use serve::{ServeError, Server, ServerOptions};
 pub use unbuilt::BUILT;

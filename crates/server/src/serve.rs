@@ -16,20 +16,21 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
 
 use crate::{
-    connections::{self, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
+    connections::{self, AbortOnDrop, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
     delivery::UnderWay,
     grpc::{
         AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, WorkflowExplanations,
         Workflows,
     },
     http::{self, Guard},
+    otel::{self, TraceOptions},
     peer_calls::PeerCalls,
     security::{
         AuthenticationOptions, Security, SecurityOptions,
         audit::Audit,
         tls::{Tls, TlsError},
     },
-    web::Web,
+    web::{Codec, Web},
 };
 
 /// Time for calls under way when the server stops.
@@ -37,6 +38,8 @@ const DRAIN: Duration = Duration::from_secs(5);
 const DRAIN_STEP: Duration = Duration::from_millis(20);
 /// Time for connections to close after the last call: a graceful shutdown takes a round trip.
 const CLOSE: Duration = Duration::from_millis(200);
+/// Time for the last traces to be sent.
+const LAST_TRACES: Duration = Duration::from_secs(2);
 
 /// Where to listen, and to how many.
 #[derive(Clone, Debug)]
@@ -49,6 +52,8 @@ pub struct ServerOptions {
     pub limits: ConnectionLimits,
     /// Encryption and authentication.
     pub security: SecurityOptions,
+    /// Where traces of calls go.
+    pub traces: Option<TraceOptions>,
 }
 
 /// Why a server did not start, or stopped.
@@ -77,6 +82,14 @@ pub enum ServeError {
         /// What the system said.
         error: std::io::Error,
     },
+    /// The codec server has no usable address.
+    #[error(
+        "--ui-codec-endpoint {endpoint} is not an address: it looks like https://codec.example or http://127.0.0.1:8081/{{namespace}}"
+    )]
+    CodecEndpoint {
+        /// What was given.
+        endpoint: String,
+    },
     /// Reflection could not be set up.
     #[error("reflection could not be set up: {0}")]
     Reflection(#[from] tonic_reflection::server::Error),
@@ -103,6 +116,8 @@ pub struct Server {
     tls: Option<Arc<Tls>>,
     authentication: Option<AuthenticationOptions>,
     audit: Option<Audit>,
+    codec: Option<Codec>,
+    traces: Option<TraceOptions>,
 }
 
 impl Server {
@@ -119,7 +134,12 @@ impl Server {
             None => None,
             Some(path) => Some(Audit::open(&path).map_err(|error| ServeError::AuditLog { path, error })?),
         };
-        Ok(Self { grpc, http, limits: options.limits, tls, authentication: security.authentication, audit })
+        let codec = match security.codec_endpoint {
+            None => None,
+            Some(endpoint) => Some(Codec::parse(&endpoint).ok_or(ServeError::CodecEndpoint { endpoint })?),
+        };
+        let (authentication, traces) = (security.authentication, options.traces);
+        Ok(Self { grpc, http, limits: options.limits, tls, authentication, audit, codec, traces })
     }
 
     /// The addresses in use: gRPC and HTTP.
@@ -129,6 +149,9 @@ impl Server {
 
     /// Serves until `stop` is done, then lets calls under way finish.
     pub async fn run(self, node: Arc<Node>, stop: impl Future<Output = ()> + Send + 'static) -> Result<(), ServeError> {
+        if let Some(traces) = self.traces.clone() {
+            otel::start(traces);
+        }
         let direct = Arc::new(Workflows::new(node.clone()));
         node.run_batches(Arc::new(BatchCalls::new(&direct)));
         let workflows = WorkflowServiceServer::from_arc(direct.clone())
@@ -157,12 +180,21 @@ impl Server {
 
         // Ends with this call, however that ends.
         let mut web = JoinSet::new();
-        if let Some(tls) = &self.tls {
-            web.spawn(tls.clone().follow_files());
+        let _following = self.tls.as_ref().map(|tls| {
+            AbortOnDrop(node.supervise_to_its_end("the watch over certificates", tls.clone().follow_files()))
+        });
+        let mut audit = self.audit;
+        if let Some(audit) = &mut audit {
+            let (writing, failing) = (audit.watch(), node.clone());
+            web.spawn(async move {
+                writing.await;
+                failing.fail("the audit log", "its thread panicked");
+            });
         }
-        let security = Arc::new(Security::new(node.clone(), self.authentication, self.audit));
-        let guard = Guard { tls: self.tls.clone(), security: security.clone() };
-        let pages = Web::new(node.clone(), flow_calls.clone(), addresses, self.tls.is_some());
+        let security = Arc::new(Security::new(node.clone(), self.authentication, audit));
+        let is_loopback = self.http.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let guard = Guard { tls: self.tls.clone(), security: security.clone(), is_loopback };
+        let pages = Web::new(node.clone(), flow_calls.clone(), addresses, self.tls.is_some(), self.codec);
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -214,6 +246,7 @@ impl Server {
             // Clients that keep their connections open without a call do not keep the server up.
             () = patience => {}
         }
+        let _ = tokio::time::timeout(LAST_TRACES, otel::flush()).await;
         Ok(())
     }
 }

@@ -12,11 +12,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_postgres::config::SslMode;
 use tokio_postgres::error::Severity;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
-use crate::OpenError;
+use crate::{OpenError, tls};
 
 /// How long a read or a commit that was not sent waits for the database.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -42,7 +41,7 @@ pub(crate) enum Purpose {
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) config: Config,
-    pub(crate) name: String,
+    pub(crate) tls: tls::Settings,
     pub(crate) may_lose_commits: bool,
     /// The store is closing: nobody connects any more.
     pub(crate) closing: AtomicBool,
@@ -53,6 +52,7 @@ pub(crate) struct Common {
 /// A connection.
 pub(crate) struct Session {
     pub(crate) client: Client,
+    connector: tls::Connector,
     statements: tokio::sync::Mutex<HashMap<String, Statement>>,
     /// A warning came since this was last looked at. During a commit it may mean that a wait for a standby was given up.
     warned: Arc<AtomicBool>,
@@ -81,6 +81,11 @@ impl Session {
     /// Whether a warning came since the last time.
     pub(crate) fn take_warning(&self) -> bool {
         self.warned.swap(false, Ordering::AcqRel)
+    }
+
+    /// Tells the server that nobody waits for the statement any more, on a connection of its own.
+    pub(crate) async fn cancel(&self) {
+        let _ = self.client.cancel_token().cancel_query(self.connector.clone()).await;
     }
 
     /// A statement, prepared once for each connection.
@@ -174,13 +179,14 @@ impl Link {
 }
 
 /// Takes the URL apart and adds what every connection has.
-pub(crate) fn configure(url: &str, name: &str) -> Result<Config, OpenError> {
+pub(crate) fn configure(url: &str, name: &str) -> Result<(Config, tls::Settings), OpenError> {
+    let (url, given) = tls::split(url)?;
     let mut config: Config = url.parse().map_err(|error| OpenError::Url(describe(&error)))?;
-    if config.get_ssl_mode() == SslMode::Require {
-        return Err(OpenError::Tls);
-    }
+    let tls = tls::Settings::new(given, config.get_hosts())?;
+    // Whatever the files are, an error is found at the start.
+    tls.connector()?;
     config
-        .ssl_mode(SslMode::Disable)
+        .ssl_mode(tls.library_mode())
         .application_name(format!("segno/{name}"))
         .connect_timeout(Duration::from_secs(3))
         .keepalives(true)
@@ -189,13 +195,17 @@ pub(crate) fn configure(url: &str, name: &str) -> Result<Config, OpenError> {
         .keepalives_retries(3)
         .tcp_user_timeout(Duration::from_secs(10))
         .target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
-    Ok(config)
+    Ok((config, tls))
 }
 
 /// One attempt.
 pub(crate) async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError> {
-    let (client, mut connection) =
-        common.config.connect(NoTls).await.map_err(|error| OpenError::Unreachable(describe(&error)))?;
+    let connector = common.tls.connector()?;
+    let (client, mut connection) = common
+        .config
+        .connect(connector.clone())
+        .await
+        .map_err(|error| OpenError::Unreachable(format!("{}{}", describe(&error), common.tls.hint())))?;
     let warned = Arc::new(AtomicBool::new(false));
     let noted = warned.clone();
     let driver = tokio::spawn(async move {
@@ -217,6 +227,7 @@ pub(crate) async fn connect(common: &Common, purpose: Purpose) -> Result<Session
     });
     let session = Session {
         client,
+        connector,
         statements: tokio::sync::Mutex::default(),
         warned,
         broken: AtomicBool::new(false),

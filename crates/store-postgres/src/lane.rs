@@ -18,6 +18,7 @@ use tokio_postgres::error::{Severity, SqlState};
 use crate::connect::{Common, Link, Purpose, Session, WAIT_MAX, describe};
 use crate::group::{Arrays, Head};
 use crate::normal::{Normal, waves};
+use crate::sabotage;
 
 /// A group without an answer for so long is settled on a new connection.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
@@ -142,7 +143,7 @@ impl Lane {
             let parameters = arrays.parameters(&head);
             let answer = tokio::time::timeout(ANSWER_MAX, session.client.query_one(&statement, &parameters)).await;
             let error = match answer {
-                Ok(Ok(_)) if !session.take_warning() => {
+                Ok(Ok(_)) if !session.take_warning() || sabotage::is_on("ignore-warning") => {
                     state.last = head.group;
                     self.counters.groups.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
@@ -158,6 +159,9 @@ impl Lane {
             });
             let Some(refusal) = refusal else {
                 session.give_up();
+                if sabotage::is_on("unknown-is-not-done") {
+                    return self.call_not_done(state).await;
+                }
                 return match self.settle(state, head.group).await? {
                     Settled::Done => Ok(()),
                     Settled::NotDone => {
@@ -295,6 +299,22 @@ impl Lane {
             self.counters.settled_done.fetch_add(1, Ordering::Relaxed);
             tracing::info!(node = self.node, lane = self.lane, group, "it happened");
             return Ok(Settled::Done);
+        }
+    }
+
+    /// The fault that harnesses must catch: a group without an answer is taken for one that did not happen.
+    async fn call_not_done(&self, state: &mut State) -> Result<(), CommitError> {
+        state.session = None;
+        loop {
+            let Ok(session) = self.link.session(WAIT_MAX).await else { continue };
+            match self.row(&session).await {
+                Ok(Some((last, _))) => {
+                    state.last = last;
+                    return Err(CommitError::NotDone("its answer was lost".to_owned()));
+                }
+                Ok(None) => return Err(self.end(state, None)),
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
         }
     }
 

@@ -19,12 +19,14 @@ mod list;
 mod membership;
 mod normal;
 mod read;
+mod sabotage;
 mod schema;
 mod statement;
 mod storage;
 #[cfg(feature = "test-support")]
 pub mod testing;
 mod text;
+mod tls;
 
 pub use storage::{LEASE, Options, PostgresStore, Statistics};
 
@@ -35,12 +37,9 @@ pub enum OpenError {
     /// The URL cannot be read.
     #[error("the URL of the database cannot be read: {0}. It looks like postgres://user:password@host:5432/database")]
     Url(String),
-    /// TLS was asked for.
-    #[error(
-        "sslmode=require: TLS to the database is not built yet. Use a unix socket, a trusted network or a tunnel, and \
-         remove sslmode from the URL"
-    )]
-    Tls,
+    /// Certificates or keys of the URL cannot be used.
+    #[error("TLS to the database: {0}")]
+    Tls(String),
     /// It does not answer, or not as a database that works.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),

@@ -116,7 +116,7 @@ async fn ask(session: &Session, sql: &Sql, limit: &ReadLimit) -> Result<Vec<Row>
             Ok(answer) => return answer.map_err(Trouble::Database),
             Err(_) => {
                 if let Err(error) = limit.check() {
-                    let _ = session.client.cancel_token().cancel_query(tokio_postgres::NoTls).await;
+                    session.cancel().await;
                     return Err(error.into());
                 }
             }

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio_postgres::{Client, Row};
 
 use crate::connect::{Common, Link, Purpose, describe, failed};
-use crate::{OpenError, read};
+use crate::{OpenError, Options, read, sabotage};
 
 /// A node beats this many times within its lease.
 const BEATS_OF_LEASE: u32 = 6;
@@ -44,7 +44,8 @@ pub(crate) struct Place {
 }
 
 /// Takes a place, once no other node of this name is alive.
-pub(crate) async fn join(client: &Client, name: &str, address: &str, visits: bool) -> Result<Place, OpenError> {
+pub(crate) async fn join(client: &Client, options: &Options) -> Result<Place, OpenError> {
+    let name = options.node_name.as_str();
     let began = tokio::time::Instant::now();
     let mut seen = namesake(client, name).await?;
     if seen.is_some() {
@@ -63,7 +64,7 @@ pub(crate) async fn join(client: &Client, name: &str, address: &str, visits: boo
         }
         seen = now;
     }
-    let result = take_place(client, (name, address, visits), seen).await;
+    let result = take_place(client, options, seen).await;
     if result.is_err() {
         let _ = client.batch_execute("ROLLBACK").await;
     }
@@ -84,11 +85,8 @@ async fn namesake(client: &Client, name: &str) -> Result<Option<Namesake>, OpenE
     Ok(row.map(|row| Namesake { node: row.get(0), beat: row.get(1), leaving: row.get(2) }))
 }
 
-async fn take_place(
-    client: &Client,
-    (name, address, visits): (&str, &str, bool),
-    gone: Option<Namesake>,
-) -> Result<Place, OpenError> {
+async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) -> Result<Place, OpenError> {
+    let name = options.node_name.as_str();
     client.batch_execute("BEGIN").await.map_err(failed)?;
     let row = client.query_one("SELECT format, secret FROM segno.cluster FOR UPDATE", &[]).await.map_err(failed)?;
     let (format, secret): (i32, &[u8]) = (row.get(0), row.get(1));
@@ -114,10 +112,11 @@ async fn take_place(
         .await
         .map_err(failed)?
         .get(0);
-    let insert = "INSERT INTO segno.nodes (node, name, address, version, format, beat, leaving) \
-                  VALUES ($1, $2, $3, $4, $5, 0, $6)";
+    let insert = "INSERT INTO segno.nodes (node, name, address, version, format, beat, leaving, certificate) \
+                  VALUES ($1, $2, $3, $4, $5, 0, $6, $7)";
     let version = env!("CARGO_PKG_VERSION");
-    client.execute(insert, &[&node, &name, &address, &version, &FORMAT, &visits]).await.map_err(failed)?;
+    let (address, visits, certificate) = (&options.node_address, options.visits, &options.certificate);
+    client.execute(insert, &[&node, &name, address, &version, &FORMAT, &visits, certificate]).await.map_err(failed)?;
     let insert = "INSERT INTO segno.lanes (node, lane, slot, last_group) SELECT $1, 0, min(free), 0 \
                   FROM generate_series(0, 32000) AS free WHERE free NOT IN (SELECT slot FROM segno.lanes) RETURNING slot";
     let slot: i16 = client.query_one(insert, &[&node]).await.map_err(failed)?.get(0);
@@ -214,7 +213,14 @@ impl Members {
                         self.declare_gone(&session, gone).await;
                     }
                 }
-                Ok(Ok(None)) => return !self.common.closing.load(Ordering::Acquire),
+                Ok(Ok(None)) => {
+                    // Nothing is answered from memory any more; only then others may have what it owned.
+                    if let Some(long_ago) = sent.checked_sub(self.lease) {
+                        *lock(&self.heard) = long_ago;
+                    }
+                    let _ = tokio::time::timeout(ANSWER_MAX, leave(&session.client, self.place.node)).await;
+                    return !self.common.closing.load(Ordering::Acquire);
+                }
                 Ok(Err(error)) => {
                     tracing::warn!("a beat failed: {}", describe(&error));
                     session.give_up();
@@ -225,15 +231,16 @@ impl Members {
         false
     }
 
-    /// Counts up the beat and looks at the map. `None` if this node's row is gone.
+    /// Counts up the beat and looks at the map. `None` if this node's row or its lane is gone.
     async fn beat_once(&self, session: &crate::connect::Session) -> Result<Option<Vec<Member>>, tokio_postgres::Error> {
-        let update = "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 RETURNING beat) \
+        let update = "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
+                      AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING beat) \
                       SELECT b.beat, c.map, c.namespaces FROM b, segno.cluster c";
         let update = session.prepare(update).await?;
         let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else { return Ok(None) };
         self.beat.store(row.get(0), Ordering::Release);
         let (version, namespaces): (i64, i64) = (row.get(1), row.get(2));
-        let select = "SELECT node, name, address, version, leaving, beat FROM segno.nodes ORDER BY node";
+        let select = "SELECT node, name, address, version, leaving, beat, certificate FROM segno.nodes ORDER BY node";
         let select = session.prepare(select).await?;
         let rows = session.client.query(&select, &[]).await?;
         let members: Vec<Member> = rows.iter().map(member).collect();
@@ -268,7 +275,7 @@ impl Members {
         for member in members.iter().filter(|member| member.id != id(self.place.node)) {
             let node = member.id.0.cast_signed();
             let seen = watched.entry(node).or_insert(Watched { beat: member.beat, still: Duration::ZERO });
-            if seen.beat == member.beat {
+            if seen.beat == member.beat || sabotage::is_on("fence-without-beat") {
                 seen.still += passed;
             } else {
                 *seen = Watched { beat: member.beat, still: Duration::ZERO };
@@ -283,7 +290,8 @@ impl Members {
     }
 
     async fn declare_gone(&self, session: &crate::connect::Session, (node, beat): (i64, i64)) {
-        let fence = format!("{FENCE} WHERE node = $1 AND beat = $2 {FENCED}");
+        let lanes = if sabotage::is_on("no-fence") { NO_LANES } else { LANES };
+        let fence = format!("{FENCE} WHERE node = $1 AND beat = $2 RETURNING node), {lanes} {FENCED}");
         let done = async {
             let statement = session.prepare(&fence).await?;
             session.client.query_one(&statement, &[&node, &beat]).await
@@ -321,9 +329,10 @@ impl Members {
 
 /// Fences nodes; the condition stands between the two parts.
 const FENCE: &str = "WITH gone AS (DELETE FROM segno.nodes";
-const FENCED: &str = "RETURNING node), \
-     l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM gone)), \
-     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM gone)) \
+const LANES: &str = "l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM gone)),";
+/// The fault that harnesses must catch: what the fenced node still writes is stored.
+const NO_LANES: &str = "";
+const FENCED: &str = "c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM gone)) \
      SELECT count(*) FROM gone";
 
 /// A node's own row is locked, so that a claim and a fence of the claimer cannot pass each other.
@@ -331,6 +340,10 @@ const CLAIM: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FO
      s AS (UPDATE segno.shards SET node = $1, epoch = epoch + 1 WHERE shard = ANY ($2::int4[]) \
            AND (node IS NULL OR node NOT IN (SELECT node FROM segno.nodes)) AND EXISTS (SELECT 1 FROM me) RETURNING 1), \
      c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1 FROM me";
+
+/// The fault that harnesses must catch: a shard is taken from whoever serves it.
+const CLAIM_ANY: &str = "WITH s AS (UPDATE segno.shards SET node = $1, epoch = epoch + 1 WHERE shard = ANY ($2::int4[]) \
+     RETURNING 1), c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM s)) SELECT 1";
 
 const GIVE: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FOR UPDATE), \
      s AS (UPDATE segno.shards t SET node = i.node, epoch = t.epoch + 1 FROM unnest($2::int4[], $3::int8[]) AS i(shard, node) \
@@ -341,10 +354,11 @@ const GIVE: &str = "WITH me AS (SELECT node FROM segno.nodes WHERE node = $1 FOR
 const LEAVING: &str = "WITH n AS (UPDATE segno.nodes SET leaving = true WHERE name = $1 RETURNING 1), \
      c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM n)) SELECT count(*) FROM n";
 
-const FENCE_BY_NAME: &str = "WITH gone AS (DELETE FROM segno.nodes WHERE name = $1 RETURNING node), \
-     l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM gone)), \
-     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM gone)) \
-     SELECT count(*) FROM gone";
+/// Nothing of the node is stored from now on. Its shards stay its own until it has noticed, or until its beat stood still
+/// for a lease: it may still answer reads from memory, and nobody else may acknowledge writes meanwhile.
+const FENCE_BY_NAME: &str = "WITH n AS (SELECT node FROM segno.nodes WHERE name = $1), \
+     l AS (DELETE FROM segno.lanes WHERE node IN (SELECT node FROM n)), \
+     c AS (UPDATE segno.cluster SET map = map + 1 WHERE EXISTS (SELECT 1 FROM n)) SELECT count(*) FROM n";
 
 fn member(row: &Row) -> Member {
     Member {
@@ -354,6 +368,8 @@ fn member(row: &Row) -> Member {
         version: row.get(3),
         leaving: row.get(4),
         beat: row.get(5),
+        // A node of an older version has none.
+        certificate: row.get::<_, Option<Vec<u8>>>(6).unwrap_or_default(),
     }
 }
 
@@ -409,7 +425,8 @@ impl Membership for Members {
     }
 
     fn claim(&self, shards: &[Shard]) -> Answer<Result<(), CommitError>> {
-        let done = self.write(CLAIM, vec![Box::new(self.place.node), Box::new(numbers(shards.iter().copied()))]);
+        let claim = if sabotage::is_on("two-owners") { CLAIM_ANY } else { CLAIM };
+        let done = self.write(claim, vec![Box::new(self.place.node), Box::new(numbers(shards.iter().copied()))]);
         Box::pin(async move { done.await.map(drop) })
     }
 

@@ -7,6 +7,8 @@
 
 use std::sync::LazyLock;
 
+use crate::sabotage;
+
 /// Columns of the runs of a group, in the order of their arrays: name and type.
 pub(crate) const RUN_COLUMNS: [(&str, &str); 33] = [
     ("k", "int8"),
@@ -161,8 +163,9 @@ fn build(long: bool) -> String {
     ));
     let more =
         if long { " AND (SELECT count(*) FROM mov) = (SELECT count(*) FROM mvi) AND (SELECT ok FROM chk)" } else { "" };
+    let same = if sabotage::is_on("no-version") { "true OR " } else { "" };
     sql.push(&format!(
-        "SELECT 1 / (SELECT count(*) FROM fence), ln((CASE WHEN (SELECT count(*) FROM upd) = \
+        "SELECT 1 / (SELECT count(*) FROM fence), ln((CASE WHEN {same}(SELECT count(*) FROM upd) = \
          (SELECT count(*) FROM inp WHERE NOT fresh){more} THEN 1 ELSE 0 END)::float8)"
     ));
     sql.text

@@ -38,6 +38,8 @@ pub struct Options {
     pub lease: Duration,
     /// Only reads or fills the database: no part of the work is given to it.
     pub visits: bool,
+    /// The certificate that this node shows to other nodes, DER; empty if there are none.
+    pub certificate: Vec<u8>,
     /// Take `synchronous_commit` as the database has it: acknowledged commits may be lost.
     pub may_lose_commits: bool,
 }
@@ -45,7 +47,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         let (node_name, node_address) = ("segno".to_owned(), String::new());
-        Self { node_name, node_address, lease: LEASE, visits: false, may_lose_commits: false }
+        Self { node_name, node_address, lease: LEASE, visits: false, certificate: Vec::new(), may_lose_commits: false }
     }
 }
 
@@ -93,9 +95,10 @@ impl PostgresStore {
     /// Connects, checks the settings, brings the tables up to date and takes this node's place. Work goes on in tasks of the
     /// runtime that calls this.
     pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
+        let (config, tls) = configure(url, &options.node_name)?;
         let common = Arc::new(Common {
-            config: configure(url, &options.node_name)?,
-            name: options.node_name,
+            config,
+            tls,
             may_lose_commits: options.may_lose_commits,
             closing: AtomicBool::new(false),
             reconnects: AtomicU64::new(0),
@@ -105,7 +108,7 @@ impl PostgresStore {
         // Migrations need plans of any kind. What is refused is refused at once.
         let session = lists[0].1.first_session().await?;
         schema::migrate(&session.client).await?;
-        let place = membership::join(&session.client, &common.name, &options.node_address, options.visits).await?;
+        let place = membership::join(&session.client, &options).await?;
         warn_of_failover(&session.client).await;
         let reader = Arc::new(Link::new(common.clone(), Purpose::Reader));
         let lane = Lane::new(common.clone(), place.node, 0, place.slot);

@@ -104,6 +104,17 @@ impl Postgres {
         self.settings.push(format!("{name}={value}"));
     }
 
+    /// Writes a file that only the server's user can read, such as a key; gives its path.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.directory.join(name);
+        std::fs::write(&path, text).expect("a file can be written");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("and made private");
+        if let Some((user, group)) = self.owner {
+            chown(&path, Some(user), Some(group)).expect("root can give a file away");
+        }
+        path
+    }
+
     /// What the server logged.
     pub fn log(&self) -> String {
         std::fs::read_to_string(self.directory.join("log")).unwrap_or_default()

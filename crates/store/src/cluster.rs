@@ -57,6 +57,8 @@ pub struct Member {
     pub address: String,
     /// The version of its binary.
     pub version: String,
+    /// The certificate that it shows to other nodes, DER; empty if they do not reach it.
+    pub certificate: Vec<u8>,
     /// Whether it is about to go: it owns nothing for long.
     pub leaving: bool,
     /// How often it showed that it is alive.
@@ -180,6 +182,7 @@ mod tests {
             name: (*name).to_owned(),
             address: String::new(),
             version: String::new(),
+            certificate: Vec::new(),
             leaving: false,
             beat: 0,
         };

@@ -97,8 +97,13 @@ export async function teardown(): Promise<void> {
   }
 }
 
+/** The server to start. */
+export function serverBinary(): string {
+  return resolve(process.env.SEGNO_BIN ?? resolve(__dirname, '../../../target/debug/segno'));
+}
+
 async function startServer(): Promise<string> {
-  const binary = resolve(process.env.SEGNO_BIN ?? resolve(__dirname, '../../../target/debug/segno'));
+  const binary = serverBinary();
   if (!existsSync(binary)) {
     throw new Error(`no server: SEGNO_ADDRESS is not set and ${binary} does not exist (set SEGNO_BIN)`);
   }
@@ -148,7 +153,7 @@ async function connectWithRetry(): Promise<Connection> {
   }
 }
 
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((done, fail) => {
     const probe = createServer();
     probe.on('error', fail);

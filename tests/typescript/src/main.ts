@@ -20,6 +20,8 @@ describe('Temporal TypeScript SDK', () => {
   require('./scenarios/workers');
   require('./scenarios/liveness');
   require('./scenarios/scripts');
+  require('./scenarios/security');
+  require('./scenarios/time-skipping');
   // Last: it replays the histories of the scenarios above.
   require('./scenarios/replay');
 });

@@ -1,4 +1,4 @@
-//! Drives servers of Temporal's protocol: load, benchmarks and crashes. Run as `cargo xtask load|bench|crash`.
+//! Drives servers of Temporal's protocol: load, benchmarks, crashes and storms. Run as `cargo xtask load|bench|crash|storm`.
 //!
 //! One module per command; this file only chooses one. Commands talk to servers over the wire and read `/proc`; they use
 //! no crate of the server but the wire types, so that what they measure and prove holds for any server of the protocol.
@@ -10,6 +10,7 @@ mod gauge;
 mod load;
 mod process;
 mod random;
+mod storm;
 mod wire;
 
 use std::process::ExitCode;
@@ -25,7 +26,8 @@ const USAGE: &str = "usage: cargo xtask <command> [options]
 
   load    a workload against a running server, see tools/harness/src/load/mod.rs
   bench   Segno next to Temporal's dev server, see tools/harness/src/bench/mod.rs
-  crash   kill and power-cut rounds under load, see tests/crash/README.md";
+  crash   kill and power-cut rounds under load, see tests/crash/README.md
+  storm   nodes on PostgreSQL to which something happens under load, see docs/cluster.md";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         "load" => load::command(args),
         "bench" => bench::command(args),
         "crash" => crash::command(args),
+        "storm" => storm::command(args),
         _ => Err(anyhow::anyhow!("{USAGE}")),
     };
     match outcome {

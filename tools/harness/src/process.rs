@@ -73,8 +73,8 @@ impl Plan {
         match self.kind {
             Kind::Segno => {
                 command.args(["serve", "--port", &port, "--http-port", &self.http_port.to_string()]);
-                // What keeps nothing has no place to keep it.
-                if !self.arguments.iter().any(|word| word == "--in-memory") {
+                // What keeps nothing, or keeps it in a database, has no directory.
+                if !self.arguments.iter().any(|word| word == "--in-memory" || word == "--store") {
                     command.arg("--data-dir").arg(&self.data);
                 }
             }
@@ -139,6 +139,11 @@ impl Server {
     pub fn last_words(&self) -> String {
         let log = fs::read(self.plan.log_path()).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(2_000)..]).into_owned()
+    }
+
+    /// Its process id.
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Whether the process ended by itself, and how.

@@ -5,6 +5,8 @@ mod history;
 mod profile;
 mod tls;
 
+pub use profile::config_dir;
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;

@@ -93,20 +93,25 @@ pub fn load(file: Option<&Path>, name: Option<&str>) -> Result<Profile, ClientEr
 
 /// Segno's own place, then Temporal's.
 fn usual_places() -> Vec<PathBuf> {
+    let places = ["segno/segno.toml", "temporalio/temporal.toml"];
+    config_dir().into_iter().flat_map(|config| places.map(|place| config.join(place))).collect()
+}
+
+/// The user's configuration directory, by the conventions of the platform.
+pub fn config_dir() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = || variable("HOME");
-    let config = match cfg!(target_os = "macos") {
+    match cfg!(target_os = "macos") {
         true => home().map(|home| home.join("Library/Application Support")),
         false => variable("XDG_CONFIG_HOME").or_else(|| home().map(|home| home.join(".config"))),
-    };
-    let places = ["segno/segno.toml", "temporalio/temporal.toml"];
-    config.into_iter().flat_map(|config| places.map(|place| config.join(place))).collect()
+    }
 }
 
 /// A profile of a file.
 fn parse(text: &str, name: Option<&str>) -> Result<Profile, String> {
     let file: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
-    if let Some(unknown) = file.keys().find(|key| *key != "profile") {
+    // Settings of `segno serve` may be in the same file.
+    if let Some(unknown) = file.keys().find(|key| !matches!(key.as_str(), "profile" | "serve")) {
         return Err(format!("{unknown:?} is not understood; there is [profile.NAME]"));
     }
     let none = Table::new();

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 
 use super::{plain, style::Style};
 
+/// Columns that are shown on the narrowest screen.
+const COLUMNS_MIN: usize = 2;
 /// Space between columns.
 const GAP: &str = "  ";
 
@@ -86,10 +88,12 @@ impl Table {
         text
     }
 
-    /// Leaves out columns until the table fits the screen.
+    /// Leaves out columns until the table fits the screen: those that can be spared, then from the right. The first two stay, and
+    /// are never cut: they have what a next command needs.
     fn fit(&mut self) {
         let Some(room) = self.room else { return };
-        for column in self.optional.clone() {
+        let from_the_right = (COLUMNS_MIN..self.widths.len()).rev().filter(|column| !self.optional.contains(column));
+        for column in self.optional.iter().copied().chain(from_the_right).collect::<Vec<_>>() {
             let shown = self.widths.iter().enumerate().filter(|(column, _)| !self.left_out.contains(column));
             let (count, width) = shown.fold((0, 0), |(count, width), (_, column)| (count + 1, width + column));
             if width + GAP.len() * (count.max(1) - 1) <= room {
@@ -137,6 +141,9 @@ mod tests {
         assert_eq!(table(Some(9)).render(&row), "A\naaaa\n");
         assert_eq!(table(Some(2)).render(&row), "A\naaaa\n");
         assert_eq!(table(None).render(&row), "A     B     C\naaaa  bbbb  cccc\n");
+        let plain = |room| Table { room: Some(room), ..Table::new(&["A", "B", "C"], false) };
+        assert_eq!(plain(15).render(&row), "A     B\naaaa  bbbb\n", "from the right");
+        assert_eq!(plain(3).render(&row), "A     B\naaaa  bbbb\n", "two stay");
     }
 
     #[test]

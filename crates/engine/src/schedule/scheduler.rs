@@ -398,7 +398,8 @@ pub(super) fn with_defaults(mut schedule: Schedule) -> Schedule {
     schedule.state.get_or_insert_with(ScheduleState::default);
     let window = catch_up_window(&schedule);
     let policies = schedule.policies.get_or_insert_default();
-    if policies.overlap_policy() == Policy::Unspecified {
+    // A number that names no policy is told as it was given, and means the default.
+    if policies.overlap_policy == Policy::Unspecified as i32 {
         policies.set_overlap_policy(Policy::Skip);
     }
     policies.catchup_window = Some(nanos_duration(window));

@@ -94,14 +94,17 @@ const fn short() -> [(u8, u8); 256] {
 
 /// Appends to `text` what `coded` says.
 pub(super) fn decode(mut coded: &[u8], text: &mut Vec<u8>) -> Result<(), HpackError> {
-    text.reserve(coded.len() * 8 / CODE_BITS_MIN);
+    // Room for the longest text there can be: a byte at a time is written without asking for more.
+    let mut length = text.len();
+    text.resize(length + coded.len() * 8 / CODE_BITS_MIN, 0);
     // What is not decoded yet, aligned to the left, and how many bits of it count.
     let (mut window, mut bits) = (0_u64, 0_u32);
     while !coded.is_empty() {
         refill(&mut coded, &mut window, &mut bits);
         while bits >= CODE_BITS_MAX {
             let (symbol, taken) = first(window)?;
-            text.push(symbol);
+            text[length] = symbol;
+            length += 1;
             window <<= taken;
             bits -= taken;
         }
@@ -110,13 +113,15 @@ pub(super) fn decode(mut coded: &[u8], text: &mut Vec<u8>) -> Result<(), HpackEr
         // As if padding never ended. No code of at most 7 bits is all ones, so that padding is not taken for a symbol.
         let padded = window | (u64::MAX >> bits);
         if bits < 8 && padded == u64::MAX {
-            return Ok(());
+            break;
         }
         let (symbol, taken) = first(padded)?;
         bits = bits.checked_sub(taken).ok_or(HpackError::Huffman)?;
-        text.push(symbol);
+        text[length] = symbol;
+        length += 1;
         window <<= taken;
     }
+    text.truncate(length);
     Ok(())
 }
 

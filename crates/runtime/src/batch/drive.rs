@@ -154,6 +154,16 @@ impl Node {
         }
         let page = self.next_targets(namespace, job, plan).await?;
         let done = page.targets.len() as u64;
+        #[cfg(feature = "sabotage")]
+        if std::env::var_os("SEGNO_SABOTAGE").is_some_and(|mode| mode == "batch-counts-first") {
+            // A fault that harnesses must catch: a page is recorded as done before it is.
+            let mut early = job.info();
+            early.done += done;
+            early.complete += done.cast_signed();
+            early.position = page.next.clone().map(StoredPosition::from);
+            let documents = vec![info_write(namespace.key, &early)];
+            self.committer.commit(Commit { documents, ..Default::default() }).await?;
+        }
         if !self.do_page(job, plan, page.targets, pace).await {
             // Stopped on the way: a restart does the whole page again.
             return Ok(Progress::More);

@@ -21,13 +21,16 @@ use prost::Message;
 use segno_store::cluster::NodeId;
 use siphasher::sip::SipHasher24;
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt, BufReader},
-    net::{TcpListener, TcpStream, tcp::OwnedReadHalf, tcp::OwnedWriteHalf},
+    io::{AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf},
+    net::{TcpListener, TcpStream},
     sync::{mpsc, oneshot, watch},
     task::{AbortHandle, JoinSet},
     time::Instant,
 };
+use tokio_rustls::{TlsAcceptor, TlsStream};
 
+use super::Cluster;
+use super::encryption;
 use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Reply, Said};
 use crate::{delivery::Delivery, node::Node, slots::lock};
 
@@ -225,7 +228,7 @@ async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
         let (address, to) = (this.address.clone(), this.node);
         let Some(cluster) = node.cluster.clone() else { return };
         drop(this);
-        match dial(&cluster.secret, cluster.me, to, &address).await {
+        match dial(&cluster, to, &address).await {
             Ok((read, write)) => {
                 let (frames, receiver) = Outgoing::new();
                 let pending: Pending = Arc::new(Mutex::new(Some(HashMap::new())));
@@ -292,13 +295,18 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-type Halves = (BufReader<OwnedReadHalf>, OwnedWriteHalf);
+type Reading = BufReader<ReadHalf<TlsStream<TcpStream>>>;
+type Writing = WriteHalf<TlsStream<TcpStream>>;
 
-async fn dial(secret: &[u8; 16], me: NodeId, to: NodeId, address: &str) -> io::Result<Halves> {
+async fn dial(cluster: &Cluster, to: NodeId, address: &str) -> io::Result<(Reading, Writing)> {
+    let (secret, me) = (&cluster.secret, cluster.me);
+    let identity = cluster.identity.as_ref().ok_or_else(|| refused("this node has no certificate"))?;
+    let map = cluster.map();
+    let member = map.member(to).ok_or_else(|| refused("the database does not name it any more"))?;
     let dialled = async {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        let (read, mut write) = stream.into_split();
+        let (read, mut write) = tokio::io::split(identity.connect(stream, &member.certificate).await?);
         let mut read = BufReader::new(read);
         let challenge = random()?;
         say_hello(&mut write, Hello { node: me.0, protocol: PROTOCOL, challenge, proof: 0, to: to.0 }).await?;
@@ -314,11 +322,11 @@ async fn dial(secret: &[u8; 16], me: NodeId, to: NodeId, address: &str) -> io::R
     tokio::time::timeout(DIAL_MAX, dialled).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-async fn say_hello(write: &mut OwnedWriteHalf, hello: Hello) -> io::Result<()> {
+async fn say_hello(write: &mut Writing, hello: Hello) -> io::Result<()> {
     write_some(write, Frames { frames: vec![Frame { id: 0, said: Some(Said::Hello(hello)) }] }).await
 }
 
-async fn hear_hello(read: &mut BufReader<OwnedReadHalf>) -> io::Result<Hello> {
+async fn hear_hello(read: &mut Reading) -> io::Result<Hello> {
     let first = read_some(read, 4096).await?.frames.into_iter().next();
     match first.and_then(|frame| frame.said) {
         Some(Said::Hello(hello)) => Ok(hello),
@@ -326,15 +334,17 @@ async fn hear_hello(read: &mut BufReader<OwnedReadHalf>) -> io::Result<Hello> {
     }
 }
 
-async fn write_some(write: &mut OwnedWriteHalf, frames: Frames) -> io::Result<()> {
+async fn write_some(write: &mut Writing, frames: Frames) -> io::Result<()> {
     let length = frames.encoded_len();
     let mut buffer = Vec::with_capacity(4 + length);
     buffer.extend_from_slice(&(length as u32).to_le_bytes());
     frames.encode_raw(&mut buffer);
-    write.write_all(&buffer).await
+    write.write_all(&buffer).await?;
+    // What was encrypted may wait for the socket.
+    write.flush().await
 }
 
-async fn read_some(read: &mut BufReader<OwnedReadHalf>, bytes_max: usize) -> io::Result<Frames> {
+async fn read_some(read: &mut Reading, bytes_max: usize) -> io::Result<Frames> {
     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
     let length = tokio::time::timeout(SILENCE_MAX, read.read_u32_le()).await.map_err(silent)?? as usize;
     if length > bytes_max {
@@ -356,7 +366,7 @@ async fn read_some(read: &mut BufReader<OwnedReadHalf>, bytes_max: usize) -> io:
 
 /// Writes what waits until nobody can send any more. The asking side pings.
 async fn write_frames(
-    mut write: OwnedWriteHalf,
+    mut write: Writing,
     mut receiver: mpsc::UnboundedReceiver<Frame>,
     waiting: Arc<AtomicUsize>,
     pinging: Option<Outgoing>,
@@ -391,7 +401,7 @@ async fn write_frames(
     }
 }
 
-async fn read_answers(mut read: BufReader<OwnedReadHalf>, pending: &Pending) -> io::Result<()> {
+async fn read_answers(mut read: Reading, pending: &Pending) -> io::Result<()> {
     loop {
         let frames = read_some(&mut read, FRAMES_BYTES_MAX).await?;
         for Frame { id, said } in frames.frames {
@@ -406,7 +416,7 @@ async fn read_answers(mut read: BufReader<OwnedReadHalf>, pending: &Pending) -> 
 }
 
 /// Takes connections of other nodes until the node is gone.
-pub(crate) async fn accept(listener: TcpListener, node: Weak<Node>) {
+pub(crate) async fn accept(listener: TcpListener, acceptor: TlsAcceptor, node: Weak<Node>) {
     // They end with this.
     let mut serving = JoinSet::new();
     loop {
@@ -424,8 +434,9 @@ pub(crate) async fn accept(listener: TcpListener, node: Weak<Node>) {
             }
         };
         let Some(node) = node.upgrade() else { return };
+        let acceptor = acceptor.clone();
         serving.spawn(async move {
-            if let Err(error) = serve(stream, node).await {
+            if let Err(error) = serve(stream, &acceptor, node).await {
                 tracing::debug!(%error, "a connection of another node ended");
             }
         });
@@ -449,11 +460,24 @@ impl Drop for EndOnDrop {
     }
 }
 
-async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
+/// Whether a certificate is that of a node. One that this node has not heard of yet is looked for in the database.
+async fn is_of(cluster: &Cluster, from: NodeId, certificate: &[u8]) -> bool {
+    let (mut seen, mut map) = cluster.membership.map();
+    while map.member(from).is_none() {
+        cluster.membership.look();
+        (seen, map) = cluster.membership.next_map(seen).await;
+    }
+    map.member(from).is_some_and(|member| member.certificate == certificate)
+}
+
+async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Node>) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let (read, mut write) = stream.into_split();
-    let mut read = BufReader::new(read);
     let Some(cluster) = node.cluster.clone() else { return Ok(()) };
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let encrypted = tokio::time::timeout(DIAL_MAX, encryption::accept(acceptor, stream)).await.map_err(late)?;
+    let (stream, certificate) = encrypted?;
+    let (read, mut write) = tokio::io::split(stream);
+    let mut read = BufReader::new(read);
     let handshake = async {
         let theirs = hear_hello(&mut read).await?;
         let (from, challenge) = (NodeId(theirs.node), random()?);
@@ -467,6 +491,10 @@ async fn serve(stream: TcpStream, node: Arc<Node>) -> io::Result<()> {
         let expected = proof(&cluster.secret, Side::Dialling, challenges, from, cluster.me);
         if hear_hello(&mut read).await?.proof != expected {
             return Err(refused("it does not know the secret of this cluster"));
+        }
+        // Only whoever knows the secret makes this node ask the database.
+        if !is_of(&cluster, from, &certificate).await {
+            return Err(refused("its certificate is not that of the node that it says it is"));
         }
         Ok(from)
     };

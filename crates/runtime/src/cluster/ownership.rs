@@ -21,7 +21,7 @@ use super::{
     link::Link,
     wire::{News, Question, Told},
 };
-use crate::{error::CallError, node::Node, queues::QueueKey, recovery::load_all, slots::lock};
+use crate::{error::CallError, node::Node, queues::QueueKey, recovery::load_all, sabotage, slots::lock};
 
 /// Shards handed over together.
 const CHUNK: usize = 32;
@@ -138,8 +138,12 @@ impl Node {
         let stays = map.member(cluster.me).is_some_and(|member| !member.leaving);
         let all = || (0..segno_store::cluster::SHARDS as u16).map(Shard);
         if stays {
+            let is_free = |shard: Shard| match map.owner(shard) {
+                None => true,
+                Some(owner) => owner != cluster.me && sabotage::is_on("two-owners"),
+            };
             let free: Vec<Shard> =
-                all().filter(|shard| map.owner(*shard).is_none() && map.wanted(*shard) == Some(cluster.me)).collect();
+                all().filter(|shard| is_free(*shard) && map.wanted(*shard) == Some(cluster.me)).collect();
             if !free.is_empty() {
                 match cluster.membership.claim(&free).await {
                     Ok(()) => cluster.membership.look(),
@@ -265,6 +269,9 @@ impl Node {
                 if let Some(at) = open.wake_at {
                     waking.push(open.key);
                     // A transition that came meanwhile knows better; waking too early does no harm.
+                    if sabotage::is_on("wake-by-scan") {
+                        self.timers.set(open.key, Some(at));
+                    }
                     self.timers.set_if_earlier(open.key, at);
                 }
                 if open.dispatchable {

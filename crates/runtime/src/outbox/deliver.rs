@@ -21,7 +21,7 @@ use segno_proto::{
         StartChildWorkflowExecutionFailedCause as StartCause, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
     },
 };
-use segno_store::{Commit, OutboxKey};
+use segno_store::OutboxKey;
 
 use crate::{
     cluster::Place, error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector,
@@ -171,7 +171,7 @@ impl Node {
 
     /// The message has done its work or nobody wants it any more.
     pub(super) async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
-        Ok(self.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await?)
+        Ok(self.committer.remove_messages(vec![key]).await?)
     }
 
     pub(super) fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {

@@ -15,7 +15,7 @@ use std::{
 
 use prost::Message;
 use segno_engine::outbox::OutboxMessage;
-use segno_store::{OutboxKey, OutboxRow};
+use segno_store::{Commit, OutboxKey, OutboxRow};
 use tokio::{
     sync::{Notify, Semaphore},
     time::Instant,
@@ -23,7 +23,7 @@ use tokio::{
 
 pub(crate) use deliver::Arrived;
 
-use crate::{cluster::Place, error::CallError, metrics::count, node::Node, slots::lock};
+use crate::{cluster::Place, error::CallError, metrics::count, node::Node, sabotage, slots::lock};
 
 /// Attempts of delivery at the same time.
 const ATTEMPTS_MAX: usize = 64;
@@ -217,6 +217,13 @@ impl Attempt {
         let is_here = |node: &Node| sender_key.as_ref().is_none_or(|sender| node.place(sender) == Place::Here);
         if !is_here(&self.node) {
             // Its new owner has it.
+            self.node.outbox.forget(key);
+            self.row = None;
+            return;
+        }
+        if sabotage::is_on("drop-on-send") {
+            let _ = self.node.committer.commit(Commit { outbox_remove: vec![key], ..Default::default() }).await;
+            let _ = self.node.deliver(&message, key).await;
             self.node.outbox.forget(key);
             self.row = None;
             return;

@@ -1,7 +1,7 @@
 //! Accepting connections, up to a limit, so that no port takes all file descriptors of the process.
 //!
 //! At the limit a new connection takes the place of the oldest one that may be evicted. On the gRPC port these are
-//! connections whose handshake is not complete, and a new one is closed at once if there is none; on the HTTP port all
+//! connections whose handshake is not complete, and where callers have to be known those on which nobody was; a new one is closed at once if there is none; on the HTTP port all
 //! are, so that a health probe gets through whatever the others do.
 
 use std::{
@@ -33,7 +33,7 @@ const CONNECTIONS_MIN: usize = 16;
 /// Which connections make room for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evicting {
-    /// Only such whose handshake is not complete.
+    /// Only such whose handshake is not complete, or whose caller is not known.
     Handshakes,
     /// Any.
     All,
@@ -44,7 +44,7 @@ pub(crate) enum Evicting {
 pub(crate) struct Evictable(Arc<AtomicBool>);
 
 impl Evictable {
-    /// The handshake is complete.
+    /// The handshake is complete, and the caller is known if it has to be.
     pub(crate) fn established(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
@@ -115,7 +115,7 @@ impl Accepted {
                 continue;
             }
             let reason = match self.evicting {
-                Evicting::Handshakes => "one without a handshake makes room",
+                Evicting::Handshakes => "one without a handshake or a known caller makes room",
                 Evicting::All => "the oldest makes room",
             };
             self.log(reason);

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     delivery::{OneCall, Receipt},
     metrics::calls,
+    otel::{self, TraceParent, Traced},
     security::Admission,
     unbuilt,
 };
@@ -119,11 +120,14 @@ pub(super) fn handle(
         let response = match request {
             Some(request) => {
                 let (calls, begun) = (calls::of_path(request.uri().path()), Instant::now());
+                let (request, traced) = trace(request).await;
                 let response = unbuilt::as_temporal_says(match admission {
                     None => call_service(&services, request).await,
                     Some(admission) => call_if_admitted(&services, request, &admission).await,
                 });
-                calls.ended(calls::code_of(response.headers()), begun);
+                let code = calls::code_of(response.headers());
+                calls.ended(code, begun);
+                traced.ended(code);
                 response
             }
             None => Status::unimplemented("malformed method name").into_http(),
@@ -131,6 +135,25 @@ pub(super) fn handle(
         respond(responder, response, call).await;
     }));
     task.abort_handle()
+}
+
+/// Begins the span of a call, where there is a collector. The request is read to its end before, since it says what it is about.
+async fn trace(request: Request<Body>) -> (Request<Body>, Traced) {
+    let path = request.uri().path();
+    let path = if otel::is_on() && !is_streaming(path) { otel::known_path(path) } else { None };
+    let Some(path) = path else { return (request, Traced::default()) };
+    let parent = request.extensions().get::<TraceParent>().copied();
+    let (parts, mut frames) = request.into_parts();
+    // One that is too long is cut short, and refused by whoever decodes it.
+    let mut body = Vec::new();
+    while body.len() <= PREFIX_BYTES + MESSAGE_BYTES_MAX
+        && let Some(Ok(frame)) = frames.frame().await
+    {
+        body.extend_from_slice(&frame.into_data().unwrap_or_default());
+    }
+    let body = Bytes::from(body);
+    let traced = otel::begin(parent, path, &message_of(&parts.headers, &body).unwrap_or_default());
+    (Request::from_parts(parts, Body::new(Full::new(body))), traced)
 }
 
 /// Makes a call if its caller may. The request is read to its end before, since it says what it is about.

@@ -1,6 +1,9 @@
 //! Requests as they arrive: which path each takes, and its message until that is complete.
 
-use std::sync::{Arc, LazyLock};
+use std::{
+    sync::{Arc, LazyLock},
+    time::Instant,
+};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, Uri, Version};
@@ -18,8 +21,10 @@ use super::{
 };
 use crate::{
     delivery::{OneCall, Receipt},
+    metrics::calls,
+    otel::{self, TraceParent},
     peers::CallMetadata,
-    security::{Admission, Credentials},
+    security::{Admission, AtFirst, Credentials, Standing},
 };
 
 /// In front of each message: whether it is compressed, and its length.
@@ -50,6 +55,8 @@ pub(crate) struct Dispatcher {
     id: ConnectionId,
     /// Who the client is by its certificate.
     certificate: Option<Arc<str>>,
+    /// Whether anybody who is known has called.
+    standing: Standing,
 }
 
 /// A request that arrives or is handled. Dropping it cancels its call.
@@ -68,6 +75,12 @@ pub(crate) struct IncomingRequest {
     header_bytes: usize,
     /// Who the caller claims to be, if that is asked for.
     authorization: Option<HeaderValue>,
+    /// The same, once it was looked at.
+    credentials: Option<Credentials>,
+    /// Looks whether the caller is known while the message arrives.
+    checking: Option<AbortOnDrop>,
+    /// The caller's trace, where there is a collector.
+    trace: Option<TraceParent>,
     stage: Stage,
 }
 
@@ -100,12 +113,15 @@ impl IncomingRequest {
         *request.version_mut() = Version::HTTP_2;
         *request.headers_mut() = std::mem::take(&mut self.headers);
         request.extensions_mut().insert(self.caller);
+        if let Some(trace) = self.trace {
+            request.extensions_mut().insert(trace);
+        }
         Some(request)
     }
 }
 
 /// Aborts a task when dropped; nothing happens to a task that is done.
-pub(super) struct AbortOnDrop(pub(super) AbortHandle);
+pub(crate) struct AbortOnDrop(pub(crate) AbortHandle);
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
@@ -119,8 +135,54 @@ impl Dispatcher {
         connection: Arc<SharedConnection>,
         id: ConnectionId,
         certificate: Option<Arc<str>>,
+        standing: Standing,
     ) -> Self {
-        Self { services, connection, id, certificate }
+        Self { services, connection, id, certificate, standing }
+    }
+
+    /// Whether anybody who is known has called, or nobody has to be known.
+    pub(super) fn is_welcome(&self) -> bool {
+        !self.services.security.authenticates() || self.standing.is_known()
+    }
+
+    /// Refuses a caller that is not known as soon as its headers are there: nothing of its message is kept. Whether it is
+    /// refused already.
+    fn refuse_stranger(&self, stream: u32, request: &mut IncomingRequest) -> bool {
+        let security = &self.services.security;
+        let credentials = Credentials::new(request.authorization.take(), self.certificate.clone());
+        request.credentials = Some(credentials.clone());
+        let path = request.method.map_or(request.path.as_str(), |method| method.path);
+        let mut responder = Responder::new(self.connection.clone(), stream);
+        match security.at_first(path, &credentials) {
+            AtFirst::Known => {
+                self.standing.set_known();
+                false
+            }
+            AtFirst::Anybody => false,
+            AtFirst::Stranger(status) => {
+                let (calls, begun, call) = (calls::of_path(path), Instant::now(), self.under_way(request));
+                // In a task of its own: the connection is locked while it receives.
+                let task = tokio::spawn(async move {
+                    responder.start();
+                    calls.ended(status.code(), begun);
+                    methods::refuse(responder, status, call);
+                });
+                request.stage = Stage::Handling(AbortOnDrop(task.abort_handle()), 0);
+                true
+            }
+            AtFirst::Unclear => {
+                let (path, call) = (path.to_owned(), self.services.under_way.one_more());
+                let admission = Admission { security: security.clone(), credentials, standing: self.standing.clone() };
+                let task = tokio::spawn(async move {
+                    if let Some(status) = admission.refuse_stranger(&path).await {
+                        calls::of_path(&path).ended(status.code(), Instant::now());
+                        methods::refuse(responder, status, call);
+                    }
+                });
+                request.checking = Some(AbortOnDrop(task.abort_handle()));
+                false
+            }
+        }
     }
 
     /// What has to be checked before a call is handled.
@@ -129,9 +191,10 @@ impl Dispatcher {
             return None;
         }
         let security = self.services.security.clone();
+        let shown = request.credentials.take();
         let credentials =
-            Credentials { authorization: request.authorization.take(), certificate: self.certificate.clone() };
-        Some(Box::new(Admission { security, credentials }))
+            shown.unwrap_or_else(|| Credentials::new(request.authorization.take(), self.certificate.clone()));
+        Some(Box::new(Admission { security, credentials, standing: self.standing.clone() }))
     }
 
     fn under_way(&self, request: &mut IncomingRequest) -> OneCall {
@@ -152,8 +215,10 @@ impl Dispatcher {
         let under_way = self.under_way(request);
         let message = Bytes::from(body).slice(PREFIX_BYTES..);
         let (caller, compression) = (request.caller, request.compression);
+        request.checking = None;
         let admission = self.admission(request);
-        let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way, admission };
+        let trace = request.trace;
+        let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way, admission, trace };
         let task = (method.handle)(self.services.direct.clone(), responder, call);
         request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
@@ -171,6 +236,10 @@ impl Dispatcher {
         let responder = Responder::new(self.connection.clone(), stream);
         let under_way = self.under_way(request);
         let admission = self.admission(request);
+        // While the message arrives, who calls is still looked at beside it.
+        if ended {
+            request.checking = None;
+        }
         let task = general::handle(self.services.clone(), responder, request, (receiver, held), under_way, admission);
         let task = AbortOnDrop(task);
         request.stage = if ended { Stage::Handling(task, held) } else { Stage::Streaming(sender, task) };
@@ -240,6 +309,9 @@ impl Handler for Dispatcher {
             _ if name.first() == Some(&b':') => {}
             _ => {
                 request.caller.field(name, value);
+                if name == TraceParent::HEADER && otel::is_on() {
+                    request.trace = TraceParent::parse(value);
+                }
                 if name == AUTHORIZATION && self.services.security.is_on() {
                     request.authorization = HeaderValue::from_bytes(value).ok();
                     request.header_bytes += value.len();
@@ -262,6 +334,9 @@ impl Handler for Dispatcher {
     fn headers_complete(&mut self, stream: u32, request: &mut IncomingRequest, ended: bool) {
         request.caller.connection = Some(self.id);
         request.under_way = Some(self.services.under_way.one_more());
+        if self.services.security.authenticates() && self.refuse_stranger(stream, request) {
+            return;
+        }
         let is_direct = request.method.is_some() && request.verb == Verb::POST;
         // Calls of other services may be streaming: they are handled before their body is complete.
         if ended || !(is_direct || general::is_unary(&request.path)) {

@@ -26,6 +26,7 @@ use crate::{
     delivery::{OneCall, Receipt},
     grpc::Workflows,
     metrics::calls::{self, MethodCalls},
+    otel::{self, TraceParent},
     peers::CallMetadata,
     security::{Admission, Admitted},
 };
@@ -48,6 +49,8 @@ pub(super) struct Call {
     pub(super) under_way: OneCall,
     /// What has to be checked before it is handled.
     pub(super) admission: Option<Box<Admission>>,
+    /// The caller's trace.
+    pub(super) trace: Option<TraceParent>,
 }
 
 macro_rules! methods {
@@ -56,25 +59,19 @@ macro_rules! methods {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
             handle: |service, mut responder, mut call| {
                 let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
-                    static CALLS: LazyLock<&'static MethodCalls> =
-                        LazyLock::new(|| calls::of_path(concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name)));
+                    const PATH: &str = concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name);
+                    static CALLS: LazyLock<&'static MethodCalls> = LazyLock::new(|| calls::of_path(PATH));
                     responder.start();
                     let begun = Instant::now();
-                    let outcome = match message(&mut call) {
+                    let message = message(&mut call);
+                    let traced = otel::begin(call.trace, PATH, message.as_deref().unwrap_or_default());
+                    let outcome = match begin(&mut call, message, PATH, |request| service.$method(request)).await {
+                        Ok((admitted, handling)) => admitted.outcome(handling.await),
                         Err(status) => Err(status),
-                        Ok(message) => match call.admission.take() {
-                            None => match request(&call, message) {
-                                Ok(request) => service.$method(request).await,
-                                Err(status) => Err(status),
-                            },
-                            Some(admission) => {
-                                let path = concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name);
-                                let admitted = admission.admit(path, &message).await;
-                                admitted_call(admitted, &call, message, |request| service.$method(request)).await
-                            }
-                        },
                     };
-                    CALLS.ended(outcome.as_ref().map_or_else(Status::code, |_| Code::Ok), begun);
+                    let code = outcome.as_ref().map_or_else(Status::code, |_| Code::Ok);
+                    CALLS.ended(code, begun);
+                    traced.ended(code);
                     respond(responder, outcome, call.compression, call.under_way);
                 }));
                 task.abort_handle()
@@ -126,25 +123,29 @@ fn message(call: &mut Call) -> Result<Bytes, Status> {
     if call.is_compressed { decompress(&message) } else { Ok(message) }
 }
 
-/// Handles a call that was let in, and notes how it ended.
-async fn admitted_call<T: Message + Default, A, F: Future<Output = Result<Response<A>, Status>>>(
-    admitted: Result<Admitted, Status>,
-    call: &Call,
-    message: Bytes,
+/// Lets a call in and begins to handle it.
+///
+/// What handles it comes in a box, and the request goes into that box before anything waits: a request in the task itself
+/// would make it several KiB large, and tokio moves tasks a few times when it starts and ends them.
+async fn begin<T: Message + Default, F>(
+    call: &mut Call,
+    message: Result<Bytes, Status>,
+    path: &str,
     handle: impl FnOnce(Request<T>) -> F,
-) -> Result<Response<A>, Status> {
-    let admitted = admitted?;
-    let outcome = match request(call, message) {
-        Ok(mut request) => {
-            if let Some(caller) = &admitted.caller {
-                request.extensions_mut().insert(caller.clone());
-            }
-            handle(request).await
-        }
-        Err(status) => Err(status),
+) -> Result<(Admitted, F), Status> {
+    let message = message?;
+    let admitted = match call.admission.take() {
+        None => Admitted::default(),
+        Some(admission) => Box::pin(admission.admit(path, &message)).await?,
     };
-    admitted.ended(outcome.as_ref().err().map_or(Code::Ok, Status::code));
-    outcome
+    let mut request = match request(call, message) {
+        Ok(request) => request,
+        Err(status) => return admitted.outcome(Err(status)),
+    };
+    if let Some(caller) = &admitted.caller {
+        request.extensions_mut().insert(caller.clone());
+    }
+    Ok((admitted, handle(request)))
 }
 
 fn request<T: Message + Default>(call: &Call, message: Bytes) -> Result<Request<T>, Status> {
@@ -177,13 +178,16 @@ fn respond<T: Message>(
             let response = Http2Response { headers, data, trailers: &TRAILERS };
             responder.finish(|connection, stream| connection.respond(stream, response, receipt));
         }
-        Err(status) => {
-            let (mut parts, ()) = status.into_http().into_parts();
-            let headers = general::header_block(HeaderBlock::ok(), &parts.headers);
-            let receipt = Receipt::of(&mut parts.extensions, call);
-            responder.finish(|connection, stream| connection.send_trailers_only(stream, &headers, receipt));
-        }
+        Err(status) => refuse(responder, status, call),
     }
+}
+
+/// Answers a call with a status and nothing else.
+pub(super) fn refuse(responder: Responder, status: Status, call: OneCall) {
+    let (mut parts, ()) = status.into_http().into_parts();
+    let headers = general::header_block(HeaderBlock::ok(), &parts.headers);
+    let receipt = Receipt::of(&mut parts.extensions, call);
+    responder.finish(|connection, stream| connection.send_trailers_only(stream, &headers, receipt));
 }
 
 #[cfg(test)]

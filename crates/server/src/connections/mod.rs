@@ -15,6 +15,7 @@ mod socket;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
+use rustls::pki_types::CertificateDer;
 use segno_http2::{Connection, Settings, SharedBudget};
 use segno_proto::workflowservice::workflow_service_server::WorkflowServiceServer;
 use segno_runtime::Node;
@@ -22,10 +23,11 @@ use tokio::{net::TcpListener, sync::watch, time::Instant};
 use tonic::service::Routes;
 
 pub(crate) use general::{call_if_admitted, call_service};
+pub(crate) use incoming::AbortOnDrop;
 
 use self::{
     accept::{Accepted, Evictable, Evicting},
-    incoming::{AbortOnDrop, Dispatcher, REFUSALS},
+    incoming::{Dispatcher, REFUSALS},
     shared::SharedConnection,
     socket::Socket,
 };
@@ -34,7 +36,7 @@ use crate::{
     grpc::Workflows,
     peers::Peer,
     security::{
-        Security,
+        Security, Standing,
         tls::{Protocol, Stream, Tls},
     },
 };
@@ -54,6 +56,12 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long a shutdown waits for the peer to acknowledge the first GOAWAY.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
+/// Where callers have to be known: a connection on which nobody was for so long is closed. Health probes connect again.
+const STRANGER_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often it is looked whether the certificate of a client is still accepted.
+const CERTIFICATE_INTERVAL: Duration = Duration::from_secs(60);
+/// How long calls under way on a connection that must end may take.
+const LAST_CALLS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How much clients may ask of a server at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,14 +135,14 @@ pub(crate) async fn serve(
         let (serving, tls) = ((services.clone(), until_stopped.clone()), tls.clone());
         accepted.spawn(|evictable| async move {
             Stream::set_nodelay(&stream);
-            let stream = match tls {
+            let stream = match &tls {
                 None => Stream::Plain(stream),
                 Some(tls) => match tls.accept(stream, Protocol::Grpc).await {
                     Ok(stream) => stream,
                     Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
                 },
             };
-            serve_connection(stream, connection, serving, evictable).await;
+            serve_connection(stream, connection, serving, tls, evictable).await;
         });
     }
     drop(listener);
@@ -151,15 +159,21 @@ async fn serve_connection(
     stream: Stream,
     connection: Connection<Dispatcher>,
     (services, stopped): (Arc<Services>, watch::Receiver<bool>),
+    tls: Option<Arc<Tls>>,
     evictable: Evictable,
 ) {
     // Tells the node when dropped.
     let peer = Peer::new(services.node.clone());
     let connection = Arc::new(SharedConnection::new(connection));
-    let mut supervisor = tokio::spawn(supervise(connection.clone(), stopped));
+    let standing = Standing::default();
+    let proofs = Proofs {
+        standing: services.security.authenticates().then(|| standing.clone()),
+        certificate: tls.zip(stream.certificates()),
+    };
+    let mut supervisor = tokio::spawn(supervise(connection.clone(), proofs, stopped));
     let _supervisor = AbortOnDrop(supervisor.abort_handle());
     let certificate = stream.certificate_subject();
-    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), certificate);
+    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), certificate, standing);
     tokio::select! {
         biased;
         ended = Socket::new(stream, connection, dispatcher, evictable) => if let Err(error) = ended {
@@ -171,10 +185,50 @@ async fn serve_connection(
     }
 }
 
-/// Enforces the time limits of a connection: handshake, keepalive, shutdown. Done, with the reason, when the connection
-/// is to be closed.
-async fn supervise(connection: Arc<SharedConnection>, mut stopped: watch::Receiver<bool>) -> &'static str {
+/// What a connection must keep showing.
+struct Proofs {
+    /// Somebody who is known called.
+    standing: Option<Standing>,
+    /// The certificate of the client is one that is accepted.
+    certificate: Option<(Arc<Tls>, Vec<CertificateDer<'static>>)>,
+}
+
+impl Proofs {
+    /// Waits until one of them is missing; says which.
+    async fn missing(self) -> &'static str {
+        let Self { standing, certificate } = self;
+        let stranger = async {
+            tokio::time::sleep(STRANGER_TIMEOUT).await;
+            if standing.is_none_or(|standing| standing.is_known()) {
+                std::future::pending::<()>().await;
+            }
+        };
+        let outdated = async {
+            let Some((tls, shown)) = certificate else { return std::future::pending().await };
+            loop {
+                tokio::time::sleep(CERTIFICATE_INTERVAL).await;
+                if !tls.accepts(&shown) {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = stranger => "nobody who is known called",
+            () = outdated => "the certificate of the client is not accepted any more",
+        }
+    }
+}
+
+/// Enforces the time limits of a connection: handshake, keepalive, proofs of who calls, shutdown. Done, with the reason, when
+/// the connection is to be closed.
+async fn supervise(
+    connection: Arc<SharedConnection>,
+    proofs: Proofs,
+    mut stopped: watch::Receiver<bool>,
+) -> &'static str {
     let mut stop = pin!(wait_for_stop(&mut stopped));
+    let mut missing = pin!(proofs.missing());
+    let mut given_up = None;
     let accepted_at = Instant::now();
     // When an unacknowledged PING was sent.
     let mut pinged_at = None;
@@ -187,6 +241,10 @@ async fn supervise(connection: Arc<SharedConnection>, mut stopped: watch::Receiv
         };
         tokio::select! {
             () = &mut stop => break,
+            reason = &mut missing => {
+                given_up = Some(reason);
+                break;
+            }
             () = tokio::time::sleep_until(until) => {}
         }
         if !is_established {
@@ -207,5 +265,11 @@ async fn supervise(connection: Arc<SharedConnection>, mut stopped: watch::Receiv
     connection.send(|connection| connection.shut_down());
     tokio::time::sleep(GOAWAY_TIMEOUT).await;
     connection.send(|connection| connection.finish_shut_down());
-    std::future::pending().await
+    match given_up {
+        Some(reason) => {
+            tokio::time::sleep(LAST_CALLS_TIMEOUT).await;
+            reason
+        }
+        None => std::future::pending().await,
+    }
 }

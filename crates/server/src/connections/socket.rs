@@ -43,7 +43,7 @@ pub(super) struct Socket {
     connection: Arc<SharedConnection>,
     dispatcher: Dispatcher,
     accepted_at: Instant,
-    /// Told when the handshake is complete, once.
+    /// Told when the handshake is complete and the caller known, once.
     evictable: Option<Evictable>,
     /// The beginning of a frame whose end has not arrived.
     partial: Vec<u8>,
@@ -129,6 +129,7 @@ impl Socket {
             }
         }
         if connection.is_established()
+            && self.dispatcher.is_welcome()
             && let Some(evictable) = self.evictable.take()
         {
             evictable.established();
@@ -179,7 +180,8 @@ impl Socket {
             drop(state);
             delivered.into_iter().for_each(Receipt::delivered);
             if is_over {
-                return Poll::Ready(Ok(()));
+                // Tells the peer that nothing was cut off (close_notify).
+                return Pin::new(&mut self.stream).poll_shutdown(context);
             }
             if !has_output {
                 self.has_yielded = false;
@@ -204,7 +206,11 @@ impl Future for Socket {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let was_paused = match self.poll_read(context)? {
-                Poll::Ready(Reading::Ended) => return Poll::Ready(Ok(())),
+                Poll::Ready(Reading::Ended) => {
+                    // The peer may be gone: whether it takes the farewell is its own business.
+                    let _ = Pin::new(&mut self.stream).poll_shutdown(context);
+                    return Poll::Ready(Ok(()));
+                }
                 Poll::Ready(Reading::Paused) => true,
                 Poll::Pending => false,
             };

@@ -27,6 +27,7 @@ use segno_runtime::{
     ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, QueueKey, QueueKind, RunSelector,
     StartedActivity, Token, WorkflowKey,
 };
+use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
 
 use super::{
@@ -34,7 +35,7 @@ use super::{
     routing::answer_there,
     standalone::{activity_key, failed_for},
     tokens::activity_of,
-    workflow_tasks::version_of,
+    workflow_tasks::{scaling, version_of},
 };
 use crate::{deadline, peers, security, validate};
 
@@ -137,6 +138,7 @@ impl Workflows {
             tasks_per_second: request.task_queue_metadata.and_then(|metadata| metadata.max_tasks_per_second),
         };
         let version = version_of(request.worker_version_capabilities);
+        let begun = Instant::now();
         let polled = match task {
             Some(task) => self.node.begin_activity_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
             None => self.node.poll_activity_anywhere(&poll, version, call.as_ref()).await.map_err(failed)?,
@@ -147,7 +149,9 @@ impl Workflows {
             None => return Ok(Response::new(PollActivityTaskQueueResponse::default())),
         };
         let delivery = started.delivery.clone();
-        let mut response = Response::new(response(&namespace, started));
+        let poller_scaling_decision = scaling(self.node.poller_advice(&poll.queue, begun.elapsed()));
+        let task = response(&namespace, started);
+        let mut response = Response::new(PollActivityTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);
         Ok(response)
     }

@@ -5,19 +5,24 @@ use std::collections::BTreeMap;
 use prost_types::Timestamp;
 use segno_engine::{
     Run, activity,
+    callbacks::{self, Delivery},
     state::{Activity, RunInfo, WorkflowTask},
 };
 use segno_proto::{
     Nanos,
     activity::ActivityOptions,
     common::{ActivityType, Memo, SearchAttributes, WorkflowType},
-    enums::{EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind, VersioningBehavior},
+    enums::{
+        CallbackState, EventType, PendingActivityState, PendingWorkflowTaskState, TaskQueueKind, VersioningBehavior,
+    },
+    failure::{ApplicationFailureInfo, Failure, failure::FailureInfo},
     nanos_duration, nanos_timestamp,
     taskqueue::TaskQueue,
     workflow::{
-        PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo, ResetPoints,
-        VersioningOverride, WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
+        CallbackInfo, PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo,
+        ResetPoints, VersioningOverride, WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
         WorkflowExecutionVersioningInfo,
+        callback_info::{Trigger, WorkflowClosed, trigger},
         pending_activity_info::{
             PauseInfo,
             pause_info::{Manual, PausedBy},
@@ -67,9 +72,42 @@ impl Workflows {
                 .collect(),
             pending_workflow_task: run.state().task.as_ref().map(pending_task),
             workflow_extended_info: Some(extended(&run)),
+            callbacks: callbacks_of(&run),
             ..Default::default()
         })
     }
+}
+
+/// What became of a run's completion callbacks.
+fn callbacks_of(run: &Run) -> Vec<CallbackInfo> {
+    let delivery = callbacks::delivery(run);
+    let told = |registered: callbacks::Registered| {
+        let standby = CallbackInfo {
+            trigger: Some(Trigger { variant: Some(trigger::Variant::WorkflowClosed(WorkflowClosed {})) }),
+            registration_time: time(registered.since),
+            state: CallbackState::Standby as i32,
+            ..Default::default()
+        };
+        let info = match delivery {
+            Delivery::Standby => standby,
+            Delivery::Failed(at) => CallbackInfo {
+                state: CallbackState::Failed as i32,
+                attempt: 1,
+                last_attempt_complete_time: time(at),
+                last_attempt_failure: Some(Failure {
+                    message: callbacks::refusal(&registered.callback, &run.info.run_id),
+                    failure_info: Some(FailureInfo::ApplicationFailureInfo(ApplicationFailureInfo {
+                        non_retryable: true,
+                        ..Default::default()
+                    })),
+                    ..Default::default()
+                }),
+                ..standby
+            },
+        };
+        CallbackInfo { callback: Some(registered.callback), ..info }
+    };
+    callbacks::of(run).into_iter().map(told).collect()
 }
 
 /// A time on the wire; none if there is none.

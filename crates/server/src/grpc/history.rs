@@ -45,7 +45,6 @@ impl Workflows {
         // People's tools do not want to see events that are not history yet.
         let with_unwritten = !CallMetadata::of(&request).is_tool;
         let news_until = deadline::long_read(&request, WAIT_MAX);
-        let close_until = deadline::almost(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::history(&mut request).map_err(refused)?;
@@ -58,8 +57,7 @@ impl Workflows {
         let mut current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
         let close_only = request.history_event_filter_type() == HistoryEventFilterType::CloseEvent;
         if close_only {
-            let until = if request.wait_new_event { news_until } else { close_until };
-            return self.closing_event(&namespace, &key, current, request.wait_new_event, until).await;
+            return self.closing_event(&namespace, &key, current, request.wait_new_event, news_until).await;
         }
         if request.wait_new_event && current.run.is_running() && from >= current.run.state().next_event_id {
             current = self.wait(&key, current, from, false, news_until).await?;

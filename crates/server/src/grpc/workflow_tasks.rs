@@ -12,7 +12,7 @@ use segno_proto::{
     enums::TaskQueueKind,
     nanos_timestamp,
     query::WorkflowQueryResult,
-    taskqueue::TaskQueue,
+    taskqueue::{PollerScalingDecision, TaskQueue},
     workflowservice::{
         PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse, ResetStickyTaskQueueRequest,
         ResetStickyTaskQueueResponse, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskCompletedResponse,
@@ -23,6 +23,7 @@ use segno_runtime::{
     Caller, Namespace, Poll, Polled, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken,
     Token,
 };
+use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
@@ -34,6 +35,11 @@ use crate::{
     deadline, peers, security, status,
     validate::{self, size::Sizes},
 };
+
+/// Advice for workers that adapt their number of polls; none if it should stay as it is.
+pub(super) fn scaling(delta: i32) -> Option<PollerScalingDecision> {
+    (delta != 0).then_some(PollerScalingDecision { poll_request_delta_suggestion: delta })
+}
 
 /// A started task as the wire has it.
 pub(super) fn task_response(namespace: &Namespace, task: StartedTask, backlog: usize) -> PollWorkflowTaskQueueResponse {
@@ -107,6 +113,7 @@ impl Workflows {
             tasks_per_second: None,
         };
         let version = version_of(request.worker_version_capabilities);
+        let begun = Instant::now();
         let polled = match task {
             Some(task) => self.node.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
             None => self.node.poll_workflow_task_anywhere(&poll, version, call.as_ref()).await.map_err(failed)?,
@@ -120,7 +127,9 @@ impl Workflows {
         // named a backlog, and answers are read in another order than they were made.
         let backlog = if poll.sticky { 0 } else { self.node.backlog_of(&poll.queue) };
         let delivery = started.delivery.clone();
-        let mut response = Response::new(task_response(&namespace, started, backlog));
+        let poller_scaling_decision = scaling(self.node.poller_advice(&poll.queue, begun.elapsed()));
+        let task = task_response(&namespace, started, backlog);
+        let mut response = Response::new(PollWorkflowTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);
         Ok(response)
     }

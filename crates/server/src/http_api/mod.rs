@@ -26,7 +26,7 @@ use self::{dynamic::Dynamic, routes::Match, schema::Schema};
 use crate::{
     connections::{MESSAGE_BYTES_MAX, Services, call_if_admitted, call_service},
     peers::CallMetadata,
-    security::{Admission, Credentials},
+    security::{Admission, Credentials, Standing},
     unbuilt,
 };
 
@@ -129,7 +129,8 @@ async fn call(
             false => call_service(services, request).await,
             true => {
                 let (security, credentials) = (services.security.clone(), credentials.clone());
-                call_if_admitted(services, request, &Admission { security, credentials }).await
+                call_if_admitted(services, request, &Admission { security, credentials, standing: Standing::default() })
+                    .await
             }
         };
         response(unbuilt::as_temporal_says(made)).await

@@ -44,7 +44,7 @@ impl MethodCalls {
     }
 
     /// How long they took.
-    pub(super) fn latency(&self) -> &Latency {
+    pub(crate) fn latency(&self) -> &Latency {
         &self.latency
     }
 }
@@ -98,7 +98,7 @@ pub(crate) fn code_of(headers: &HeaderMap) -> Code {
 }
 
 /// All methods that were called, sorted.
-pub(super) fn read() -> Vec<(&'static str, &'static MethodCalls)> {
+pub(crate) fn read() -> Vec<(&'static str, &'static MethodCalls)> {
     let called = CALLS.iter().filter(|(_, calls)| calls.latency.count() > 0);
     let mut all: Vec<_> = called.map(|(name, calls)| (*name, calls)).collect();
     all.sort_unstable_by_key(|(name, _)| *name);

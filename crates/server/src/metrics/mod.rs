@@ -4,11 +4,14 @@
 //! [`segno_runtime::Family`] and [`QUEUES_MAX`].
 
 pub(crate) mod calls;
+pub(crate) mod disk;
 mod process;
 
 use std::fmt::{Display, Write};
 
 use segno_runtime::{Family, Histogram, Latency, Node, QueueGauge};
+
+use crate::otel;
 
 /// Queues that have figures of their own: those with the most tasks.
 const QUEUES_MAX: usize = 200;
@@ -27,6 +30,10 @@ pub(crate) fn text(node: &Node) -> String {
     text.head("commit_seconds", "Time to make a group of commits durable, the sync included.", "histogram");
     text.latency("commit_seconds", "", &node.metrics.commit_time);
     method_calls(&mut text);
+    if let Some((sent, dropped)) = otel::counts() {
+        text.single("trace_spans_total", "Spans of calls that a collector took.", "counter", sent);
+        text.single("trace_spans_dropped_total", "Spans that could not be sent, or were too many.", "counter", dropped);
+    }
     let labelled = &node.metrics;
     text.family(
         "runs_started_by_type_total",
@@ -59,6 +66,9 @@ pub(crate) fn text(node: &Node) -> String {
         text.single("database_checkpoints_total", "Checkpoints of the write-ahead log.", "counter", sizes.checkpoints);
         let failures = sizes.checkpoint_failures;
         text.single("database_checkpoint_failures_total", "Checkpoints that failed.", "counter", failures);
+    }
+    if let Some(free) = disk::disk_free() {
+        text.single("disk_free_bytes", "Bytes that are free on the disk with the data.", "gauge", free);
     }
     for (name, help, kind, value) in process::read() {
         // Prometheus' own names, without a prefix.

@@ -4,11 +4,13 @@ use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
 use serde_json::json;
+use tokio::sync::oneshot;
 use tonic::Code;
 
 use super::Proof;
@@ -22,6 +24,8 @@ const TEXT_MAX: usize = 256;
 /// Writes down calls.
 pub struct Audit {
     lines: SyncSender<String>,
+    /// Told if the thread that writes panics.
+    panicked: Option<oneshot::Receiver<()>>,
 }
 
 /// A call whose outcome is not known yet. If it never is (the caller went away), that is written down.
@@ -38,8 +42,27 @@ impl Audit {
     pub fn open(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
         let (lines, received) = sync_channel(LINES_MAX);
-        std::thread::Builder::new().name("segno-audit".to_owned()).spawn(move || write(file, &received))?;
-        Ok(Self { lines })
+        let (tell, panicked) = oneshot::channel();
+        std::thread::Builder::new().name("segno-audit".to_owned()).spawn(move || {
+            if catch_unwind(AssertUnwindSafe(|| write(file, &received))).is_err() {
+                let _ = tell.send(());
+            }
+        })?;
+        Ok(Self { lines, panicked: Some(panicked) })
+    }
+
+    /// Done if the thread that writes panics: from then on nothing is written down. For one caller.
+    pub(crate) fn watch(&mut self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let panicked = self.panicked.take();
+        async move {
+            let told = match panicked {
+                Some(panicked) => panicked.await.is_ok(),
+                None => false,
+            };
+            if !told {
+                std::future::pending::<()>().await;
+            }
+        }
     }
 
     /// A call that was let in or refused.

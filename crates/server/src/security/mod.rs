@@ -6,8 +6,8 @@
 
 pub mod audit;
 mod certificate;
-mod fetch;
-mod fields;
+pub(crate) mod fetch;
+pub(crate) mod fields;
 mod jwt;
 mod limits;
 pub mod roles;
@@ -15,9 +15,13 @@ pub mod rules;
 pub mod tls;
 
 use std::{
+    cell::RefCell,
     collections::HashMap,
     path::PathBuf,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -42,6 +46,8 @@ pub use self::{
 
 /// Temporal's words for a call that is not allowed.
 const UNAUTHORIZED: &str = "Request unauthorized.";
+/// What whoever shows a key that is not there hears.
+const UNKNOWN_KEY: &str = "the API key is not known here; it may have been revoked";
 /// In front of every secret, so that one is recognised wherever it turns up.
 const SECRET_PREFIX: &str = "segno_";
 const SECRET_BYTES: usize = 32;
@@ -73,6 +79,8 @@ pub struct SecurityOptions {
     pub authentication: Option<AuthenticationOptions>,
     /// Where changes and refusals are written down, with who asked for them.
     pub audit_log: Option<PathBuf>,
+    /// Where browsers have payloads decoded that only their owner can read.
+    pub codec_endpoint: Option<String>,
 }
 
 /// How a caller proved who it is.
@@ -126,13 +134,45 @@ impl Caller {
     }
 }
 
+thread_local! {
+    /// The last secret that somebody showed, and its digest: a worker shows the same one with every call, and a digest costs
+    /// more than all else that is checked.
+    static LAST_DIGEST: RefCell<(Vec<u8>, [u8; 32])> = RefCell::new((Vec::new(), digest(&[])));
+}
+
+/// The digest of a secret that was probably the last one, too.
+fn digest_again(secret: &[u8]) -> [u8; 32] {
+    LAST_DIGEST.with_borrow_mut(|(last, last_digest)| {
+        // All bytes are compared: how long it takes must tell nothing of somebody else's secret.
+        let difference = last.iter().zip(secret).fold(0, |difference, (one, other)| difference | (one ^ other));
+        if last.len() != secret.len() || difference != 0 {
+            (*last, *last_digest) = (secret.to_vec(), digest(secret));
+        }
+        *last_digest
+    })
+}
+
 /// What a caller shows of itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Credentials {
     /// The header `authorization`.
-    pub(crate) authorization: Option<HeaderValue>,
+    authorization: Option<HeaderValue>,
+    /// The digest of what follows `Bearer` in it.
+    digest: Option<[u8; 32]>,
     /// The subject of the certificate with which the connection was made.
-    pub(crate) certificate: Option<Arc<str>>,
+    certificate: Option<Arc<str>>,
+}
+
+impl Credentials {
+    pub(crate) fn new(authorization: Option<HeaderValue>, certificate: Option<Arc<str>>) -> Self {
+        let digest = authorization.as_ref().and_then(|value| bearer(value.as_bytes())).map(digest_again);
+        Self { authorization, digest, certificate }
+    }
+
+    /// What follows `Bearer`, and its digest.
+    fn bearer(&self) -> Option<(&[u8], [u8; 32])> {
+        self.authorization.as_ref().and_then(|value| bearer(value.as_bytes())).zip(self.digest)
+    }
 }
 
 /// A call that was let in, until its outcome is known.
@@ -147,12 +187,54 @@ pub(crate) struct Admitted {
 pub(crate) struct Admission {
     pub(crate) security: Arc<Security>,
     pub(crate) credentials: Credentials,
+    /// The connection that it came on.
+    pub(crate) standing: Standing,
+}
+
+/// Whether anybody who is known has called on a connection. Where callers have to be known, others are the first to make room.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing(Arc<AtomicBool>);
+
+impl Standing {
+    pub(crate) fn set_known(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What the headers of a call say of its caller.
+pub(crate) enum AtFirst {
+    /// The caller is known.
+    Known,
+    /// Nobody has to be known for it.
+    Anybody,
+    /// The caller is not known, whatever it sends besides.
+    Stranger(Status),
+    /// It takes a while to find out.
+    Unclear,
 }
 
 impl Admission {
     /// See [`Security::admit`].
     pub(crate) async fn admit(&self, path: &str, message: &[u8]) -> Result<Admitted, Status> {
-        self.security.admit(path, message, &self.credentials).await
+        let admitted = self.security.admit(path, message, &self.credentials).await?;
+        if admitted.caller.is_some() {
+            self.standing.set_known();
+        }
+        Ok(admitted)
+    }
+
+    /// Refuses a caller that is not known, before its request is there.
+    pub(crate) async fn refuse_stranger(&self, path: &str) -> Option<Status> {
+        let known = self.security.is_known(method_of(path), &self.credentials).await;
+        match known {
+            Ok(()) => self.standing.set_known(),
+            Err(status) => return Some(status),
+        }
+        None
     }
 }
 
@@ -172,7 +254,7 @@ struct Authentication {
     /// The admin's digest, and who that is.
     admin: Option<([u8; 32], Arc<Caller>)>,
     tokens: Option<Tokens>,
-    /// Callers by the digest of their key, with the key that they were made from, so that grants are not read with every call.
+    /// Callers by the digest of their key or of their certificate's name, with the key that they were made from, so that grants are not read with every call.
     callers: RwLock<HashMap<[u8; 32], CallerOfKey>>,
 }
 
@@ -190,6 +272,33 @@ impl Security {
     /// Whether calls have to be looked at. If not, they cost nothing.
     pub(crate) fn is_on(&self) -> bool {
         self.authentication.is_some() || self.node.namespaces.limit_calls()
+    }
+
+    /// Whether callers have to be known.
+    pub(crate) fn authenticates(&self) -> bool {
+        self.authentication.is_some()
+    }
+
+    /// What the headers of a call say of its caller, without waiting for anything. A refusal is written down.
+    pub(crate) fn at_first(&self, path: &str, credentials: &Credentials) -> AtFirst {
+        let Some(by) = &self.authentication else { return AtFirst::Anybody };
+        let is_for_anybody = rules::find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
+        match self.caller_now(by, credentials, wall_clock()) {
+            Some(Ok(_)) => AtFirst::Known,
+            _ if is_for_anybody => AtFirst::Anybody,
+            Some(Err(status)) => {
+                self.note_refusal(method_of(path), &status);
+                AtFirst::Stranger(status)
+            }
+            None => AtFirst::Unclear,
+        }
+    }
+
+    /// Writes down that somebody who is not known was refused.
+    fn note_refusal(&self, what: &str, status: &Status) {
+        if let Some(audit) = &self.audit {
+            audit.entry(what, "", None).ended(status.code());
+        }
     }
 
     /// Lets a call in, or says why not. `message` is the request as it is encoded.
@@ -332,48 +441,71 @@ impl Security {
         Ok(named)
     }
 
-    /// Whether somebody is known by what they show.
-    pub(crate) async fn is_known(&self, credentials: &Credentials) -> Result<(), Status> {
-        match &self.authentication {
-            Some(authentication) => self.caller(authentication, credentials).await.map(drop),
-            None => Ok(()),
+    /// Whether somebody is known by what they show. A refusal is written down.
+    pub(crate) async fn is_known(&self, what: &str, credentials: &Credentials) -> Result<(), Status> {
+        let Some(authentication) = &self.authentication else { return Ok(()) };
+        let known = self.caller(authentication, credentials).await;
+        if let Err(status) = &known {
+            self.note_refusal(what, status);
         }
+        known.map(drop)
     }
 
     /// Who somebody is.
     async fn caller(&self, by: &Authentication, credentials: &Credentials) -> Result<Arc<Caller>, Status> {
         let now = wall_clock();
-        if let Some(value) = &credentials.authorization {
-            let secret = bearer(value.as_bytes()).ok_or_else(|| {
-                Status::unauthenticated("the header authorization is not understood: it must be `Bearer KEY-OR-TOKEN`")
-            })?;
-            return self.bearer(by, secret, now).await;
+        if let Some(caller) = self.caller_now(by, credentials, now) {
+            return caller;
+        }
+        match (&by.tokens, credentials.bearer()) {
+            (Some(tokens), Some((token, digest))) => tokens.caller(token, digest, now).await,
+            _ => Err(Status::unauthenticated(UNKNOWN_KEY)),
+        }
+    }
+
+    /// Who somebody is. `None` if it is a token: its key may have to be fetched.
+    fn caller_now(
+        &self,
+        by: &Authentication,
+        credentials: &Credentials,
+        now: Nanos,
+    ) -> Option<Result<Arc<Caller>, Status>> {
+        if credentials.authorization.is_some() {
+            let Some(shown) = credentials.bearer() else {
+                let text = "the header authorization is not understood: it must be `Bearer KEY-OR-TOKEN`";
+                return Some(Err(Status::unauthenticated(text)));
+            };
+            return self.bearer(by, shown, now);
         }
         if let Some(subject) = &credentials.certificate {
-            return self.certificate(subject, now);
+            return Some(self.certificate(by, subject, now));
         }
-        Err(Status::unauthenticated(
+        Some(Err(Status::unauthenticated(
             "this server wants to know who calls: give an API key (SDKs: api_key, segno: --api-key or SEGNO_API_KEY)",
-        ))
+        )))
     }
 
-    async fn bearer(&self, by: &Authentication, secret: &[u8], now: Nanos) -> Result<Arc<Caller>, Status> {
-        let digest = digest(secret);
+    fn bearer(
+        &self,
+        by: &Authentication,
+        (secret, digest): (&[u8], [u8; 32]),
+        now: Nanos,
+    ) -> Option<Result<Arc<Caller>, Status>> {
         if let Some((_, admin)) = by.admin.as_ref().filter(|(known, _)| *known == digest) {
-            return Ok(admin.clone());
+            return Some(Ok(admin.clone()));
         }
         if let Some(key) = self.node.access_keys.by_digest(&digest) {
-            return by.caller_of_digest(digest, key, now);
+            return Some(by.caller_of_digest(digest, key, Proof::Key, now));
         }
-        match &by.tokens {
-            Some(tokens) if jwt::looks_like(secret) => tokens.caller(secret, digest, now).await,
-            _ => Err(Status::unauthenticated("the API key is not known here; it may have been revoked")),
+        match by.tokens.is_some() && jwt::looks_like(secret) {
+            true => None,
+            false => Some(Err(Status::unauthenticated(UNKNOWN_KEY))),
         }
     }
 
-    fn certificate(&self, subject: &str, now: Nanos) -> Result<Arc<Caller>, Status> {
+    fn certificate(&self, by: &Authentication, subject: &str, now: Nanos) -> Result<Arc<Caller>, Status> {
         match self.node.access_keys.by_certificate(subject) {
-            Some(key) => caller_of_key(&key, Proof::Certificate, now),
+            Some(key) => by.caller_of_digest(digest(subject.as_bytes()), key, Proof::Certificate, now),
             None => Err(Status::unauthenticated(format!(
                 "the client certificate of {subject:?} is valid but has no grants: an admin can add them with \
                  `segno key create NAME --certificate {subject:?} --grant NAMESPACE:ROLE`"
@@ -384,14 +516,20 @@ impl Security {
 
 impl Authentication {
     /// The caller of a key that is in the store right now.
-    fn caller_of_digest(&self, digest: [u8; 32], key: Arc<AccessKey>, now: Nanos) -> Result<Arc<Caller>, Status> {
+    fn caller_of_digest(
+        &self,
+        digest: [u8; 32],
+        key: Arc<AccessKey>,
+        proof: Proof,
+        now: Nanos,
+    ) -> Result<Arc<Caller>, Status> {
         check_expiry(&key, now)?;
         if let Some((of, caller)) = self.callers.read().unwrap_or_else(PoisonError::into_inner).get(&digest)
             && Arc::ptr_eq(of, &key)
         {
             return Ok(caller.clone());
         }
-        let caller = caller_of_key(&key, Proof::Key, now)?;
+        let caller = caller_of_key(&key, proof, now)?;
         let mut callers = self.callers.write().unwrap_or_else(PoisonError::into_inner);
         if callers.len() >= CALLERS_MAX {
             callers.clear();
@@ -407,6 +545,12 @@ impl Admitted {
         if let Some(entry) = self.entry {
             entry.ended(code);
         }
+    }
+
+    /// The call ended like this.
+    pub(crate) fn outcome<T>(self, outcome: Result<T, Status>) -> Result<T, Status> {
+        self.ended(outcome.as_ref().err().map_or(tonic::Code::Ok, Status::code));
+        outcome
     }
 }
 
@@ -474,6 +618,11 @@ fn ends_with_uuid(name: &str) -> bool {
     digits >= 32
 }
 
+/// The name of a method in its path, as the audit log has it.
+fn method_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// What follows `Bearer`.
 fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, secret) = value.split_at_checked(BEARER.len())?;
@@ -483,6 +632,13 @@ fn bearer(value: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_that_is_remembered_is_of_the_secret_that_is_shown() {
+        for secret in [&b"one"[..], b"one", b"two", b"", b"twos", b"tw", b"one"] {
+            assert_eq!(digest_again(secret), digest(secret));
+        }
+    }
 
     #[test]
     fn the_scheme_is_bearer() {

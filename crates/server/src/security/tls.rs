@@ -12,8 +12,8 @@ use std::{
 use rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    server::WebPkiClientVerifier,
+    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -72,6 +72,8 @@ pub enum TlsError {
 }
 
 struct Configs {
+    /// Checks certificates of clients, if there are any.
+    clients: Option<Arc<dyn ClientCertVerifier>>,
     grpc: Arc<ServerConfig>,
     http: Arc<ServerConfig>,
 }
@@ -116,6 +118,17 @@ impl Tls {
         }
     }
 
+    /// Whether the certificate of a client would still be accepted: it has not expired, and its root is one of ours.
+    pub(crate) fn accepts(&self, shown: &[CertificateDer<'static>]) -> bool {
+        let clients = self.configs.read().unwrap_or_else(PoisonError::into_inner).clients.clone();
+        match (clients, shown) {
+            (Some(clients), [certificate, between @ ..]) => {
+                clients.verify_client_cert(certificate, between, UnixTime::now()).is_ok()
+            }
+            _ => true,
+        }
+    }
+
     /// Shakes hands with a client.
     pub(crate) async fn accept(&self, stream: TcpStream, protocol: Protocol) -> io::Result<Stream> {
         let config = {
@@ -157,6 +170,7 @@ fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
         .map_err(|error| unfit(error.to_string()))?;
+    let mut clients = None;
     let builder = match &files.client_roots {
         None => builder.with_no_client_auth(),
         Some((path, wanted)) => {
@@ -174,14 +188,16 @@ fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
                 ClientCertificates::Required => verifier,
                 ClientCertificates::Optional => verifier.allow_unauthenticated(),
             };
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| unfit(error.to_string()))?)
+            let verifier = verifier.build().map_err(|error| unfit(error.to_string()))?;
+            clients = Some(verifier.clone());
+            builder.with_client_cert_verifier(verifier)
         }
     };
     let mut grpc = builder.with_single_cert(chain, key).map_err(|error| unfit(error.to_string()))?;
     let mut http = grpc.clone();
     grpc.alpn_protocols = vec![b"h2".to_vec()];
     http.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Configs { grpc: Arc::new(grpc), http: Arc::new(http) })
+    Ok(Configs { clients, grpc: Arc::new(grpc), http: Arc::new(http) })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -205,6 +221,12 @@ impl Stream {
     /// Sends what is written at once; if the system refuses, it only arrives later.
     pub(crate) fn set_nodelay(stream: &TcpStream) {
         let _ = stream.set_nodelay(true);
+    }
+
+    /// The certificate of the client, and those between it and a root.
+    pub(crate) fn certificates(&self) -> Option<Vec<CertificateDer<'static>>> {
+        let Self::Tls(stream) = self else { return None };
+        stream.get_ref().1.peer_certificates().map(<[_]>::to_vec)
     }
 
     /// Who the client is by its certificate.

@@ -1,6 +1,7 @@
 //! Links between executions, and the callbacks to call when a workflow closes.
 
 use prost::Message;
+use segno_engine::callbacks;
 use segno_proto::common::{Callback, Link, callback, link};
 use segno_proto::enums::EventType;
 
@@ -73,7 +74,8 @@ fn filled(kind: &str, fields: [(&str, &String); 3]) -> Result<(), RequestError> 
 
 /// Number, address and headers of completion callbacks; header names become lower case.
 ///
-/// Any http or https address is allowed, as in the dev server of Temporal's CLI.
+/// Only the server's own addresses are allowed: those of http and https are refused as Temporal's server refuses them unless it
+/// is configured.
 pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), RequestError> {
     if callbacks.len() > CALLBACKS_MAX {
         return Err(RequestError::invalid(format!(
@@ -93,11 +95,13 @@ pub fn callbacks(callbacks: &mut [Callback]) -> Result<(), RequestError> {
                 let header = std::mem::take(&mut nexus.header);
                 nexus.header = header.into_iter().map(|(name, value)| (name.to_lowercase(), value)).collect();
             }
-            Some(callback::Variant::Internal(_)) => {}
-            Some(callback::Variant::NexusHandler(_)) => {
-                return Err(RequestError::unimplemented("unknown callback variant: *common.Callback_NexusHandler_"));
+            Some(callback::Variant::Internal(_)) => {
+                return Err(RequestError::invalid("unsupported callback variant: *common.Callback_Internal_"));
             }
-            None => return Err(RequestError::unimplemented("unknown callback variant: <nil>")),
+            // Temporal's server does not know this variant.
+            Some(callback::Variant::NexusHandler(_)) | None => {
+                return Err(RequestError::unimplemented("unknown callback variant: <nil>"));
+            }
         }
     }
     Ok(())
@@ -109,16 +113,40 @@ fn url(url: &str) -> Result<(), RequestError> {
             "invalid url: url length longer than max length allowed of {CALLBACK_URL_LENGTH_MAX}"
         )));
     }
-    if url == "temporal://system" || url == "temporal://internal" {
+    if url == callbacks::SYSTEM || url == callbacks::INTERNAL {
         return Ok(());
     }
+    parsed(url)?;
     let (scheme, rest) = url.split_once(':').unwrap_or(("", url));
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(RequestError::invalid(format!("invalid url: unknown scheme: {url}")));
     }
     let authority = rest.strip_prefix("//").unwrap_or_default().split(['/', '?', '#']).next().unwrap_or_default();
     let host = authority.rsplit('@').next().unwrap_or_default();
-    if host.is_empty() { Err(RequestError::invalid("invalid url: missing host")) } else { Ok(()) }
+    if host.is_empty() {
+        return Err(RequestError::invalid("invalid url: missing host"));
+    }
+    let text = format!("invalid url: url does not match any configured callback address: {url}");
+    Err(RequestError::invalid(text))
+}
+
+/// What Go's parser says of addresses that are none: escapes that mean nothing, and characters that no host has.
+fn parsed(url: &str) -> Result<(), RequestError> {
+    let unreadable = |why: String| Err(RequestError::invalid(format!("invalid callback url: parse {url:?}: {why}")));
+    if url.bytes().any(|byte| byte.is_ascii_control()) {
+        return unreadable("net/url: invalid control character in URL".to_owned());
+    }
+    for (at, _) in url.match_indices('%') {
+        let escape: String = url[at..].chars().take(3).collect();
+        if escape.len() < 3 || !escape[1..].bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return unreadable(format!("invalid URL escape {escape:?}"));
+        }
+    }
+    let host = url.split_once("://").map_or("", |(_, rest)| rest.split(['/', '?', '#']).next().unwrap_or_default());
+    match host.chars().find(|letter| matches!(letter, ' ' | '"' | '<' | '>' | '^' | '`' | '{' | '|' | '}' | '\\')) {
+        Some(odd) => unreadable(format!("invalid character {:?} in host name", odd.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Drops links that a Nexus callback of the same request carries as well.

@@ -50,13 +50,14 @@ pub fn update(request: &UpdateWorkflowExecutionOptionsRequest) -> Result<(), Req
 /// Options that a reset gives its new run. Temporal breaks on what is missing, and takes any priority.
 pub fn after_reset(update: &UpdateWorkflowOptions) -> Result<(), RequestError> {
     let Some(mask) = &update.update_mask else { return Err(RequestError::invalid("UpdateMask is required")) };
-    let Some(options) = &update.workflow_execution_options else {
-        return Err(RequestError::invalid("WorkflowExecutionOptions is required"));
-    };
-    if options.time_skipping_config.is_some() {
+    if update.workflow_execution_options.as_ref().is_some_and(|options| options.time_skipping_config.is_some()) {
         return Err(RequestError::unimplemented("The Time-Skipping feature is not enabled for namespace."));
     }
-    paths(&mask.paths, "error applying update_options")
+    paths(&mask.paths, "error applying update_options")?;
+    if update.workflow_execution_options.is_none() {
+        return Err(RequestError::invalid("WorkflowExecutionOptions is required"));
+    }
+    Ok(())
 }
 
 fn paths(paths: &[String], what: &str) -> Result<(), RequestError> {

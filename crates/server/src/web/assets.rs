@@ -21,6 +21,7 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 const ASSETS: &[Asset] = &[
     Asset { name: "actions.js", kind: SCRIPT, content: include_str!("assets/actions.js") },
+    Asset { name: "codec.js", kind: SCRIPT, content: include_str!("assets/codec.js") },
     Asset { name: "figures.js", kind: SCRIPT, content: include_str!("assets/figures.js") },
     Asset { name: "filter.js", kind: SCRIPT, content: include_str!("assets/filter.js") },
     Asset { name: "live.js", kind: SCRIPT, content: include_str!("assets/live.js") },

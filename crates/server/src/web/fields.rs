@@ -5,7 +5,7 @@ use prost::Message;
 use segno_proto::common::Payload;
 use serde_json::{Map, Value};
 
-use super::{payloads, times};
+use super::{codec, payloads, times};
 use crate::http_api;
 
 /// How payloads are shown.
@@ -24,6 +24,23 @@ pub(super) fn json(name: &str, message: &impl Message, view: View) -> Value {
         View::Exact => exact,
         View::Readable => readable(exact),
     }
+}
+
+/// What a codec server needs to decode the payloads in a message that cannot be read here. `name` is its full name.
+pub(super) fn encoded(name: &str, message: &impl Message) -> Option<String> {
+    fn collect(value: &Value, found: &mut Vec<Payload>) {
+        match value {
+            Value::Object(object) => match payload(object) {
+                Some(payload) => found.push(payload),
+                None => object.values().for_each(|value| collect(value, found)),
+            },
+            Value::Array(items) => items.iter().for_each(|value| collect(value, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    collect(&json(name, message, View::Exact), &mut found);
+    codec::attribute(&found)
 }
 
 /// Puts what is in payloads in their place.

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use maud::html;
 use segno_proto::workflowservice::{GetClusterInfoRequest, workflow_service_server::WorkflowService};
-use segno_runtime::Node;
+use segno_runtime::{Latency, Node};
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -13,6 +13,7 @@ use super::{
     Web, call,
     layout::{Page, facts},
 };
+use crate::metrics::{calls, disk};
 
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,6 +28,8 @@ enum Kind {
     Value,
     /// A number of bytes.
     Bytes,
+    /// A time in microseconds.
+    Time,
 }
 
 impl Kind {
@@ -36,14 +39,19 @@ impl Kind {
             Self::ByteRate => "byte-rate",
             Self::Value => "value",
             Self::Bytes => "bytes",
+            Self::Time => "time",
         }
     }
 }
 
 /// Name of the metric, title, kind.
-const CHARTS: [(&str, &str, Kind); 14] = [
+const CHARTS: [(&str, &str, Kind); 21] = [
     ("commits", "Commits per second", Kind::Rate),
     ("syncs", "Syncs to disk per second", Kind::Rate),
+    ("commit_p50", "Time of a commit: p50", Kind::Time),
+    ("commit_p99", "Time of a commit: p99", Kind::Time),
+    ("call_p50", "Time of a call, polls aside: p50", Kind::Time),
+    ("call_p99", "Time of a call, polls aside: p99", Kind::Time),
     ("committed_bytes", "Written per second", Kind::ByteRate),
     ("runs_started", "Runs started per second", Kind::Rate),
     ("runs_closed", "Runs closed per second", Kind::Rate),
@@ -56,7 +64,16 @@ const CHARTS: [(&str, &str, Kind); 14] = [
     ("live_workers", "Workers with a lease", Kind::Value),
     ("cache_bytes", "Run cache", Kind::Bytes),
     ("resident_bytes", "Memory of the process", Kind::Bytes),
+    ("database_bytes", "Database file", Kind::Bytes),
+    ("database_log_bytes", "Write-ahead log", Kind::Bytes),
+    ("disk_free_bytes", "Free on its disk", Kind::Bytes),
 ];
+
+/// The charts of what [`counted`] has, p50 and p99 of each.
+const QUANTILES: [[&str; 2]; 2] = [["commit_p50", "commit_p99"], ["call_p50", "call_p99"]];
+
+/// Calls that wait for something to happen, besides polls.
+const WAITING: [&str; 3] = ["GetWorkflowExecutionHistory", "UpdateWorkflowExecution", "QueryWorkflow"];
 
 /// What the charts show, by name.
 fn read(node: &Node) -> BTreeMap<&'static str, u64> {
@@ -66,7 +83,51 @@ fn read(node: &Node) -> BTreeMap<&'static str, u64> {
     if let Some(bytes) = resident_bytes() {
         values.insert("resident_bytes", bytes);
     }
+    if let Some(sizes) = node.file_sizes() {
+        values.insert("database_bytes", sizes.database);
+        values.insert("database_log_bytes", sizes.log);
+    }
+    if let Some(bytes) = disk::disk_free() {
+        values.insert("disk_free_bytes", bytes);
+    }
     values
+}
+
+/// Times counted so far, by bucket.
+type Buckets = [u64; Latency::BOUNDS.len() + 1];
+
+/// What was counted of commits, and of all calls that do not wait for something to happen.
+fn counted(node: &Node) -> [Buckets; 2] {
+    let mut calls = Buckets::default();
+    for (_, method) in calls::read().into_iter().filter(|(name, _)| !name.contains("Poll") && !WAITING.contains(name)) {
+        add(&mut calls, method.latency());
+    }
+    let mut commits = Buckets::default();
+    add(&mut commits, &node.metrics.commit_time);
+    [commits, calls]
+}
+
+fn add(buckets: &mut Buckets, times: &Latency) {
+    let (read, _) = times.read();
+    let mut before = 0;
+    for (bucket, (_, until)) in buckets.iter_mut().zip(read) {
+        *bucket += until - before;
+        before = until;
+    }
+}
+
+/// The time in microseconds below which this part of what was counted in between lies: the middle of its bucket.
+fn quantile(before: &Buckets, now: &Buckets, part: f64) -> Option<u64> {
+    let grown: Vec<u64> = now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
+    let total: u64 = grown.iter().sum();
+    let wanted = (total as f64 * part).ceil().max(1.0) as u64;
+    let mut seen = 0;
+    let place = grown.iter().position(|count| {
+        seen += count;
+        seen >= wanted
+    })?;
+    let below = if place == 0 { 0 } else { Latency::BOUNDS[place - 1] };
+    Some((below + Latency::BOUNDS.get(place).copied().unwrap_or(below)) / 2)
 }
 
 /// The memory of the process, where the system tells it.
@@ -78,9 +139,18 @@ fn resident_bytes() -> Option<u64> {
 
 /// Sends the values that are drawn until nobody listens.
 pub(super) async fn stream(web: Web, send: mpsc::Sender<Bytes>) {
+    let mut before = counted(&web.node);
     while !web.node.is_stopping() {
         let mut values = read(&web.node);
         values.retain(|name, _| CHARTS.iter().any(|(chart, ..)| chart == name));
+        let now = counted(&web.node);
+        for (names, (before, now)) in QUANTILES.iter().zip(before.iter().zip(&now)) {
+            for (name, part) in names.iter().zip([0.5, 0.99]) {
+                // Nothing happened: the chart shows zero and not what was before.
+                values.insert(*name, quantile(before, now, part).unwrap_or(0));
+            }
+        }
+        before = now;
         let event = format!("event: figures\ndata: {}\n\n", json!(values));
         if send.send(event.into()).await.is_err() || tokio::time::timeout(PAUSE, send.closed()).await.is_ok() {
             return;
@@ -115,5 +185,35 @@ impl Web {
             }
         };
         Page { title: "Server".to_owned(), area: "server", content, is_live: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn quantiles_are_of_what_was_counted_in_between() {
+        let times = Latency::default();
+        let read = || {
+            let mut buckets = Buckets::default();
+            add(&mut buckets, &times);
+            buckets
+        };
+        times.observe(Duration::from_secs(30));
+        let before = read();
+        assert_eq!(quantile(&before, &before, 0.5), None);
+        for _ in 0..98 {
+            times.observe(Duration::from_micros(700));
+        }
+        times.observe(Duration::from_millis(20));
+        times.observe(Duration::from_millis(20));
+        let now = read();
+        assert_eq!(quantile(&before, &now, 0.5), Some(750), "between 500 and 1000");
+        assert_eq!(quantile(&before, &now, 0.99), Some(17_500), "between 10 and 25 ms");
+        times.observe(Duration::from_secs(300));
+        assert_eq!(quantile(&now, &read(), 0.5), Some(60_000_000), "above the last bound");
     }
 }

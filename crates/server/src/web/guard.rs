@@ -56,6 +56,14 @@ pub(crate) fn is_of_another_site(headers: &HeaderMap, method: &Method, is_tls: b
     is_named || !is_same_site(headers, host)
 }
 
+/// Whether a request has no `Host`, or one that a page of another site cannot take for itself.
+pub(crate) fn has_known_host(headers: &HeaderMap) -> bool {
+    match headers.get(header::HOST) {
+        None => true,
+        Some(host) => host.to_str().is_ok_and(is_known),
+    }
+}
+
 /// Adds what browsers are to respect.
 pub(super) fn protect(headers: &mut HeaderMap) {
     for (name, value) in [

@@ -10,7 +10,9 @@ use segno_proto::{
 };
 use tonic::Status;
 
-use super::{Asked, Outcome, Web, WebBody, call, forms::encode, html as respond_html, http_status, redirect};
+use super::{
+    Asked, Outcome, Web, WebBody, call, codec::Codec, forms::encode, html as respond_html, http_status, redirect,
+};
 
 /// Most namespaces in the list of the navigation.
 const NAMESPACES_MAX: i32 = 200;
@@ -40,6 +42,8 @@ pub(super) struct Shell {
     namespaces: Vec<String>,
     address: String,
     has_cluster: bool,
+    /// Where the browser has payloads decoded.
+    codec: Option<Codec>,
 }
 
 /// Address and name of the entries of the navigation.
@@ -56,7 +60,7 @@ const AREAS: [(&str, &str); 9] = [
 ];
 
 impl Shell {
-    pub(super) async fn of(web: &Web, asked: &Asked<'_>) -> Self {
+    pub(super) async fn of(web: &Web, asked: &Asked<'_>, codec: Option<Codec>) -> Self {
         let request = ListNamespacesRequest { page_size: NAMESPACES_MAX, ..Default::default() };
         let listed = web.workflows.list_namespaces(call(request)).await;
         let listed = listed.map(|listed| listed.into_inner().namespaces).unwrap_or_default();
@@ -70,7 +74,7 @@ impl Shell {
         }
         let path: Vec<_> = asked.path.iter().map(|part| encode(part)).collect();
         let address = format!("/ui/{}{}", path.join("/"), asked.query.with(&[]));
-        Self { namespace, namespaces, address, has_cluster: web.node.cluster().is_some() }
+        Self { namespace, namespaces, address, has_cluster: web.node.cluster().is_some(), codec }
     }
 
     /// The whole document.
@@ -90,7 +94,7 @@ impl Shell {
                     script src="/ui/assets/theme.js" {}
                     script type="module" src="/ui/assets/main.js" {}
                 }
-                body data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
+                body data-in-namespace=(self.namespace) data-codec=[self.codec.as_ref().map(|codec| &codec.endpoint)] data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
                     a.skip href="#main" { "Skip to content" }
                     header.side {
                         a.brand href={ (base) "/workflows" } {
@@ -119,6 +123,15 @@ impl Shell {
                                 }
                             }
                             div.foot {
+                                details.codec {
+                                    summary { "Codec server" }
+                                    form data-codec-form {
+                                        label { "Address" input name="endpoint" type="url" placeholder="https://codec.example" value=(self.codec.as_ref().map_or("", |codec| codec.endpoint.as_str())); }
+                                        label { input name="credentials" type="checkbox"; " send its cookies" }
+                                        button type="submit" { "Use in this browser" }
+                                    }
+                                }
+                                span role="status" data-codec-state {}
                                 span.connection role="status" data-connection {}
                                 button type="button" data-theme-toggle { "Theme: system" }
                             }

@@ -11,6 +11,7 @@
 mod assets;
 mod batches;
 mod cluster;
+mod codec;
 mod fields;
 mod figures;
 mod forms;
@@ -37,6 +38,8 @@ mod workflow_spans;
 mod workflow_timeline;
 mod workflows;
 mod workflows_actions;
+
+pub(crate) use codec::Codec;
 
 use std::{sync::Arc, time::Duration};
 
@@ -78,6 +81,8 @@ pub(crate) struct Web {
     explanations: Arc<WorkflowExplanations>,
     flows: FlowCalls,
     is_tls: bool,
+    /// Where browsers have payloads decoded, unless their readers say otherwise.
+    codec: Option<Codec>,
 }
 
 /// What a request asks for, taken apart.
@@ -150,7 +155,13 @@ impl Outcome {
 
 impl Web {
     /// The pages on these services.
-    pub(crate) fn new(node: Arc<Node>, flows: FlowCalls, addresses: (String, String), is_tls: bool) -> Self {
+    pub(crate) fn new(
+        node: Arc<Node>,
+        flows: FlowCalls,
+        addresses: (String, String),
+        is_tls: bool,
+        codec: Option<Codec>,
+    ) -> Self {
         Self {
             workflows: Arc::new(Workflows::new(node.clone())),
             operator: Arc::new(Operator::new(node.clone(), addresses)),
@@ -159,6 +170,7 @@ impl Web {
             node,
             flows,
             is_tls,
+            codec,
         }
     }
 
@@ -184,6 +196,9 @@ impl Web {
             Ok(()) => self.route(head, body).await,
         };
         guard::protect(response.headers_mut());
+        if let Some(codec) = Codec::of(&head.headers, self.codec.as_ref()) {
+            codec.allow(response.headers_mut());
+        }
         response
     }
 
@@ -205,7 +220,7 @@ impl Web {
         if let ["live", ..] = words(&asked.path)[..] {
             return live::answer(self.clone(), &asked.query);
         }
-        let mut shell = Shell::of(self, &asked).await;
+        let mut shell = Shell::of(self, &asked, Codec::of(&head.headers, self.codec.as_ref())).await;
         match self.page(&asked).await {
             Ok(Answer::Page(page)) => html(StatusCode::OK, &shell.around(page)),
             Ok(Answer::Outcome(outcome)) => shell.outcome(outcome, &asked, path),

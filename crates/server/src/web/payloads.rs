@@ -9,7 +9,7 @@ use segno_proto::{
 use serde_json::Value;
 use tonic::Status;
 
-use super::forms::hex;
+use super::{codec, forms::hex};
 
 /// Longest text that is shown whole.
 const SHOWN_BYTES_MAX: usize = 32 * 1024;
@@ -78,7 +78,9 @@ pub(super) fn blocks(payloads: Option<&Payloads>) -> Markup {
     let payloads = payloads.map(|payloads| payloads.payloads.as_slice()).unwrap_or_default();
     html! {
         @if payloads.is_empty() { p.faint { "nothing" } }
-        @for payload in payloads { pre.payload tabindex="0" { (text(payload)) } }
+        @for payload in payloads {
+            pre.payload tabindex="0" data-encoded=[codec::attribute([payload])] { (text(payload)) }
+        }
     }
 }
 

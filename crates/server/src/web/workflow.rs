@@ -14,7 +14,7 @@ use segno_proto::{
 use tonic::Status;
 
 use super::{
-    Answer, Asked, PageError, Web, call, forms,
+    Answer, Asked, PageError, Web, call, codec, forms,
     layout::{Page, badge, facts, run_address},
     payloads, times, workflow_actions, workflow_now, workflow_timeline,
     workflows::grouped,
@@ -226,7 +226,7 @@ fn details(seen: &Seen) -> Markup {
             @for (name, fields) in [("Search attributes", &attributes), ("Memo", &memo)] {
                 @if !fields.is_empty() {
                     h3 { (name) }
-                    dl.facts { @for (name, value) in fields { div { dt { (name) } dd { code { (payloads::text(value)) } } } } }
+                    dl.facts { @for (name, value) in fields { div { dt { (name) } dd { code data-encoded=[codec::attribute([value])] { (payloads::text(value)) } } } } }
                 }
             }
         }

@@ -158,7 +158,7 @@ fn full(seen: &Seen, events: &[HistoryEvent], query: &Form) -> Markup {
                             span.faint.grow { (summary(&attributes)) }
                             (times::shown(event.event_time.as_ref()))
                         }
-                        pre.payload tabindex="0" { (serde_json::to_string_pretty(&attributes).unwrap_or_default()) }
+                        pre.payload tabindex="0" data-encoded=[fields::encoded(EVENT, event)] { (serde_json::to_string_pretty(&attributes).unwrap_or_default()) }
                         @if can_reset(event) { (reset_form(seen, event.event_id)) }
                     }
                 }

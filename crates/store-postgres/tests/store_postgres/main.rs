@@ -4,7 +4,9 @@
 
 mod common;
 mod contract;
+mod membership_model;
 mod proxy;
 mod serve;
 mod settle;
 mod start;
+mod tls;

@@ -152,6 +152,8 @@ pub struct Ledger {
     round: Cell<u32>,
     facts: Cell<usize>,
     names: Cell<u64>,
+    /// A crash may happen between any two calls.
+    any_time: Cell<bool>,
 }
 
 impl Ledger {
@@ -168,6 +170,11 @@ impl Ledger {
         self.workflows.borrow().get(workflow_id).is_some_and(|facts| facts.round < self.round.get())
     }
 
+    /// From now on a crash may have happened between any two calls, also within a round.
+    pub fn crashes_any_time(&self) {
+        self.any_time.set(true);
+    }
+
     /// The round under way.
     pub fn round(&self) -> u32 {
         self.round.get()
@@ -175,7 +182,7 @@ impl Ledger {
 
     /// Whether a crash happened since something was acknowledged in a round.
     pub fn crashed_since(&self, round: u32) -> bool {
-        round < self.round.get()
+        self.any_time.get() || round < self.round.get()
     }
 
     /// What was acknowledged about an update.
@@ -229,6 +236,11 @@ impl Ledger {
     /// How many other promises were broken.
     pub fn wrong(&self) -> usize {
         self.wrong.get()
+    }
+
+    /// Counts a fact that is checked by whoever asked for it.
+    pub fn count_fact(&self) {
+        self.facts.set(self.facts.get() + 1);
     }
 
     /// How many facts there are.

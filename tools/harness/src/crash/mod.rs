@@ -4,14 +4,16 @@
 //! at a random moment. After each round the facts of that round are looked for in the histories, and at the end all of
 //! them, when every workflow must also have come to the right result. See `tests/crash/README.md`.
 
-mod flows;
-mod ledger;
+mod batches;
+pub mod flows;
+pub mod ledger;
 mod power;
-mod scripts;
+mod schedules;
+pub mod scripts;
 mod selftest;
 mod updates;
-mod verify;
-mod worker;
+pub mod verify;
+pub mod worker;
 
 use std::{
     cell::{Cell, RefCell},
@@ -183,6 +185,12 @@ impl Campaign<'_> {
         }
         for _ in 0..self.options.clients {
             flows.spawn_local(flows::run(self.shared.clone(), client()?));
+        }
+        if self.options.plan.kind == Kind::Segno {
+            for name in ["schedule-a", "schedule-b", "schedule-c", "schedule-d"] {
+                flows.spawn_local(schedules::run(self.shared.clone(), client()?, name));
+            }
+            flows.spawn_local(batches::run(self.shared.clone(), client()?));
         }
         let mut unsynced = 0;
         let mut done = 0;

@@ -6,6 +6,7 @@
 //! read from `--http-port`. One file per workload, `worker.rs` and `workflows.rs` are shared.
 
 mod backlog;
+mod batches;
 mod fill;
 mod flows;
 mod heartbeats;
@@ -14,6 +15,7 @@ mod long_history;
 mod open;
 mod outcome;
 mod progress;
+mod schedules;
 mod script_figures;
 mod scripts;
 mod session;
@@ -113,6 +115,7 @@ pub fn command(mut args: Args) -> Result<()> {
         Workload::Backlog => (50_000, 64),
         Workload::Lists => (500, 32),
         Workload::Heartbeats => (100_000, 64),
+        Workload::Schedules => (1_000, 64),
         _ => (load.count, load.concurrency),
     };
     load.count = args.option_or("--count", count)?;
@@ -120,6 +123,7 @@ pub fn command(mut args: Args) -> Result<()> {
     let fill = match load.workload {
         Workload::Lists => 200_000,
         Workload::Heartbeats => 10_000,
+        Workload::Schedules => 1_000_000,
         _ => 100_000,
     };
     load.fill = args.option_or("--fill", fill)?;
@@ -174,7 +178,9 @@ async fn drive(session: Rc<Session>) -> Result<Vec<Outcome>> {
         Workload::LongHistory => long_history::run(session).await?,
         Workload::Open => open::run(session).await?,
         Workload::Backlog => backlog::run(session).await?,
+        Workload::Batch => batches::run(session).await?,
         Workload::Lists => lists::run(session).await?,
+        Workload::Schedules => schedules::run(session).await?,
         Workload::Script => vec![scripts::one_task(session).await?],
         Workload::ScriptFanOut => vec![scripts::all_tasks(session).await?],
         Workload::ScriptQuery => vec![script_figures::queries(session).await?],

@@ -52,6 +52,10 @@ pub enum Workload {
     ScriptOpen,
     /// Reports of workers that do nothing else.
     Heartbeats,
+    /// Schedules of which some are due in the same second.
+    Schedules,
+    /// A batch operation over many workflows, beside other calls.
+    Batch,
 }
 
 /// Every workload, by the name it has on the command line and in tables.
@@ -78,6 +82,8 @@ pub const WORKLOADS: &[(&str, Workload)] = &[
     ("script-history", Workload::ScriptHistory),
     ("script-open", Workload::ScriptOpen),
     ("heartbeats", Workload::Heartbeats),
+    ("schedules", Workload::Schedules),
+    ("batch", Workload::Batch),
 ];
 
 /// Activities of a chain.

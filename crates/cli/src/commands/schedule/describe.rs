@@ -149,7 +149,7 @@ fn actions(fields: &mut Fields, info: &ScheduleInfo, colors: bool) {
         ]
     };
     let rows: Vec<_> = info.recent_actions.iter().map(row).collect();
-    fields.block(&Table::new(&["Status", "Time", "WorkflowId", "RunId"], colors).render(&rows));
+    fields.block(&Table::new(&["Status", "Time", "WorkflowId", "RunId"], colors).optional(&[3, 1]).render(&rows));
 }
 
 fn pairs<'a>(fields: impl Iterator<Item = (&'a String, &'a segno_proto::common::Payload)>) -> String {

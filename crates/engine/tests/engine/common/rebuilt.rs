@@ -33,6 +33,7 @@ pub fn check(world: &World) {
     assert_eq!(told.signal_ids, live.signal_ids);
     assert_eq!(told.cancel_requested, live.cancel_requested);
     assert_eq!(told.attached_request_ids, live.attached_request_ids);
+    assert_eq!(told.callbacks, live.callbacks);
     // A run that was reset has points of its own only, though its history begins with another's turns.
     assert!(live.last_reset_time > 0 || told.reset_points == live.reset_points, "{:?}", live.reset_points);
     let changed = live.activities.values().filter(|activity| activity.original_options.is_some());

@@ -19,6 +19,7 @@ const SHOWN = {
   "byte-rate": (value) => `${bytes(value)}/s`,
   "value": number,
   "bytes": bytes,
+  "time": (micros) => (micros === 0 ? "–" : micros < 1000 ? `${micros} µs` : `${number(micros / 1000)} ms`),
 };
 
 function draw(figure, values) {

@@ -1,5 +1,6 @@
 // What every page has: theme, menu, namespaces; the rest is in files of its own.
 import { enhanceActions } from "./actions.js";
+import { decodePayloads, enhanceCodec } from "./codec.js";
 import { followFigures } from "./figures.js";
 import { enhanceFilter } from "./filter.js";
 import { follow, onChange } from "./live.js";
@@ -71,4 +72,7 @@ openLinkedEvent();
 addEventListener("hashchange", openLinkedEvent);
 showTimes();
 onChange(showTimes);
+enhanceCodec();
+decodePayloads();
+onChange(decodePayloads);
 followFigures() || follow();

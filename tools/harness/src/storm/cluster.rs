@@ -1,0 +1,226 @@
+//! The database and the nodes of a storm, with a proxy before everything that they connect to.
+
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    path::PathBuf,
+    process::Command,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use super::{
+    postgres::Postgres,
+    proxy::{Proxies, Proxy},
+};
+use crate::process::{self, Kind, Plan, Server};
+
+/// How long the nodes may take to come together on a busy machine.
+const TOGETHER_MAX: Duration = Duration::from_secs(60);
+
+/// A node and what leads to it.
+pub struct Node {
+    plan: Plan,
+    /// The process, unless it was killed.
+    pub server: Option<Server>,
+    /// Between the node and its database.
+    pub database: Proxy,
+    /// Between the other nodes and this one.
+    pub links: Proxy,
+}
+
+impl Node {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        self.plan.data.file_name().and_then(|name| name.to_str()).unwrap_or_default()
+    }
+
+    /// Its port for clients.
+    pub fn port(&self) -> u16 {
+        self.plan.port
+    }
+
+    /// Its process.
+    pub fn process(&self) -> Option<u32> {
+        self.server.as_ref().map(Server::process)
+    }
+
+    /// Ends it without a word.
+    pub fn kill(&mut self) -> Result<()> {
+        self.links.refuse(true);
+        self.server.take().map_or(Ok(()), Server::kill)
+    }
+
+    /// Lets it leave; how long that took.
+    pub fn leave(&mut self) -> Result<Duration> {
+        let took = self.server.take().map_or(Ok(Duration::ZERO), Server::terminate)?;
+        self.links.refuse(true);
+        Ok(took)
+    }
+
+    /// Starts it, again or for the first time.
+    pub fn start(&mut self) -> Result<()> {
+        self.links.refuse(false);
+        self.server = Some(self.plan.spawn()?);
+        Ok(())
+    }
+
+    /// What its log says.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.plan.log_path()).unwrap_or_default()
+    }
+
+    /// What it says of the cluster.
+    pub fn cluster(&self) -> Result<Value> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.plan.http_port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"GET /cluster HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let body = answer.find('{').zip(answer.rfind('}')).map(|(first, last)| &answer[first..=last]);
+        Ok(serde_json::from_str(body.context("no JSON")?)?)
+    }
+}
+
+/// Everything.
+pub struct Cluster {
+    /// The database; see [`Cluster::database`].
+    postgres: Arc<Mutex<Postgres>>,
+    /// The nodes.
+    pub nodes: Vec<Node>,
+    /// What clients and workers connect to: each leads to one of the nodes, and to another one when that is gone.
+    pub gates: Vec<Proxy>,
+    binary: PathBuf,
+    _proxies: Proxies,
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+impl Cluster {
+    /// Prepares a database and nodes; see [`Cluster::start`].
+    pub fn new(binary: PathBuf, size: usize, lease: u64, environment: &[(String, String)]) -> Result<Self> {
+        let proxies = Proxies::start()?;
+        let postgres = Postgres::start(free_port()?)?;
+        let mut nodes = Vec::new();
+        for number in 1..=size {
+            let name = format!("n{number}");
+            let (listen, database) = (free_port()?, proxies.add(vec![postgres.port], 0)?);
+            let links = proxies.add(vec![listen], 0)?;
+            let arguments = [
+                ("--store", Postgres::url_at(database.port)),
+                ("--node-name", name.clone()),
+                ("--node-listen", format!("127.0.0.1:{listen}")),
+                ("--node-address", format!("127.0.0.1:{}", links.port)),
+                ("--node-lease", lease.to_string()),
+            ];
+            let plan = Plan {
+                kind: Kind::Segno,
+                binary: binary.clone(),
+                data: process::fresh_dir(&format!("storm/{name}"))?,
+                port: free_port()?,
+                http_port: free_port()?,
+                arguments: arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect(),
+                environment: environment.to_vec(),
+            };
+            nodes.push(Node { plan, server: None, database, links });
+        }
+        let ports: Vec<u16> = nodes.iter().map(Node::port).collect();
+        let gates = (0..2 * size).map(|first| proxies.add(ports.clone(), first)).collect::<Result<_>>()?;
+        let postgres = Arc::new(Mutex::new(postgres));
+        Ok(Self { postgres, nodes, gates, binary, _proxies: proxies })
+    }
+
+    /// Starts all nodes and waits until they share the work.
+    pub async fn start(&mut self) -> Result<()> {
+        // The first one makes the tables.
+        for node in &mut self.nodes {
+            node.start()?;
+            node.server.as_mut().context("it was just started")?.ready().await?;
+        }
+        self.wait_together().await
+    }
+
+    /// Waits until every node serves its part, knows all others and reaches them, and each shard has one owner.
+    pub async fn wait_together(&self) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            let views: Vec<Option<Value>> = self.nodes.iter().map(|node| node.cluster().ok()).collect();
+            match disagreement(&views) {
+                None => return Ok(()),
+                Some(what) if begun.elapsed() > TOGETHER_MAX => bail!("the nodes do not come together: {what}"),
+                Some(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            }
+        }
+    }
+
+    /// Runs `segno cluster ...` at a node.
+    pub fn command(&self, at: usize, words: &[&str]) -> Result<String> {
+        let address = format!("127.0.0.1:{}", self.nodes[at].port());
+        let done = Command::new(&self.binary).arg("cluster").args(words).args(["--address", &address]).output()?;
+        if !done.status.success() {
+            bail!("segno cluster {words:?}: {}", String::from_utf8_lossy(&done.stderr).trim());
+        }
+        Ok(String::from_utf8_lossy(&done.stdout).into_owned())
+    }
+
+    /// Does something with the database on a thread of its own: clients go on meanwhile.
+    pub async fn database<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Postgres) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let postgres = self.postgres.clone();
+        let act = move || act(&mut postgres.lock().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_blocking(act).await?
+    }
+
+    /// Where the database is.
+    pub fn database_directory(&self) -> PathBuf {
+        self.postgres.lock().unwrap_or_else(PoisonError::into_inner).directory().to_owned()
+    }
+
+    /// Executes SQL.
+    pub async fn sql(&self, sql: impl Into<String>) -> Result<String> {
+        let sql = sql.into();
+        self.database(move |postgres| postgres.psql(&sql)).await
+    }
+
+    /// Ends whatever still runs and removes the database.
+    pub fn remove(self) {
+        drop(self.nodes);
+        if let Some(postgres) = Arc::into_inner(self.postgres) {
+            postgres.into_inner().unwrap_or_else(PoisonError::into_inner).remove();
+        }
+    }
+}
+
+/// What is wrong with what the nodes say; nothing if they agree and all is well.
+fn disagreement(views: &[Option<Value>]) -> Option<String> {
+    let known: Vec<&Value> = views.iter().flatten().collect();
+    if known.len() < views.len() {
+        return Some("a node does not answer".to_owned());
+    }
+    let number = |view: &Value, name: &str| view[name].as_i64().unwrap_or(-1);
+    for view in &known {
+        let nodes = view["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+        let is_linked = |node: &Value| node["this"] == true || node["linked"] == true;
+        if nodes.len() != views.len()
+            || !nodes.iter().all(is_linked)
+            || nodes.iter().any(|node| node["leaving"] == true)
+        {
+            return Some(format!("not all are there and linked: {view}"));
+        }
+        if number(view, "shards_without_owner") != 0 || number(view, "map") != number(known[0], "map") {
+            return Some(format!("the maps differ, or shards have no owner: {view}"));
+        }
+        if number(view, "shards_served_here") <= 0 {
+            return Some(format!("a node serves nothing: {view}"));
+        }
+    }
+    let served: i64 = known.iter().map(|view| number(view, "shards_served_here")).sum();
+    (served != number(known[0], "shards")).then(|| format!("{served} shards are served"))
+}

@@ -1,0 +1,229 @@
+//! `cargo xtask storm`: a database and several nodes under load, to which something happens again and again.
+//!
+//! The load is that of the crash tests (`crash/flows.rs`) through all nodes, with its ledger of acknowledged facts, and two
+//! more: lists to which signals are appended while they are read through every node (`append.rs`), and queries
+//! (`queries.rs`). What happens is in `nemesis.rs`, chosen by the seed. At the end everything is healed, every workflow
+//! must come to its result, and what was acknowledged must be there once. See `docs/cluster.md`.
+
+mod append;
+mod cluster;
+mod nemesis;
+mod postgres;
+mod proxy;
+mod queries;
+mod settled;
+
+use std::{
+    cell::{Cell, RefCell},
+    path::PathBuf,
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, bail};
+use tokio::task::{JoinSet, LocalSet};
+
+use crate::{
+    args::Args,
+    crash::{
+        flows::{self, Shared},
+        ledger::{Breach, Ledger},
+        scripts::Scripts,
+        worker,
+    },
+    process,
+    random::Random,
+    wire,
+};
+use append::Lists;
+use cluster::Cluster;
+use nemesis::Nemesis;
+
+/// Hot workflows at a time.
+const LISTS: usize = 9;
+/// Clients that ask queries.
+const ASKERS: usize = 3;
+
+struct Options {
+    binary: PathBuf,
+    nodes: usize,
+    seconds: u64,
+    seed: u64,
+    clients: usize,
+    lease: u64,
+    nemeses: Vec<Nemesis>,
+    /// The longest time for which a hot workflow may stand still.
+    stall_max: Duration,
+    environment: Vec<(String, String)>,
+    /// The server is faulty on purpose: the storm ends when that is noticed, and it must be.
+    expect_caught: bool,
+}
+
+/// `cargo xtask storm`.
+pub fn command(mut args: Args) -> Result<()> {
+    let names: Option<String> = args.option("--nemeses")?;
+    let sabotage: Option<String> = args.option("--sabotage")?;
+    let default_binary = if sabotage.is_some() { "sabotage/segno" } else { "release/segno" };
+    let lease = args.option_or("--lease", 3)?;
+    let options = Options {
+        binary: args.option("--binary")?.unwrap_or(process::target_dir().join(default_binary)),
+        nodes: args.option_or("--nodes", 3)?,
+        seconds: args.option_or("--seconds", 600)?,
+        seed: args.option_or("--seed", u64::from(std::process::id()))?,
+        clients: args.option_or("--clients", 12)?,
+        lease,
+        nemeses: names.map_or(Ok(Nemesis::ALL.to_vec()), |names| Nemesis::named(&names))?,
+        stall_max: Duration::from_secs(args.option_or("--stall-max", 3 * lease + 20)?),
+        environment: sabotage.into_iter().map(|name| ("SEGNO_SABOTAGE".to_owned(), name)).collect(),
+        expect_caught: args.flag("--expect-caught"),
+    };
+    args.finish()?;
+    if options.nodes < 2 {
+        bail!("a storm needs at least two nodes");
+    }
+    println!("seed {}", options.seed);
+    let cluster = Cluster::new(options.binary.clone(), options.nodes, options.lease, &options.environment)?;
+    let place = cluster.database_directory();
+    let shared = Rc::new(Shared {
+        ledger: Ledger::default(),
+        stopping: Cell::new(false),
+        next: Cell::new(0),
+        given_up: RefCell::default(),
+        last_poll: Cell::new(Instant::now()),
+        prefix: "flow".to_owned(),
+        scripts: Some(Scripts::new(cluster.gates[0].port)),
+        admits_durably: true,
+    });
+    // What memory alone knows may be forgotten at any moment, also when a shard moves.
+    shared.ledger.crashes_any_time();
+    wire::runtime()?.block_on(LocalSet::new().run_until(storm(&options, shared.clone(), cluster)))?;
+    let broken = shared.ledger.lost() + shared.ledger.wrong();
+    match (options.expect_caught, broken) {
+        (false, 0) => Ok(()),
+        (false, _) => bail!(
+            "{broken} promises broken (seed {}); the database is kept in {}, the logs of the nodes in {}",
+            options.seed,
+            place.display(),
+            process::target_dir().join("storm").display()
+        ),
+        (true, 0) => bail!("NOT caught: nothing wrong was noticed, the storm is blind"),
+        (true, _) => {
+            println!("caught: {broken} promises broken, as they must be");
+            Ok(())
+        }
+    }
+}
+
+/// What a storm consists of.
+struct Storm<'a> {
+    options: &'a Options,
+    shared: Rc<Shared>,
+    lists: Rc<Lists>,
+    cluster: Cluster,
+    random: Random,
+}
+
+async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> Result<()> {
+    let begun = Instant::now();
+    if let Err(error) = cluster.start().await {
+        shared.ledger.breach(Breach::Wrong(format!("{error:#}")));
+        return Ok(());
+    }
+    println!("{} nodes are together after {:.1?}", options.nodes, begun.elapsed());
+    let lists = Rc::new(Lists::default());
+    let mut load = JoinSet::new();
+    let mut workers = JoinSet::new();
+    let gate = |number: usize| wire::client(cluster.gates[number % cluster.gates.len()].port);
+    for number in 0..cluster.gates.len() {
+        let client = gate(number)?;
+        workers.spawn_local(worker::poll_workflow_tasks(shared.clone(), client.clone()));
+        workers.spawn_local(worker::poll_activities(shared.clone(), client.clone()));
+        workers.spawn_local(queries::work(shared.clone(), client));
+    }
+    for number in 0..options.clients {
+        load.spawn_local(flows::run(shared.clone(), gate(number)?));
+    }
+    for number in 0..LISTS {
+        load.spawn_local(append::write(shared.clone(), lists.clone(), gate(number)?, number));
+    }
+    for number in 0..ASKERS {
+        load.spawn_local(queries::ask(shared.clone(), gate(number)?, number));
+    }
+    for (number, node) in cluster.nodes.iter().enumerate() {
+        // Bound to their node: a reader that goes elsewhere would not see what a node says that lost its place.
+        workers.spawn_local(append::read(shared.clone(), lists.clone(), wire::client(node.port())?, number));
+    }
+    let mut storm = Storm { options, shared, lists, cluster, random: Random::new(options.seed) };
+    let struck = storm.blow().await;
+    storm.shared.stopping.set(true);
+    let caught = options.expect_caught && storm.broken() > 0;
+    if let Err(error) = struck {
+        storm.shared.ledger.breach(Breach::Wrong(format!("{error:#}")));
+    } else if !caught {
+        storm.settle(&mut load).await?;
+    }
+    workers.abort_all();
+    storm.report(begun);
+    if storm.broken() == 0 || options.expect_caught {
+        storm.cluster.remove();
+    }
+    Ok(())
+}
+
+impl Storm<'_> {
+    fn broken(&self) -> usize {
+        self.shared.ledger.lost() + self.shared.ledger.wrong()
+    }
+
+    /// Lets one fault after the other happen. Each of them once in every round, in an order that the seed chooses.
+    async fn blow(&mut self) -> Result<()> {
+        let begun = Instant::now();
+        let is_over = |storm: &Self| begun.elapsed().as_secs() >= storm.options.seconds || storm.broken() > 0;
+        self.lists.happens("nothing");
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let mut left: Vec<Nemesis> = Vec::new();
+        while !is_over(self) {
+            if left.is_empty() {
+                left = self.options.nemeses.clone();
+            }
+            let nemesis = left.swap_remove(self.random.up_to(left.len() as u64 - 1) as usize);
+            println!(
+                "  {:4.0} s: {}, {} facts, {} reads",
+                begun.elapsed().as_secs_f64(),
+                nemesis.name(),
+                self.shared.ledger.fact_count() + self.lists.signals.get(),
+                self.lists.reads.get()
+            );
+            self.lists.happens(nemesis.name());
+            nemesis.strike(&mut self.cluster, &mut self.random, self.options.lease).await?;
+            // Sometimes the next one comes before the nodes are together again.
+            if self.random.one_in(3) {
+                tokio::time::sleep(Duration::from_millis(self.random.up_to(2_000))).await;
+            } else {
+                self.cluster.wait_together().await?;
+            }
+        }
+        self.lists.happens("nothing");
+        Ok(())
+    }
+
+    fn report(&self, begun: Instant) {
+        for (what, longest) in self.lists.stalls() {
+            println!("  longest wait of a hot workflow, {what}: {longest:.1?}");
+            if longest > self.options.stall_max {
+                let text = format!("a hot workflow stood still for {longest:.1?} ({what})");
+                self.shared.ledger.breach(Breach::Wrong(text));
+            }
+        }
+        let ledger = &self.shared.ledger;
+        println!(
+            "storm: {:.0} s, {} workflows, {} acknowledged facts, {} reads compared, {} facts lost, {} other promises broken",
+            begun.elapsed().as_secs_f64(),
+            ledger.workflow_count(),
+            ledger.fact_count() + self.lists.signals.get(),
+            self.lists.reads.get(),
+            ledger.lost(),
+            ledger.wrong(),
+        );
+    }
+}

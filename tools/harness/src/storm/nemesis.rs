@@ -1,0 +1,265 @@
+//! What happens to the cluster: one thing at a time, chosen and timed by the seed, and healed afterwards.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::{
+    cluster::Cluster,
+    postgres::Postgres,
+    proxy::{Cut, Direction, Fault, Whose},
+};
+use crate::random::Random;
+
+/// A fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nemesis {
+    /// A node is killed and started again.
+    Kill,
+    /// A node is killed and started again at once, under its old name.
+    KillAndStart,
+    /// A node stands still for longer than its lease.
+    Pause,
+    /// A node stands still for a moment.
+    ShortPause,
+    /// A node leaves and comes back, as in a rolling restart.
+    Leave,
+    /// A node is fenced by command.
+    Fence,
+    /// The database is stopped and started.
+    DatabaseFast,
+    /// The database crashes and is started.
+    DatabaseImmediate,
+    /// One process of the database is killed, whereupon it restarts itself.
+    Backend,
+    /// The database ends all connections.
+    Terminate,
+    /// The database takes no writes for a while.
+    ReadOnly,
+    /// Commits are cut somewhere on their way to the database.
+    CutCommits,
+    /// Their answers are cut.
+    CutAnswers,
+    /// A node does not reach the database; nobody tells it.
+    DatabaseSilent,
+    /// A node's connections to the database are closed and refused.
+    DatabaseRefused,
+    /// What a node sends arrives at the database, but no answer comes back.
+    DatabaseMute,
+    /// The database is slow for a node.
+    DatabaseSlow,
+    /// One node does not reach another one.
+    LinkSilent,
+    /// A node and the others do not reach each other.
+    Split,
+    /// Nodes answer each other slowly.
+    LinksSlow,
+}
+
+impl Nemesis {
+    /// Every fault.
+    pub const ALL: [Self; 20] = [
+        Self::Kill,
+        Self::KillAndStart,
+        Self::Pause,
+        Self::ShortPause,
+        Self::Leave,
+        Self::Fence,
+        Self::DatabaseFast,
+        Self::DatabaseImmediate,
+        Self::Backend,
+        Self::Terminate,
+        Self::ReadOnly,
+        Self::CutCommits,
+        Self::CutAnswers,
+        Self::DatabaseSilent,
+        Self::DatabaseRefused,
+        Self::DatabaseMute,
+        Self::DatabaseSlow,
+        Self::LinkSilent,
+        Self::Split,
+        Self::LinksSlow,
+    ];
+
+    /// Its name on the command line and in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::KillAndStart => "kill-and-start",
+            Self::Pause => "pause",
+            Self::ShortPause => "short-pause",
+            Self::Leave => "leave",
+            Self::Fence => "fence",
+            Self::DatabaseFast => "database-fast",
+            Self::DatabaseImmediate => "database-immediate",
+            Self::Backend => "backend",
+            Self::Terminate => "terminate",
+            Self::ReadOnly => "read-only",
+            Self::CutCommits => "cut-commits",
+            Self::CutAnswers => "cut-answers",
+            Self::DatabaseSilent => "database-silent",
+            Self::DatabaseRefused => "database-refused",
+            Self::DatabaseMute => "database-mute",
+            Self::DatabaseSlow => "database-slow",
+            Self::LinkSilent => "link-silent",
+            Self::Split => "split",
+            Self::LinksSlow => "links-slow",
+        }
+    }
+
+    /// The faults that are named, separated by commas.
+    pub fn named(names: &str) -> Result<Vec<Self>> {
+        let find = |name: &str| Self::ALL.into_iter().find(|nemesis| nemesis.name() == name);
+        names.split(',').map(|name| find(name).with_context(|| format!("there is no fault `{name}`"))).collect()
+    }
+
+    /// Lets it happen to a node, and ends it.
+    pub async fn strike(self, cluster: &mut Cluster, random: &mut Random, lease: u64) -> Result<()> {
+        let at = random.up_to(cluster.nodes.len() as u64 - 1) as usize;
+        let other = (at + 1 + random.up_to(cluster.nodes.len() as u64 - 2) as usize) % cluster.nodes.len();
+        let long = Duration::from_millis(lease * 1_000 + 500 + random.up_to(lease * 1_000));
+        let short = Duration::from_millis(300 + random.up_to(1_500));
+        match self {
+            Self::Kill => {
+                cluster.nodes[at].kill()?;
+                tokio::time::sleep(long).await;
+            }
+            Self::KillAndStart => {
+                cluster.nodes[at].kill()?;
+                tokio::time::sleep(short / 4).await;
+            }
+            Self::Pause | Self::ShortPause => {
+                let process = cluster.nodes[at].process().context("a node is away")?;
+                // Clients of the node either wait for it or go elsewhere.
+                let leave = random.one_in(2);
+                signal(process, "-STOP")?;
+                if leave {
+                    let port = cluster.nodes[at].port();
+                    cluster.gates.iter().for_each(|gate| gate.set(Fault::Closed, Whose::Port(port)));
+                }
+                tokio::time::sleep(if self == Self::Pause { long } else { short }).await;
+                signal(process, "-CONT")?;
+                tokio::time::sleep(short).await;
+                cluster.gates.iter().for_each(|gate| gate.heal());
+            }
+            Self::Leave => {
+                let mut node = cluster.nodes.remove(at);
+                // The process is waited for elsewhere: the driver goes on.
+                let (node, left) = tokio::task::spawn_blocking(move || {
+                    let left = node.leave();
+                    (node, left)
+                })
+                .await?;
+                cluster.nodes.insert(at, node);
+                let took = left?;
+                if took > Duration::from_secs(40) {
+                    bail!("a node took {took:.0?} to leave");
+                }
+            }
+            Self::Fence => {
+                let name = cluster.nodes[at].name().to_owned();
+                cluster.command(other, &["fence", &name])?;
+                tokio::time::sleep(short).await;
+            }
+            Self::DatabaseFast | Self::DatabaseImmediate => {
+                let mode = if self == Self::DatabaseFast { "fast" } else { "immediate" };
+                let restart = move |postgres: &mut Postgres| {
+                    postgres.stop(mode);
+                    std::thread::sleep(short);
+                    postgres.resume()
+                };
+                cluster.database(restart).await?;
+            }
+            Self::Backend => {
+                let select = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'segno%' \
+                              ORDER BY random() LIMIT 1";
+                let process = cluster.sql(select).await?.parse().context("no connection of a node")?;
+                signal(process, "-KILL")?;
+                tokio::time::sleep(short).await;
+            }
+            Self::Terminate => {
+                let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                                 WHERE application_name LIKE 'segno%'";
+                for _ in 0..4 {
+                    cluster.sql(terminate).await?;
+                    tokio::time::sleep(short / 2).await;
+                }
+            }
+            Self::ReadOnly => {
+                let set = |value: &str| format!("ALTER SYSTEM SET default_transaction_read_only = {value}");
+                cluster.sql(set("on")).await?;
+                cluster.sql("SELECT pg_reload_conf()").await?;
+                tokio::time::sleep(short).await;
+                cluster.sql(set("off")).await?;
+                cluster.sql("SELECT pg_reload_conf()").await?;
+            }
+            Self::CutCommits | Self::CutAnswers => {
+                let direction = if self == Self::CutCommits { Direction::Request } else { Direction::Answer };
+                let far = if self == Self::CutCommits { 8_000 } else { 400 };
+                for node in &cluster.nodes {
+                    // Also while the first one is being settled.
+                    let cut = |_| Cut { direction, after: random.up_to(far) as usize };
+                    node.database.cut((0..6).map(cut));
+                }
+                tokio::time::sleep(2 * short).await;
+                let fired: usize = cluster.nodes.iter().map(|node| node.database.fired()).sum();
+                if fired == 0 {
+                    bail!("no commit was cut: the proxy does not know the statements of lanes, this proves nothing");
+                }
+            }
+            Self::DatabaseSilent | Self::DatabaseRefused | Self::DatabaseMute | Self::DatabaseSlow => {
+                let fault = match self {
+                    Self::DatabaseSilent => Fault::Silent,
+                    Self::DatabaseRefused => Fault::Closed,
+                    Self::DatabaseMute => Fault::NoAnswers,
+                    _ => Fault::Slow(200),
+                };
+                cluster.nodes[at].database.set(fault, Whose::All);
+                tokio::time::sleep(long).await;
+            }
+            Self::LinkSilent => {
+                let process = cluster.nodes[at].process().context("a node is away")?;
+                cluster.nodes[other].links.set(Fault::Silent, Whose::Process(process));
+                tokio::time::sleep(long).await;
+            }
+            Self::Split => {
+                let process = cluster.nodes[at].process().context("a node is away")?;
+                for (number, node) in cluster.nodes.iter().enumerate() {
+                    node.links.set(Fault::Closed, if number == at { Whose::All } else { Whose::Process(process) });
+                }
+                tokio::time::sleep(long).await;
+            }
+            Self::LinksSlow => {
+                cluster.nodes.iter().for_each(|node| node.links.set(Fault::Slow(100), Whose::All));
+                tokio::time::sleep(long).await;
+            }
+        }
+        heal(cluster).await
+    }
+}
+
+/// Ends every fault; who is away comes back.
+async fn heal(cluster: &mut Cluster) -> Result<()> {
+    for node in &mut cluster.nodes {
+        node.database.heal();
+        node.links.heal();
+        match &mut node.server {
+            None => node.start()?,
+            Some(server) => {
+                if let Some(status) = server.ended()? {
+                    let words = server.last_words();
+                    bail!("node {} ended by itself ({status}):\n{words}", node.name());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn signal(process: u32, name: &str) -> Result<()> {
+    let sent = std::process::Command::new("kill").args([name, &process.to_string()]).status()?;
+    if !sent.success() {
+        bail!("kill {name} {process}");
+    }
+    Ok(())
+}

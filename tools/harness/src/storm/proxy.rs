@@ -1,0 +1,329 @@
+//! A TCP proxy that misbehaves when told to: between a node and its database, between nodes, and before the nodes.
+//!
+//! All proxies run on a thread of their own, so that a busy driver does not slow down what the nodes say to each other.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::ErrorKind,
+    net::TcpListener as StdListener,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, Result};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    runtime::{Handle, Runtime},
+    sync::watch,
+};
+
+/// What happens to connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing: bytes pass.
+    None,
+    /// All are closed, new ones at once.
+    Closed,
+    /// They stay open and no byte passes, as if packets were lost.
+    Silent,
+    /// Requests pass, answers do not.
+    NoAnswers,
+    /// Every read waits for so many milliseconds.
+    Slow(u64),
+}
+
+/// Whose connections a fault concerns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Everybody's.
+    All,
+    /// Those that this process made.
+    Process(u32),
+    /// Those that lead to this port.
+    Port(u16),
+}
+
+/// Which bytes a cut counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From whoever connected.
+    Request,
+    /// To whoever connected.
+    Answer,
+}
+
+/// Cuts the connection of a lane after so many more bytes in one direction.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Which bytes count.
+    pub direction: Direction,
+    /// How many still pass.
+    pub after: usize,
+}
+
+/// The thread of all proxies.
+pub struct Proxies {
+    /// There until it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Proxies {
+    fn drop(&mut self) {
+        // Whoever drops this may be in another runtime, which must not wait.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Proxies {
+    /// Starts it.
+    pub fn start() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        Ok(Self { runtime: Some(runtime) })
+    }
+
+    /// A proxy on a free port. New connections go to the first target that takes them, from one further on each time.
+    pub fn add(&self, targets: Vec<u16>, first: usize) -> Result<Proxy> {
+        let listener = StdListener::bind(("127.0.0.1", 0))?;
+        listener.set_nonblocking(true)?;
+        let port = listener.local_addr()?.port();
+        let shared = Arc::new(Shared {
+            targets,
+            next: AtomicUsize::new(first),
+            fault: watch::channel((Fault::None, Whose::All)).0,
+            refusing: watch::channel(false).0,
+            cuts: Mutex::default(),
+            fired: AtomicUsize::new(0),
+        });
+        let runtime = self.runtime.as_ref().context("the proxies have ended")?;
+        let _entered = runtime.enter();
+        let listener = TcpListener::from_std(listener).context("a proxy")?;
+        runtime.spawn(listen(listener, port, shared.clone()));
+        Ok(Proxy { port, shared })
+    }
+}
+
+/// One proxy.
+pub struct Proxy {
+    /// Where it listens.
+    pub port: u16,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    targets: Vec<u16>,
+    next: AtomicUsize,
+    fault: watch::Sender<(Fault, Whose)>,
+    refusing: watch::Sender<bool>,
+    cuts: Mutex<VecDeque<Cut>>,
+    fired: AtomicUsize,
+}
+
+impl Proxy {
+    /// Begins a fault, or ends the last one.
+    pub fn set(&self, fault: Fault, whose: Whose) {
+        self.shared.fault.send_replace((fault, whose));
+    }
+
+    /// Refuses new connections or takes them again, as the port of a process that is gone or back.
+    pub fn refuse(&self, refusing: bool) {
+        self.shared.refusing.send_replace(refusing);
+    }
+
+    /// Bytes pass again.
+    pub fn heal(&self) {
+        self.set(Fault::None, Whose::All);
+        self.shared.cuts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// The next bytes of lanes are cut like this, one cut after the other.
+    pub fn cut(&self, cuts: impl IntoIterator<Item = Cut>) {
+        self.shared.cuts.lock().unwrap_or_else(PoisonError::into_inner).extend(cuts);
+    }
+
+    /// How many cuts happened so far.
+    pub fn fired(&self) -> usize {
+        self.shared.fired.load(Ordering::Relaxed)
+    }
+}
+
+/// Accepts whenever connections are not refused.
+async fn listen(listener: TcpListener, port: u16, shared: Arc<Shared>) {
+    let mut refusing = shared.refusing.subscribe();
+    let mut listener = Some(listener);
+    loop {
+        match listener.take() {
+            Some(open) => tokio::select! {
+                () = accept(&open, &shared) => {}
+                _ = refusing.wait_for(|refusing| *refusing) => {}
+            },
+            None => {
+                let _ = refusing.wait_for(|refusing| !*refusing).await;
+                match TcpListener::bind(("127.0.0.1", port)).await {
+                    Ok(open) => listener = Some(open),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
+            }
+        }
+    }
+}
+
+async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    loop {
+        let Ok((caller, from)) = listener.accept().await else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let shared = shared.clone();
+        Handle::current().spawn(async move {
+            if let Some((target, port)) = dial(&shared).await {
+                let _ = caller.set_nodelay(true);
+                let _ = target.set_nodelay(true);
+                connection(&shared, caller, target, from.port(), port).await;
+            }
+        });
+    }
+}
+
+async fn dial(shared: &Shared) -> Option<(TcpStream, u16)> {
+    let first = shared.next.fetch_add(1, Ordering::Relaxed);
+    for step in 0..shared.targets.len() {
+        let port = shared.targets[(first + step) % shared.targets.len()];
+        let (fault, whose) = *shared.fault.borrow();
+        if fault != Fault::None && whose == Whose::Port(port) {
+            continue;
+        }
+        if let Ok(target) = TcpStream::connect(("127.0.0.1", port)).await {
+            return Some((target, port));
+        }
+    }
+    None
+}
+
+/// One connection, until either end closes it or a fault does.
+async fn connection(shared: &Shared, caller: TcpStream, target: TcpStream, from: u16, to: u16) {
+    let is_lane = AtomicBool::new(false);
+    let (caller_read, caller_write) = caller.into_split();
+    let (target_read, target_write) = target.into_split();
+    let one = Pass { shared, from, to, is_lane: &is_lane };
+    tokio::select! {
+        _ = one.pass(caller_read, target_write, Direction::Request) => {}
+        _ = one.pass(target_read, caller_write, Direction::Answer) => {}
+    }
+}
+
+struct Pass<'a> {
+    shared: &'a Shared,
+    from: u16,
+    to: u16,
+    is_lane: &'a AtomicBool,
+}
+
+impl Pass<'_> {
+    async fn pass(&self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf, direction: Direction) -> std::io::Result<()> {
+        let mut buffer = vec![0; 64 * 1024];
+        let mut faults = self.shared.fault.subscribe();
+        loop {
+            let length = tokio::select! {
+                read = from.read(&mut buffer) => read?,
+                () = closed(self, &mut faults) => return Err(ErrorKind::ConnectionAborted.into()),
+            };
+            self.wait(direction, &mut faults.clone()).await?;
+            if length == 0 {
+                return Ok(());
+            }
+            let (passed, cut) = self.cut_at(&buffer[..length], direction);
+            to.write_all(&buffer[..passed]).await?;
+            if cut {
+                return Err(ErrorKind::ConnectionAborted.into());
+            }
+        }
+    }
+
+    fn fault(&self, faults: &mut watch::Receiver<(Fault, Whose)>) -> Fault {
+        let (fault, whose) = *faults.borrow_and_update();
+        let concerned = match whose {
+            Whose::All => true,
+            Whose::Process(process) => fault != Fault::None && made_by(self.from, process),
+            Whose::Port(port) => port == self.to,
+        };
+        if concerned { fault } else { Fault::None }
+    }
+
+    /// Holds bytes back for as long as a fault says.
+    async fn wait(&self, direction: Direction, faults: &mut watch::Receiver<(Fault, Whose)>) -> std::io::Result<()> {
+        loop {
+            match self.fault(faults) {
+                Fault::None => return Ok(()),
+                Fault::Closed => return Err(ErrorKind::ConnectionAborted.into()),
+                Fault::Slow(millis) => {
+                    tokio::time::sleep(Duration::from_millis(millis)).await;
+                    return Ok(());
+                }
+                Fault::NoAnswers if direction == Direction::Request => return Ok(()),
+                Fault::Silent | Fault::NoAnswers => {
+                    if faults.changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+
+    /// How many of these bytes pass, and whether that is the end.
+    fn cut_at(&self, bytes: &[u8], direction: Direction) -> (usize, bool) {
+        let names = |text: &str| bytes.windows(text.len()).any(|part| part == text.as_bytes());
+        if direction == Direction::Request && (names("segno.lanes SET") || names("last_group, voided")) {
+            self.is_lane.store(true, Ordering::Release);
+        }
+        if !self.is_lane.load(Ordering::Acquire) {
+            return (bytes.len(), false);
+        }
+        let mut cuts = self.shared.cuts.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(next) = cuts.front_mut().filter(|next| next.direction == direction) else {
+            return (bytes.len(), false);
+        };
+        if next.after > bytes.len() {
+            next.after -= bytes.len();
+            return (bytes.len(), false);
+        }
+        let passed = next.after;
+        cuts.pop_front();
+        self.shared.fired.fetch_add(1, Ordering::Relaxed);
+        (passed, true)
+    }
+}
+
+/// Returns when a fault closes this connection.
+async fn closed(pass: &Pass<'_>, faults: &mut watch::Receiver<(Fault, Whose)>) {
+    loop {
+        if pass.fault(faults) == Fault::Closed {
+            return;
+        }
+        if faults.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// Whether a process has the socket with this local port. All ends are on one machine, so the kernel's tables tell.
+fn made_by(port: u16, process: u32) -> bool {
+    let wanted = format!("0100007F:{port:04X}");
+    let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
+    let inode = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (fields.get(1) == Some(&wanted.as_str())).then(|| fields.get(9).map(|inode| format!("socket:[{inode}]")))?
+    });
+    let Some(inode) = inode else { return false };
+    let files = fs::read_dir(format!("/proc/{process}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|file| fs::read_link(file.path()).ok()).any(|link| link.as_os_str() == inode.as_str())
+}
