@@ -163,8 +163,14 @@ async def test_sizes_of_states_are_measured(own: SegnoServer) -> None:
     flows.deploy(GROWS)
     for n in (1, 1000):
         await client.start_workflow("grows", n, id=f"g-{n}", task_queue="segno-flow")
-    with urllib.request.urlopen(f"http://127.0.0.1:{own.http_port}/metrics", timeout=5) as reply:
-        lines = dict(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if line[0] != "#")
-    assert lines["segno_flow_state_bytes_count"] == lines['segno_flow_state_bytes_bucket{le="+Inf"}'] == "2"
+    lines: dict[str, str] = {}
+
+    async def both_took_their_turn() -> bool:
+        with urllib.request.urlopen(f"http://127.0.0.1:{own.http_port}/metrics", timeout=5) as reply:
+            lines.update(line.rsplit(" ", 1) for line in reply.read().decode().splitlines() if line[0] != "#")
+        return lines["segno_flow_state_bytes_count"] == "2"
+
+    await eventually(both_took_their_turn)
+    assert lines['segno_flow_state_bytes_bucket{le="+Inf"}'] == "2"
     assert lines['segno_flow_state_bytes_bucket{le="4096"}'] == "1"
     assert int(lines["segno_flow_state_bytes_sum"]) > 10_000

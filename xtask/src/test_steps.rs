@@ -25,10 +25,11 @@ const SABOTAGED: [&str; 3] = ["starting.minimal", "activities.completed", "activ
 const PYTHON_PROCESSES: &str = "3";
 
 /// Faults of a cluster that the storm must notice, and what happens to it meanwhile.
-const STORM_SABOTAGES: [(&str, &str); 6] = [
+const STORM_SABOTAGES: [(&str, &str); 7] = [
     ("ack-before-commit", "kill-and-start,database-immediate"),
     ("drop-on-send", "kill-and-start,split"),
     ("fence-without-beat", "short-pause"),
+    ("ignore-warning", "failover-behind"),
     ("no-fence", "database-silent,pause"),
     ("serve-after-lease", "database-silent,pause"),
     ("two-owners", "leave,kill"),
@@ -327,8 +328,9 @@ pub fn crash(commands: &mut Commands) -> Result<Outcome> {
 
 /// A short storm; `cargo xtask storm` alone goes on for longer, with another seed each time.
 pub fn storm(commands: &mut Commands) -> Result<Outcome> {
-    let few = "kill,pause,leave,database-immediate,cut-commits,cut-answers,database-silent,split,fence,terminate";
-    let storm = ["storm", "--seconds", "50", "--seed", "16", "--nemeses", few, "--binary"];
+    let few = "kill,pause,leave,database-immediate,cut-commits,cut-answers,database-silent,split,fence,terminate,failover,\
+               failover-behind";
+    let storm = ["storm", "--seconds", "60", "--seed", "16", "--nemeses", few, "--binary"];
     commands.run(harness(&storm).arg(segno()))?;
     Ok(Outcome::Passed)
 }

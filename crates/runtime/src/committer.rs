@@ -173,6 +173,7 @@ fn write(store: &dyn Store, waiting: &mpsc::Receiver<Request>, metrics: &Metrics
         }
         next = if commits.len() < PACED_FROM { begun } else { begun + PACE };
         let writing = Instant::now();
+        metrics.commit_group.observe(commits.len() as u64);
         let results = store.commit(&commits);
         metrics.commit_time.observe(writing.elapsed());
         count(&metrics.syncs);
@@ -238,6 +239,7 @@ async fn write_lane(
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         let writing = Instant::now();
+        metrics.commit_group.observe(commits.len() as u64);
         let results = storage.commit(Lane(0), commits).await;
         metrics.commit_time.observe(writing.elapsed());
         count(&metrics.syncs);

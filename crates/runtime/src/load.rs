@@ -50,7 +50,9 @@ impl Node {
 
     /// Loads the current run of a locked slot, unless memory has it.
     pub(crate) async fn load_into(&self, locked: &mut Locked, key: &WorkflowKey) -> Result<(), CallError> {
-        self.admit(key)?;
+        if let Err(refused) = self.admit(key) {
+            Box::pin(self.admit_again(key, refused)).await?;
+        }
         let Locked { slot, state } = locked;
         if !state.loaded {
             state.current = self.load_current(key).await?;

@@ -13,7 +13,9 @@ macro_rules! counters {
         pub struct Metrics {
             $(#[doc = $help] pub $name: AtomicU64,)+
             /// Bytes of the state of a script after a turn.
-            pub flow_state_bytes: Histogram,
+            pub flow_state_bytes: Histogram<8, 2>,
+            /// Commits in a group.
+            pub commit_group: Histogram<0, 1>,
             /// Time to make a group of commits durable.
             pub commit_time: Latency,
             /// Runs started, by namespace and type.
@@ -89,28 +91,32 @@ impl Metrics {
     }
 }
 
-/// How values are distributed.
+/// How values are distributed: buckets up to 2 to the power of `FIRST`, then of `STEP` more each.
 #[derive(Debug, Default)]
-pub struct Histogram {
-    /// Values up to each of [`Histogram::BOUNDS`] and above the one before, then those above all of them.
-    buckets: [AtomicU64; Histogram::BOUNDS.len() + 1],
+pub struct Histogram<const FIRST: u32, const STEP: u32> {
+    /// Values up to each bound and above the one before, then those above all of them.
+    buckets: [AtomicU64; BOUNDS + 1],
     sum: AtomicU64,
 }
 
-impl Histogram {
-    /// Upper bounds: 256 bytes to 4 MiB.
-    pub const BOUNDS: [u64; 8] = [1 << 8, 1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22];
+/// Bounds of a [`Histogram`].
+const BOUNDS: usize = 8;
+
+impl<const FIRST: u32, const STEP: u32> Histogram<FIRST, STEP> {
+    fn bounds() -> impl Iterator<Item = u64> {
+        (0..BOUNDS as u32).map(|place| 1 << (FIRST + STEP * place))
+    }
 
     /// Counts a value.
     pub fn observe(&self, value: u64) {
-        let place = Self::BOUNDS.partition_point(|bound| *bound < value);
+        let place = Self::bounds().take_while(|bound| *bound < value).count();
         count(&self.buckets[place]);
         add(&self.sum, value);
     }
 
     /// Upper bound of each bucket (`None` above the last) with the number of values up to it, and the sum of all values.
     pub fn read(&self) -> (Vec<(Option<u64>, u64)>, u64) {
-        let bounds = Self::BOUNDS.into_iter().map(Some).chain([None]);
+        let bounds = Self::bounds().map(Some).chain([None]);
         let mut total = 0;
         let counted = bounds.zip(&self.buckets).map(|(bound, bucket)| {
             total += bucket.load(Ordering::Relaxed);
@@ -126,12 +132,17 @@ mod tests {
 
     #[test]
     fn buckets_add_up() {
-        let histogram = Histogram::default();
+        let histogram = Histogram::<8, 2>::default();
         for value in [0, 256, 257, 5 << 20] {
             histogram.observe(value);
         }
         let (buckets, sum) = histogram.read();
         assert_eq!((buckets[0], buckets[1]), ((Some(256), 2), (Some(1024), 3)));
         assert_eq!((buckets[7], buckets[8], sum), ((Some(4 << 20), 3), (None, 4), 513 + (5 << 20)));
+        let groups = Histogram::<0, 1>::default();
+        [1, 2, 3, 200].into_iter().for_each(|group| groups.observe(group));
+        let bounds: Vec<_> = groups.read().0;
+        assert_eq!((bounds[0], bounds[1], bounds[2]), ((Some(1), 1), (Some(2), 2), (Some(4), 3)));
+        assert_eq!((bounds[7], bounds[8]), ((Some(128), 3), (None, 4)));
     }
 }

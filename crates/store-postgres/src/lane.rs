@@ -287,15 +287,18 @@ impl Lane {
                     }
                 },
             };
-            state.last = group;
             if !done {
+                state.last = group;
                 self.counters.settled_not_done.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(node = self.node, lane = self.lane, group, "it did not happen");
                 state.session = Some(session);
                 return Ok(Settled::NotDone);
             }
             // When the next one returns, everything before it is where the database keeps it.
-            self.confirm(state, group + 1).await?;
+            if !self.confirm(state, group).await? {
+                tracing::warn!(node = self.node, lane = self.lane, group, "a failover undid it: it is settled again");
+                continue;
+            }
             self.counters.settled_done.fetch_add(1, Ordering::Relaxed);
             tracing::info!(node = self.node, lane = self.lane, group, "it happened");
             return Ok(Settled::Done);
@@ -337,25 +340,28 @@ impl Lane {
         }
     }
 
-    /// Commits an empty group, however often that takes.
-    async fn confirm(&self, state: &mut State, group: i64) -> Result<(), CommitError> {
+    /// Commits an empty group after this one, however often that takes. `false` if this one is gone: it was done on a primary
+    /// that had not handed it to the standby which then took its place. Nobody was told that it was done.
+    async fn confirm(&self, state: &mut State, group: i64) -> Result<bool, CommitError> {
+        let mut next = group + 1;
         loop {
             if self.common.closing.load(Ordering::Acquire) {
                 return Err(CommitError::Unknown("the server stopped before the answer was known".to_owned()));
             }
             let Ok(session) = self.link.session(WAIT_MAX).await else { continue };
-            let row = match self.void(&session, group).await {
-                Ok(true) => Ok(Some((group, group))),
+            let row = match self.void(&session, next).await {
+                Ok(true) => {
+                    state.last = next;
+                    state.session = Some(session);
+                    return Ok(true);
+                }
                 Ok(false) => self.row(&session).await,
                 Err(()) => Err(String::new()),
             };
             match row {
-                Ok(Some((last, _))) if last == group => {
-                    state.last = group;
-                    state.session = Some(session);
-                    return Ok(());
-                }
-                Ok(Some((last, _))) if last == group - 1 => {}
+                // An empty group whose answer was lost confirms nothing: the next one does. A failover may have undone it.
+                Ok(Some((last, _))) if last >= group && last <= next => next = last + 1,
+                Ok(Some((last, _))) if last == group - 1 => return Ok(false),
                 Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
                 Err(_) => {
                     session.give_up();

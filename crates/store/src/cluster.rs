@@ -57,12 +57,19 @@ pub struct Member {
     pub address: String,
     /// The version of its binary.
     pub version: String,
-    /// The certificate that it shows to other nodes, DER; empty if they do not reach it.
+    /// The certificate that it shows to other nodes, DER; empty if it has none.
     pub certificate: Vec<u8>,
     /// Whether it is about to go: it owns nothing for long.
     pub leaving: bool,
     /// How often it showed that it is alive.
     pub beat: i64,
+}
+
+impl Member {
+    /// Whether it is of a version that did not encrypt the connections between nodes.
+    pub fn speaks_in_the_clear(&self) -> bool {
+        self.certificate.is_empty() && !self.address.is_empty()
+    }
 }
 
 /// Who is there and who owns what.

@@ -1,6 +1,9 @@
 //! TLS between nodes. Each life of a node has a key and a self-signed certificate of its own, made when it starts. The
 //! certificate is in the node's row of the database, and other nodes accept that one and nothing else: who can write the
-//! database is the cluster anyway. There are no files and no settings, and a link is never in the clear.
+//! database is the cluster anyway. There are no files and no settings.
+//!
+//! A node of a version before this has no certificate in its row. A link with it is in the clear, as it was then, so that nodes can
+//! be upgraded one after the other; with the last of them cleartext is refused again.
 //!
 //! What holds: whoever dials knows before its first byte that the other side has the key of the node that it meant; whoever
 //! accepts knows which certificate the other side has the key of, and compares it with the row of the node that it says
@@ -16,11 +19,22 @@ use rustls::{
     server::danger::{ClientCertVerified, ClientCertVerifier},
     version::TLS13,
 };
-use tokio::net::TcpStream;
-use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 /// What a node's certificate is made for. Nobody looks at it: the certificate as a whole is compared.
 const NAME: &str = "node.segno.invalid";
+
+/// A connection between nodes.
+pub(super) type Channel = Box<dyn Duplex>;
+
+/// What can be read and written.
+pub(super) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// The key and the certificate of one life of a node.
 pub struct NodeIdentity {
@@ -51,10 +65,10 @@ impl NodeIdentity {
         PrivateKeyDer::Pkcs8(self.key.clone_key())
     }
 
-    /// Encrypts a connection to the node that has this certificate.
-    pub(super) async fn connect(&self, stream: TcpStream, pinned: &[u8]) -> io::Result<TlsStream<TcpStream>> {
+    /// Encrypts a connection to the node that has this certificate; a node that has none cannot.
+    pub(super) async fn connect(&self, stream: TcpStream, pinned: &[u8]) -> io::Result<Channel> {
         if pinned.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the node has no certificate in the database"));
+            return Ok(Box::new(stream));
         }
         let provider = Arc::new(ring::default_provider());
         let verifier = Pinned { certificate: Some(pinned.to_vec()), provider: provider.clone() };
@@ -67,7 +81,7 @@ impl NodeIdentity {
             .map_err(io::Error::other)?;
         config.resumption = rustls::client::Resumption::disabled();
         let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
-        Ok(TlsStream::Client(TlsConnector::from(Arc::new(config)).connect(name, stream).await?))
+        Ok(Box::new(TlsConnector::from(Arc::new(config)).connect(name, stream).await?))
     }
 
     /// What accepts connections of other nodes.
@@ -85,12 +99,30 @@ impl NodeIdentity {
     }
 }
 
-/// Encrypts a connection that another node made; gives the certificate that it has the key of.
-pub(super) async fn accept(acceptor: &TlsAcceptor, stream: TcpStream) -> io::Result<(TlsStream<TcpStream>, Vec<u8>)> {
+/// Encrypts a connection that another node made; gives the certificate that it has the key of. Where cleartext is allowed, and
+/// the other side does not begin with a handshake, that is none.
+pub(super) async fn accept(
+    acceptor: &TlsAcceptor,
+    stream: TcpStream,
+    cleartext: bool,
+) -> io::Result<(Channel, Vec<u8>)> {
+    if cleartext && !begins_with_handshake(&stream).await? {
+        return Ok((Box::new(stream), Vec::new()));
+    }
     let stream = acceptor.accept(stream).await?;
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let shown = shown.ok_or_else(|| io::Error::new(io::ErrorKind::PermissionDenied, "no certificate"))?.to_vec();
-    Ok((TlsStream::Server(stream), shown))
+    Ok((Box::new(stream), shown))
+}
+
+/// Whether the first bytes are those of a TLS record with a handshake. In the clear they are the length of a short message,
+/// whose second byte is 0.
+async fn begins_with_handshake(stream: &TcpStream) -> io::Result<bool> {
+    let mut first = [0; 2];
+    while stream.peek(&mut first).await? == 1 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    Ok(first == [0x16, 3])
 }
 
 /// Accepts one certificate; or any, where the caller compares it as soon as it knows with which.
@@ -209,13 +241,16 @@ mod tests {
     use super::*;
 
     /// Accepts one connection and gives what the accepting side found.
-    async fn listen(identity: &NodeIdentity) -> (String, tokio::task::JoinHandle<io::Result<Vec<u8>>>) {
+    async fn listen(
+        identity: &NodeIdentity,
+        cleartext: bool,
+    ) -> (String, tokio::task::JoinHandle<io::Result<Vec<u8>>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
         let acceptor = identity.acceptor().expect("an acceptor");
         let accepted = tokio::spawn(async move {
             let (stream, _) = listener.accept().await?;
-            let (mut stream, shown) = accept(&acceptor, stream).await?;
+            let (mut stream, shown) = accept(&acceptor, stream, cleartext).await?;
             stream.write_all(b"hello").await?;
             stream.flush().await?;
             Ok(shown)
@@ -226,7 +261,7 @@ mod tests {
     #[tokio::test]
     async fn nodes_know_each_other_by_their_certificates() {
         let (one, other) = (NodeIdentity::generate().expect("made"), NodeIdentity::generate().expect("made"));
-        let (address, accepted) = listen(&one).await;
+        let (address, accepted) = listen(&one, true).await;
         let stream = TcpStream::connect(&address).await.expect("connected");
         let mut stream = other.connect(stream, one.certificate()).await.expect("the node that was meant");
         let mut heard = [0; 5];
@@ -240,23 +275,37 @@ mod tests {
     #[tokio::test]
     async fn a_stranger_in_the_place_of_a_node_is_refused() {
         let (node, stranger) = (NodeIdentity::generate().expect("made"), NodeIdentity::generate().expect("made"));
-        for pinned in [node.certificate(), &[]] {
-            let (address, accepted) = listen(&stranger).await;
+        let (address, accepted) = listen(&stranger, false).await;
+        let stream = TcpStream::connect(&address).await.expect("connected");
+        assert!(node.connect(stream, node.certificate()).await.is_err());
+        assert!(accepted.await.expect("no panic").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_node_without_a_certificate_is_spoken_to_in_the_clear_where_that_is_allowed() {
+        let (before, node) = (NodeIdentity::generate().expect("made"), NodeIdentity::generate().expect("made"));
+        for cleartext in [true, false] {
+            let (address, accepted) = listen(&node, cleartext).await;
             let stream = TcpStream::connect(&address).await.expect("connected");
-            assert!(node.connect(stream, pinned).await.is_err());
-            assert!(accepted.await.expect("no panic").is_err());
+            let mut stream = before.connect(stream, &[]).await.expect("nothing is agreed on");
+            // Also if the first byte comes alone, and is that of a handshake.
+            stream.write_all(&[0x16]).await.expect("sent");
+            tokio::time::sleep(std::time::Duration::from_millis(30)).await;
+            stream.write_all(&[0; 30]).await.expect("sent");
+            let shown = accepted.await.expect("no panic");
+            assert_eq!(shown.ok(), cleartext.then(Vec::new));
         }
     }
 
     #[tokio::test]
     async fn cleartext_and_callers_without_a_certificate_are_refused() {
         let node = NodeIdentity::generate().expect("made");
-        let (address, accepted) = listen(&node).await;
+        let (address, accepted) = listen(&node, false).await;
         let mut stream = TcpStream::connect(&address).await.expect("connected");
         stream.write_all(&[20, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8]).await.expect("sent");
         assert!(accepted.await.expect("no panic").is_err());
 
-        let (address, accepted) = listen(&node).await;
+        let (address, accepted) = listen(&node, false).await;
         let provider = Arc::new(ring::default_provider());
         let pinned = Pinned { certificate: Some(node.certificate().to_vec()), provider: provider.clone() };
         let config = ClientConfig::builder_with_provider(provider)

@@ -18,19 +18,19 @@ use std::{
 };
 
 use prost::Message;
-use segno_store::cluster::NodeId;
+use segno_store::cluster::{Member, NodeId};
 use siphasher::sip::SipHasher24;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, BufReader, ReadHalf, WriteHalf},
     net::{TcpListener, TcpStream},
-    sync::{mpsc, oneshot, watch},
+    sync::{Notify, mpsc, oneshot, watch},
     task::{AbortHandle, JoinSet},
     time::Instant,
 };
-use tokio_rustls::{TlsAcceptor, TlsStream};
+use tokio_rustls::TlsAcceptor;
 
 use super::Cluster;
-use super::encryption;
+use super::encryption::{self, Channel};
 use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Reply, Said};
 use crate::{delivery::Delivery, node::Node, slots::lock};
 
@@ -40,8 +40,9 @@ const FRAMES_BYTES_MAX: usize = 128 << 20;
 const WRITE_BYTES: usize = 1 << 20;
 /// Frames in one write.
 const FRAMES_MAX: usize = 256;
-/// Frames that may wait for a connection before questions are refused.
+/// Frames that may wait for a connection, and their bytes, before questions are refused and none are taken.
 const WAITING_MAX: usize = 16_384;
+const WAITING_BYTES_MAX: usize = 64 << 20;
 const PING: Duration = Duration::from_secs(1);
 /// A connection on which nothing came for so long is broken.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -92,28 +93,119 @@ impl Drop for RemoteHold {
     }
 }
 
+/// A frame that waits, and its length.
+type Waiting = (Frame, usize);
+
 /// Where frames of one connection go.
 #[derive(Clone, Debug)]
 struct Outgoing {
-    frames: mpsc::UnboundedSender<Frame>,
-    waiting: Arc<AtomicUsize>,
+    frames: mpsc::UnboundedSender<Waiting>,
+    backlog: Arc<Backlog>,
+}
+
+/// How much waits to be written.
+#[derive(Debug, Default)]
+struct Backlog {
+    frames: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Something was written.
+    shrank: Notify,
+}
+
+impl Backlog {
+    fn is_full(&self) -> bool {
+        self.frames.load(Ordering::Relaxed) >= WAITING_MAX || self.bytes.load(Ordering::Relaxed) >= WAITING_BYTES_MAX
+    }
+
+    /// Waits until more may wait.
+    async fn room(&self) {
+        while self.is_full() {
+            let shrank = self.shrank.notified();
+            // It may have been written meanwhile.
+            if self.is_full() {
+                shrank.await;
+            }
+        }
+    }
+
+    fn wrote(&self, frames: usize, bytes: usize) {
+        self.frames.fetch_sub(frames, Ordering::Relaxed);
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.shrank.notify_waiters();
+    }
 }
 
 impl Outgoing {
-    fn new() -> (Self, mpsc::UnboundedReceiver<Frame>) {
+    fn new() -> (Self, mpsc::UnboundedReceiver<Waiting>) {
         let (frames, receiver) = mpsc::unbounded_channel();
-        (Self { frames, waiting: Arc::default() }, receiver)
+        (Self { frames, backlog: Arc::default() }, receiver)
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) >= WAITING_MAX
+        self.backlog.is_full()
     }
 
     /// A connection that is gone needs to hear nothing.
     fn send(&self, id: u64, said: Said) {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _ = self.frames.send(Frame { id, said: Some(said) });
+        let frame = Frame { id, said: Some(said) };
+        let length = frame.encoded_len();
+        self.backlog.frames.fetch_add(1, Ordering::Relaxed);
+        self.backlog.bytes.fetch_add(length, Ordering::Relaxed);
+        let _ = self.frames.send((frame, length));
     }
+}
+
+/// What went over the connections with another node since this one started, in both directions.
+#[derive(Debug, Default)]
+pub(super) struct Traffic {
+    frames_sent: AtomicU64,
+    bytes_sent: AtomicU64,
+    writes: AtomicU64,
+    frames_received: AtomicU64,
+    bytes_received: AtomicU64,
+    connections: AtomicU64,
+}
+
+impl Traffic {
+    fn sent(&self, frames: usize, bytes: usize) {
+        self.frames_sent.fetch_add(frames as u64, Ordering::Relaxed);
+        self.bytes_sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn received(&self, frames: usize, bytes: usize) {
+        self.frames_received.fetch_add(frames as u64, Ordering::Relaxed);
+        self.bytes_received.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+}
+
+/// The state of the link to another node, for people.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkFigures {
+    /// The other node.
+    pub node: NodeId,
+    /// Whether it can be reached.
+    pub is_open: bool,
+    /// Whether the connection is encrypted; it is not with a node of a version that could not.
+    pub is_encrypted: bool,
+    /// Frames that wait to be sent to it.
+    pub frames_waiting: usize,
+    /// Their bytes.
+    pub bytes_waiting: usize,
+    /// Questions that it has not answered.
+    pub questions: usize,
+    /// Frames sent.
+    pub frames_sent: u64,
+    /// Bytes sent, before encryption.
+    pub bytes_sent: u64,
+    /// Writes of frames: how many frames share one shows how well they are gathered.
+    pub writes: u64,
+    /// Frames received.
+    pub frames_received: u64,
+    /// Bytes received.
+    pub bytes_received: u64,
+    /// How often the connection was made.
+    pub connections: u64,
 }
 
 /// Questions without an answer, on one connection.
@@ -133,6 +225,8 @@ pub(super) struct Link {
     open: watch::Sender<Option<Open>>,
     next_id: AtomicU64,
     dialling: Mutex<Option<AbortHandle>>,
+    is_encrypted: bool,
+    traffic: Arc<Traffic>,
 }
 
 impl Drop for Link {
@@ -163,9 +257,16 @@ impl Drop for Asking<'_> {
 
 impl Link {
     /// A way to a node, which is dialled from now on until this is dropped.
-    pub(super) fn new(local: &Arc<Node>, node: NodeId, address: String) -> Arc<Self> {
-        let (open, _) = watch::channel(None);
-        let link = Arc::new(Self { node, address, open, next_id: AtomicU64::new(1), dialling: Mutex::default() });
+    pub(super) fn new(local: &Arc<Node>, member: &Member, traffic: Arc<Traffic>) -> Arc<Self> {
+        let link = Arc::new(Self {
+            node: member.id,
+            address: member.address.clone(),
+            open: watch::channel(None).0,
+            next_id: AtomicU64::new(1),
+            dialling: Mutex::default(),
+            is_encrypted: !member.speaks_in_the_clear(),
+            traffic,
+        });
         let dialling = keep_connected(Arc::downgrade(local), Arc::downgrade(&link));
         *lock(&link.dialling) = Some(local.supervise_to_its_end("the link to another node", dialling));
         link
@@ -173,6 +274,26 @@ impl Link {
 
     pub(super) fn is_open(&self) -> bool {
         self.open.borrow().is_some()
+    }
+
+    pub(super) fn figures(&self) -> LinkFigures {
+        let open = self.open.borrow().clone();
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let waiting = open.as_ref().map(|open| &open.frames.backlog);
+        LinkFigures {
+            node: self.node,
+            is_open: open.is_some(),
+            is_encrypted: self.is_encrypted,
+            frames_waiting: waiting.map_or(0, |waiting| waiting.frames.load(Ordering::Relaxed)),
+            bytes_waiting: waiting.map_or(0, |waiting| waiting.bytes.load(Ordering::Relaxed)),
+            questions: open.as_ref().map_or(0, |open| lock(&open.pending).as_ref().map_or(0, HashMap::len)),
+            frames_sent: read(&self.traffic.frames_sent),
+            bytes_sent: read(&self.traffic.bytes_sent),
+            writes: read(&self.traffic.writes),
+            frames_received: read(&self.traffic.frames_received),
+            bytes_received: read(&self.traffic.bytes_received),
+            connections: read(&self.traffic.connections),
+        }
     }
 
     /// Tells something, if the node can be reached.
@@ -227,6 +348,7 @@ async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
         let (Some(node), Some(this)) = (local.upgrade(), link.upgrade()) else { return };
         let (address, to) = (this.address.clone(), this.node);
         let Some(cluster) = node.cluster.clone() else { return };
+        let traffic = this.traffic.clone();
         drop(this);
         match dial(&cluster, to, &address).await {
             Ok((read, write)) => {
@@ -240,8 +362,9 @@ async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
                 tracing::info!(node = to.0, address, "connected to another node");
                 node.link_opened(to);
                 drop(node);
-                let writing = write_frames(write, receiver, frames.waiting.clone(), Some(frames.clone()));
-                let reading = read_answers(read, &pending);
+                traffic.connections.fetch_add(1, Ordering::Relaxed);
+                let writing = write_frames(write, receiver, &frames.backlog, &traffic, true);
+                let reading = read_answers(read, &pending, &traffic);
                 let why = tokio::select! {
                     ended = writing => ended,
                     ended = reading => ended,
@@ -295,8 +418,8 @@ fn random() -> io::Result<u64> {
     Ok(u64::from_le_bytes(bytes))
 }
 
-type Reading = BufReader<ReadHalf<TlsStream<TcpStream>>>;
-type Writing = WriteHalf<TlsStream<TcpStream>>;
+type Reading = BufReader<ReadHalf<Channel>>;
+type Writing = WriteHalf<Channel>;
 
 async fn dial(cluster: &Cluster, to: NodeId, address: &str) -> io::Result<(Reading, Writing)> {
     let (secret, me) = (&cluster.secret, cluster.me);
@@ -327,7 +450,7 @@ async fn say_hello(write: &mut Writing, hello: Hello) -> io::Result<()> {
 }
 
 async fn hear_hello(read: &mut Reading) -> io::Result<Hello> {
-    let first = read_some(read, 4096).await?.frames.into_iter().next();
+    let first = read_some(read, 4096).await?.0.frames.into_iter().next();
     match first.and_then(|frame| frame.said) {
         Some(Said::Hello(hello)) => Ok(hello),
         _ => Err(refused("it does not speak the protocol of nodes")),
@@ -344,7 +467,8 @@ async fn write_some(write: &mut Writing, frames: Frames) -> io::Result<()> {
     write.flush().await
 }
 
-async fn read_some(read: &mut Reading, bytes_max: usize) -> io::Result<Frames> {
+/// Frames that were written together, and their bytes.
+async fn read_some(read: &mut Reading, bytes_max: usize) -> io::Result<(Frames, usize)> {
     let silent = |_| io::Error::from(io::ErrorKind::TimedOut);
     let length = tokio::time::timeout(SILENCE_MAX, read.read_u32_le()).await.map_err(silent)?? as usize;
     if length > bytes_max {
@@ -361,39 +485,46 @@ async fn read_some(read: &mut Reading, bytes_max: usize) -> io::Result<Frames> {
         filled += part;
     }
     // Bodies of calls share the buffer.
-    Frames::decode(bytes::Bytes::from(buffer)).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+    let frames = Frames::decode(bytes::Bytes::from(buffer));
+    let frames = frames.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok((frames, length))
 }
 
 /// Writes what waits until nobody can send any more. The asking side pings.
 async fn write_frames(
     mut write: Writing,
-    mut receiver: mpsc::UnboundedReceiver<Frame>,
-    waiting: Arc<AtomicUsize>,
-    pinging: Option<Outgoing>,
+    mut receiver: mpsc::UnboundedReceiver<Waiting>,
+    backlog: &Backlog,
+    traffic: &Traffic,
+    pings: bool,
 ) -> io::Result<()> {
-    let mut pings = tokio::time::interval(PING);
+    let mut ping = tokio::time::interval(PING);
+    let mut frames = Vec::new();
     loop {
-        let mut frames = Vec::new();
         tokio::select! {
             received = receiver.recv_many(&mut frames, FRAMES_MAX) => {
                 if received == 0 {
                     return Ok(());
                 }
-                waiting.fetch_sub(received, Ordering::Relaxed);
                 // Large frames go one by one, so that no write is larger than what is accepted.
                 let (mut some, mut bytes) = (Vec::with_capacity(received), 0);
-                for frame in frames {
-                    let length = frame.encoded_len();
+                for (frame, length) in frames.drain(..) {
                     if bytes + length > WRITE_BYTES && !some.is_empty() {
+                        let count = some.len();
                         write_some(&mut write, Frames { frames: std::mem::take(&mut some) }).await?;
+                        traffic.sent(count, bytes);
+                        backlog.wrote(count, bytes);
                         bytes = 0;
                     }
                     bytes += length;
                     some.push(frame);
                 }
+                let count = some.len();
                 write_some(&mut write, Frames { frames: some }).await?;
+                traffic.sent(count, bytes);
+                backlog.wrote(count, bytes);
             }
-            _ = pings.tick(), if pinging.is_some() => {
+            _ = ping.tick(), if pings => {
                 let ping = Frame { id: 0, said: Some(Said::Ping(Nothing {})) };
                 write_some(&mut write, Frames { frames: vec![ping] }).await?;
             }
@@ -401,9 +532,10 @@ async fn write_frames(
     }
 }
 
-async fn read_answers(mut read: Reading, pending: &Pending) -> io::Result<()> {
+async fn read_answers(mut read: Reading, pending: &Pending, traffic: &Traffic) -> io::Result<()> {
     loop {
-        let frames = read_some(&mut read, FRAMES_BYTES_MAX).await?;
+        let (frames, bytes) = read_some(&mut read, FRAMES_BYTES_MAX).await?;
+        traffic.received(frames.frames.len(), bytes);
         for Frame { id, said } in frames.frames {
             let Some(Said::Answer(answer)) = said else { continue };
             let waiting = lock(pending).as_mut().and_then(|pending| pending.remove(&id));
@@ -474,8 +606,9 @@ async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Node>) -> io
     stream.set_nodelay(true)?;
     let Some(cluster) = node.cluster.clone() else { return Ok(()) };
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
-    let encrypted = tokio::time::timeout(DIAL_MAX, encryption::accept(acceptor, stream)).await.map_err(late)?;
-    let (stream, certificate) = encrypted?;
+    let cleartext = cluster.map().members.iter().any(Member::speaks_in_the_clear);
+    let accepted = encryption::accept(acceptor, stream, cleartext);
+    let (stream, certificate) = tokio::time::timeout(DIAL_MAX, accepted).await.map_err(late)??;
     let (read, mut write) = tokio::io::split(stream);
     let mut read = BufReader::new(read);
     let handshake = async {
@@ -501,14 +634,18 @@ async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Node>) -> io
     let from =
         tokio::time::timeout(DIAL_MAX, handshake).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
     let (frames, receiver) = Outgoing::new();
-    let writing = write_frames(write, receiver, frames.waiting.clone(), None);
+    let traffic = cluster.traffic_with(from);
+    let writing = write_frames(write, receiver, &frames.backlog, &traffic, false);
     let serving = Arc::new(Mutex::new(Serving::default()));
     let _ended = EndOnDrop(serving.clone());
     let local = Arc::downgrade(&node);
     drop(node);
     let reading = async {
         loop {
-            let received = read_some(&mut read, FRAMES_BYTES_MAX).await?;
+            // Whoever asks more than it takes answers for waits.
+            frames.backlog.room().await;
+            let (received, bytes) = read_some(&mut read, FRAMES_BYTES_MAX).await?;
+            traffic.received(received.frames.len(), bytes);
             let Some(node) = local.upgrade() else { return Ok(()) };
             for Frame { id, said } in received.frames {
                 match said {

@@ -23,6 +23,7 @@ use std::{
         Arc, Mutex, OnceLock, PoisonError, RwLock, Weak,
         atomic::{AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use segno_store::{
@@ -33,6 +34,7 @@ use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
 
 pub use calls::{ClientCalls, ForwardError, Forwarded, ForwardedCall, RemoteTask};
 pub use encryption::NodeIdentity;
+pub use link::LinkFigures;
 pub(crate) use link::{AskError, RemoteHold};
 pub use offers::Polled;
 pub(crate) use ownership::run as follow_map;
@@ -40,7 +42,7 @@ pub(crate) use seen::ToldWorkers;
 pub(crate) use wire::Task;
 
 use crate::{error::CallError, flow, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
-use link::{Answered, Link};
+use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};
 
 /// The shard belongs to somebody else.
@@ -49,6 +51,11 @@ const ELSEWHERE: u8 = 0;
 const SERVED: u8 = 1;
 /// The shard is being handed over: nothing new begins.
 const LEAVING: u8 = 2;
+
+/// Calls wait for a database that has been away for less.
+const AWAY_MAX: Duration = Duration::from_secs(10);
+/// How often they look whether it is back.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Where something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +78,10 @@ pub struct Cluster {
     map: RwLock<Arc<ClusterMap>>,
     shards: Vec<AtomicU8>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
+    /// What went over the connections of both directions.
+    traffic: Mutex<HashMap<NodeId, Arc<Traffic>>>,
+    /// Commits of each shard while it was served here.
+    commits: Vec<AtomicU64>,
     /// Counts changes of homes.
     homes: AtomicU64,
     node: OnceLock<Weak<Node>>,
@@ -100,6 +111,8 @@ impl Cluster {
             map: RwLock::default(),
             shards: (0..SHARDS).map(|_| AtomicU8::new(ELSEWHERE)).collect(),
             links: Mutex::default(),
+            traffic: Mutex::default(),
+            commits: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
             homes: AtomicU64::new(0),
             node: OnceLock::new(),
             accepting: Mutex::default(),
@@ -210,6 +223,29 @@ impl Cluster {
         lock(&self.links).values().map(|link| (link.node, link.is_open())).collect()
     }
 
+    /// What is going on with each of them.
+    pub fn link_figures(&self) -> Vec<LinkFigures> {
+        lock(&self.links).values().map(|link| link.figures()).collect()
+    }
+
+    fn traffic_with(&self, node: NodeId) -> Arc<Traffic> {
+        lock(&self.traffic).entry(node).or_default().clone()
+    }
+
+    /// A run of a workflow was changed.
+    pub(crate) fn count_commit(&self, key: &WorkflowKey) {
+        let shard = Shard::of(key.namespace, &key.workflow_id);
+        if let Some(commits) = self.commits.get(usize::from(shard.0)) {
+            commits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Changes of runs since this node started, by shard; shards without any are left out.
+    pub fn commits_by_shard(&self) -> Vec<(Shard, u64)> {
+        let counts = self.commits.iter().map(|count| count.load(Ordering::Relaxed));
+        (0..).map(Shard).zip(counts).filter(|(_, count)| *count > 0).collect()
+    }
+
     fn peers(&self) -> Vec<Arc<Link>> {
         lock(&self.links).values().cloned().collect()
     }
@@ -301,6 +337,19 @@ impl Node {
             ));
         }
         Ok(())
+    }
+
+    /// Waits for a database that was away: a restart or failover of a few seconds delays calls and fails none.
+    pub(crate) async fn admit_again(&self, key: &WorkflowKey, mut refused: CallError) -> Result<(), CallError> {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        while matches!(refused, CallError::Unavailable(_)) && cluster.membership.heard_at().elapsed() < AWAY_MAX {
+            tokio::time::sleep(LOOK_AGAIN).await;
+            match self.admit(key) {
+                Ok(()) => return Ok(()),
+                Err(again) => refused = again,
+            }
+        }
+        Err(refused)
     }
 
     /// What distinguishes the connections of this node from those of others.

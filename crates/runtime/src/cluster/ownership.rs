@@ -117,6 +117,7 @@ impl Node {
     }
 
     fn follow_members(self: &Arc<Self>, cluster: &Arc<Cluster>, map: &ClusterMap) {
+        lock(&cluster.traffic).retain(|node, _| map.member(*node).is_some());
         let mut links = lock(&cluster.links);
         links.retain(|node, link| map.member(*node).is_some_and(|member| member.address == link.address));
         for member in map.members.iter().filter(|member| member.id != cluster.me && !member.address.is_empty()) {
@@ -127,7 +128,7 @@ impl Node {
                     address = member.address,
                     "another node is there"
                 );
-                Link::new(self, member.id, member.address.clone())
+                Link::new(self, member, cluster.traffic_with(member.id))
             });
         }
     }

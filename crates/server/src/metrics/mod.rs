@@ -9,7 +9,7 @@ mod process;
 
 use std::fmt::{Display, Write};
 
-use segno_runtime::{Family, Histogram, Latency, Node, QueueGauge};
+use segno_runtime::{Cluster, Family, Latency, LinkFigures, Node, QueueGauge};
 
 use crate::otel;
 
@@ -26,7 +26,9 @@ pub(crate) fn text(node: &Node) -> String {
         text.single(name, help, "gauge", value);
     }
     cluster(&mut text, node);
-    text.histogram("flow_state_bytes", "Bytes of the state of a script after a turn.", &node.metrics.flow_state_bytes);
+    let (states, groups) = (node.metrics.flow_state_bytes.read(), node.metrics.commit_group.read());
+    text.histogram("flow_state_bytes", "Bytes of the state of a script after a turn.", &states);
+    text.histogram("commit_group_size", "Commits that shared a durable transaction.", &groups);
     text.head("commit_seconds", "Time to make a group of commits durable, the sync included.", "histogram");
     text.latency("commit_seconds", "", &node.metrics.commit_time);
     method_calls(&mut text);
@@ -98,10 +100,9 @@ impl Text {
         }
     }
 
-    fn histogram(&mut self, name: &str, help: &str, values: &Histogram) {
+    fn histogram(&mut self, name: &str, help: &str, (buckets, sum): &(Vec<(Option<u64>, u64)>, u64)) {
         self.head(name, help, "histogram");
-        let (buckets, sum) = values.read();
-        for (bound, count) in &buckets {
+        for (bound, count) in buckets {
             let bound = bound.map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
             let _ = writeln!(self.0, "segno_{name}_bucket{{le=\"{bound}\"}} {count}");
         }
@@ -145,6 +146,43 @@ fn cluster(text: &mut Text, node: &Node) {
         ("cluster_within_lease", "Whether this node may answer from memory.", usize::from(cluster.is_within_lease())),
     ] {
         text.single(name, help, "gauge", value);
+    }
+    link_figures(text, cluster);
+    let help = "Changes of runs while this node served their shard, by shard.";
+    text.head("cluster_shard_commits_total", help, "counter");
+    for (shard, commits) in cluster.commits_by_shard() {
+        let _ = writeln!(text.0, "segno_cluster_shard_commits_total{{shard=\"{}\"}} {commits}", shard.0);
+    }
+}
+
+/// A figure of a link: its name, help text, kind, and how it is read.
+type LinkFigure = (&'static str, &'static str, &'static str, fn(&LinkFigures) -> u64);
+
+const LINK_FIGURES: [LinkFigure; 11] = [
+    ("open", "Whether this node reaches another one.", "gauge", |link| link.is_open.into()),
+    ("encrypted", "Whether the link is encrypted: not with an older version.", "gauge", |link| {
+        link.is_encrypted.into()
+    }),
+    ("frames_waiting", "Frames that wait to be sent to another node.", "gauge", |link| link.frames_waiting as u64),
+    ("bytes_waiting", "Bytes that wait to be sent to another node.", "gauge", |link| link.bytes_waiting as u64),
+    ("questions", "Questions that another node has not answered.", "gauge", |link| link.questions as u64),
+    ("frames_sent_total", "Frames sent to another node.", "counter", |link| link.frames_sent),
+    ("bytes_sent_total", "Bytes sent to another node, before encryption.", "counter", |link| link.bytes_sent),
+    ("writes_total", "Writes to another node, each of several frames.", "counter", |link| link.writes),
+    ("frames_received_total", "Frames received from another node.", "counter", |link| link.frames_received),
+    ("bytes_received_total", "Bytes received from another node.", "counter", |link| link.bytes_received),
+    ("connections_total", "Connections made to another node.", "counter", |link| link.connections),
+];
+
+fn link_figures(text: &mut Text, cluster: &Cluster) {
+    let (map, links) = (cluster.map(), cluster.link_figures());
+    for (name, help, kind, read) in LINK_FIGURES {
+        text.head(&format!("cluster_link_{name}"), help, kind);
+        for link in &links {
+            let Some(member) = map.member(link.node) else { continue };
+            let label = pairs(&["node"], std::slice::from_ref(&member.name));
+            let _ = writeln!(text.0, "segno_cluster_link_{name}{{{label}}} {}", read(link));
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::{
+    Options,
     postgres::Postgres,
-    proxy::{Proxies, Proxy},
+    proxy::{Fault, Proxies, Proxy, Whose},
 };
 use crate::process::{self, Kind, Plan, Server};
 
@@ -26,8 +27,10 @@ pub struct Node {
     plan: Plan,
     /// The process, unless it was killed.
     pub server: Option<Server>,
-    /// Between the node and its database.
-    pub database: Proxy,
+    /// The binary of its next life instead of this one; they take turns.
+    other: Option<PathBuf>,
+    /// Between the node and the two servers of its database.
+    pub databases: [Proxy; 2],
     /// Between the other nodes and this one.
     pub links: Proxy,
 }
@@ -65,7 +68,20 @@ impl Node {
     pub fn start(&mut self) -> Result<()> {
         self.links.refuse(false);
         self.server = Some(self.plan.spawn()?);
+        if let Some(other) = &mut self.other {
+            std::mem::swap(other, &mut self.plan.binary);
+        }
         Ok(())
+    }
+
+    /// Lets something happen to its connections to the database.
+    pub fn set_database(&self, fault: Fault) {
+        self.databases.iter().for_each(|proxy| proxy.set(fault, Whose::All));
+    }
+
+    /// Its connections are whole again.
+    pub fn heal(&self) {
+        self.databases.iter().chain([&self.links]).for_each(Proxy::heal);
     }
 
     /// What its log says.
@@ -103,16 +119,18 @@ fn free_port() -> Result<u16> {
 
 impl Cluster {
     /// Prepares a database and nodes; see [`Cluster::start`].
-    pub fn new(binary: PathBuf, size: usize, lease: u64, environment: &[(String, String)]) -> Result<Self> {
+    pub fn new(options: &Options) -> Result<Self> {
+        let Options { binary, before, nodes: size, lease, environment, .. } = options;
         let proxies = Proxies::start()?;
-        let postgres = Postgres::start(free_port()?)?;
+        let postgres = Postgres::start([free_port()?, free_port()?])?;
         let mut nodes = Vec::new();
-        for number in 1..=size {
+        for number in 1..=*size {
             let name = format!("n{number}");
-            let (listen, database) = (free_port()?, proxies.add(vec![postgres.port], 0)?);
+            let [one, other] = postgres.ports().map(|port| proxies.add(vec![port], 0));
+            let (listen, databases) = (free_port()?, [one?, other?]);
             let links = proxies.add(vec![listen], 0)?;
             let arguments = [
-                ("--store", Postgres::url_at(database.port)),
+                ("--store", Postgres::url_at(databases.each_ref().map(|proxy| proxy.port))),
                 ("--node-name", name.clone()),
                 ("--node-listen", format!("127.0.0.1:{listen}")),
                 ("--node-address", format!("127.0.0.1:{}", links.port)),
@@ -127,12 +145,17 @@ impl Cluster {
                 arguments: arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect(),
                 environment: environment.to_vec(),
             };
-            nodes.push(Node { plan, server: None, database, links });
+            // With two versions, some nodes begin with the old one, some with the new one.
+            let mut node = Node { plan, other: before.clone(), server: None, databases, links };
+            if let Some(other) = node.other.as_mut().filter(|_| number % 2 == 1) {
+                std::mem::swap(other, &mut node.plan.binary);
+            }
+            nodes.push(node);
         }
         let ports: Vec<u16> = nodes.iter().map(Node::port).collect();
-        let gates = (0..2 * size).map(|first| proxies.add(ports.clone(), first)).collect::<Result<_>>()?;
+        let gates = (0..2 * *size).map(|first| proxies.add(ports.clone(), first)).collect::<Result<_>>()?;
         let postgres = Arc::new(Mutex::new(postgres));
-        Ok(Self { postgres, nodes, gates, binary, _proxies: proxies })
+        Ok(Self { postgres, nodes, gates, binary: binary.clone(), _proxies: proxies })
     }
 
     /// Starts all nodes and waits until they share the work.

@@ -46,6 +46,8 @@ const ASKERS: usize = 3;
 
 struct Options {
     binary: PathBuf,
+    /// The version before: lives of nodes take turns between the two.
+    before: Option<PathBuf>,
     nodes: usize,
     seconds: u64,
     seed: u64,
@@ -67,6 +69,7 @@ pub fn command(mut args: Args) -> Result<()> {
     let lease = args.option_or("--lease", 3)?;
     let options = Options {
         binary: args.option("--binary")?.unwrap_or(process::target_dir().join(default_binary)),
+        before: args.option("--before")?,
         nodes: args.option_or("--nodes", 3)?,
         seconds: args.option_or("--seconds", 600)?,
         seed: args.option_or("--seed", u64::from(std::process::id()))?,
@@ -82,7 +85,7 @@ pub fn command(mut args: Args) -> Result<()> {
         bail!("a storm needs at least two nodes");
     }
     println!("seed {}", options.seed);
-    let cluster = Cluster::new(options.binary.clone(), options.nodes, options.lease, &options.environment)?;
+    let cluster = Cluster::new(&options)?;
     let place = cluster.database_directory();
     let shared = Rc::new(Shared {
         ledger: Ledger::default(),

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::{
     cluster::Cluster,
     postgres::Postgres,
-    proxy::{Cut, Direction, Fault, Whose},
+    proxy::{Cut, Direction, Fault, Proxy, Whose},
 };
 use crate::random::Random;
 
@@ -30,6 +30,10 @@ pub enum Nemesis {
     DatabaseFast,
     /// The database crashes and is started.
     DatabaseImmediate,
+    /// The primary crashes and its standby takes its place.
+    Failover,
+    /// The same while the standby lacks what callers stopped waiting for.
+    FailoverBehind,
     /// One process of the database is killed, whereupon it restarts itself.
     Backend,
     /// The database ends all connections.
@@ -58,7 +62,7 @@ pub enum Nemesis {
 
 impl Nemesis {
     /// Every fault.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::Kill,
         Self::KillAndStart,
         Self::Pause,
@@ -67,6 +71,8 @@ impl Nemesis {
         Self::Fence,
         Self::DatabaseFast,
         Self::DatabaseImmediate,
+        Self::Failover,
+        Self::FailoverBehind,
         Self::Backend,
         Self::Terminate,
         Self::ReadOnly,
@@ -92,6 +98,8 @@ impl Nemesis {
             Self::Fence => "fence",
             Self::DatabaseFast => "database-fast",
             Self::DatabaseImmediate => "database-immediate",
+            Self::Failover => "failover",
+            Self::FailoverBehind => "failover-behind",
             Self::Backend => "backend",
             Self::Terminate => "terminate",
             Self::ReadOnly => "read-only",
@@ -170,6 +178,8 @@ impl Nemesis {
                 };
                 cluster.database(restart).await?;
             }
+            Self::Failover => cluster.database(Postgres::fail_over).await?,
+            Self::FailoverBehind => cluster.database(move |postgres| postgres.fail_over_behind(short)).await?,
             Self::Backend => {
                 let select = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'segno%' \
                               ORDER BY random() LIMIT 1";
@@ -199,10 +209,12 @@ impl Nemesis {
                 for node in &cluster.nodes {
                     // Also while the first one is being settled.
                     let cut = |_| Cut { direction, after: random.up_to(far) as usize };
-                    node.database.cut((0..6).map(cut));
+                    // One of the two leads to the primary.
+                    let cuts: Vec<Cut> = (0..6).map(cut).collect();
+                    node.databases.iter().for_each(|database| database.cut(cuts.clone()));
                 }
                 tokio::time::sleep(2 * short).await;
-                let fired: usize = cluster.nodes.iter().map(|node| node.database.fired()).sum();
+                let fired: usize = cluster.nodes.iter().flat_map(|node| &node.databases).map(Proxy::fired).sum();
                 if fired == 0 {
                     bail!("no commit was cut: the proxy does not know the statements of lanes, this proves nothing");
                 }
@@ -214,7 +226,7 @@ impl Nemesis {
                     Self::DatabaseMute => Fault::NoAnswers,
                     _ => Fault::Slow(200),
                 };
-                cluster.nodes[at].database.set(fault, Whose::All);
+                cluster.nodes[at].set_database(fault);
                 tokio::time::sleep(long).await;
             }
             Self::LinkSilent => {
@@ -241,8 +253,7 @@ impl Nemesis {
 /// Ends every fault; who is away comes back.
 async fn heal(cluster: &mut Cluster) -> Result<()> {
     for node in &mut cluster.nodes {
-        node.database.heal();
-        node.links.heal();
+        node.heal();
         match &mut node.server {
             None => node.start()?,
             Some(server) => {

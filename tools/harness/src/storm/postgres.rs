@@ -1,4 +1,5 @@
-//! A private PostgreSQL for the storm: its own directory, a port of the loopback interface, ended when dropped.
+//! A private PostgreSQL for the storm, with a synchronous standby: its own directory, two ports of the loopback interface, ended
+//! when dropped.
 //!
 //! It refuses to run as root, so it gets the user `postgres` or `nobody` then. Where there is none installed the storm
 //! fails and says what to install. `SEGNO_POSTGRES_BIN` names another directory of its programs.
@@ -21,19 +22,28 @@ const START_MAX: Duration = Duration::from_secs(60);
 /// The database of the cluster.
 const DATABASE: &str = "segno";
 
-/// A PostgreSQL; running after [`Postgres::start`], until it is stopped or dropped.
+/// What the standby is called where the primary waits for it.
+const STANDBY: &str = "standby";
+
+/// One of the two servers.
+struct Instance {
+    port: u16,
+    data: PathBuf,
+    server: Option<Child>,
+}
+
+/// A PostgreSQL and its synchronous standby; running after [`Postgres::start`], until it is stopped or dropped.
 pub struct Postgres {
     programs: PathBuf,
     directory: PathBuf,
     owner: Option<(u32, u32)>,
-    /// Where it listens.
-    pub port: u16,
-    server: Option<Child>,
+    instances: [Instance; 2],
+    primary: usize,
 }
 
 impl Postgres {
-    /// Makes one and starts it, with an empty database.
-    pub fn start(port: u16) -> Result<Self> {
+    /// Makes one and starts it, with an empty database and a standby that every commit waits for.
+    pub fn start(ports: [u16; 2]) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("segno-storm-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o700))?;
@@ -41,16 +51,20 @@ impl Postgres {
         if let Some((user, group)) = owner {
             chown(&directory, Some(user), Some(group))?;
         }
-        let mut postgres = Self { programs: programs()?, directory, owner, port, server: None };
+        let instances = ports.map(|port| Instance { port, data: directory.join(port.to_string()), server: None });
+        let mut postgres = Self { programs: programs()?, directory, owner, instances, primary: 0 };
         let mut initdb = postgres.command("initdb");
         initdb.args(["--username=segno", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"]);
-        let done = initdb.arg(postgres.directory.join("data")).output()?;
-        if !done.status.success() {
-            bail!("initdb failed: {}", String::from_utf8_lossy(&done.stderr));
-        }
+        run(initdb.arg(&postgres.instances[0].data))?;
         postgres.resume()?;
         postgres.psql_in("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
+        postgres.add_standby()?;
         Ok(postgres)
+    }
+
+    /// The ports of both servers.
+    pub fn ports(&self) -> [u16; 2] {
+        [self.instances[0].port, self.instances[1].port]
     }
 
     fn command(&self, program: &str) -> Command {
@@ -62,53 +76,126 @@ impl Postgres {
         command
     }
 
-    /// Starts the server again, and waits until it answers.
-    pub fn resume(&mut self) -> Result<()> {
+    fn spawn(&mut self, which: usize) -> Result<()> {
         let log = OpenOptions::new().create(true).append(true).open(self.directory.join("log"))?;
         let mut command = self.command("postgres");
-        command.arg("-D").arg(self.directory.join("data")).arg("-k").arg(&self.directory);
-        command.args(["-p", &self.port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        command.arg("-D").arg(&self.instances[which].data).arg("-k").arg(&self.directory);
+        command.args(["-p", &self.instances[which].port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
+        // A standby names itself with the first, a primary waits for it with the second.
+        command.args(["-c", &format!("cluster_name={STANDBY}")]);
+        command.args(["-c", &format!("synchronous_standby_names={STANDBY}")]);
         command.stdout(Stdio::null()).stderr(log);
-        self.server = Some(command.spawn().context("postgres did not start")?);
+        self.instances[which].server = Some(command.spawn().context("postgres did not start")?);
+        Ok(())
+    }
+
+    /// Starts the primary again, and waits until it answers.
+    pub fn resume(&mut self) -> Result<()> {
+        self.spawn(self.primary)?;
+        self.wait_until("PostgreSQL does not start", |postgres| postgres.psql_in("postgres", "SELECT 1").is_ok())
+    }
+
+    fn wait_until(&self, otherwise: &str, is_true: impl Fn(&Self) -> bool) -> Result<()> {
         let until = Instant::now() + START_MAX;
-        while self.psql_in("postgres", "SELECT 1").is_err() {
+        while !is_true(self) {
             if Instant::now() > until {
-                bail!("PostgreSQL does not start, see {}", self.directory.join("log").display());
+                bail!("{otherwise}, see {}", self.directory.join("log").display());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
     }
 
-    /// Stops the server: `fast`, or `immediate` as in a crash.
+    /// Makes the other server a standby of the primary, from nothing.
+    fn add_standby(&mut self) -> Result<()> {
+        let other = 1 - self.primary;
+        if self.instances[other].data.exists() {
+            fs::remove_dir_all(&self.instances[other].data)?;
+        }
+        let mut copy = self.command("pg_basebackup");
+        copy.args(["-U", "segno", "-h"]).arg(&self.directory);
+        copy.args(["-p", &self.instances[self.primary].port.to_string(), "-R", "-c", "fast", "--no-sync", "-D"]);
+        run(copy.arg(&self.instances[other].data))?;
+        self.start_standby()
+    }
+
+    fn start_standby(&mut self) -> Result<()> {
+        self.spawn(1 - self.primary)?;
+        let streams = format!(
+            "SELECT count(*) FROM pg_stat_replication WHERE application_name = '{STANDBY}' AND state = 'streaming'"
+        );
+        self.wait_until("the standby does not follow", |postgres| {
+            postgres.psql(&streams).is_ok_and(|count| count == "1")
+        })
+    }
+
+    /// Stops the primary: `fast`, or `immediate` as in a crash.
     pub fn stop(&mut self, mode: &str) {
-        if let Some(mut server) = self.server.take() {
+        self.stop_instance(self.primary, mode);
+    }
+
+    fn stop_instance(&mut self, which: usize, mode: &str) {
+        if let Some(mut server) = self.instances[which].server.take() {
             let mut stop = self.command("pg_ctl");
-            stop.args(["stop", "-w", "-m", mode, "-D"]).arg(self.directory.join("data"));
+            stop.args(["stop", "-w", "-m", mode, "-D"]).arg(&self.instances[which].data);
             let _ = stop.output();
             let _ = server.kill();
             let _ = server.wait();
         }
     }
 
-    /// Executes SQL as the superuser; rows with columns separated by `|`.
+    /// The primary crashes, the standby takes its place, and the old primary comes back as its standby.
+    pub fn fail_over(&mut self) -> Result<()> {
+        self.stop("immediate");
+        self.promote()
+    }
+
+    /// The standby is away, whoever waits for it stops waiting, and the primary is lost before the standby has it all.
+    pub fn fail_over_behind(&mut self, pause: Duration) -> Result<()> {
+        self.stop_instance(1 - self.primary, "immediate");
+        std::thread::sleep(pause);
+        let cancel = "SELECT count(pg_cancel_backend(pid)) FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+        for _ in 0..4 {
+            self.psql(cancel)?;
+            std::thread::sleep(pause / 8);
+        }
+        self.stop("immediate");
+        self.spawn(1 - self.primary)?;
+        self.promote()
+    }
+
+    fn promote(&mut self) -> Result<()> {
+        let old = self.primary;
+        self.primary = 1 - old;
+        let data = self.instances[self.primary].data.clone();
+        // It may still be starting.
+        self.wait_until("the standby was not promoted", |postgres| {
+            let mut promote = postgres.command("pg_ctl");
+            promote.args(["promote", "-w", "-D"]).arg(&data);
+            let _ = run(&mut promote);
+            postgres.psql_in("postgres", "SELECT pg_is_in_recovery()").is_ok_and(|answer| answer == "f")
+        })?;
+        debug_assert!(self.instances[old].server.is_none(), "two primaries");
+        self.add_standby()
+    }
+
+    /// Executes SQL as the superuser on the primary; rows with columns separated by `|`.
     pub fn psql(&self, sql: &str) -> Result<String> {
         self.psql_in(DATABASE, sql)
     }
 
     fn psql_in(&self, database: &str, sql: &str) -> Result<String> {
         let mut psql = self.command("psql");
+        // This waits for no standby.
+        psql.env("PGOPTIONS", "-c synchronous_commit=local");
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "segno", "-h"]).arg(&self.directory);
-        let done = psql.args(["-p", &self.port.to_string(), "-d", database, "-c", sql]).output().context("psql")?;
-        if !done.status.success() {
-            bail!("{sql}: {}", String::from_utf8_lossy(&done.stderr).trim());
-        }
-        Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+        let port = self.instances[self.primary].port.to_string();
+        run(psql.args(["-p", &port, "-d", database, "-c", sql])).with_context(|| sql.to_owned())
     }
 
-    /// The URL of the database at a port: its own, or that of something in between.
-    pub fn url_at(port: u16) -> String {
-        format!("postgres://segno@127.0.0.1:{port}/{DATABASE}")
+    /// The URL of the database behind these ports: those of its servers, or of something in between.
+    pub fn url_at(ports: [u16; 2]) -> String {
+        format!("postgres://segno@127.0.0.1:{},127.0.0.1:{}/{DATABASE}", ports[0], ports[1])
     }
 
     /// Where it keeps everything.
@@ -116,17 +203,32 @@ impl Postgres {
         &self.directory
     }
 
+    fn stop_all(&mut self) {
+        for which in 0..self.instances.len() {
+            self.stop_instance(which, "immediate");
+        }
+    }
+
     /// Ends it and removes what it stored.
     pub fn remove(mut self) {
-        self.stop("immediate");
+        self.stop_all();
         let _ = fs::remove_dir_all(&self.directory);
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        self.stop("immediate");
+        self.stop_all();
     }
+}
+
+/// What a program prints, without the space around it.
+fn run(command: &mut Command) -> Result<String> {
+    let done = command.output().with_context(|| format!("{:?}", command.get_program()))?;
+    if !done.status.success() {
+        bail!("{:?}: {}", command.get_program(), String::from_utf8_lossy(&done.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
 }
 
 /// Where initdb, postgres, pg_ctl and psql are: the newest version there is.
@@ -139,7 +241,7 @@ fn programs() -> Result<PathBuf> {
     let debian = debian.into_iter().map(|path| path.join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut all = named.into_iter().chain(debian).chain(std::env::split_paths(&path));
-    all.find(|place| ["initdb", "postgres", "pg_ctl", "psql"].iter().all(|name| place.join(name).exists())).context(
+    all.find(|place| ["initdb", "postgres", "pg_ctl", "pg_basebackup", "psql"].iter().all(|name| place.join(name).exists())).context(
         "the storm needs PostgreSQL 15 or newer, and there is none: install it (Debian: apt-get install postgresql), or \
          name the directory of its programs in SEGNO_POSTGRES_BIN",
     )
