@@ -30,13 +30,13 @@ TEMPORARY = {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStat
 class Postgres:
     """PostgreSQL in a directory of its own. It refuses to run as root and gets a user then."""
 
-    def __init__(self) -> None:
+    def __init__(self, inside: Path | None = None) -> None:
         places = os.environ.get("SEGNO_POSTGRES_BIN", "")
         found = [places] if places else sorted(glob.glob("/usr/lib/postgresql/*/bin"))
         found = [place for place in found if Path(place, "initdb").exists()]
         assert found, "no PostgreSQL here: install Debian's package postgresql, or set SEGNO_POSTGRES_BIN"
         self.programs = Path(found[-1])
-        self.directory = Path(tempfile.mkdtemp(prefix="segno-cluster-"))
+        self.directory = Path(tempfile.mkdtemp(prefix="segno-cluster-", dir=inside))
         self.user = pwd.getpwnam("postgres") if os.geteuid() == 0 else None
         if self.user:
             os.chown(self.directory, self.user.pw_uid, self.user.pw_gid)
