@@ -84,6 +84,15 @@ def answers(address: str) -> bool:
             return False
 
 
+def scratch_storage() -> list[str]:
+    """Where a server stores what nobody needs after the test: memory, or with SEGNO_TEST_STORE=postgres a database."""
+    if os.environ.get("SEGNO_TEST_STORE") != "postgres":
+        return ["--in-memory"]
+    from nodes import scratch_database
+
+    return ["--store", scratch_database()]
+
+
 class SegnoServer:
     """One `segno serve` process; start() may be called again after kill() or terminate()."""
 
@@ -94,7 +103,7 @@ class SegnoServer:
         self.http_port = free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.log = log
-        self.storage = ["--data-dir", str(data_dir)] if data_dir else ["--in-memory"]
+        self.storage = ["--data-dir", str(data_dir)] if data_dir else scratch_storage()
         self.flags = list(flags)
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
+import functools
 import glob
 import json
 import os
@@ -13,6 +15,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+import uuid
 from pathlib import Path
 from typing import Any, Awaitable, Callable, TypeVar
 
@@ -88,6 +91,21 @@ class Postgres:
     @property
     def url(self) -> str:
         return f"postgres://segno@127.0.0.1:{self.port}/segno"
+
+
+@functools.cache
+def scratch_postgres() -> Postgres:
+    """One for all tests of this process."""
+    postgres = Postgres()
+    atexit.register(postgres.remove)
+    return postgres
+
+
+def scratch_database() -> str:
+    """The URL of an empty database."""
+    name = f"scratch_{uuid.uuid4().hex}"
+    scratch_postgres().query(f"CREATE DATABASE {name}")
+    return scratch_postgres().url.removesuffix("segno") + name
 
 
 class Node(SegnoServer):

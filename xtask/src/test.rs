@@ -81,6 +81,13 @@ const STEPS: &[Step] = &[
         run: test_steps::python,
     },
     Step {
+        name: "python-postgres",
+        what: "the same with servers on PostgreSQL",
+        needs: &["postgres", "build", "venv"],
+        full_only: true,
+        run: test_steps::python_on_postgres,
+    },
+    Step {
         name: "browser",
         what: "the web pages in chromium, installed if it is missing",
         needs: &["build", "venv", "postgres"],
@@ -207,7 +214,7 @@ impl Choice {
         } else if !self.only.is_empty() {
             (!named(&self.only)).then(|| "not in --only".to_owned())
         } else if step.full_only && !self.full {
-            Some("builds another server: ask for it with --full".to_owned())
+            Some("takes long: ask for it with --full".to_owned())
         } else {
             None
         }

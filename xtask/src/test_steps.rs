@@ -25,7 +25,7 @@ const SABOTAGED: [&str; 3] = ["starting.minimal", "activities.completed", "activ
 const PYTHON_PROCESSES: &str = "3";
 
 /// Faults of a cluster that the storm must notice, and what happens to it meanwhile.
-const STORM_SABOTAGES: [(&str, &str); 7] = [
+const STORM_SABOTAGES: [(&str, &str); 8] = [
     ("ack-before-commit", "kill-and-start,database-immediate"),
     ("drop-on-send", "kill-and-start,split"),
     ("fence-without-beat", "short-pause"),
@@ -33,6 +33,7 @@ const STORM_SABOTAGES: [(&str, &str); 7] = [
     ("no-fence", "database-silent,pause"),
     ("serve-after-lease", "database-silent,pause"),
     ("two-owners", "leave,kill"),
+    ("unknown-is-not-done", "cut-answers"),
 ];
 
 /// How a step ended that did not fail.
@@ -254,11 +255,21 @@ pub(crate) fn twice_at_most(commands: &mut Commands, mut first: Command, mut aga
 /// The Python tests; they start the server themselves. Most of them wait most of the time, so several files run at once,
 /// each process with servers of its own (see `tests/python/conftest.py`).
 pub fn python(commands: &mut Commands) -> Result<Outcome> {
+    python_on("memory", commands)
+}
+
+/// The same with every server that would store in memory on a PostgreSQL instead.
+pub fn python_on_postgres(commands: &mut Commands) -> Result<Outcome> {
+    python_on("postgres", commands)
+}
+
+fn python_on(store: &str, commands: &mut Commands) -> Result<Outcome> {
     let tests = |more: &[&str]| {
         let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--durations=15", "--durations-min=2"]);
         tests.args(more).current_dir(workspace::root().join("tests/python"));
         // Unbuffered, so that progress is seen also where the output is a pipe.
         tests.env("SEGNO_BIN", segno()).env_remove("SEGNO_ADDRESS").env("PYTHONUNBUFFERED", "1");
+        tests.env("SEGNO_TEST_STORE", store);
         tests
     };
     twice_at_most(

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Clock, Local, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
+use segno_runtime::{Clock, DatabaseClock, Local, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
 use segno_store::{CommitError, MemoryStore, Storage};
 use segno_store_postgres::PostgresStore;
@@ -90,7 +90,7 @@ pub struct Plan {
 /// Whether the server's clock jumps while nothing is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skipping {
-    /// It is the machine's clock.
+    /// It is the clock of the machine, or of the database that nodes share.
     Off,
     /// It jumps as soon as a client asks for it.
     Locked,
@@ -99,9 +99,12 @@ pub enum Skipping {
 }
 
 impl Skipping {
-    fn clock(self) -> Arc<dyn Clock> {
+    fn clock(self, storage: &dyn Storage) -> Arc<dyn Clock> {
         match self {
-            Self::Off => Arc::new(SystemClock),
+            Self::Off => match storage.membership() {
+                Some(membership) => DatabaseClock::following(&*membership),
+                None => Arc::new(SystemClock),
+            },
             Self::Locked => Arc::new(SkippingClock::locked()),
             Self::Unlocked => Arc::new(SkippingClock::default()),
         }
@@ -184,7 +187,8 @@ impl Plan {
         let stopped = async move {
             let _ = told.wait_for(|stop| *stop).await;
         };
-        let node = Node::start_among(storage, self.skipping.clock(), self.node, listener).await?;
+        let clock = self.skipping.clock(&*storage);
+        let node = Node::start_among(storage, clock, self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),

@@ -2,13 +2,14 @@
 
 use std::{
     sync::{
-        OnceLock,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use segno_proto::Nanos;
+use segno_store::cluster::{Membership, TimeReading};
 
 use crate::skipping::SkippingClock;
 
@@ -66,6 +67,72 @@ impl SteadyTime {
     }
 }
 
+/// The clock of the database that nodes share: a wrong clock of one node fires no timer too early or too late, and what one
+/// node wrote is not in the future of another one. In between readings it goes at the pace of the monotonic clock.
+///
+/// If the database's clock is ahead, it is followed at once. If it is behind, this one goes a little slower until they agree:
+/// time never goes backwards, and never stands still.
+#[derive(Debug, Default)]
+pub struct DatabaseClock {
+    steering: Mutex<Steering>,
+    /// Database time minus monotonic time.
+    offset: AtomicI64,
+    /// The latest time that was told.
+    told: AtomicI64,
+}
+
+/// What is known of the offset.
+#[derive(Debug, Default)]
+struct Steering {
+    /// When the last reading came, monotonic.
+    last: Option<Nanos>,
+}
+
+/// How much slower than the monotonic clock this one goes while it is ahead: a twentieth.
+const SLOWER: Nanos = 20;
+
+impl DatabaseClock {
+    /// The clock of the database that has this membership.
+    pub fn following(membership: &dyn Membership) -> Arc<Self> {
+        let clock = Arc::new(Self::default());
+        let steered = Arc::downgrade(&clock);
+        membership.follow_time(Box::new(move |reading| {
+            if let Some(clock) = steered.upgrade() {
+                let TimeReading { database, asked, answered } = reading;
+                let now = clock.monotonic();
+                let at = |moment: Instant| now - moment.elapsed().as_nanos() as Nanos;
+                clock.steer(database, at(asked), at(answered));
+            }
+        }));
+        clock
+    }
+
+    /// The database's clock showed this between two moments of the monotonic clock.
+    fn steer(&self, database: Nanos, asked: Nanos, answered: Nanos) {
+        let mut steering = self.steering.lock().unwrap_or_else(PoisonError::into_inner);
+        let (least, most) = (database - answered, database - asked);
+        let offset = self.offset.load(Ordering::Relaxed);
+        let next = match steering.last {
+            // The first one: in the middle is most likely.
+            None => least + (most - least) / 2,
+            Some(last) => offset.max(least).min(most.max(offset - (answered - last).max(0) / SLOWER)),
+        };
+        steering.last = Some(answered);
+        self.offset.store(next, Ordering::Relaxed);
+    }
+
+    fn at(&self, monotonic: Nanos) -> Nanos {
+        let time = monotonic + self.offset.load(Ordering::Relaxed);
+        self.told.fetch_max(time, Ordering::Relaxed).max(time)
+    }
+}
+
+impl Clock for DatabaseClock {
+    fn now(&self) -> Nanos {
+        self.at(self.monotonic())
+    }
+}
+
 /// The time until a moment, never negative.
 pub fn until(now: Nanos, moment: Nanos) -> Duration {
     Duration::from_nanos(moment.saturating_sub(now).max(0) as u64)
@@ -99,5 +166,36 @@ mod tests {
         time.at(1000 * SECOND, 0);
         assert_eq!(time.at(995 * SECOND, 5 * SECOND), 1005 * SECOND);
         assert_eq!(time.at(1100 * SECOND, 10 * SECOND), 1100 * SECOND);
+    }
+
+    #[test]
+    fn the_database_is_followed_whatever_this_machine_believes() {
+        let clock = DatabaseClock::default();
+        clock.steer(1_000 * SECOND, 10 * SECOND, 12 * SECOND);
+        assert_eq!(clock.at(12 * SECOND), 1_001 * SECOND, "in the middle of the round trip");
+        // A reading that agrees within its round trip changes nothing.
+        clock.steer(1_002 * SECOND, 12 * SECOND, 14 * SECOND);
+        assert_eq!(clock.at(14 * SECOND), 1_003 * SECOND);
+        // Ahead: followed as far as is certain.
+        clock.steer(2_000 * SECOND, 14 * SECOND, 15 * SECOND);
+        assert_eq!(clock.at(15 * SECOND), 2_000 * SECOND);
+    }
+
+    #[test]
+    fn a_database_that_is_behind_is_approached_and_time_goes_on() {
+        let clock = DatabaseClock::default();
+        clock.steer(1_000 * SECOND, 0, 0);
+        // The database lost ten seconds.
+        let (mut before, mut seconds) = (clock.at(0), 0);
+        while clock.at(seconds * SECOND) - (990 + seconds) * SECOND > SECOND / 10 {
+            seconds += 1;
+            clock.steer((990 + seconds) * SECOND, seconds * SECOND, seconds * SECOND);
+            let now = clock.at(seconds * SECOND);
+            assert!(now - before >= SECOND * 9 / 10 && now - before <= SECOND, "{}", now - before);
+            before = now;
+        }
+        assert!((190..=200).contains(&seconds), "{seconds}");
+        // Never backwards, not by a nanosecond.
+        assert!(clock.at(seconds * SECOND - 1) >= before);
     }
 }

@@ -66,7 +66,7 @@ mod workers;
 pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
 pub use ask::QueryReply;
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, DatabaseClock, SystemClock};
 pub use cluster::{
     ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, LinkFigures, NodeIdentity, Place, Polled, RemoteTask,
 };

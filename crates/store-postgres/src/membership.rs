@@ -9,10 +9,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, SHARDS, Shard};
+use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, SHARDS, Shard, TimeReading};
 use segno_store::{Answer, CommitError, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -32,6 +32,8 @@ const LOOK: Duration = Duration::from_millis(250);
 const LEAVE_MAX: Duration = Duration::from_secs(45);
 /// A beat without an answer for so long is given up with its connection.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Nanoseconds of the database's clock since the epoch. It goes on during a transaction.
+const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1e9)::int8";
 /// The format of what this binary stores.
 const FORMAT: i32 = 1;
 
@@ -41,6 +43,8 @@ pub(crate) struct Place {
     pub(crate) node: i64,
     pub(crate) slot: i16,
     pub(crate) secret: [u8; 16],
+    /// What the clock of the database showed.
+    pub(crate) time: TimeReading,
 }
 
 /// Takes a place, once no other node of this name is alive.
@@ -121,7 +125,10 @@ async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) 
                   FROM generate_series(0, 32000) AS free WHERE free NOT IN (SELECT slot FROM segno.lanes) RETURNING slot";
     let slot: i16 = client.query_one(insert, &[&node]).await.map_err(failed)?.get(0);
     client.batch_execute("COMMIT").await.map_err(failed)?;
-    Ok(Place { node, slot, secret })
+    let asked = Instant::now();
+    let database = client.query_one(&format!("SELECT {CLOCK}"), &[]).await.map_err(failed)?.get(0);
+    let time = TimeReading { database, asked, answered: Instant::now() };
+    Ok(Place { node, slot, secret, time })
 }
 
 /// Gives the place back, so that nobody need wait.
@@ -154,6 +161,9 @@ pub(crate) struct Members {
     heard: Mutex<Instant>,
     beat: AtomicI64,
     look: Notify,
+    /// The first reading of the database's clock, and who hears of further ones.
+    first_time: TimeReading,
+    time: OnceLock<Box<dyn Fn(TimeReading) + Send + Sync>>,
     suspects: Mutex<HashSet<i64>>,
 }
 
@@ -178,6 +188,8 @@ impl Members {
             heard: Mutex::new(Instant::now()),
             beat: AtomicI64::new(0),
             look: Notify::new(),
+            first_time: place.time,
+            time: OnceLock::new(),
             suspects: Mutex::default(),
         }
     }
@@ -233,11 +245,17 @@ impl Members {
 
     /// Counts up the beat and looks at the map. `None` if this node's row or its lane is gone.
     async fn beat_once(&self, session: &crate::connect::Session) -> Result<Option<Vec<Member>>, tokio_postgres::Error> {
-        let update = "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
-                      AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING beat) \
-                      SELECT b.beat, c.map, c.namespaces FROM b, segno.cluster c";
-        let update = session.prepare(update).await?;
+        let update = format!(
+            "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
+             AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING beat) \
+             SELECT b.beat, c.map, c.namespaces, {CLOCK} FROM b, segno.cluster c"
+        );
+        let update = session.prepare(&update).await?;
+        let asked = Instant::now();
         let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else { return Ok(None) };
+        if let Some(told) = self.time.get() {
+            told(TimeReading { database: row.get(3), asked, answered: Instant::now() });
+        }
         self.beat.store(row.get(0), Ordering::Release);
         let (version, namespaces): (i64, i64) = (row.get(1), row.get(2));
         let select = "SELECT node, name, address, version, leaving, beat, certificate FROM segno.nodes ORDER BY node";
@@ -414,6 +432,11 @@ impl Membership for Members {
 
     fn heard_at(&self) -> Instant {
         *lock(&self.heard)
+    }
+
+    fn follow_time(&self, told: Box<dyn Fn(TimeReading) + Send + Sync>) {
+        told(self.first_time);
+        let _ = self.time.set(told);
     }
 
     fn look(&self) {

@@ -133,6 +133,17 @@ impl ClusterMap {
     }
 }
 
+/// What the clock of the database showed at some moment between two of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct TimeReading {
+    /// Nanoseconds since the epoch.
+    pub database: i64,
+    /// It had not been read yet.
+    pub asked: Instant,
+    /// It had been read.
+    pub answered: Instant,
+}
+
 /// What storage does for a node among others.
 pub trait Membership: Send + Sync + 'static {
     /// This node.
@@ -152,6 +163,9 @@ pub trait Membership: Send + Sync + 'static {
 
     /// When the last sign of life was sent that the database answered.
     fn heard_at(&self) -> Instant;
+
+    /// Calls this with what the clock of the database shows, now and with each beat.
+    fn follow_time(&self, told: Box<dyn Fn(TimeReading) + Send + Sync>);
 
     /// Looks at the map now instead of with the next beat.
     fn look(&self);

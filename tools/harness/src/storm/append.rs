@@ -3,7 +3,7 @@
 //!
 //! No worker takes their tasks, so a signal is in history when it is acknowledged: a history is a list to which each signal
 //! appends. A read that began after an acknowledgement must show it, whatever node answers; and of two reads one must be
-//! the beginning of the other. A node that answers from memory when it must not is seen here and nowhere else.
+//! the beginning of the other. What the server called not made must not be there. A node that answers from memory when it must not is seen here and nowhere else.
 
 use std::{
     cell::{Cell, RefCell},
@@ -32,6 +32,8 @@ use crate::{
 const SIGNALS: usize = 30;
 /// Events before the first signal: the start and a task that nobody takes.
 const EVENTS_BEFORE: usize = 2;
+/// The server's word that a change did not happen and never will.
+const NOT_MADE: &str = "the change was not made";
 /// Pause between two reads through a node.
 const READ_PAUSE: Duration = Duration::from_millis(25);
 /// A read that takes longer tells nothing that a later one would not.
@@ -43,6 +45,8 @@ pub struct List {
     run_id: String,
     /// Acknowledged signals, in the order of their acknowledgements.
     acknowledged: RefCell<Vec<String>>,
+    /// Signals of which the server said that they were not made, and that were not sent again.
+    refused: RefCell<Vec<String>>,
     /// Whether its termination was acknowledged.
     ended: Cell<bool>,
     /// The longest list that was read.
@@ -109,6 +113,7 @@ async fn write_one(shared: &Shared, lists: &Lists, client: &mut Client, place: u
         id: id.to_owned(),
         run_id,
         acknowledged: RefCell::default(),
+        refused: RefCell::default(),
         ended: Cell::new(false),
         longest: RefCell::default(),
     });
@@ -128,9 +133,14 @@ async fn write_one(shared: &Shared, lists: &Lists, client: &mut Client, place: u
             ..Default::default()
         };
         let (since, during) = (Instant::now(), lists.now.get());
-        let signalled =
-            insist(async || client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
-        signalled.map_err(|status| wrong("signal", &status))?;
+        if let Err(status) = client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await {
+            if status.message().contains(NOT_MADE) {
+                list.refused.borrow_mut().push(name);
+                continue;
+            }
+            let again = insist(async || client.signal_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await);
+            again.await.map_err(|status| wrong("signal", &status))?;
+        }
         lists.stalled(since, during);
         lists.signals.set(lists.signals.get() + 1);
         list.acknowledged.borrow_mut().push(name);
@@ -230,6 +240,9 @@ fn breaches(list: &List, events: &[HistoryEvent], known: usize, ended: bool) -> 
             times => found.push(Breach::Wrong(format!("{name} is there {times} times"))),
         }
     }
+    for name in list.refused.borrow().iter().filter(|name| names.contains(name)) {
+        found.push(Breach::Wrong(format!("{name} is there, and the server had said that it was not made")));
+    }
     if ended && !events.last().is_some_and(wire::is_closing) {
         found.push(Breach::Lost("its termination was acknowledged before and is not there".to_owned()));
     }
@@ -261,6 +274,7 @@ mod tests {
             id: "w".to_owned(),
             run_id: String::new(),
             acknowledged: RefCell::new(vec!["a".to_owned(), "b".to_owned()]),
+            refused: RefCell::new(vec!["c".to_owned()]),
             ended: Cell::new(false),
             longest: RefCell::default(),
         }
@@ -284,6 +298,7 @@ mod tests {
         assert_eq!(breaches(&list, &events(&["a"]), 2, false).len(), 1, "a stale read");
         assert_eq!(breaches(&list, &events(&["a", "b", "b"]), 2, false).len(), 1, "a repeat");
         assert_eq!(breaches(&list, &events(&["b", "a"]), 2, false).len(), 1, "a fork");
+        assert_eq!(breaches(&list, &events(&["a", "b", "c"]), 2, false).len(), 1, "it was refused");
         assert_eq!(breaches(&list, &events(&["a", "b"]), 2, true).len(), 1, "not ended");
     }
 }
