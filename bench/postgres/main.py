@@ -18,8 +18,10 @@ import argparse
 import glob
 import json
 import os
+import random
 import re
 import shutil
+import signal
 import socket
 import statistics
 import subprocess
@@ -32,9 +34,12 @@ TICK = os.sysconf("SC_CLK_TCK")
 
 
 def free_port() -> int:
-    with socket.socket() as it:
-        it.bind(("127.0.0.1", 0))
-        return it.getsockname()[1]
+    """Below 32768: Temporal's table of members has no room for higher ones."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as it:
+            if it.connect_ex(("127.0.0.1", port)) != 0:
+                return port
 
 
 def stat(pid: int) -> list[str]:
@@ -109,8 +114,9 @@ class Postgres:
         return f"postgres://bench@127.0.0.1:{self.port}/{database}"
 
     def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(30)
+        # Fast: whoever is still connected is disconnected.
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
 
 
 class Segno:
@@ -144,8 +150,8 @@ class Temporal:
     def __init__(self, server: str, tool: str, postgres: Postgres, place: Path, shards: int):
         self.port = free_port()
         for database, schema in (("temporal", "temporal"), ("temporal_visibility", "visibility")):
-            shared = [tool, "--plugin", "postgres12", "--ep", "127.0.0.1", "-p", str(postgres.port), "-u", "bench", "--db", database]
-            shared[-2:] = ["--db", f"{database}_{shards}"]
+            shared = [tool, "--plugin", "postgres12", "--ep", "127.0.0.1", "-p", str(postgres.port), "-u", "bench"]
+            shared += ["--db", f"{database}_{shards}"]
             run = lambda *words: subprocess.run([*shared, *words], check=True, capture_output=True)
             run("create-database")
             run("setup-schema", "-v", "0.0")
@@ -282,7 +288,8 @@ def cluster_sizes(options, postgres) -> None:
             })
         medians = show(f"{size} nodes", rounds)
         first = first or medians["nodes' CPU ms"]
-        print(f"{size} nodes: {medians[chr(110) + 'odes' + chr(39) + ' CPU ms'] / first:.2f} times the CPU of {options.nodes[0]}")
+        times = medians["nodes' CPU ms"] / first
+        print(f"{size} nodes: {times:.2f} times the CPU of {options.nodes[0]}")
         for node in nodes:
             node.stop()
 

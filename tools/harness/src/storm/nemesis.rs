@@ -125,7 +125,7 @@ impl Nemesis {
     pub async fn strike(self, cluster: &mut Cluster, random: &mut Random, lease: u64) -> Result<()> {
         let at = random.up_to(cluster.nodes.len() as u64 - 1) as usize;
         let other = (at + 1 + random.up_to(cluster.nodes.len() as u64 - 2) as usize) % cluster.nodes.len();
-        let long = Duration::from_millis(lease * 1_000 + 500 + random.up_to(lease * 1_000));
+        let long = Duration::from_millis(lease * 1_000 + 500 + random.up_to(2 * lease * 1_000));
         let short = Duration::from_millis(300 + random.up_to(1_500));
         match self {
             Self::Kill => {
