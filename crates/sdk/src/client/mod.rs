@@ -13,6 +13,8 @@ mod error;
 mod handle;
 mod interceptor;
 mod list;
+#[cfg(feature = "envconfig")]
+mod profile;
 mod queue;
 mod result;
 mod start;
@@ -29,6 +31,7 @@ use tonic::{Response, Status};
 pub use builder::{ClientBuilder, TlsOptions};
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
+pub(crate) use describe::time;
 pub use describe::{WorkflowDescription, WorkflowStatus};
 pub(crate) use eager::{EagerOffer, Place};
 pub use error::ClientError;
@@ -52,7 +55,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     connection: connection::Connection,
-    namespace: String,
+    namespace: Arc<str>,
     identity: String,
     codecs: Codecs,
     interceptors: interceptor::Interceptors,
@@ -103,6 +106,11 @@ impl Client {
     /// The namespace of all calls.
     pub fn namespace(&self) -> &str {
         &self.0.namespace
+    }
+
+    /// The same, for those who keep it.
+    pub(crate) fn shared_namespace(&self) -> Arc<str> {
+        self.0.namespace.clone()
     }
 
     /// Who this is, for histories and logs.
