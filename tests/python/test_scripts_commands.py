@@ -147,3 +147,68 @@ async def test_a_look_into_the_past_of_a_closed_run(server: SegnoServer, flows: 
     shown = segno(server, "flow", "show", "-w", "past-1", "--at", "4").stdout
     assert '▶ 4 │   await wait_for_signal("go")' in shown, shown
     assert 0 < shown.index("  zulu ") < shown.index("  alpha "), shown
+
+
+@pytest.mark.asyncio
+async def test_a_long_source_is_shown_whole(server: SegnoServer, flows: Flows, client: Client) -> None:
+    lines = [f'  log("line {number}")' for number in range(2, 91)]
+    flows.deploy("\n".join(["workflow tall() {", *lines, '  await wait_for_signal("go")', "}"]) + "\n")
+    handle = await start(client, "tall", "tall-1")
+    shown = segno(server, "flow", "show", "-w", "tall-1").stdout
+    assert '    2 │   log("line 2")' in shown and ' ▶ 91 │   await wait_for_signal("go")' in shown, shown
+    assert shown.count(" │ ") == 93, shown
+    await handle.signal("go")
+    await handle.result()
+    closed = segno(server, "flow", "show", "-w", "tall-1").stdout
+    assert '   91 │   await wait_for_signal("go")' in closed and "▶" not in closed, closed
+
+
+def test_checking_by_http(flows: Flows) -> None:
+    answer = flows.call("POST", "/flows:check", b"workflow tested() { return reslt }", file_name="t.flow")
+    assert answer.status == 200, answer
+    [found] = answer.body["diagnostics"]
+    assert (found["code"], found["severity"], found["file"], found["line"], found["column"]) == ("F0201", "error", "t.flow", 1, 28)
+    answer = flows.call("POST", "/flows:check", b"workflow tested() { return 1 }")
+    assert answer.status == 200 and answer.body["name"] == "tested" and answer.body["diagnostics"] == [], answer
+    assert "tested" not in names(flows)
+
+
+@pytest.mark.asyncio
+async def test_the_list_says_what_a_description_says(flows: Flows, client: Client) -> None:
+    source = 'schedule("0 9 1 1 *")\nworkflow told() {\n  query q() { return 1 }\n  await wait_for_signal("go")\n}\n'
+    flows.deploy(source)
+    flows.deploy(source.replace("go", "went"))
+    handle = await start(client, "told", "told-1")
+    described = flows.call("GET", "/flows/told").body
+    [listed] = [flow for flow in flows.call("GET", "/flows").body["flows"] if flow["name"] == "told"]
+    assert listed == described
+    assert described["schedule"] == "0 9 1 1 *" and described["handlers"] == [{"kind": "query", "name": "q"}]
+    # That of the schedule and this one.
+    assert described["open_runs"] == {described["current"]: 2}, described
+    await handle.terminate()
+    flows.call("DELETE", "/flows/told")
+
+
+@pytest.mark.asyncio
+async def test_an_unknown_version_is_not_found_also_for_a_closed_run(flows: Flows, client: Client) -> None:
+    flows.deploy("workflow over() { return 1 }")
+    assert await (await start(client, "over", "over-1")).result() == 1
+    answer = flows.call("POST", "/runs/over-1:migrate", b'{"version": "ffffffffffff"}')
+    assert answer.status == 404, answer
+    answer = flows.call("POST", "/runs/over-1:migrate", b"{}")
+    assert answer.status == 400 and "closed" in answer.body["message"], answer
+
+
+def test_what_is_no_text_is_not_formatted(server: SegnoServer, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.flow"
+    broken.write_bytes(b"workflow w(){\n  // \xff\n  return 1;\n}\n")
+    done = segno(server, "flow", "fmt", str(broken))
+    assert done.returncode == 1 and "broken.flow:2:6: error[F0006]" in done.stderr, done.stderr
+    assert broken.read_bytes() == b"workflow w(){\n  // \xff\n  return 1;\n}\n"
+
+
+def test_nobody_needs_to_poll_for_a_script(server: SegnoServer, flows: Flows) -> None:
+    flows.deploy("workflow alone() { return 1 }")
+    for queue in ("segno-flow", "somewhere"):
+        done = segno(server, "workflow", "execute", "--type", "alone", "-t", queue)
+        assert done.returncode == 0 and "nobody polls" not in done.stderr, done.stderr

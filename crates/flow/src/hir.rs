@@ -315,29 +315,41 @@ pub enum ExprKind {
     Not(Box<Expr>),
     Negate(Box<Expr>),
     Typeof(Box<Expr>),
+    /// Operators that group to the left: `((first op right) op right) …`. The last access left of a `??` is
+    /// [`Access::Soft`].
     Binary {
-        operator: Binary,
-        left: Box<Expr>,
-        right: Box<Expr>,
-    },
-    And {
-        left: Box<Expr>,
-        right: Box<Expr>,
-    },
-    Or {
-        left: Box<Expr>,
-        right: Box<Expr>,
-    },
-    /// `left ?? right`. The last access of `left` is [`Access::Soft`].
-    Default {
-        left: Box<Expr>,
-        right: Box<Expr>,
+        first: Box<Expr>,
+        rest: Vec<Operation>,
     },
     Conditional {
         condition: Box<Expr>,
         then: Box<Expr>,
         otherwise: Box<Expr>,
     },
+}
+
+/// An operator with two operands and its right one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operation {
+    /// The operator.
+    pub operator: Operator,
+    /// Its right operand.
+    pub right: Expr,
+    /// Where the operator begins.
+    pub at: Position,
+}
+
+/// An operator with two operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operator {
+    /// One that computes its value from both.
+    Binary(Binary),
+    /// `&&`.
+    And,
+    /// `||`.
+    Or,
+    /// `??`.
+    Default,
 }
 
 /// What a missing field, an index outside or a null base means (section 2.12 of the reference).

@@ -27,7 +27,7 @@ pub(crate) const PREFIX: &str = "/api/v1/namespaces/";
 /// Whether a path is one of these. Other paths with the same beginning are those of Temporal's HTTP API.
 pub(crate) fn is_one(path: &str) -> bool {
     let rest = path.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/'));
-    rest.is_some_and(|(_, rest)| matches!(rest.split('/').next(), Some("flows" | "runs")))
+    rest.is_some_and(|(_, rest)| rest == "flows:check" || matches!(rest.split('/').next(), Some("flows" | "runs")))
 }
 
 /// An answer: status, content type, content.
@@ -279,6 +279,16 @@ pub(crate) fn decode(text: &str) -> Result<String, Status> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_are_told_from_those_of_temporal() {
+        for path in ["flows", "flows:check", "flows/v", "flows/v:activate", "runs/r/flow", "runs/r:migrate"] {
+            assert!(is_one(&format!("{PREFIX}default/{path}")), "{path}");
+        }
+        for path in ["workflows", "workflows/w:signal", "schedules", "flowsy"] {
+            assert!(!is_one(&format!("{PREFIX}default/{path}")), "{path}");
+        }
+    }
 
     #[test]
     fn percent_encoding_is_undone() {

@@ -114,7 +114,7 @@ impl Checker<'_> {
         for argument in arguments {
             match &argument.bare().kind {
                 ExprKind::Arrow(arrow) => {
-                    self.arrow(arrow, argument.span, false);
+                    self.arrow(arrow, argument.span, false, false);
                 }
                 ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {}
                 _ => {
@@ -268,16 +268,17 @@ impl Checker<'_> {
     /// An argument that must be a function: an arrow, or the name of a function.
     fn function_argument(&mut self, signature: &'static Signature, argument: &Expr) -> hir::Argument {
         let span = argument.span;
+        let plays = matches!(signature.name, "mock" | "mockWorkflow");
         let id = match &argument.bare().kind {
             ExprKind::Arrow(arrow) => {
                 let decides =
                     matches!(signature.name, "filter" | "find" | "findIndex" | "some" | "every" | "wait_until");
-                self.arrow(arrow, argument.bare().span, decides)
+                self.arrow(arrow, argument.bare().span, plays, decides)
             }
             ExprKind::Name(name) if matches!(self.lookup(name), Some(Binding::Function(_))) => {
                 let Some(Binding::Function(id)) = self.lookup(name) else { return null_argument(span) };
                 self.note_call(id, span);
-                id
+                if plays && !self.functions[id].is_async { self.arrow_around(id, span) } else { id }
             }
             ExprKind::Broken => return null_argument(span),
             _ => {
@@ -290,6 +291,10 @@ impl Checker<'_> {
                 return null_argument(span);
             }
         };
+        if self.functions[id].is_async {
+            // It becomes an async call for each element.
+            self.note_effect(Level::Effect, span, None);
+        }
         self.check_function_argument(signature, id, span);
         hir::Argument::Function(id)
     }

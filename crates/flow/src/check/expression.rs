@@ -7,7 +7,7 @@ use super::Checker;
 use super::scope::Binding;
 use crate::hir::{self, Access, ExprKind as Out, FunctionKind};
 use crate::syntax::token::Span;
-use crate::syntax::tree::{Binary, Expr, ExprKind, ListItem, ObjectItem, TemplatePart, Unary};
+use crate::syntax::tree::{Binary, Expr, ExprKind, ListItem, ObjectItem, Operation, TemplatePart, Unary};
 use crate::value::Value;
 
 impl Checker<'_> {
@@ -30,7 +30,7 @@ impl Checker<'_> {
                 return self.chain(expr, Access::Plain);
             }
             ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span),
-            ExprKind::Binary { operator, sign, left, right } => return self.binary(*operator, *sign, left, right),
+            ExprKind::Binary { first, rest } => return self.binary(first, rest, false),
             ExprKind::Conditional { condition, then, otherwise } => Out::Conditional {
                 condition: Box::new(self.condition(condition)),
                 then: Box::new(self.expr(then)),
@@ -140,27 +140,41 @@ impl Checker<'_> {
         }
     }
 
-    fn binary(&mut self, operator: Binary, sign: Span, left: &Expr, right: &Expr) -> hir::Expr {
-        let kind = match operator {
-            Binary::Default => {
-                let left = Box::new(self.soft(left));
-                Out::Default { left, right: Box::new(self.expr(right)) }
-            }
-            Binary::And => {
-                let left = Box::new(self.condition(left));
-                Out::And { left, right: Box::new(self.expr(right)) }
-            }
-            Binary::Or => {
-                let left = Box::new(self.condition(left));
-                self.refuse_literal(right, Some("use ?? for defaults"));
-                Out::Or { left, right: Box::new(self.expr(right)) }
-            }
-            Binary::Operator(operator) => {
-                let left = Box::new(self.expr(left));
-                Out::Binary { operator, left, right: Box::new(self.expr(right)) }
-            }
+    /// Operators one after the other. `soft`: all of it is left of a `??`.
+    fn binary(&mut self, first: &Expr, rest: &[Operation], soft: bool) -> hir::Expr {
+        let mut at = first.span.start;
+        let mut lowered = Vec::with_capacity(rest.len());
+        let first = match rest.first().map(|operation| operation.operator) {
+            Some(Binary::Default) => self.soft(first),
+            Some(Binary::And | Binary::Or) => self.condition(first),
+            _ => self.expr(first),
         };
-        hir::Expr { kind, at: sign.start }
+        for (place, operation) in rest.iter().enumerate() {
+            let Operation { operator, sign, right } = operation;
+            let following = rest.get(place + 1).map(|operation| operation.operator);
+            if *operator == Binary::Or {
+                self.refuse_literal(right, Some("use ?? for defaults"));
+            }
+            if matches!(operator, Binary::And | Binary::Or) && matches!(following, Some(Binary::And | Binary::Or)) {
+                // What this gives is the condition of the operator that follows.
+                self.refuse_literal(right, None);
+            }
+            let is_soft = *operator == Binary::Default
+                && match following {
+                    Some(following) => following == Binary::Default,
+                    None => soft,
+                };
+            let operator = match operator {
+                Binary::Default => hir::Operator::Default,
+                Binary::And => hir::Operator::And,
+                Binary::Or => hir::Operator::Or,
+                Binary::Operator(operator) => hir::Operator::Binary(*operator),
+            };
+            let right = if is_soft { self.soft(right) } else { self.expr(right) };
+            at = sign.start;
+            lowered.push(hir::Operation { operator, right, at });
+        }
+        hir::Expr { kind: Out::Binary { first: Box::new(first), rest: lowered }, at }
     }
 
     /// An operand left of `??`: the last step of an access may be missing. In `a.x ?? b.y ?? c` that holds for both.
@@ -168,11 +182,7 @@ impl Checker<'_> {
         let bare = expr.bare();
         match &bare.kind {
             ExprKind::Field { .. } | ExprKind::Index { .. } => self.chain(bare, Access::Soft),
-            ExprKind::Binary { operator: Binary::Default, sign, left, right } => {
-                let left = Box::new(self.soft(left));
-                let right = Box::new(self.soft(right));
-                hir::Expr { kind: Out::Default { left, right }, at: sign.start }
-            }
+            ExprKind::Binary { first, rest } => self.binary(first, rest, true),
             _ => self.expr(bare),
         }
     }
@@ -189,8 +199,10 @@ impl Checker<'_> {
                 self.error_with("F0218", "this can never be a condition", expr.bare().span, hint);
             }
             // The left side is looked at as a condition anyway.
-            ExprKind::Binary { operator: Binary::And | Binary::Or, right, .. } if hint.is_none() => {
-                self.refuse_literal(right, None);
+            ExprKind::Binary { rest, .. } if hint.is_none() => {
+                if let Some(Operation { operator: Binary::And | Binary::Or, right, .. }) = rest.last() {
+                    self.refuse_literal(right, None);
+                }
             }
             ExprKind::Conditional { then, otherwise, .. } if hint.is_none() => {
                 self.refuse_literal(then, None);
@@ -273,7 +285,9 @@ fn not_constant(expr: &Expr) -> Option<&Expr> {
             ObjectItem::Computed(key, value) => not_constant(key).or_else(|| not_constant(value)),
         }),
         ExprKind::Index { base, index, .. } => not_constant(base).or_else(|| not_constant(index)),
-        ExprKind::Binary { left, right, .. } => not_constant(left).or_else(|| not_constant(right)),
+        ExprKind::Binary { first, rest } => {
+            not_constant(first).or_else(|| rest.iter().find_map(|operation| not_constant(&operation.right)))
+        }
         ExprKind::Conditional { condition, then, otherwise } => {
             not_constant(condition).or_else(|| not_constant(then)).or_else(|| not_constant(otherwise))
         }

@@ -130,10 +130,11 @@ impl Checker<'_> {
         }
     }
 
-    /// An arrow. `condition`: that of `wait_until`. `decides`: its value is used as a condition.
-    pub fn arrow(&mut self, arrow: &Arrow, span: Span, decides: bool) -> hir::FunctionId {
-        let id =
-            self.add_function(Arc::from("(arrow)"), FunctionKind::Arrow, arrow.is_async, &arrow.params, span.start);
+    /// An arrow. `plays`: it stands in for a task or a child, which is async without saying so. `decides`: its value is
+    /// used as a condition.
+    pub fn arrow(&mut self, arrow: &Arrow, span: Span, plays: bool, decides: bool) -> hir::FunctionId {
+        let is_async = arrow.is_async || plays;
+        let id = self.add_function(Arc::from("(arrow)"), FunctionKind::Arrow, is_async, &arrow.params, span.start);
         match &arrow.body {
             ArrowBody::Block(Block { statements, .. }) => self.function_body(id, &arrow.params, statements),
             ArrowBody::Expr(value) => {
@@ -145,6 +146,26 @@ impl Checker<'_> {
                 self.leave_function(id, params, vec![result]);
             }
         }
+        id
+    }
+
+    /// An async arrow that calls a function with its own arguments: what `mock` makes of the name of a function.
+    pub fn arrow_around(&mut self, called: hir::FunctionId, span: Span) -> hir::FunctionId {
+        let (at, (least, most)) = (span.start, self.functions[called].arguments);
+        let id = self.add_function(Arc::from("(arrow)"), FunctionKind::Arrow, true, &Params::default(), span.start);
+        self.functions[id].arguments = (least, most);
+        let mut params = Vec::new();
+        let mut arguments = Vec::new();
+        for _ in 0..most {
+            let variable = self.add_variable(Arc::from("argument"), id, span);
+            params.push(hir::Param { pattern: hir::Pattern::Variable(variable), default: None });
+            let value = hir::Expr { kind: hir::ExprKind::Variable(variable), at };
+            arguments.push(hir::Argument::Value(value));
+        }
+        let kind = hir::ExprKind::Call { callee: hir::Callee::Function(called), arguments };
+        let result = hir::Statement { kind: hir::StatementKind::Return(Some(hir::Expr { kind, at })), at };
+        self.functions[id].params = params;
+        self.functions[id].body = hir::Block { variables: Vec::new(), statements: vec![result] };
         id
     }
 

@@ -138,6 +138,22 @@ impl Checker<'_> {
         }
     }
 
+    /// Adds a parameter that has no name in the source.
+    pub fn add_variable(&mut self, name: Arc<str>, owner: hir::FunctionId, span: Span) -> hir::VariableId {
+        self.variables.push(VariableInfo {
+            name,
+            span,
+            owner,
+            captured: false,
+            origin: Origin::Parameter,
+            ready: true,
+            read: true,
+            assigned: false,
+            quiet: true,
+        });
+        self.variables.len() - 1
+    }
+
     /// Declares all names of a pattern.
     pub fn declare_pattern(&mut self, pattern: &Pattern, origin: Origin) {
         match pattern {

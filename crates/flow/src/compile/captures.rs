@@ -208,13 +208,13 @@ impl Uses {
             | ExprKind::Not(inner)
             | ExprKind::Negate(inner)
             | ExprKind::Typeof(inner) => self.expr(inner)?,
-            ExprKind::Index { base: left, index: right, .. }
-            | ExprKind::Binary { left, right, .. }
-            | ExprKind::And { left, right }
-            | ExprKind::Or { left, right }
-            | ExprKind::Default { left, right } => {
-                self.expr(left)?;
-                self.expr(right)?;
+            ExprKind::Index { base, index, .. } => {
+                self.expr(base)?;
+                self.expr(index)?;
+            }
+            ExprKind::Binary { first, rest } => {
+                self.expr(first)?;
+                rest.iter().try_for_each(|operation| self.expr(&operation.right))?;
             }
             ExprKind::Conditional { condition, then, otherwise } => {
                 self.expr(condition)?;

@@ -1,7 +1,9 @@
 //! Expressions.
 
 use crate::diagnostic::Position;
-use crate::hir::{Access, Argument, Callee, Expr, ExprKind, ListItem, ObjectItem, Step, Target, TemplatePart};
+use crate::hir::{
+    Access, Argument, Callee, Expr, ExprKind, ListItem, ObjectItem, Operation, Operator, Step, Target, TemplatePart,
+};
 
 use super::code::{ClosureInfo, Literal, Op, Place, StepInfo, TargetInfo};
 use super::function::Body;
@@ -78,14 +80,7 @@ impl Body<'_, '_> {
                 self.expr(inner)?;
                 self.emit(Op::Typeof, at);
             }
-            ExprKind::Binary { operator, left, right } => {
-                self.expr(left)?;
-                self.expr(right)?;
-                self.emit(Op::Binary(*operator), at);
-            }
-            ExprKind::And { left, right } => self.either(Op::And, left, right, left.at)?,
-            ExprKind::Or { left, right } => self.either(Op::Or, left, right, left.at)?,
-            ExprKind::Default { left, right } => self.either(Op::NotNull, left, right, at)?,
+            ExprKind::Binary { first, rest } => self.binary(first, rest)?,
             ExprKind::Conditional { condition, then, otherwise } => {
                 let (other, end) = (self.label(), self.label());
                 self.expr(condition)?;
@@ -103,9 +98,28 @@ impl Body<'_, '_> {
         Ok(())
     }
 
-    fn either(&mut self, op: fn(u32) -> Op, left: &Expr, right: &Expr, at: Position) -> Result<(), Failed> {
+    fn binary(&mut self, first: &Expr, rest: &[Operation]) -> Result<(), Failed> {
+        self.expr(first)?;
+        let mut left_at = first.at;
+        for Operation { operator, right, at } in rest {
+            match operator {
+                Operator::Binary(operator) => {
+                    self.expr(right)?;
+                    self.emit(Op::Binary(*operator), *at);
+                }
+                // A left side that is no condition is reported where it stands.
+                Operator::And => self.either(Op::And, right, left_at)?,
+                Operator::Or => self.either(Op::Or, right, left_at)?,
+                Operator::Default => self.either(Op::NotNull, right, *at)?,
+            }
+            left_at = *at;
+        }
+        Ok(())
+    }
+
+    /// The right side of an operator that may skip it. The left side is on the stack.
+    fn either(&mut self, op: fn(u32) -> Op, right: &Expr, at: Position) -> Result<(), Failed> {
         let end = self.label();
-        self.expr(left)?;
         self.jump(op, end, at);
         self.expr(right)?;
         self.place(end);

@@ -365,9 +365,9 @@ fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
             find_arrows(base, found);
             find_arrows(index, found);
         }
-        ExprKind::Binary { left, right, .. } => {
-            find_arrows(left, found);
-            find_arrows(right, found);
+        ExprKind::Binary { first, rest } => {
+            find_arrows(first, found);
+            rest.iter().for_each(|operation| find_arrows(&operation.right, found));
         }
         ExprKind::Conditional { condition, then, otherwise } => {
             find_arrows(condition, found);

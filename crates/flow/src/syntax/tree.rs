@@ -331,11 +331,10 @@ pub(crate) enum ExprKind {
         operator: Unary,
         operand: Box<Expr>,
     },
+    /// Operators that group to the left: `((first op right) op right) …`, in one node however many there are.
     Binary {
-        operator: Binary,
-        sign: Span,
-        left: Box<Expr>,
-        right: Box<Expr>,
+        first: Box<Expr>,
+        rest: Vec<Operation>,
     },
     Conditional {
         condition: Box<Expr>,
@@ -404,6 +403,14 @@ pub(crate) enum Unary {
     Negate,
     Typeof,
     Await,
+}
+
+/// An operator with two operands and its right one.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub operator: Binary,
+    pub sign: Span,
+    pub right: Expr,
 }
 
 /// Operators with two operands.

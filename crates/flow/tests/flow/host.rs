@@ -101,6 +101,30 @@ fn failures_say_where() {
 }
 
 #[test]
+fn mocks_are_async_without_saying_so() {
+    for mock in [
+        "mock(\"t\", x => Task.all([Task.delay(x)]))",
+        "mock(\"t\", x => { return Task.all([Task.delay(x)]) })",
+        "mock(\"t\", x => { await Task.delay(x); return [null] })",
+        "mock(\"t\", plain)",
+        "mock(\"t\", waiting)",
+    ] {
+        let test = format!(
+            "use \"w.flow\"\nfunction plain(x, y = 2) {{ return Task.all([Task.delay(x + y - 2)]) }}\n\
+             async function waiting(x) {{ await Task.delay(x); return [null] }}\n\
+             test \"t\" {{\n  {mock}\n  Test.start(7)\n  assertEqual(await Test.result(), [null])\n  \
+             assertEqual(Time.now(), \"2026-01-01T00:00:07.000Z\")\n}}\n"
+        );
+        let report = report(ONE, &test, "");
+        assert!(report.is_success(), "{mock}\n{}", report.text());
+    }
+    passes(
+        "workflow w() { return await Workflow.run(\"c\", 3) }",
+        "  mockWorkflow(\"c\", x => Task.all([Task.delay(x)]))\n  Test.start()\n  assertEqual(await Test.result(), [null])",
+    );
+}
+
+#[test]
 fn what_is_not_mocked_fails_the_test() {
     assert_eq!(fails(ONE, "  Test.start()\n  await Test.result()"), "FAIL  t\n      no mock for task \"t\"\n");
     assert_eq!(

@@ -226,6 +226,15 @@ impl Flows {
         names.get(&namespace)?.get(name).cloned()
     }
 
+    /// At most so many scripts whose names follow `after`.
+    fn page(&self, namespace: NamespaceKey, after: &str, limit: usize) -> Vec<Arc<Record>> {
+        let names = self.names.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(names) = names.get(&namespace) else { return Vec::new() };
+        let range = (std::ops::Bound::Excluded(after.to_owned()), std::ops::Bound::Unbounded);
+        let page = if after.is_empty() { names.range::<String, _>(..) } else { names.range(range) };
+        page.take(limit).map(|(_, record)| Arc::clone(record)).collect()
+    }
+
     /// The current version of a script.
     pub fn current(&self, namespace: NamespaceKey, name: &str) -> Option<Version> {
         self.record(namespace, name)?.current()
@@ -544,36 +553,70 @@ impl Node {
         Ok(hex(&version))
     }
 
-    /// Names of scripts after `after`, at most `limit`, with their current versions.
-    pub fn list_flows(&self, namespace: &Namespace, after: &str, limit: usize) -> Vec<FlowInfo> {
-        let names = self.flows.names.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let Some(names) = names.get(&namespace.key) else { return Vec::new() };
-        let range = (std::ops::Bound::Excluded(after.to_owned()), std::ops::Bound::Unbounded);
-        let page = if after.is_empty() { names.range::<String, _>(..) } else { names.range(range) };
-        page.take(limit).map(|(_, record)| info(record)).collect()
+    /// Everything about the scripts whose names follow `after`, at most `limit`. Of one whose code cannot be read, handlers
+    /// and schedule are missing.
+    pub async fn list_flows(
+        &self,
+        namespace: &Namespace,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<FlowInfo>, FlowError> {
+        let mut page = Vec::new();
+        for record in self.flows.page(namespace.key, after, limit) {
+            let mut found = self.counted(namespace, &record).await?;
+            if let Err(error) = self.add_headers(namespace, &record, &mut found).await {
+                tracing::warn!(script = record.name, %error, "the code of a script cannot be read");
+            }
+            page.push(found);
+        }
+        Ok(page)
     }
 
     /// Everything about a name.
     pub async fn describe_flow(&self, namespace: &Namespace, name: &str) -> Result<FlowInfo, FlowError> {
         let known = self.known_flow(namespace, name)?;
-        let mut found = info(&known);
-        for version in &known.versions {
+        let mut found = self.counted(namespace, &known).await?;
+        self.add_headers(namespace, &known, &mut found).await?;
+        Ok(found)
+    }
+
+    /// The digits of the current version; none if there is no such version.
+    #[must_use]
+    pub fn current_flow(&self, namespace: &Namespace, name: &str) -> Option<String> {
+        self.flows.current(namespace.key, name).map(|version| hex(&version))
+    }
+
+    /// What the record of a name says, and how many open runs each version has.
+    async fn counted(&self, namespace: &Namespace, known: &Record) -> Result<FlowInfo, CallError> {
+        let mut found = info(known);
+        let running = Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running());
+        let mut rest = self.count_runs(namespace, vec![of_type(&known.name), running]).await?;
+        // Most versions have no open run any more, so those that do are found soon.
+        for version in known.versions.iter().rev() {
+            if rest == 0 {
+                break;
+            }
             let digits = hex(&version.version);
-            let open = self.open_script_runs(namespace, name, &digits).await?;
+            let open = self.open_script_runs(namespace, &known.name, &digits).await?;
+            rest = rest.saturating_sub(open);
             if open > 0 {
                 found.open_runs.insert(digits, open);
             }
         }
-        if let Some(version) = known.current() {
-            let code = self.flow_code(namespace.key, name, version).await?;
-            for (kind, word) in
-                [(FunctionKind::Query, "query"), (FunctionKind::Signal, "signal"), (FunctionKind::Update, "update")]
-            {
-                found.handlers.extend(code.handlers(kind).map(|name| (word.to_owned(), name.to_owned())));
-            }
-            found.schedule = code.schedule().map(|schedule| schedule.cron.to_string());
-        }
         Ok(found)
+    }
+
+    /// Adds what the code of the current version says.
+    async fn add_headers(&self, namespace: &Namespace, known: &Record, found: &mut FlowInfo) -> Result<(), FlowError> {
+        let Some(version) = known.current() else { return Ok(()) };
+        let code = self.flow_code(namespace.key, &known.name, version).await?;
+        for (kind, word) in
+            [(FunctionKind::Query, "query"), (FunctionKind::Signal, "signal"), (FunctionKind::Update, "update")]
+        {
+            found.handlers.extend(code.handlers(kind).map(|name| (word.to_owned(), name.to_owned())));
+        }
+        found.schedule = code.schedule().map(|schedule| schedule.cron.to_string());
+        Ok(())
     }
 
     /// The source of a version, the current one if none is named, with its digits and file name.

@@ -118,17 +118,18 @@ impl Node {
                 // Says that there is no such run, or that it is over.
                 let older = self.snapshot(key, &call.run_id).await?;
                 version_of(&older.run)?;
+                self.find_version(namespace, &older.run.info.workflow_type, &call.version)?;
                 return Err(closed());
             };
             let from = version_of(&current.run)?;
+            let name = &current.run.info.workflow_type;
+            let to = self.find_version(namespace, name, &call.version)?;
             if !current.run.is_running() {
                 return Err(closed());
             }
             if current.run.state().task_started() {
                 continue;
             }
-            let name = &current.run.info.workflow_type;
-            let to = self.find_version(namespace, name, &call.version)?;
             let moved = MovedRun { run_id: current.run.info.run_id.clone(), from: hex(&from), to: hex(&to) };
             if from == to {
                 return Ok(moved);

@@ -54,9 +54,8 @@ impl FlowCalls {
         };
         let deployed = self.node.deploy_flows(namespace.clone(), files.iter().map(source).collect()).await;
         let deployed = deployed.map_err(|(place, error)| refused(error, &files[place].file_name))?;
-        let known = self.node.list_flows(&namespace, "", usize::MAX);
         let response = |(deployed, file): (Deployed, &DeployFile)| {
-            let current = known.iter().find(|known| known.name == deployed.name).map(|known| hex(&known.current));
+            let current = self.node.current_flow(&namespace, &deployed.name);
             let warnings = segno_flow::check(&file.source).diagnostics;
             DeployResponse {
                 name: deployed.name,
@@ -150,7 +149,8 @@ impl FlowService for FlowCalls {
         let namespace = self.workflows.namespace(&request.namespace)?;
         let limit = usize::try_from(request.page_size).ok().filter(|size| (1..=PAGE_MAX).contains(size));
         let limit = limit.unwrap_or(PAGE_MAX);
-        let found = self.node.list_flows(&namespace, &request.next_page_token, limit);
+        let found = self.node.list_flows(&namespace, &request.next_page_token, limit).await;
+        let found = found.map_err(|error| refused(error, ""))?;
         let full = found.len() == limit;
         let next_page_token = found.last().filter(|_| full).map(|last| last.name.clone()).unwrap_or_default();
         Ok(Response::new(ListResponse { flows: found.into_iter().map(flow).collect(), next_page_token }))

@@ -27,8 +27,12 @@ impl Fmt {
     pub fn run(self) -> anyhow::Result<()> {
         let (mut changed, mut unread) = (0, Vec::new());
         for file in files::read(&self.files)? {
-            let source = String::from_utf8_lossy(&file.source).into_owned();
-            let formatted = match segno_flow::format(&source) {
+            // What is no text is not rewritten: the replacement characters would be.
+            let formatted = match std::str::from_utf8(&file.source) {
+                Ok(source) => segno_flow::format(source),
+                Err(_) => Err(check::diagnostics(&file)),
+            };
+            let formatted = match formatted {
                 Ok(formatted) => formatted,
                 Err(found) => {
                     for one in &found {

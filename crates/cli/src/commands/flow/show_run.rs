@@ -17,10 +17,6 @@ use serde_json::Value;
 use super::short;
 use crate::output::{plain, style::Style, time};
 
-/// Longest source that is shown whole.
-const WHOLE_LINES_MAX: usize = 60;
-/// Lines of a longer one shown around those on which code stands.
-const AROUND: usize = 3;
 /// Longest value of a variable in one line.
 const VALUE_CHARACTERS_MAX: usize = 100;
 
@@ -70,7 +66,7 @@ fn line_of(frame: &Value) -> usize {
     frame.get("line").and_then(Value::as_u64).unwrap_or(0).try_into().unwrap_or(0)
 }
 
-/// The source with the lines on which code stands.
+/// The whole source, with a mark at the lines on which code stands.
 fn source(text: &mut String, seen: &DescribeRunResponse, code: &[Value], stands: bool, colors: bool) {
     let source = String::from_utf8_lossy(&seen.source).into_owned();
     let lines: Vec<&str> = source.lines().collect();
@@ -88,22 +84,13 @@ fn source(text: &mut String, seen: &DescribeRunResponse, code: &[Value], stands:
             marks.entry(line_of(frame)).or_default().push(note);
         }
     }
-    if marks.is_empty() || !stands {
-        return;
+    if !stands {
+        marks.clear();
     }
     let width = lines.len().to_string().len();
-    let shown = |line: usize| lines.len() <= WHOLE_LINES_MAX || marks.keys().any(|mark| line.abs_diff(*mark) <= AROUND);
-    let mut before = 0;
     text.push('\n');
     for (place, line) in lines.iter().enumerate() {
         let number = place + 1;
-        if !shown(number) {
-            continue;
-        }
-        if before != 0 && number != before + 1 {
-            let _ = writeln!(text, "   {:>width$} ⋮", "");
-        }
-        before = number;
         match marks.get(&number) {
             None => {
                 let _ = writeln!(text, "   {number:>width$} │ {}", plain(line));

@@ -2,7 +2,10 @@
 
 use clap::Args;
 use jiff::Timestamp;
-use segno_proto::segno_workflow::{DescribeQueueRequest, ExplainRequest, ExplainResponse, Reason};
+use segno_proto::{
+    segno_flow::DescribeRequest,
+    segno_workflow::{DescribeQueueRequest, ExplainRequest, ExplainResponse, Reason},
+};
 use tonic::Code;
 
 use crate::{
@@ -72,18 +75,25 @@ impl Client {
 
 impl Client {
     /// Says on standard error that a workflow will wait, if nobody polls its queue. What cannot be found out is not said.
-    pub async fn warn_if_nobody_polls(&mut self, task_queue: &str) {
+    pub async fn warn_if_nobody_polls(&mut self, workflow_type: &str, task_queue: &str) {
         let message = DescribeQueueRequest { namespace: self.namespace.clone(), task_queue: task_queue.to_owned() };
         let Ok(answer) = self.explanations.describe_queue(request(message)).await else { return };
         let side = answer.into_inner().workflow.unwrap_or_default();
         // A worker that is busy asks again when it is done; one that died does not.
         let recent = side.last_poll.is_some_and(|last| Timestamp::now().as_second() - last.seconds < POLL_SECONDS);
-        if side.polls_waiting == 0 && !recent {
+        if side.polls_waiting == 0 && !recent && !self.is_script(workflow_type).await {
             eprintln!(
                 "segno: nobody polls task queue {} for workflow tasks: the workflow waits until a worker does",
                 plain(task_queue)
             );
         }
+    }
+
+    /// Whether the server itself executes workflows of this type.
+    async fn is_script(&mut self, workflow_type: &str) -> bool {
+        let message = DescribeRequest { namespace: self.namespace.clone(), name: workflow_type.to_owned() };
+        let answer = self.flows.describe(request(message)).await;
+        answer.is_ok_and(|answer| answer.into_inner().flow.is_some_and(|flow| !flow.current.is_empty()))
     }
 }
 

@@ -6,7 +6,7 @@ use super::file::quoted;
 use crate::hir;
 use crate::syntax::token::Span;
 use crate::syntax::tree::{
-    Arrow, ArrowBody, Binary, Expr, ExprKind, ListItem, Name, ObjectItem, Params, Pattern, Unary,
+    Arrow, ArrowBody, Binary, Expr, ExprKind, ListItem, Name, ObjectItem, Operation, Params, Pattern, Unary,
 };
 
 impl Formatter<'_> {
@@ -58,7 +58,7 @@ impl Formatter<'_> {
                 };
                 Doc::concat(vec![Doc::text(sign), self.expr(operand)])
             }
-            ExprKind::Binary { .. } => self.binary(expr),
+            ExprKind::Binary { first, rest } => self.binary(first, rest),
             ExprKind::Conditional { .. } => self.conditional(expr),
             ExprKind::Arrow(arrow) => self.arrow(arrow),
         }
@@ -156,23 +156,17 @@ impl Formatter<'_> {
     }
 
     /// Operators of one strength side by side; broken behind the operators.
-    fn binary(&mut self, expr: &Expr) -> Doc {
-        let mut operands = Vec::new();
-        let mut left = expr;
-        while let ExprKind::Binary { operator, sign, left: inner, right } = &left.kind {
-            operands.push((*sign, &**right));
-            left = inner;
-            if !matches!(&left.kind, ExprKind::Binary { operator: below, .. } if strength(*below) == strength(*operator))
-            {
-                break;
-            }
-        }
-        let first = self.expr(left);
+    fn binary(&mut self, first: &Expr, operations: &[Operation]) -> Doc {
+        let Some(last) = operations.last() else { return self.expr(first) };
+        let weakest = strength(last.operator);
+        let stronger = operations.iter().rposition(|operation| strength(operation.operator) != weakest);
+        let (inner, outer) = operations.split_at(stronger.map_or(0, |place| place + 1));
+        let first = self.binary(first, inner);
         let mut rest = Vec::new();
-        for (sign, right) in operands.into_iter().rev() {
-            rest.push(Doc::text(format!(" {}", self.source_of(sign))));
+        for operation in outer {
+            rest.push(Doc::text(format!(" {}", self.source_of(operation.sign))));
             rest.push(Doc::line());
-            rest.push(self.expr(right));
+            rest.push(self.expr(&operation.right));
         }
         Doc::concat(vec![first, Doc::concat(rest).indent()]).group()
     }

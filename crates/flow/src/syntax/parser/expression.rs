@@ -2,9 +2,10 @@
 
 use super::{Parser, Result};
 use crate::hir;
-use crate::syntax::token::{TokenKind, is_reserved};
+use crate::syntax::token::{Span, TokenKind, is_reserved};
 use crate::syntax::tree::{
-    Arrow, ArrowBody, Binary, Expr, ExprKind, ListItem, Name, ObjectItem, Param, Params, Pattern, TemplatePart, Unary,
+    Arrow, ArrowBody, Binary, Expr, ExprKind, ListItem, Name, ObjectItem, Operation, Param, Params, Pattern,
+    TemplatePart, Unary,
 };
 
 /// Strengths of binary operators, from `??` to `*`.
@@ -102,7 +103,9 @@ impl Parser<'_> {
 
     /// Operators of at least this strength. They group to the left; comparisons do not chain.
     fn binary(&mut self, least: u8) -> Result<Expr> {
-        let mut left = self.unary()?;
+        let first = self.unary()?;
+        let mut rest: Vec<Operation> = Vec::new();
+        let (start, mut below) = (first.span, first.depth);
         let mut compared = None;
         while let Some((operator, strength)) = self.operator() {
             if strength < least {
@@ -113,39 +116,37 @@ impl Parser<'_> {
                 return self
                     .expected_with("the end of the comparison", Some("comparisons do not chain; join them with &&"));
             }
-            if operator == Binary::Default && is_logical(&left) {
+            if operator == Binary::Default && rest.last().is_some_and(is_logical) {
                 return self.mixed();
             }
             self.advance();
             let right = self.binary(strength + 1)?;
-            if operator == Binary::Default && is_logical(&right) {
+            if operator == Binary::Default
+                && let ExprKind::Binary { rest, .. } = &right.kind
+                && let Some(first) = rest.iter().find(|operation| is_logical(operation))
+            {
                 // The operand was read up to here; the operator that does not fit is the first one in it.
-                return self.mixed_at(&right);
+                return self.mixed_at(first.sign);
             }
             compared = Some(strength);
-            let below = left.depth.max(right.depth);
-            let span = left.span.to(right.span);
-            let (boxed_left, boxed_right) = (Box::new(left), Box::new(right));
-            left = self.node(ExprKind::Binary { operator, sign, left: boxed_left, right: boxed_right }, span, below)?;
+            below = below.max(right.depth);
+            rest.push(Operation { operator, sign, right });
         }
-        Ok(left)
+        match rest.last() {
+            None => Ok(first),
+            Some(last) => {
+                let span = start.to(last.right.span);
+                self.node(ExprKind::Binary { first: Box::new(first), rest }, span, below)
+            }
+        }
     }
 
     fn mixed<T>(&mut self) -> Result<T> {
         self.expected_with("the end of the operand", Some("put parentheses around || or && next to ??"))
     }
 
-    fn mixed_at<T>(&mut self, operand: &Expr) -> Result<T> {
-        let mut first = operand;
-        while let ExprKind::Binary { operator: Binary::And | Binary::Or, left, .. } = &first.kind {
-            if !is_logical(left) {
-                break;
-            }
-            first = left;
-        }
-        if let ExprKind::Binary { sign, .. } = &first.kind
-            && let Some(place) = self.tokens.iter().position(|token| token.span == *sign)
-        {
+    fn mixed_at<T>(&mut self, sign: Span) -> Result<T> {
+        if let Some(place) = self.tokens.iter().position(|token| token.span == sign) {
             self.next = place;
         }
         self.mixed()
@@ -207,7 +208,7 @@ impl Parser<'_> {
         }
     }
 
-    fn index(&mut self) -> Result<(crate::syntax::token::Span, Expr)> {
+    fn index(&mut self) -> Result<(Span, Expr)> {
         let bracket = self.span();
         let open = self.open("[")?;
         let index = self.expression()?;
@@ -344,8 +345,8 @@ impl Parser<'_> {
     }
 }
 
-fn is_logical(expr: &Expr) -> bool {
-    matches!(expr.kind, ExprKind::Binary { operator: Binary::And | Binary::Or, .. })
+fn is_logical(operation: &Operation) -> bool {
+    matches!(operation.operator, Binary::And | Binary::Or)
 }
 
 fn deepest(items: &[Expr]) -> u16 {

@@ -23,7 +23,11 @@ impl Parser<'_> {
                     self.file.broken_item = true;
                     self.skip(start, |parser, place| {
                         let word = parser.word_at(place);
-                        matches!(word, Some("const" | "function" | "async")) || parser.is_header(place)
+                        // Words of other languages begin an item that has an error of its own.
+                        let is_foreign =
+                            matches!(word, Some("class" | "enum" | "export" | "import" | "interface" | "var"));
+                        let is_item = matches!(word, Some("const" | "function" | "async"));
+                        is_item || is_foreign || parser.is_header(place)
                     });
                 }
             }
