@@ -9,10 +9,12 @@ A block is marked in its info string, after the language:
     ```text output          is part of what the command before it printed
     ```text log             has been printed by the processes in the background, lines in this order
     ```sh skip=why          is not run, and why
+    ```sh run needs=go      is run where DOCS_TOOLS names this tool, and may take longer; so is everything with this word
 
 What a reader does without being shown a command is in a comment: `<!-- docs-test: COMMANDS -->`, or `<!-- docs-test server: COMMANDS -->`
 for what stays in the background. What stands for something of the reader's machine is replaced:
-`<!-- docs-test replace: /var/lib/segno => data -->`.
+`<!-- docs-test replace: /var/lib/segno => data -->`, with free ports as `$DOCS_PORT_1` and so on. `<!-- docs-test database: postgres://… -->` makes an empty database and puts its URL in the
+place of this one.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ SHELLS = ("sh", "bash", "console")
 INDENTED = re.compile(r"^ {4}(segno|temporal|curl|\$) ")
 COMMENT = re.compile(r"<!-- docs-test( server)?: (.*?)-->", re.DOTALL)
 REPLACE = re.compile(r"<!-- docs-test replace: (.+?) => (.+?) -->")
+DATABASE = re.compile(r"<!-- docs-test database: (\S+) -->")
 
 
 @dataclass
@@ -54,6 +57,7 @@ class Page:
     name: str
     blocks: list[Block] = field(default_factory=list)
     replacements: list[tuple[str, str]] = field(default_factory=list)
+    databases: list[str] = field(default_factory=list)
     unmarked: list[str] = field(default_factory=list)
 
     @property
@@ -86,6 +90,8 @@ def parse(name: str, text: str) -> Page:
             comment = "\n".join(lines[at : end + 1])
             if found := REPLACE.match(comment):
                 page.replacements.append((found[1], found[2]))
+            elif found := DATABASE.match(comment):
+                page.databases.append(found[1])
             elif found := COMMENT.match(comment):
                 words = ["run", "background"] if found[1] else ["run"]
                 page.blocks.append(Block("hidden", words, number, found[2]))

@@ -20,7 +20,12 @@ from pathlib import Path
 
 from pages import ROOT, Block, Page
 
+sys.path.append(str(ROOT / "tests/python"))
+from nodes import Postgres  # noqa: E402
+
 COMMAND_SECONDS_MAX = 60
+# With a tool that first downloads and compiles.
+TOOL_SECONDS_MAX = 600
 READY_SECONDS_MAX = 20
 LOG_SECONDS_MAX = 10
 
@@ -87,6 +92,8 @@ class Runner:
         self.log.touch()
         self.state = place.parent / f"{place.name}.state"
         self.last_output = ""
+        self.postgres: Postgres | None = None
+        self.databases: list[tuple[str, str]] = []
         tools = place.parent / f"{place.name}.bin"
         tools.mkdir()
         (tools / "segno").symlink_to(segno_binary())
@@ -108,11 +115,14 @@ class Runner:
             "SEGNO_ADDRESS": f"127.0.0.1:{self.port}",
             "TEMPORAL_ADDRESS": f"127.0.0.1:{self.port}",
         }
+        # For other servers of a page.
+        for number in (1, 2, 3, 4, 5, 6):
+            self.environment[f"DOCS_PORT_{number}"] = str(free_port())
 
     def replaced(self, text: str) -> str:
         """The text with this run's ports and places."""
-        for what, by in self.page.replacements:
-            text = text.replace(what, by)
+        for what, by in self.databases + self.page.replacements:
+            text = text.replace(what, re.sub(r"\$(DOCS_\w+)", lambda name: self.environment[name[1]], by))
         for host in ("127.0.0.1", "localhost"):
             text = text.replace(f"{host}:7233", f"{host}:{self.port}")
             text = text.replace(f"{host}:8233", f"{host}:{self.http_port}")
@@ -121,6 +131,7 @@ class Runner:
     def run(self) -> None:
         """Runs all blocks; raises Failed with everything that did not go as the page says."""
         problems = []
+        self.make_databases()
         for block in self.page.blocks:
             try:
                 self.block(block)
@@ -130,8 +141,19 @@ class Runner:
             log = self.log.read_text(errors="replace")[-2000:]
             raise Failed("\n".join([*problems, f"in the background: {log}"]))
 
+    def make_databases(self) -> None:
+        """A PostgreSQL with one empty database for each that the page names."""
+        for number, shown in enumerate(self.page.databases):
+            self.postgres = self.postgres or Postgres()
+            name = f"page{number}"
+            self.postgres.query(f"CREATE DATABASE {name}")
+            self.databases.append((shown, f"{self.postgres.url.removesuffix('/segno')}/{name}"))
+
     def block(self, block: Block) -> None:
         text = self.replaced(block.text)
+        tool = block.value("needs")
+        if tool and tool not in os.environ.get("DOCS_TOOLS", "").split(","):
+            return
         if name := block.value("file"):
             target = self.place / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -143,7 +165,7 @@ class Runner:
             if problems:
                 raise Failed("\n".join(problems))
         elif block.has("run"):
-            code = self.shell(text)
+            code = self.shell(text, TOOL_SECONDS_MAX if tool else COMMAND_SECONDS_MAX)
             wanted = int(block.value("exit") or 0)
             if code != wanted:
                 raise Failed(f"exits with {code}, not {wanted}:\n{text}{self.last_output}")
@@ -162,7 +184,7 @@ class Runner:
             return f"$ {command}\nexits with {code}:\n{self.last_output}"
         return None
 
-    def shell(self, script: str) -> int:
+    def shell(self, script: str, seconds_max: int = COMMAND_SECONDS_MAX) -> int:
         """Runs commands with the variables and the directory that earlier ones left; returns the exit code."""
         before = f'. "{self.state}"; ' if self.state.exists() else ""
         after = f'{{ export -p; echo "cd \\"$PWD\\""; }} > "{self.state}"'
@@ -177,11 +199,11 @@ class Runner:
             start_new_session=True,
         )
         try:
-            output, _ = process.communicate(timeout=COMMAND_SECONDS_MAX)
+            output, _ = process.communicate(timeout=seconds_max)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             output, _ = process.communicate()
-            raise Failed(f"takes more than {COMMAND_SECONDS_MAX} s:\n{script}{output.decode()}") from None
+            raise Failed(f"takes more than {seconds_max} s:\n{script}{output.decode()}") from None
         self.last_output = output.decode(errors="replace")
         return process.returncode
 
@@ -231,6 +253,8 @@ class Runner:
             except ProcessLookupError:
                 pass
             process.wait()
+        if self.postgres:
+            self.postgres.remove()
 
 
 def transcript(text: str) -> list[tuple[str, str]]:

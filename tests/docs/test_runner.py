@@ -89,6 +89,22 @@ def test_what_runs_in_the_background_is_ended_and_its_output_awaited(tmp_path: P
     assert alive.stdout == b""
 
 
+def test_what_needs_a_tool_runs_where_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "```sh run needs=go\nfalse\n```\n```text output needs=go\nnothing\n```\n"
+    monkeypatch.setenv("DOCS_TOOLS", "java")
+    run(tmp_path, text)
+    monkeypatch.setenv("DOCS_TOOLS", "java,go")
+    (tmp_path / "again").mkdir()
+    with pytest.raises(Failed, match="page.md:1: "):
+        run(tmp_path / "again", text)
+
+
+def test_a_page_has_databases_of_its_own(tmp_path: Path) -> None:
+    url = "postgres://user@db.example/segno"
+    command = f"segno export --store {url} --to whole && segno import --from whole --store {url}"
+    run(tmp_path, f"<!-- docs-test database: {url} -->\n```sh run\n{command}\n```\n")
+
+
 def test_unmarked_commands_are_found() -> None:
     text = "```sh\nls\n```\n\n    segno serve\n\n```sh skip=example\nls\n```\n```console run\n$ ls\n```\n"
     assert [problem.split(": ")[0] for problem in parse("page.md", text).unmarked] == ["page.md:1", "page.md:5"]

@@ -64,9 +64,25 @@ def refused(code: int, hint: str, server: SegnoServer | None, *words: str) -> No
 
 
 def test_a_log_level_that_is_none_is_refused() -> None:
-    ended = segno(None, "serve", "--in-memory", "--port", str(free_port()), "--log-level", "verbose")
-    assert ended.returncode != 0
-    assert '"verbose" is no level. There are off, error, warn, info, debug, trace' in ended.stderr
+    hint = '"verbose" is no level. There are off, error, warn, info, debug, trace'
+    refused(USAGE, hint, None, "serve", "--in-memory", "--port", str(free_port()), "--log-level", "verbose")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["serve", "--in-memory", "--ip", "0.0.0.0"], "encryption and authentication is off"),
+        (["serve", "--in-memory", "--auth"], "say where to keep it with --admin-key-file"),
+        (["serve", "--in-memory", "--audit-log", "log"], "--audit-log needs --auth"),
+        (["serve", "--in-memory", "--otlp-endpoint", "here"], "--otlp-endpoint is a URL"),
+        (["server", "start-dev", "--ip", "no.such.host.invalid"], "is no address of this machine"),
+        (["workflow", "list", "--tls-cert-path", "a.pem"], "needs both --tls-cert-path and --tls-key-path"),
+        (["tls", "init", "--client", "ca"], "cannot be the name of a client"),
+        (["99999"], "ports go up to 65535"),
+    ],
+)
+def test_flags_that_make_no_sense_are_usage_errors(words: list[str], hint: str) -> None:
+    refused(USAGE, hint, None, *words)
 
 
 def test_a_data_directory_that_is_a_file(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ mod test;
 mod test_browser;
 mod test_commands;
 mod test_h2spec;
+mod test_sdks;
 mod test_steps;
 mod workspace;
 

@@ -17,7 +17,7 @@ use anyhow::{Result, bail};
 use crate::{
     test_browser,
     test_commands::Commands,
-    test_h2spec,
+    test_h2spec, test_sdks,
     test_steps::{self, Outcome},
 };
 
@@ -125,9 +125,23 @@ const STEPS: &[Step] = &[
     Step {
         name: "docs",
         what: "the commands of the documentation, as they are written",
-        needs: &["rust", "build", "venv", "typescript"],
+        needs: &["rust", "build", "venv", "typescript", "postgres"],
         full_only: false,
         run: test_steps::docs,
+    },
+    Step {
+        name: "go",
+        what: "TLS, certificates and keys with the Go SDK, where Go is installed; the quick start in Go",
+        needs: &["rust", "build", "venv", "typescript"],
+        full_only: true,
+        run: test_sdks::go,
+    },
+    Step {
+        name: "java",
+        what: "the same with the Java SDK, where Java and Maven are installed",
+        needs: &["rust", "build", "venv", "typescript"],
+        full_only: true,
+        run: test_sdks::java,
     },
     Step {
         name: "crash",
@@ -318,10 +332,11 @@ mod tests {
     #[test]
     fn options_choose_steps() {
         assert_eq!(chosen(&["--only", "fmt,sabotage"]).expect("known"), ["fmt", "sabotage"]);
-        let short = STEPS.iter().filter(|step| !step.full_only).count();
-        assert_eq!(chosen(&[]).expect("known").len(), short);
+        let usual = STEPS.iter().filter(|step| !step.full_only).count();
+        assert!(usual < STEPS.len());
+        assert_eq!(chosen(&[]).expect("known").len(), usual);
         assert_eq!(chosen(&["--full"]).expect("known").len(), STEPS.len());
-        assert_eq!(chosen(&["--skip", "fmt", "--skip", "crash,lie"]).expect("known").len(), short - 3);
+        assert_eq!(chosen(&["--skip", "fmt", "--skip", "crash,lie"]).expect("known").len(), usual - 3);
         assert!(chosen(&["--only", "nonsense"]).is_err());
         assert!(chosen(&["--nonsense"]).is_err());
         assert!(chosen(&["--only"]).is_err());

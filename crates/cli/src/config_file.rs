@@ -15,7 +15,7 @@ use anyhow::{Context, bail};
 use clap::{Arg, ArgAction, ArgMatches, Command, parser::ValueSource};
 use toml::de::{DeTable, DeValue};
 
-use crate::client;
+use crate::{client, exit::Usage};
 
 /// The command whose settings these are, and the table that has them.
 const SERVE: &str = "serve";
@@ -163,7 +163,7 @@ fn parse(path: &Path, text: &str, serve: &Command, given: &dyn Fn(&Arg) -> bool)
     let line = |span: std::ops::Range<usize>| text[..span.start.min(text.len())].matches('\n').count() + 1;
     let table = DeTable::parse(text).map_err(|error| {
         let place = error.span().map(|span| format!("line {}: ", line(span))).unwrap_or_default();
-        anyhow::anyhow!("{place}{}", error.message())
+        Usage(format!("{place}{}", error.message()))
     })?;
     let mut file = ConfigFile { path: path.to_owned(), settings: Vec::new() };
     for (key, value) in table.get_ref() {
@@ -180,13 +180,13 @@ fn parse(path: &Path, text: &str, serve: &Command, given: &dyn Fn(&Arg) -> bool)
                     }
                 }
             }
-            (SERVE, _) => bail!("line {}: serve is not a table; write [{SERVE}]", line(key.span())),
+            (SERVE, _) => bail!(Usage(format!("line {}: serve is not a table; write [{SERVE}]", line(key.span())))),
             (other, _) => {
                 let hint = match settings(serve).any(|arg| arg.get_long() == Some(other)) {
                     true => format!("it belongs below [{SERVE}]"),
                     false => format!("there are [{SERVE}] and [profile.NAME]"),
                 };
-                bail!("line {}: {other:?} is not understood; {hint}", line(key.span()))
+                bail!(Usage(format!("line {}: {other:?} is not understood; {hint}", line(key.span()))))
             }
         }
     }
@@ -210,7 +210,7 @@ fn known<'a>(serve: &'a Command, key: &str) -> anyhow::Result<&'a Arg> {
         Some(name) => format!("; did you mean {name:?}? `segno serve --help` has them all"),
         None => String::new(),
     };
-    bail!("{key:?} is not a setting{hint}")
+    bail!(Usage(format!("{key:?} is not a setting{hint}")))
 }
 
 /// How many letters must be added, removed or replaced to make one word of another (Levenshtein).
@@ -235,14 +235,14 @@ fn words_of(arg: &Arg, value: &DeValue<'_>) -> anyhow::Result<Vec<OsString>> {
         let text = match value {
             DeValue::String(text) => text.to_string(),
             DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-            other => bail!("{name} is a {}, and a text or a number is needed", other.type_str()),
+            other => bail!(Usage(format!("{name} is a {}, and a text or a number is needed", other.type_str()))),
         };
         Ok(OsString::from(format!("--{name}={text}")))
     };
     match (arg.get_action(), value) {
         (ArgAction::SetTrue, DeValue::Boolean(true)) => Ok(vec![format!("--{name}").into()]),
         (ArgAction::SetTrue, DeValue::Boolean(false)) => Ok(Vec::new()),
-        (ArgAction::SetTrue, _) => bail!("{name} is true or false"),
+        (ArgAction::SetTrue, _) => bail!(Usage(format!("{name} is true or false"))),
         (ArgAction::Append, DeValue::Array(values)) => values.iter().map(|value| word(value.get_ref())).collect(),
         (_, value) => Ok(vec![word(value)?]),
     }

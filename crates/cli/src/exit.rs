@@ -34,6 +34,11 @@ const TEMPORARY: u8 = 75;
 /// Not allowed.
 const PERMISSION: u8 = 77;
 
+/// Flags, variables or settings that are read but make no sense. A command line that cannot be read is clap's, with exit 2.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Usage(pub String);
+
 /// What to tell the user. Errors that say everything in one sentence are not followed by their causes.
 pub fn text(error: &anyhow::Error) -> String {
     let complete = error.is::<OpenError>()
@@ -63,6 +68,8 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
         of_client(error)
     } else if let Some(error) = error.downcast_ref() {
         of_backup(error)
+    } else if error.is::<Usage>() {
+        USAGE
     } else if error.is::<Failed>() {
         SOFTWARE
     } else if let Some(CallError::DataLoss(_)) = error.downcast_ref() {

@@ -2,10 +2,9 @@
 
 use std::{path::PathBuf, time::Instant};
 
-use anyhow::Context;
 use clap::Args;
 
-use crate::serve::default_data_dir;
+use crate::{exit::Usage, serve::default_data_dir};
 
 /// Bytes in a mebibyte.
 const MIB: u64 = 1024 * 1024;
@@ -22,7 +21,8 @@ impl DataDir {
     /// The directory.
     pub fn path(&self) -> anyhow::Result<PathBuf> {
         let directory = self.data_dir.clone().or_else(default_data_dir);
-        directory.context("there is no home directory to look for data in. Say where it is with --data-dir")
+        let missing = "there is no home directory to look for data in. Say where it is with --data-dir";
+        directory.ok_or_else(|| Usage(missing.to_owned()).into())
     }
 }
 

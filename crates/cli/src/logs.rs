@@ -8,6 +8,8 @@ use std::{
 use clap::ValueEnum;
 use tracing_subscriber::{EnvFilter, fmt};
 
+use crate::exit::Usage;
+
 /// How log lines look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -45,11 +47,11 @@ fn mistake(level: &str) -> Option<String> {
 pub fn start(format: Format, level: &str) -> anyhow::Result<()> {
     if let Some(mistake) = mistake(level) {
         let levels = LEVELS.join(", ");
-        anyhow::bail!("--log-level: {mistake}. There are {levels}; a filter looks like info,segno_runtime=debug");
+        let hint = format!("There are {levels}; a filter looks like info,segno_runtime=debug");
+        return Err(Usage(format!("--log-level: {mistake}. {hint}")).into());
     }
-    let filter = EnvFilter::try_new(level).map_err(|error| {
-        anyhow::anyhow!("--log-level {level:?} is not understood: {error}. Try info, debug or warn")
-    })?;
+    let filter = EnvFilter::try_new(level)
+        .map_err(|error| Usage(format!("--log-level {level:?} is not understood: {error}. Try info, debug or warn")))?;
     IS_JSON.store(format == Format::Json, Ordering::Relaxed);
     let logs = fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {

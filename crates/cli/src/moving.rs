@@ -14,7 +14,7 @@ use segno_store::{Storage, Store};
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::SqliteStore;
 
-use crate::{logs, serve::default_data_dir};
+use crate::{exit::Usage, logs, serve::default_data_dir};
 
 /// Where data is.
 #[derive(Args, Clone, Debug)]
@@ -96,7 +96,8 @@ impl Place {
             return Ok(Opened::Database(store));
         }
         let directory = self.data_dir.or_else(default_data_dir);
-        let directory = directory.context("there is no home directory. Say where the data is with --data-dir")?;
+        let directory = directory
+            .ok_or_else(|| Usage("there is no home directory. Say where the data is with --data-dir".to_owned()))?;
         Ok(Opened::File(Arc::new(SqliteStore::open(&directory, Default::default())?)))
     }
 }

@@ -15,6 +15,8 @@ use segno_server::{
     security::{ClientCertificates, TlsFiles, TokenOptions, digest, new_secret},
 };
 
+use crate::exit::Usage;
+
 /// Encryption and authentication.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Security")]
@@ -82,11 +84,11 @@ impl Protection {
                 (false, true) => "encryption",
                 _ => "authentication",
             };
-            bail!(
+            bail!(Usage(format!(
                 "--ip {ip} lets other machines in, and {missing} is off: whoever reaches the port could read and do \
                  everything. Give --tls-cert and --tls-key (`segno tls init` makes a set for development) and --auth; or say \
                  --insecure if the network is safe"
-            );
+            )));
         }
         let tls = match (self.tls_cert, self.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -102,9 +104,9 @@ impl Protection {
             && !self.insecure
             && !is_loopback(place)
         {
-            bail!(
+            bail!(Usage(format!(
                 "--jwks {place}: whoever is in between could put keys of their own there. Use https, a file, or say --insecure"
-            );
+            )));
         }
         let authentication = match needs_auth {
             false => None,
@@ -117,16 +119,17 @@ impl Protection {
                     permissions_claim: self.jwt_permissions_claim,
                 });
                 if file.is_none() && tokens.is_none() {
-                    bail!(
+                    bail!(Usage(
                         "--auth without a data directory needs a first key: say where to keep it with --admin-key-file FILE"
-                    );
+                            .to_owned()
+                    ));
                 }
                 let admin_key = file.as_deref().map(admin_key).transpose()?;
                 Some(AuthenticationOptions { admin_key, tokens })
             }
         };
         if self.audit_log.is_some() && authentication.is_none() {
-            bail!("--audit-log needs --auth: without it nobody is known");
+            bail!(Usage("--audit-log needs --auth: without it nobody is known".to_owned()));
         }
         let (audit_log, codec_endpoint) = (self.audit_log, self.ui_codec_endpoint);
         Ok(SecurityOptions { tls, authentication, audit_log, codec_endpoint })

@@ -6,13 +6,13 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Context;
 use clap::Args;
 use segno_runtime::NodeOptions;
 use segno_server::ServerOptions;
 
 use crate::{
     connections::Connections,
+    exit::Usage,
     liveness::Liveness,
     logs,
     protection::Protection,
@@ -106,9 +106,12 @@ impl Serve {
                 lease: Duration::from_secs(self.node_lease),
             },
             Some(directory) => Data::Directory(directory),
-            None => Data::Directory(default_data_dir().context(
-                "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory",
-            )?),
+            None => Data::Directory(default_data_dir().ok_or_else(|| {
+                Usage(
+                    "there is no home directory to keep data in. Say where with --data-dir, or use --in-memory"
+                        .to_owned(),
+                )
+            })?),
         };
         let directory = match &data {
             Data::Directory(directory) => Some(directory.as_path()),

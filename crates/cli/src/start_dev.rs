@@ -18,6 +18,7 @@ use segno_store_sqlite::DATABASE_FILE;
 use crate::{
     args,
     connections::Connections,
+    exit::Usage,
     liveness::Liveness,
     logs,
     protection::Protection,
@@ -265,7 +266,9 @@ fn resolve(ip: &str) -> anyhow::Result<IpAddr> {
     let found = (ip, 0).to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
     match found {
         Some(address) => Ok(address.ip()),
-        None => bail!("--ip {ip:?} is no address of this machine. Try 127.0.0.1, or 0.0.0.0 to let other machines in"),
+        None => bail!(Usage(format!(
+            "--ip {ip:?} is no address of this machine. Try 127.0.0.1, or 0.0.0.0 to let other machines in"
+        ))),
     }
 }
 
@@ -279,11 +282,11 @@ fn data(path: &Path) -> anyhow::Result<Data> {
             let here = directory.as_os_str().is_empty();
             Ok(Data::Directory(if here { PathBuf::from(".") } else { directory.to_owned() }))
         }
-        _ => bail!(
+        _ => bail!(Usage(format!(
             "--db-filename {}: there is a file of that name, and it is not Segno's. Segno keeps its data in a directory: \
              name one, or a path that does not exist yet",
             path.display()
-        ),
+        ))),
     }
 }
 

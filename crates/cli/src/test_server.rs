@@ -10,6 +10,7 @@ use segno_runtime::NodeOptions;
 use segno_server::{ConnectionLimits, SecurityOptions, ServerOptions};
 
 use crate::{
+    exit::Usage,
     logs,
     running::{Data, Plan, Skipping},
     setup::Setup,
@@ -35,11 +36,13 @@ pub fn asked_for(mut arguments: impl Iterator<Item = String>) -> Option<anyhow::
 }
 
 fn read(port: &str, flags: &[String]) -> anyhow::Result<TestServer> {
-    let Ok(port) = port.parse() else { bail!("{port} is no port: ports go up to 65535") };
+    let Ok(port) = port.parse() else { bail!(Usage(format!("{port} is no port: ports go up to 65535"))) };
     match flags {
         [] => Ok(TestServer { port, skipping: Skipping::Locked }),
         [flag] if flag.eq_ignore_ascii_case(ENABLED) => Ok(TestServer { port, skipping: Skipping::Unlocked }),
-        [flag, ..] => bail!("a port alone starts a test server, which knows only the flag {ENABLED}, not {flag}"),
+        [flag, ..] => {
+            bail!(Usage(format!("a port alone starts a test server, which knows only the flag {ENABLED}, not {flag}")))
+        }
     }
 }
 

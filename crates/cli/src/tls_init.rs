@@ -14,6 +14,8 @@ use rcgen::{
     KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
 };
 
+use crate::exit::Usage;
+
 /// Nobody's clock is further behind.
 const CLOCKS_APART: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
 const DAY: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
@@ -62,7 +64,7 @@ impl Init {
                     && client.chars().all(is_plain)
                     && client != "ca"
                     && client != "server",
-                "{client:?} cannot be the name of a client: it is also the name of its files"
+                Usage(format!("{client:?} cannot be the name of a client: it is also the name of its files"))
             );
         }
         std::fs::create_dir_all(&self.dir).with_context(|| format!("creating {}", self.dir.display()))?;

@@ -4,6 +4,8 @@ use anyhow::bail;
 use clap::Args;
 use segno_server::TraceOptions;
 
+use crate::exit::Usage;
+
 /// Where traces of calls go.
 #[derive(Args, Clone, Debug)]
 pub struct Traces {
@@ -26,12 +28,14 @@ impl Traces {
     pub fn options(self) -> anyhow::Result<Option<TraceOptions>> {
         let Some(endpoint) = self.otlp_endpoint.filter(|endpoint| !endpoint.is_empty()) else { return Ok(None) };
         if !endpoint.starts_with("http://") && !endpoint.starts_with("https://") {
-            bail!("--otlp-endpoint is a URL of OTLP over HTTP, such as http://127.0.0.1:4318, not `{endpoint}`");
+            bail!(Usage(format!(
+                "--otlp-endpoint is a URL of OTLP over HTTP, such as http://127.0.0.1:4318, not `{endpoint}`"
+            )));
         }
         let mut headers = Vec::new();
         for pair in self.otlp_headers.iter().flat_map(|list| list.split(',')).filter(|pair| !pair.trim().is_empty()) {
             let Some((name, value)) = pair.split_once('=') else {
-                bail!("--otlp-headers has pairs name=value with commas between them");
+                bail!(Usage("--otlp-headers has pairs name=value with commas between them".to_owned()));
             };
             headers.push((name.trim().to_owned(), value.trim().to_owned()));
         }

@@ -21,6 +21,7 @@ use tonic::{
 };
 
 use super::profile::TlsProfile;
+use crate::exit::Usage;
 
 /// A connection on which every call says who makes it.
 pub type Channel = InterceptedService<tonic::transport::Channel, Credentials>;
@@ -72,7 +73,7 @@ fn truth(names: &[&str]) -> anyhow::Result<Option<bool>> {
     match value.to_ascii_lowercase().as_str() {
         "1" | "true" | "yes" | "on" => Ok(Some(true)),
         "0" | "false" | "no" | "off" => Ok(Some(false)),
-        _ => anyhow::bail!("{} must be true or false, not {value:?}", names.join(" or ")),
+        _ => anyhow::bail!(Usage(format!("{} must be true or false, not {value:?}", names.join(" or ")))),
     }
 }
 
@@ -100,7 +101,7 @@ impl Security {
         let identity = match (cert, key) {
             (Some(cert), Some(key)) => Some((cert, key)),
             (None, None) => None,
-            _ => anyhow::bail!("a client certificate needs both --tls-cert-path and --tls-key-path"),
+            _ => anyhow::bail!(Usage("a client certificate needs both --tls-cert-path and --tls-key-path".to_owned())),
         };
         let server_name =
             self.tls_server_name.or_else(|| variable(&["SEGNO_TLS_SERVER_NAME", "TEMPORAL_TLS_SERVER_NAME"]));

@@ -4,12 +4,15 @@ const precise = new Intl.DateTimeFormat(undefined, {
   year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3,
 });
 const relative = new Intl.RelativeTimeFormat("en", { numeric: "always", style: "narrow" });
-const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const UNITS = [["day", 86400], ["hour", 3600], ["minute", 60]];
 
 function distance(milliseconds) {
   const seconds = Math.round(milliseconds / 1000);
-  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size) ?? UNITS[3];
-  return relative.format(Math.trunc(seconds / size), unit);
+  if (seconds === 0) return "now";
+  const found = UNITS.find(([, size]) => Math.abs(seconds) >= size);
+  if (found) return relative.format(Math.trunc(seconds / found[1]), found[0]);
+  // Written as spans are: 5 s.
+  return seconds < 0 ? `${-seconds} s ago` : `in ${seconds} s`;
 }
 
 function span(milliseconds) {
