@@ -365,7 +365,7 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
         commands.run(&mut harness(&["crash", "--expect-caught", "--sabotage", fault]))?;
     }
     for (name, nemeses) in STORM_SABOTAGES {
-        let storm = ["storm", "--expect-caught", "--seconds", "90", "--seed", "16", "--sabotage", name];
+        let storm = ["storm", "--expect-caught", "--seconds", "150", "--seed", "16", "--sabotage", name];
         commands.run(harness(&storm).args(["--nemeses", nemeses]))?;
     }
     Ok(Outcome::Passed)
