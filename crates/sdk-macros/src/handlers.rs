@@ -6,8 +6,8 @@ use syn::{FnArg, ImplItem, ImplItemFn, ItemImpl, ReceiverKind, Signature, Type, 
 
 use crate::{
     names::{local, plain, upper},
-    options::{HANDLER, Options},
-    signature::{Arguments, Output, conditions, shared_attributes},
+    options::{HANDLER, Options, QUERY},
+    signature::{Arguments, Output, conditions, is_path_to, shared_attributes},
     tasks::tokens_of,
     workflow::target,
 };
@@ -64,7 +64,7 @@ impl Methods {
         let tokens = tokens_of(attribute)?;
         Ok(match name.as_str() {
             "signal" => Mark::Signal(Options::parse(tokens, "signal", HANDLER)?),
-            "query" => Mark::Query(Options::parse(tokens, "query", HANDLER)?),
+            "query" => Mark::Query(Options::parse(tokens, "query", QUERY)?),
             "update" => Mark::Update(Options::parse(tokens, "update", HANDLER)?),
             "validate" if tokens.is_empty() => {
                 return Err(syn::Error::new_spanned(attribute, "name the update: `#[validate(update)]`"));
@@ -239,9 +239,24 @@ fn check_validators(block: &ItemImpl, methods: &Methods, errors: &mut Option<syn
     }
 }
 
+/// The type of the arguments of a handler for all names, which takes them after the name.
+fn any_arguments<'a>(arguments: &'a Arguments, method: &ImplItemFn, what: &str) -> syn::Result<&'a Type> {
+    match arguments.inputs.as_slice() {
+        [name, list] if is_path_to(name, "String") => Ok(list),
+        _ => Err(syn::Error::new_spanned(
+            &method.sig.ident,
+            format!("{what} that is `dynamic` takes the name and all arguments: `name: String, arguments: Vec<Value>`"),
+        )),
+    }
+}
+
 /// A constant such as `pub const CHECK_OUT: Signal<()> = ..`.
 fn constant(method: &ImplItemFn, options: &Options, count: usize, ty: TokenStream) -> syn::Result<TokenStream> {
     let kind = options.kind(plain(&method.sig.ident))?;
+    if options.dynamic.is_some() {
+        // It has no name with which a client could call it.
+        return Ok(TokenStream::new());
+    }
     let name = upper(&method.sig.ident);
     let shared = shared_attributes(&method.attrs);
     let value = match count {
@@ -268,9 +283,25 @@ struct Call {
     count: usize,
 }
 
-fn call(block: &ItemImpl, method: &ImplItemFn, form: Form, what: &str) -> syn::Result<Call> {
+impl Call {
+    /// What stands between the bars of the closure after the state or context: all inputs in one pattern, or for a
+    /// handler of all names the name and the arguments.
+    fn parameters(&self, is_any: bool) -> TokenStream {
+        let Self { input_type, pattern, .. } = self;
+        if !is_any {
+            return quote! { #pattern: #input_type };
+        }
+        let (name, arguments) = (local("argument_0"), local("argument_1"));
+        quote! { #name: ::std::string::String, #arguments }
+    }
+}
+
+fn call(block: &ItemImpl, method: &ImplItemFn, options: &Options, form: Form, what: &str) -> syn::Result<Call> {
     let signature = &method.sig;
     let arguments = Arguments::read(signature, "Context", what)?;
+    if options.dynamic.is_some() {
+        any_arguments(&arguments, method, what)?;
+    }
     match (form, &arguments.context) {
         (Form::Async, None) => {
             return Err(syn::Error::new_spanned(&signature.ident, format!("{what} takes `ctx: Context<Self>`")));
@@ -303,81 +334,100 @@ type Expanded = syn::Result<(TokenStream, TokenStream)>;
 
 fn signal(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded {
     let form = form(&method.sig, "a signal", &[Form::Exclusive, Form::Async])?;
-    let Call { input_type, pattern, call, count } = call(block, method, form, "a signal")?;
-    let constant = constant(method, options, count, quote! { ::segno_sdk::Signal<#input_type> })?;
-    let (name, state, context) = (upper(&method.sig.ident), local("state"), local("context"));
-    let chained = match (form, Output::read(&method.sig)) {
+    let called = call(block, method, options, form, "a signal")?;
+    let Call { input_type, call, count, .. } = &called;
+    let constant = constant(method, options, *count, quote! { ::segno_sdk::Signal<#input_type> })?;
+    let (state, context) = (local("state"), local("context"));
+    let parameters = called.parameters(options.dynamic.is_some());
+    let function = match (form, Output::read(&method.sig)) {
         (Form::Async, Output::Nothing) => quote! {
-            signal_async(Self::#name, |#context: ::segno_sdk::Context<Self>, #pattern: #input_type| async move {
-                #call.await
-            })
+            |#context: ::segno_sdk::Context<Self>, #parameters| async move { #call.await }
         },
         (Form::Async, Output::Result(value)) if is_unit(&value) => quote! {
-            signal_async(Self::#name, |#context: ::segno_sdk::Context<Self>, #pattern: #input_type| async move {
+            |#context: ::segno_sdk::Context<Self>, #parameters| async move {
                 ::segno_sdk::__private::outcome(#call.await)
-            })
+            }
         },
-        (_, Output::Nothing) => quote! {
-            signal(Self::#name, |#state: &mut Self, #pattern: #input_type| #call)
-        },
+        (_, Output::Nothing) => quote! { |#state: &mut Self, #parameters| #call },
         _ => {
             let message = "nobody hears what a signal returns: let it return nothing (if `async`, also `Result<()>`)";
             return Err(syn::Error::new_spanned(&method.sig.output, message));
         }
     };
+    let name = upper(&method.sig.ident);
+    let mut chained = match (options.dynamic, form) {
+        (Some(_), Form::Async) => quote! { signal_any_async(#function) },
+        (Some(_), _) => quote! { signal_any(#function) },
+        (None, Form::Async) => quote! { signal_async(Self::#name, #function) },
+        (None, _) => quote! { signal(Self::#name, #function) },
+    };
+    if options.abandoned {
+        let kind = options.kind(plain(&method.sig.ident))?;
+        chained.extend(quote! { .abandon_signal(#kind) });
+    }
     Ok((constant, registration(method, chained)))
 }
 
 fn query(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded {
     let form = form(&method.sig, "a query", &[Form::Shared])?;
-    let Call { input_type, pattern, call, count } = call(block, method, form, "a query")?;
+    let called = call(block, method, options, form, "a query")?;
+    let Call { input_type, call, count, .. } = &called;
     let (name, state) = (upper(&method.sig.ident), local("state"));
-    let (value, chained) = match Output::read(&method.sig) {
-        Output::Nothing => (
-            quote! { () },
-            quote! {
-                query(Self::#name, |#state: &Self, #pattern: #input_type| #call)
-            },
-        ),
-        Output::Plain(value) => {
-            refuse_reference(&value, "a query")?;
-            (
-                value.to_token_stream(),
-                quote! {
-                    query(Self::#name, |#state: &Self, #pattern: #input_type| #call)
-                },
-            )
-        }
-        Output::Result(value) => (
-            value.to_token_stream(),
-            quote! {
-                query_fallible(Self::#name, |#state: &Self, #pattern: #input_type| ::segno_sdk::__private::outcome(#call))
-            },
-        ),
+    let parameters = called.parameters(options.dynamic.is_some());
+    let output = Output::read(&method.sig);
+    if let Output::Plain(value) = &output {
+        refuse_reference(value, "a query")?;
+    }
+    let is_fallible = matches!(output, Output::Result(_));
+    let chained = match (options.dynamic, is_fallible) {
+        (Some(_), true) => quote! {
+            query_any(|#state: &Self, #parameters| ::segno_sdk::__private::outcome(#call))
+        },
+        (Some(_), false) => quote! {
+            query_any(|#state: &Self, #parameters| ::segno_sdk::Result::Ok(#call))
+        },
+        (None, true) => quote! {
+            query_fallible(Self::#name, |#state: &Self, #parameters| ::segno_sdk::__private::outcome(#call))
+        },
+        (None, false) => quote! { query(Self::#name, |#state: &Self, #parameters| #call) },
     };
-    let constant = constant(method, options, count, quote! { ::segno_sdk::Query<#input_type, #value> })?;
+    let value = match output {
+        Output::Nothing => quote! { () },
+        Output::Plain(value) | Output::Result(value) => value.to_token_stream(),
+    };
+    let constant = constant(method, options, *count, quote! { ::segno_sdk::Query<#input_type, #value> })?;
     Ok((constant, registration(method, chained)))
 }
 
 fn update(block: &ItemImpl, methods: &Methods, method: &ImplItemFn, options: &Options) -> Expanded {
     let form = form(&method.sig, "an update", &[Form::Exclusive, Form::Async])?;
-    let Call { input_type, pattern, call, count } = call(block, method, form, "an update")?;
+    let called = call(block, method, options, form, "an update")?;
+    let Call { input_type, call, count, .. } = &called;
     let value = Output::of_result(&method.sig, "an update")?;
-    let constant = constant(method, options, count, quote! { ::segno_sdk::Update<#input_type, #value> })?;
+    let constant = constant(method, options, *count, quote! { ::segno_sdk::Update<#input_type, #value> })?;
     let (name, state, context) = (upper(&method.sig.ident), local("state"), local("context"));
-    let validator = validator(block, methods, method, &input_type, count)?;
-    let chained = match form {
+    let parameters = called.parameters(options.dynamic.is_some());
+    let validator = validator(block, methods, method, options, &called)?;
+    let function = match form {
         Form::Async => quote! {
-            update_async(Self::#name, #validator, |#context: ::segno_sdk::Context<Self>, #pattern: #input_type| async move {
+            |#context: ::segno_sdk::Context<Self>, #parameters| async move {
                 ::segno_sdk::__private::outcome(#call.await)
-            })
+            }
         },
         Form::Shared | Form::Exclusive => quote! {
-            update(Self::#name, #validator, |#state: &mut Self, #pattern: #input_type| {
-                ::segno_sdk::__private::outcome(#call)
-            })
+            |#state: &mut Self, #parameters| ::segno_sdk::__private::outcome(#call)
         },
     };
+    let mut chained = match (options.dynamic, form) {
+        (Some(_), Form::Async) => quote! { update_any_async(#validator, #function) },
+        (Some(_), _) => quote! { update_any(#validator, #function) },
+        (None, Form::Async) => quote! { update_async(Self::#name, #validator, #function) },
+        (None, _) => quote! { update(Self::#name, #validator, #function) },
+    };
+    if options.abandoned {
+        let kind = options.kind(plain(&method.sig.ident))?;
+        chained.extend(quote! { .abandon_update(#kind) });
+    }
     Ok((constant, registration(method, chained)))
 }
 
@@ -386,8 +436,8 @@ fn validator(
     block: &ItemImpl,
     methods: &Methods,
     update: &ImplItemFn,
-    input_type: &TokenStream,
-    count: usize,
+    options: &Options,
+    called: &Call,
 ) -> syn::Result<TokenStream> {
     let found = methods.iter(block).find(|(mark, _)| matches!(mark, Mark::Validate(name) if *name == update.sig.ident));
     let Some((_, method)) = found else { return Ok(quote! { ::core::option::Option::None }) };
@@ -397,8 +447,24 @@ fn validator(
         return Err(syn::Error::new_spanned(&signature.output, "a validator returns `Result<()>`"));
     }
     let (state, input) = (local("state"), local("input"));
-    let passed = references(signature, &input, count, "the input of the update")?;
     let name = &signature.ident;
+    if options.dynamic.is_some() {
+        let arguments = local("arguments");
+        let ty = any_arguments(&Arguments::read(&update.sig, "Context", "an update")?, update, "an update")?.clone();
+        let passed = match references(signature, &input, 2, "the input of the update")?.is_empty() {
+            true => TokenStream::new(),
+            false => quote! { #input, #arguments },
+        };
+        let call = quote_spanned! { name.span() => Self::#name(#state, #passed) };
+        return Ok(quote! {
+            ::core::option::Option::Some(|#state: &Self, #input: &::std::string::String, #arguments: &#ty| {
+                let _ = (#input, #arguments);
+                ::segno_sdk::__private::outcome(#call)
+            })
+        });
+    }
+    let Call { input_type, count, .. } = called;
+    let passed = references(signature, &input, *count, "the input of the update")?;
     let call = quote_spanned! { name.span() => Self::#name(#state, #passed) };
     Ok(quote! {
         ::core::option::Option::Some(|#state: &Self, #input: &#input_type| {

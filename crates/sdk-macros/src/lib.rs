@@ -61,6 +61,10 @@ pub fn tasks(options: TokenStream, item: TokenStream) -> TokenStream {
 ///
 /// For each signal, query and update there is a constant of its name in upper case, with which clients address it:
 /// `handle.signal(Cart::CHECK_OUT, ())`. All take `name = ".."`.
+///
+/// A handler marked `dynamic` takes all that have no other: it has the arguments `name: String, arguments: Vec<Value>` and
+/// no constant. `unfinished = "abandon"` on a signal or update says that the workflow may end while its handler runs;
+/// otherwise that is logged as a warning.
 #[proc_macro_attribute]
 pub fn workflow(options: TokenStream, item: TokenStream) -> TokenStream {
     workflow::expand(options.into(), item.into()).into()

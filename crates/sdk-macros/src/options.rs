@@ -23,6 +23,8 @@ pub struct Options {
     pub heartbeat_timeout: Option<Duration>,
     pub max_retries: Option<u32>,
     pub queue: Option<LitStr>,
+    /// Whether the end of the workflow may cut the handler off without a warning.
+    pub abandoned: bool,
 }
 
 /// Options of `#[task]` on a function.
@@ -41,8 +43,10 @@ pub const TASK: &[&str] = &[
 pub const WORKFLOW: &[&str] = &["name", "as", "dynamic"];
 /// Options of `#[workflow]` on an `impl` block.
 pub const WORKFLOW_IMPL: &[&str] = &["name", "dynamic"];
-/// Options of signals, queries and updates.
-pub const HANDLER: &[&str] = &["name"];
+/// Options of queries.
+pub const QUERY: &[&str] = &["name", "dynamic"];
+/// Options of signals and updates.
+pub const HANDLER: &[&str] = &["name", "dynamic", "unfinished"];
 
 impl Options {
     /// Reads the options of an attribute that knows those in `allowed`.
@@ -79,6 +83,14 @@ impl Options {
         match key.to_string().as_str() {
             "name" => self.name = Some(not_empty(input)?),
             "queue" => self.queue = Some(not_empty(input)?),
+            "unfinished" => {
+                let text: LitStr = input.parse()?;
+                self.abandoned = match text.value().as_str() {
+                    "abandon" => true,
+                    "warn" => false,
+                    _ => return Err(syn::Error::new(text.span(), "expected \"warn\" or \"abandon\"")),
+                };
+            }
             "as" => self.type_name = Some(input.parse()?),
             "max_retries" => {
                 let number: LitInt = input.parse()?;

@@ -1,15 +1,21 @@
 //! Values on the wire: JSON in payloads, as Temporal's SDKs have it.
 //!
-//! `()` is no payload at all, `None` is `binary/null`, [`Bytes`] is `binary/plain`, everything else is `json/plain`.
+//! `()` is no payload at all, `None` is `binary/null`, [`Bytes`] is `binary/plain`, everything else is `json/plain`. A
+//! [`DataConverter`] gives values another form, a [`FailureConverter`] failures, and a [`PayloadCodec`](codec::PayloadCodec)
+//! encrypts or compresses what they made. All three are set for a client, and are those of its workers as well.
 
+mod binary;
 pub mod codec;
+mod data;
 
 use std::any::Any;
 
+use bytes::Bytes as Data;
 use segno_proto::common::{Payload, Payloads};
 use serde::{Serialize, de::DeserializeOwned};
 
-pub use bytes::Bytes;
+pub use binary::Bytes;
+pub use data::{DataConverter, FailureConverter};
 
 /// The key under which a payload says how it is encoded.
 pub(crate) const ENCODING: &str = "encoding";
@@ -25,8 +31,8 @@ pub const ALL_PAYLOADS: usize = usize::MAX;
 #[error("{0}")]
 pub struct ConversionError(pub String);
 
-fn payload(encoding: &'static [u8], data: impl Into<Bytes>) -> Payload {
-    let metadata = [(ENCODING.to_owned(), Bytes::from_static(encoding))].into();
+fn payload(encoding: &'static [u8], data: impl Into<Data>) -> Payload {
+    let metadata = [(ENCODING.to_owned(), Data::from_static(encoding))].into();
     Payload { metadata, data: data.into(), ..Default::default() }
 }
 
@@ -34,7 +40,7 @@ fn payload(encoding: &'static [u8], data: impl Into<Bytes>) -> Payload {
 pub fn encode_json<T: Serialize + ?Sized>(value: &T) -> Result<Payload, ConversionError> {
     let text =
         serde_json::to_vec(value).map_err(|error| ConversionError(format!("a value cannot be sent: {error}")))?;
-    Ok(if text == b"null" { payload(NULL, Bytes::new()) } else { payload(JSON, text) })
+    Ok(if text == b"null" { payload(NULL, Data::new()) } else { payload(JSON, text) })
 }
 
 /// A value as `arguments` payloads: none for `()`, one usually, one per element for a tuple of several arguments.
@@ -56,15 +62,15 @@ pub fn encode<T: Serialize + 'static>(value: &T, arguments: usize) -> Result<Vec
     Ok(elements
         .into_iter()
         .map(|element| match element.get() {
-            "null" => payload(NULL, Bytes::new()),
-            text => payload(JSON, Bytes::copy_from_slice(text.as_bytes())),
+            "null" => payload(NULL, Data::new()),
+            text => payload(JSON, Data::copy_from_slice(text.as_bytes())),
         })
         .collect())
 }
 
 /// The JSON text in a payload.
 fn json_text(payload: &Payload) -> Result<&[u8], ConversionError> {
-    let encoding = payload.metadata.get(ENCODING).map(Bytes::as_ref).unwrap_or_default();
+    let encoding = payload.metadata.get(ENCODING).map(Data::as_ref).unwrap_or_default();
     match encoding {
         b"json/plain" | b"json/protobuf" => Ok(&payload.data),
         b"binary/null" => Ok(b"null"),
@@ -91,7 +97,7 @@ pub fn decode<T: DeserializeOwned + 'static>(payloads: &[Payload], arguments: us
         return same_type(());
     }
     if kind == std::any::TypeId::of::<Bytes>() {
-        return same_type(payloads.first().map(|payload| payload.data.clone()).unwrap_or_default());
+        return same_type(Bytes::from(payloads.first().map(|payload| payload.data.clone()).unwrap_or_default()));
     }
     if arguments < 2 {
         return match payloads.first() {

@@ -10,10 +10,12 @@ pub mod client;
 pub mod converter;
 pub mod definition;
 pub mod failure;
+pub mod interceptor;
 pub mod options;
 pub mod prelude;
 pub mod raw;
 pub mod replay;
+pub mod schedule;
 mod schema;
 pub mod task;
 pub mod telemetry;
@@ -23,13 +25,17 @@ pub mod worker;
 pub mod workflow;
 
 pub use client::*;
-pub use converter::{Bytes, ConversionError, codec::PayloadCodec};
+pub use converter::{Bytes, ConversionError, DataConverter, FailureConverter, codec::PayloadCodec};
 pub use definition::*;
 pub use failure::*;
 pub use options::*;
+pub use replay::{History, ReplayError, ReplayReport, Replayer};
+pub use schedule::{Schedule, ScheduleAction, ScheduleHandle, ScheduleSpec};
 pub use segno_sdk_macros::{task, tasks, workflow};
 pub use task::*;
 pub use telemetry::Metrics;
+#[cfg(feature = "testing")]
+pub use testing::{TaskTest, TestRun, TestServer, WorkflowTest};
 pub use worker::*;
 pub use workflow::*;
 

@@ -14,7 +14,10 @@ use super::{
     interceptor::{ClientInterceptor, Interceptors},
 };
 use crate::{
-    converter::codec::{Codecs, PayloadCodec},
+    converter::{
+        DataConverter, FailureConverter,
+        codec::{Codecs, PayloadCodec},
+    },
     telemetry::Metrics,
 };
 
@@ -117,6 +120,18 @@ impl ClientBuilder {
         self
     }
 
+    /// Gives values on the wire another form than JSON, for this client and its workers.
+    pub fn converter(mut self, converter: impl DataConverter) -> Self {
+        self.codecs.convert(Arc::new(converter));
+        self
+    }
+
+    /// Gives failures on the wire another form, for this client and its workers.
+    pub fn failure_converter(mut self, converter: impl FailureConverter) -> Self {
+        self.codecs.convert_failures(Arc::new(converter));
+        self
+    }
+
     /// Adds a codec. What is sent passes the codecs in the order in which they were added, what comes in the other order.
     pub fn codec(mut self, codec: impl PayloadCodec) -> Self {
         self.codecs.push(Arc::new(codec));
@@ -144,8 +159,23 @@ impl ClientBuilder {
     /// The settings of the environment: `TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, `TEMPORAL_TLS`,
     /// `TEMPORAL_TLS_SERVER_CA_CERT_PATH`, `TEMPORAL_TLS_SERVER_NAME`, `TEMPORAL_TLS_CLIENT_CERT_PATH` and
     /// `TEMPORAL_TLS_CLIENT_KEY_PATH` (or `.._DATA` for the text itself), and `TEMPORAL_GRPC_META_<key>`.
+    ///
+    /// With the feature `envconfig` they go before those of Temporal's configuration file, which is
+    /// `temporalio/temporal.toml` in the user's configuration directory or the file that `TEMPORAL_CONFIG_FILE` names.
+    /// `TEMPORAL_PROFILE` names the profile in it; `default` if not given.
     pub fn from_env() -> Result<Self, ClientError> {
-        Self::from_variables(std::env::vars())
+        #[cfg(feature = "envconfig")]
+        let file = super::profile::variables(None, None)?;
+        #[cfg(not(feature = "envconfig"))]
+        let file = Vec::new();
+        Self::from_variables(file.into_iter().chain(environment()))
+    }
+
+    /// The settings of a profile in Temporal's configuration file, here without the environment. `file`: where it is, if
+    /// not in the usual place. Needs the feature `envconfig`.
+    #[cfg(feature = "envconfig")]
+    pub fn from_profile(file: Option<&std::path::Path>, profile: &str) -> Result<Self, ClientError> {
+        Self::from_variables(super::profile::variables(file, Some(profile))?.into_iter())
     }
 
     fn from_variables(variables: impl Iterator<Item = (String, String)>) -> Result<Self, ClientError> {
@@ -155,7 +185,10 @@ impl ClientBuilder {
         for (name, value) in variables {
             let Some(name) = name.strip_prefix("TEMPORAL_").filter(|_| !value.is_empty()) else { continue };
             if let Some(key) = name.strip_prefix("GRPC_META_") {
-                builder = builder.metadata(key.to_lowercase().replace('_', "-"), value);
+                let key = key.to_lowercase().replace('_', "-");
+                // What comes later counts: the environment after the file.
+                builder.metadata.retain(|(there, _)| *there != key);
+                builder = builder.metadata(key, value);
                 continue;
             }
             let certificate = match name {
@@ -295,6 +328,11 @@ fn innermost(error: &dyn std::error::Error) -> String {
     }
 }
 
+/// The environment, without what is no text.
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
 fn read(name: &str, path: &str) -> Result<Vec<u8>, ClientError> {
     std::fs::read(path).map_err(|error| ClientError::Configuration(format!("TEMPORAL_{name}: {path}: {error}")))
 }
@@ -346,6 +384,19 @@ mod tests {
         assert!(matches!(from(&[("TEMPORAL_TLS", "maybe")]), Err(ClientError::Configuration(_))));
         let missing = from(&[("TEMPORAL_TLS_CLIENT_KEY_PATH", "/no/such/file")]);
         assert!(matches!(missing, Err(ClientError::Configuration(_))));
+    }
+
+    #[test]
+    fn later_settings_count() {
+        let builder = from(&[
+            ("TEMPORAL_ADDRESS", "file:1"),
+            ("TEMPORAL_GRPC_META_x-team", "file"),
+            ("TEMPORAL_ADDRESS", "environment:2"),
+            ("TEMPORAL_GRPC_META_X_TEAM", "environment"),
+        ])
+        .unwrap();
+        assert_eq!(builder.target, "environment:2");
+        assert_eq!(builder.metadata, [("x-team".to_owned(), "environment".to_owned())]);
     }
 
     #[tokio::test]

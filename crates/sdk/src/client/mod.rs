@@ -13,6 +13,8 @@ mod error;
 mod handle;
 mod interceptor;
 mod list;
+#[cfg(feature = "envconfig")]
+mod profile;
 mod queue;
 mod result;
 mod start;
@@ -29,6 +31,7 @@ use tonic::{Response, Status};
 pub use builder::{ClientBuilder, TlsOptions};
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
+pub(crate) use describe::time;
 pub use describe::{WorkflowDescription, WorkflowStatus};
 pub(crate) use eager::{EagerOffer, Place};
 pub use error::ClientError;

@@ -84,7 +84,7 @@ impl StartOptions {
     }
 
     /// The request without its request id and input.
-    pub(super) async fn request(
+    pub(crate) async fn request(
         self,
         client: &Client,
         queue: &str,

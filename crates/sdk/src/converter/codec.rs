@@ -9,7 +9,7 @@ use segno_proto::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::ConversionError;
+use super::{ConversionError, DataConverter, FailureConverter, data};
 
 /// Changes payloads on their way. It may give back another number of payloads than it got.
 pub trait PayloadCodec: Send + Sync + 'static {
@@ -22,14 +22,26 @@ pub trait PayloadCodec: Send + Sync + 'static {
 /// The message of a failure whose own one is hidden, as in Temporal's SDKs.
 const HIDDEN: &str = "Encoded failure";
 
-/// Codecs in a row.
+/// What payloads and failures pass on their way: the converters, then codecs in a row.
 #[derive(Clone, Default)]
 pub(crate) struct Codecs {
+    converter: Option<Arc<dyn DataConverter>>,
+    failures: Option<Arc<dyn FailureConverter>>,
     codecs: Vec<Arc<dyn PayloadCodec>>,
     hide_failures: bool,
 }
 
 impl Codecs {
+    /// Values take the form that this converter gives them.
+    pub fn convert(&mut self, converter: Arc<dyn DataConverter>) {
+        self.converter = Some(converter);
+    }
+
+    /// Failures take the form that this converter gives them.
+    pub fn convert_failures(&mut self, converter: Arc<dyn FailureConverter>) {
+        self.failures = Some(converter);
+    }
+
     pub fn push(&mut self, codec: Arc<dyn PayloadCodec>) {
         self.codecs.push(codec);
     }
@@ -39,19 +51,45 @@ impl Codecs {
         self.hide_failures = true;
     }
 
-    /// Whether messages and stack traces of failures pass the codecs.
-    pub fn hides_failures(&self) -> bool {
-        self.hide_failures
+    /// Whether failures are sent otherwise than they are.
+    pub fn changes_failures(&self) -> bool {
+        self.hide_failures || self.failures.is_some()
+    }
+
+    /// Whether failures that come are changed before their payloads are read.
+    pub fn converts_failures(&self) -> bool {
+        self.failures.is_some()
     }
 
     /// Whether everything is sent as it is.
     pub fn is_empty(&self) -> bool {
-        self.codecs.is_empty() && !self.hide_failures
+        self.codecs.is_empty() && self.converter.is_none() && !self.changes_failures()
+    }
+
+    /// One failure, not its cause, before its payloads are encoded.
+    pub fn outgoing_failure(&self, failure: &mut Failure) -> Result<(), ConversionError> {
+        if let Some(converter) = &self.failures {
+            converter.encode(failure)?;
+        }
+        if self.hide_failures { hide(failure) } else { Ok(()) }
+    }
+
+    /// One failure, not its cause, after its payloads were decoded.
+    pub fn incoming_failure(&self, failure: &mut Failure) -> Result<(), ConversionError> {
+        reveal(failure);
+        match &self.failures {
+            Some(converter) => converter.decode(failure),
+            None => Ok(()),
+        }
     }
 
     pub async fn encode(&self, mut payloads: Vec<Payload>) -> Result<Vec<Payload>, ConversionError> {
         if payloads.is_empty() {
             return Ok(payloads);
+        }
+        if let Some(converter) = &self.converter {
+            let converted = payloads.into_iter().map(|payload| data::outgoing(&**converter, payload));
+            payloads = converted.collect::<Result<_, _>>()?;
         }
         for codec in &self.codecs {
             payloads = codec.encode(payloads).await?;
@@ -65,6 +103,10 @@ impl Codecs {
         }
         for codec in self.codecs.iter().rev() {
             payloads = codec.decode(payloads).await?;
+        }
+        if let Some(converter) = &self.converter {
+            let converted = payloads.into_iter().map(|payload| data::incoming(&**converter, payload));
+            payloads = converted.collect::<Result<_, _>>()?;
         }
         Ok(payloads)
     }
@@ -84,9 +126,7 @@ impl Codecs {
         if !self.is_empty() {
             let mut next = Some(&mut failure);
             while let Some(link) = next {
-                if self.hide_failures {
-                    hide(link)?;
-                }
+                self.outgoing_failure(link)?;
                 if let Some(payload) = link.encoded_attributes.take() {
                     link.encoded_attributes = Some(self.encode_one(payload).await?);
                 }
@@ -99,7 +139,7 @@ impl Codecs {
         Ok(failure)
     }
 
-    /// The reverse. Texts that were hidden are put back by [`crate::Failure::from_wire`].
+    /// The reverse.
     pub async fn decode_failure(&self, mut failure: Failure) -> Result<Failure, ConversionError> {
         if !self.is_empty() {
             let mut next = Some(&mut failure);
@@ -110,6 +150,7 @@ impl Codecs {
                 if let Some(details) = details(link) {
                     details.payloads = self.decode(std::mem::take(&mut details.payloads)).await?;
                 }
+                self.incoming_failure(link)?;
                 next = link.cause.as_deref_mut();
             }
         }
@@ -126,7 +167,7 @@ struct Texts {
 }
 
 /// Moves the texts of one failure, not of its cause, to a payload.
-pub(crate) fn hide(failure: &mut Failure) -> Result<(), ConversionError> {
+fn hide(failure: &mut Failure) -> Result<(), ConversionError> {
     if failure.encoded_attributes.is_none() {
         let texts = Texts {
             message: std::mem::replace(&mut failure.message, HIDDEN.to_owned()),

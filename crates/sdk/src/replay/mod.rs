@@ -22,10 +22,12 @@ use segno_proto::{
 };
 
 use crate::{
-    client::{ClientError, Handle},
+    client::{Client, ClientError, Handle},
+    converter::ConversionError,
     definition::{Workflow, WorkflowDefinition},
     failure::Failure,
     schema::json,
+    worker::codec::decode_task,
     workflow::{DeterminismViolation, WorkflowRegistry, execution::Execution},
 };
 
@@ -68,9 +70,21 @@ impl History {
         Ok(Self { encoded })
     }
 
-    /// Of a run, from the server.
+    /// Of a run, from the server, after its payloads passed the codecs and converters of the handle's client.
     pub async fn from_handle<W: WorkflowDefinition>(handle: &Handle<W>) -> Result<Self, ClientError> {
-        Ok(Self::from_events(handle.history().await?))
+        Self::decoded(handle.history().await?, handle.client()).await
+    }
+
+    /// The same history after its payloads passed the codecs and converters of a client: for files that hold what such a
+    /// client wrote.
+    pub async fn decoded_by(self, client: &Client) -> Result<Self, ClientError> {
+        let events = self.events().map_err(|error| ConversionError(error.to_string()))?;
+        Self::decoded(events, client).await
+    }
+
+    async fn decoded(mut events: Vec<HistoryEvent>, client: &Client) -> Result<Self, ClientError> {
+        decode_task(client.codecs(), &mut events, &mut []).await.map_err(ConversionError)?;
+        Ok(Self::from_events(events))
     }
 
     /// From events.
@@ -214,6 +228,15 @@ impl Replayer {
             return Err(ReplayError::Malformed("it does not begin with the start of a workflow".to_owned()));
         }
         Ok(ReplayReport { closed: execution.is_closed(), ..seen })
+    }
+
+    /// Replays histories one after the other, each as it comes. The first that fails does not end it.
+    pub fn replay_all<'a, I>(&'a self, histories: I) -> impl Iterator<Item = Result<ReplayReport, ReplayError>> + 'a
+    where
+        I: IntoIterator<Item = History>,
+        I::IntoIter: 'a,
+    {
+        histories.into_iter().map(|history| self.replay(history))
     }
 
     /// Replays every `*.json` of a folder, in the order of their names. The first that fails ends it.

@@ -13,5 +13,6 @@ pub use registry::{TaskFn, TaskRegistry};
 
 pub(crate) use cancel::{Cancellation, Cancelled, cancelled};
 pub(crate) use heartbeat::{Answer, Heartbeats, interval};
+pub(crate) use registry::DYNAMIC;
 #[doc(hidden)]
 pub use registry::blocking;

@@ -9,18 +9,17 @@ use segno_proto::{
     query::{WorkflowQuery, WorkflowQueryResult},
 };
 
-use crate::{
-    converter::codec::{self, Codecs},
-    schema::payloads,
-};
+use crate::{converter::codec::Codecs, schema::payloads};
 
 const EVENT: &str = ".temporal.api.history.v1.HistoryEvent";
 const COMMAND: &str = ".temporal.api.command.v1.Command";
 const MESSAGE: &str = ".temporal.api.protocol.v1.Message";
 
 async fn encode<M: Message + Default>(codecs: &Codecs, name: &str, message: &mut M) -> Result<(), String> {
-    if codecs.hides_failures() {
-        *message = payloads::change_failures(name, message, |failure| codec::hide(failure).map_err(|error| error.0))?;
+    if codecs.changes_failures() {
+        *message = payloads::change_failures(name, message, |failure| {
+            codecs.outgoing_failure(failure).map_err(|error| error.0)
+        })?;
     }
     let mut encoded = Vec::new();
     for payload in payloads::collect(name, message)? {
@@ -40,11 +39,16 @@ async fn decode<M: Message + Default>(codecs: &Codecs, name: &str, message: &mut
     if !decoded.is_empty() {
         *message = payloads::replace(name, message, &mut decoded.into_iter())?;
     }
+    if codecs.converts_failures() {
+        *message = payloads::change_failures(name, message, |failure| {
+            codecs.incoming_failure(failure).map_err(|error| error.0)
+        })?;
+    }
     Ok(())
 }
 
 /// What came with a workflow task.
-pub(super) async fn decode_task(
+pub(crate) async fn decode_task(
     codecs: &Codecs,
     events: &mut [HistoryEvent],
     messages: &mut [protocol::Message],

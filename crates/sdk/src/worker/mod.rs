@@ -7,7 +7,7 @@ mod answer;
 mod attempt;
 mod builder;
 mod cache;
-mod codec;
+pub(crate) mod codec;
 mod commands;
 mod interceptor;
 mod lease;

@@ -16,13 +16,14 @@ use super::{
     futures::{
         CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
-    handlers::{Dynamic, HandlerOutcome},
-    info::WorkflowInfo,
+    handlers::{ANY, Dynamic, HandlerOutcome},
+    info::{UpdateInfo, WorkflowInfo},
     scope::{NO_SCOPE, Scope},
+    signals::SignalHandler,
     state::{Ref, RefMut, StateCell},
 };
 use crate::{
-    converter,
+    converter::{self, ALL_PAYLOADS},
     definition::{Query, Signal, Update, WorkflowDefinition},
     failure::{Error, Failure, Result},
 };
@@ -129,7 +130,8 @@ impl<S: Send + Sync + 'static> Context<S> {
             *joined.lock().unwrap_or_else(PoisonError::into_inner) = Some(output);
             shared.core().resolve(id, Ok(Vec::new()));
         });
-        core.spawned.push(Spawned { id: root, future });
+        let update = core.current_update.clone();
+        core.spawned.push(Spawned { id: root, future, update });
         drop(core);
         JoinHandle { operation: Operation::new(self.shared.clone(), id), root, value }
     }
@@ -180,19 +182,45 @@ impl<S: Send + Sync + 'static> Context<S> {
         F: Fn(T) -> R + Send + Sync + 'static,
     {
         let arguments = signal.arguments();
-        let handler = Arc::new(move |payloads: Vec<Payload>| {
-            match handle(converter::decode(&payloads, arguments)?).into_result() {
+        self.add_signal_handler(
+            signal.name(),
+            Arc::new(move |_, payloads| match handle(converter::decode(&payloads, arguments)?).into_result() {
                 Ok(()) => Ok(None),
                 Err(error) => Ok(Some(Box::pin(async move { Err(error) }) as BoxFuture<Result<()>>)),
-            }
-        });
-        self.shared.core().signals.handlers.insert(signal.name().to_owned(), handler.clone());
+            }),
+        );
+    }
+
+    /// Handles all signals without a handler of their own, those that wait already first: name and arguments.
+    /// [`receive`](Self::receive) then gets none.
+    pub fn on_any_signal<A, R, F>(&self, handle: F)
+    where
+        A: DeserializeOwned + 'static,
+        R: HandlerOutcome,
+        F: Fn(String, A) -> R + Send + Sync + 'static,
+    {
+        self.add_signal_handler(
+            ANY,
+            Arc::new(move |name: &str, payloads| {
+                match handle(name.to_owned(), converter::decode(&payloads, ALL_PAYLOADS)?).into_result() {
+                    Ok(()) => Ok(None),
+                    Err(error) => Ok(Some(Box::pin(async move { Err(error) }) as BoxFuture<Result<()>>)),
+                }
+            }),
+        );
+    }
+
+    fn add_signal_handler(&self, name: &str, handler: SignalHandler) {
+        self.shared.core().signals.handlers.insert(name.to_owned(), handler.clone());
         loop {
-            let waiting = self.shared.core().take_signal(signal.name());
-            let Some((_, payloads)) = waiting else { break };
-            match handler(payloads) {
+            let waiting = match name {
+                ANY => self.shared.core().take_any_signal(),
+                name => self.shared.core().take_signal(name).map(|(_, payloads)| (name.to_owned(), payloads)),
+            };
+            let Some((name, payloads)) = waiting else { break };
+            match handler(&name, payloads) {
                 Ok(None) => {}
-                Ok(Some(future)) => super::instance::spawn_signal_handler(&self.shared, future),
+                Ok(Some(future)) => super::instance::spawn_signal_handler(&self.shared, future, false),
                 Err(error) => self.shared.core().fail_task(Failure::application("Conversion", error.to_string())),
             }
         }
@@ -205,12 +233,26 @@ impl<S: Send + Sync + 'static> Context<S> {
         O: Serialize + 'static,
     {
         let arguments = query.arguments();
-        let answer = move |payloads: &[Payload]| {
+        let answer = move |_: &str, payloads: &[Payload]| {
             let answer = answer(converter::decode(payloads, arguments)?);
             Ok(converter::encode(&answer, 1)?)
         };
         let mut queries = self.dynamic.queries.lock().unwrap_or_else(PoisonError::into_inner);
         queries.insert(query.name().to_owned(), Arc::new(answer));
+    }
+
+    /// Answers all queries without an answer of their own: name and arguments.
+    pub fn on_any_query<A, O>(&self, answer: impl Fn(String, A) -> Result<O> + Send + Sync + 'static)
+    where
+        A: DeserializeOwned + 'static,
+        O: Serialize + 'static,
+    {
+        let answer = move |name: &str, payloads: &[Payload]| {
+            let answer = answer(name.to_owned(), converter::decode(payloads, ALL_PAYLOADS)?)?;
+            Ok(converter::encode(&answer, 1)?)
+        };
+        let mut queries = self.dynamic.queries.lock().unwrap_or_else(PoisonError::into_inner);
+        queries.insert(ANY.to_owned(), Arc::new(answer));
     }
 
     /// Handles an update; `validate` decides whether it is accepted.
@@ -225,14 +267,39 @@ impl<S: Send + Sync + 'static> Context<S> {
         R: Future<Output = Result<O>> + Send + 'static,
     {
         let arguments = update.arguments();
-        let check = move |payloads: &[Payload]| validate(&converter::decode(payloads, arguments)?);
-        let handle = move |payloads: &[Payload]| {
+        let check = move |_: &str, payloads: &[Payload]| validate(&converter::decode(payloads, arguments)?);
+        let handle = move |_: &str, payloads: &[Payload]| {
             let future = handle(converter::decode(payloads, arguments)?);
             let future = async move { Ok(converter::encode(&future.await?, 1)?) };
             Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
         };
         let mut updates = self.dynamic.updates.lock().unwrap_or_else(PoisonError::into_inner);
         updates.insert(update.name().to_owned(), (Arc::new(check), Arc::new(handle)));
+    }
+
+    /// Handles all updates without a handler of their own: name and arguments.
+    pub fn on_any_update<A, O, R>(
+        &self,
+        validate: impl Fn(&str, &A) -> Result<()> + Send + Sync + 'static,
+        handle: impl Fn(String, A) -> R + Send + Sync + 'static,
+    ) where
+        A: DeserializeOwned + Send + 'static,
+        O: Serialize + Send + 'static,
+        R: Future<Output = Result<O>> + Send + 'static,
+    {
+        let check = move |name: &str, payloads: &[Payload]| validate(name, &converter::decode(payloads, ALL_PAYLOADS)?);
+        let handle = move |name: &str, payloads: &[Payload]| {
+            let future = handle(name.to_owned(), converter::decode(payloads, ALL_PAYLOADS)?);
+            let future = async move { Ok(converter::encode(&future.await?, 1)?) };
+            Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
+        };
+        let mut updates = self.dynamic.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.insert(ANY.to_owned(), (Arc::new(check), Arc::new(handle)));
+    }
+
+    /// In the handler of an update, its validator, or a future that one of them spawned: which update it is.
+    pub fn current_update(&self) -> Option<UpdateInfo> {
+        self.shared.core().current_update.as_deref().cloned()
     }
 
     /// Another workflow.
@@ -409,7 +476,7 @@ impl<S: Send + Sync + 'static> Context<S> {
     /// Whether no handler of a signal or update runs. Wait for it before the end:
     /// `ctx.wait_condition(..)` with other state, or loop until it is true.
     pub fn all_handlers_finished(&self) -> bool {
-        self.shared.core().unfinished_handlers == 0
+        self.shared.core().unfinished.all == 0
     }
 }
 

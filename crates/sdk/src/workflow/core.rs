@@ -15,7 +15,7 @@ use segno_proto::{command::Command, common::Payload, protocol};
 
 use super::{
     commands::{Ask, Expected, STATE_PREFIX},
-    info::WorkflowInfo,
+    info::{UpdateInfo, WorkflowInfo},
     local::LocalWork,
     queue::{RootId, RunQueue},
     random::{Generator, Seed},
@@ -135,6 +135,29 @@ pub(crate) enum Closing {
 pub(crate) struct Spawned {
     pub id: RootId,
     pub future: BoxFuture<()>,
+    /// The update that it handles.
+    pub update: Option<Arc<UpdateInfo>>,
+}
+
+/// Handlers of signals and updates that run.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Unfinished {
+    /// All of them.
+    pub all: u32,
+    /// Those that the end of the workflow may cut off.
+    pub abandoned: u32,
+}
+
+impl Unfinished {
+    pub fn begin(&mut self, abandoned: bool) {
+        self.all += 1;
+        self.abandoned += u32::from(abandoned);
+    }
+
+    pub fn end(&mut self, abandoned: bool) {
+        self.all -= 1;
+        self.abandoned -= u32::from(abandoned);
+    }
 }
 
 /// Why a workflow task fails without any word to user code.
@@ -197,7 +220,9 @@ pub(crate) struct Core {
 
     pub spawned: Vec<Spawned>,
     pub aborted: Vec<RootId>,
-    pub unfinished_handlers: usize,
+    pub unfinished: Unfinished,
+    /// The update whose handler or validator is called now.
+    pub current_update: Option<Arc<UpdateInfo>>,
     pub closing: Option<Closing>,
     pub poison: Option<Poison>,
     /// Local operations to tell that nobody waits for them any more.
@@ -250,7 +275,8 @@ impl Shared {
             open_children: HashSet::new(),
             spawned: Vec::new(),
             aborted: Vec::new(),
-            unfinished_handlers: 0,
+            unfinished: Unfinished::default(),
+            current_update: None,
             closing: None,
             poison: None,
             cancelled_locals: Vec::new(),

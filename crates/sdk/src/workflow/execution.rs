@@ -23,7 +23,7 @@ use super::{
     core::{Closing, OpKind, ReplayedTurn, Shared},
     events,
     history::{Batch, Gap, HistoryTurn, Part, Splitter},
-    info::WorkflowInfo,
+    info::{UpdateInfo, WorkflowInfo},
     instance::{Instance, Stop},
     local::{LocalRequest, LocalResult},
     matching::{self, Difference},
@@ -254,8 +254,7 @@ impl Execution {
         // In the first turn a function has registered no handler yet: its updates wait until it has run.
         let mut waiting = Vec::new();
         for update in updates {
-            let name = update.name();
-            if first && instance.validate(name, update.input()).is_none() {
+            if first && instance.validate(&update.info(), update.input()).is_none() {
                 waiting.push(update);
                 continue;
             }
@@ -288,11 +287,11 @@ impl Execution {
 
     fn deliver_update(instance: &mut Instance, update: &UpdateRequest, live: bool) -> Result<(), Stop> {
         let meta = update.request.meta.clone().unwrap_or_default();
-        let (id, name) = (meta.update_id.clone(), update.name());
+        let (id, info) = (meta.update_id.clone(), update.info());
         if live {
-            let verdict = instance.validate(name, update.input()).unwrap_or_else(|| {
+            let verdict = instance.validate(&info, update.input()).unwrap_or_else(|| {
                 let [_, _, known] = instance.handlers.names();
-                Err(super::handlers::unknown("update", name, known))
+                Err(super::handlers::unknown("update", &info.name, known))
             });
             if let Err(failure) = verdict {
                 let rejection = update::Rejection {
@@ -318,7 +317,7 @@ impl Execution {
             core.push(Ask::Message { id: message.id.clone() }, expected);
             core.messages.push(message);
         }
-        instance.update(name, update.input(), move |shared, result| {
+        instance.update(info, update.input(), move |shared, result| {
             let value = match result {
                 Ok(payloads) => update::outcome::Value::Success(common::Payloads { payloads }),
                 Err(error) => update::outcome::Value::Failure(error.failure().to_wire()),
@@ -502,11 +501,12 @@ impl Execution {
         let closing = core.closing.take();
         let closed = closing.is_some();
         if let Some(Closing::Returned(result)) = closing {
-            if core.unfinished_handlers > 0 && !core.is_replaying() {
+            let unfinished = core.unfinished.all - core.unfinished.abandoned;
+            if unfinished > 0 && !core.is_replaying() {
                 tracing::warn!(
                     workflow_id = core.info.workflow_id,
                     kind = core.info.kind,
-                    handlers = core.unfinished_handlers,
+                    handlers = unfinished,
                     "the workflow ends while handlers of signals or updates run; wait for `all_handlers_finished`"
                 );
             }
@@ -574,6 +574,11 @@ impl Execution {
 impl UpdateRequest {
     fn name(&self) -> &str {
         self.request.input.as_ref().map(|input| input.name.as_str()).unwrap_or_default()
+    }
+
+    fn info(&self) -> Arc<UpdateInfo> {
+        let id = self.request.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default();
+        Arc::new(UpdateInfo { id, name: self.name().to_owned() })
     }
 
     fn input(&self) -> &[Payload] {

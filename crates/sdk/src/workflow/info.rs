@@ -54,6 +54,16 @@ pub struct WorkflowInfo {
     pub(crate) last_failure: Option<Failure>,
 }
 
+/// Which update is handled: [`Context::current_update`](crate::Context::current_update).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UpdateInfo {
+    /// The update's id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+}
+
 impl WorkflowInfo {
     pub(crate) fn of(started: &WorkflowExecutionStartedEventAttributes, start_time: Option<SystemTime>) -> Self {
         let duration = |there: &Option<prost_types::Duration>| {

@@ -12,7 +12,8 @@ use segno_proto::common::Payload;
 
 use super::{
     core::{BoxFuture, Check, Closing, OpId, OpKind, Poison, Shared, Spawned},
-    handlers::Bound,
+    handlers::{ANY, Bound, HandlerKind},
+    info::UpdateInfo,
     queue::{self, RootId},
     registry::Made,
     violation::ViolationKind,
@@ -37,6 +38,8 @@ pub(crate) enum Stop {
 struct Root {
     future: BoxFuture<()>,
     waker: Waker,
+    /// The update that it handles.
+    update: Option<Arc<UpdateInfo>>,
 }
 
 pub(crate) struct Instance {
@@ -46,23 +49,23 @@ pub(crate) struct Instance {
     polls: u32,
 }
 
-/// Lets the handler of a signal go on by itself.
-pub(crate) fn spawn_signal_handler(shared: &Arc<Shared>, future: BoxFuture<Result<()>>) {
+/// Lets the handler of a signal go on by itself. `abandoned`: the end of the workflow may cut it off.
+pub(crate) fn spawn_signal_handler(shared: &Arc<Shared>, future: BoxFuture<Result<()>>, abandoned: bool) {
     let mut core = shared.core();
     let id = core.next_root();
-    core.unfinished_handlers += 1;
+    core.unfinished.begin(abandoned);
     let inner = shared.clone();
     let future = Box::pin(async move {
         let result = future.await;
         let mut core = inner.core();
-        core.unfinished_handlers -= 1;
+        core.unfinished.end(abandoned);
         if let Err(error) = result
             && core.closing.is_none()
         {
             core.closing = Some(Closing::Returned(Err(error)));
         }
     });
-    core.spawned.push(Spawned { id, future });
+    core.spawned.push(Spawned { id, future, update: None });
     drop(core);
     shared.queue.push(id);
 }
@@ -76,7 +79,7 @@ impl Instance {
             inner.core().closing.get_or_insert(Closing::Returned(result));
         });
         let waker = queue::waker(RUN, &shared.queue);
-        Self { shared, handlers, roots: BTreeMap::from([(RUN, Root { future, waker })]), polls: 0 }
+        Self { shared, handlers, roots: BTreeMap::from([(RUN, Root { future, waker, update: None })]), polls: 0 }
     }
 
     /// The first poll of the run itself is due.
@@ -139,7 +142,13 @@ impl Instance {
         let Some(root) = self.roots.get_mut(&id) else { return Ok(()) };
         let waker = root.waker.clone();
         let mut context = TaskContext::from_waker(&waker);
+        if root.update.is_some() {
+            self.shared.core().current_update.clone_from(&root.update);
+        }
         let polled = catch_unwind(AssertUnwindSafe(|| root.future.as_mut().poll(&mut context)));
+        if root.update.is_some() {
+            self.shared.core().current_update = None;
+        }
         match polled {
             Ok(Poll::Pending) => {}
             Ok(Poll::Ready(())) => {
@@ -168,9 +177,9 @@ impl Instance {
             if aborted.is_empty() && spawned.is_empty() {
                 break;
             }
-            for Spawned { id, future } in spawned {
+            for Spawned { id, future, update } in spawned {
                 let waker = queue::waker(id, &self.shared.queue);
-                self.roots.insert(id, Root { future, waker });
+                self.roots.insert(id, Root { future, waker, update });
                 self.shared.queue.push(id);
             }
             for id in aborted {
@@ -230,15 +239,20 @@ impl Instance {
 
     /// Delivers a signal to its handler, or keeps it for whoever receives it.
     pub fn signal(&mut self, name: &str, payloads: Vec<Payload>) -> std::result::Result<(), Stop> {
-        let handler = self.shared.core().signals.handlers.get(name).cloned();
+        let core = self.shared.core();
+        let [handler, any] = [name, ANY].map(|name| core.signals.handlers.get(name).cloned());
+        drop(core);
         let handled = catch_unwind(AssertUnwindSafe(|| match handler {
-            Some(handler) => Some(handler(payloads.clone())),
-            None => self.handlers.signal(name, &payloads),
+            Some(handler) => Some(handler(name, payloads.clone())),
+            None => self.handlers.signal(name, &payloads).or_else(|| Some(any?(name, payloads.clone()))),
         }));
         match handled {
             Ok(None) => self.shared.core().deliver_signal(name, payloads),
             Ok(Some(Ok(None))) => {}
-            Ok(Some(Ok(Some(future)))) => spawn_signal_handler(&self.shared, future),
+            Ok(Some(Ok(Some(future)))) => {
+                let abandoned = self.handlers.abandons(HandlerKind::Signal, name);
+                spawn_signal_handler(&self.shared, future, abandoned);
+            }
             Ok(Some(Err(ConversionError(error)))) => {
                 let message = format!("signal {name:?}: {error}");
                 return Err(Stop::Failure(Failure::application("Conversion", message).into()));
@@ -249,8 +263,11 @@ impl Instance {
     }
 
     /// Whether an update is accepted. `None`: there is no such update.
-    pub fn validate(&self, name: &str, payloads: &[Payload]) -> Option<std::result::Result<(), Failure>> {
-        match catch_unwind(AssertUnwindSafe(|| self.handlers.validate(name, payloads))) {
+    pub fn validate(&self, update: &Arc<UpdateInfo>, payloads: &[Payload]) -> Option<std::result::Result<(), Failure>> {
+        self.shared.core().current_update = Some(update.clone());
+        let validated = catch_unwind(AssertUnwindSafe(|| self.handlers.validate(&update.name, payloads)));
+        self.shared.core().current_update = None;
+        match validated {
             Ok(validated) => validated.map(|result| result.map_err(|error| error.failure())),
             Err(panic) => Some(Err(Failure::panic(&*panic))),
         }
@@ -259,11 +276,15 @@ impl Instance {
     /// Begins to handle an update; `done` is called with what comes of it.
     pub fn update(
         &mut self,
-        name: &str,
+        update: Arc<UpdateInfo>,
         payloads: &[Payload],
         done: impl FnOnce(&Shared, std::result::Result<Vec<Payload>, Error>) + Send + 'static,
     ) -> std::result::Result<(), Stop> {
-        let future = match catch_unwind(AssertUnwindSafe(|| self.handlers.update(name, payloads))) {
+        let name = update.name.as_str();
+        self.shared.core().current_update = Some(update.clone());
+        let begun = catch_unwind(AssertUnwindSafe(|| self.handlers.update(name, payloads)));
+        self.shared.core().current_update = None;
+        let future = match begun {
             Ok(Some(Ok(future))) => future,
             Ok(Some(Err(error))) => {
                 return Err(Stop::Failure(Failure::application("Conversion", error.to_string()).into()));
@@ -274,16 +295,17 @@ impl Instance {
             }
             Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
         };
+        let abandoned = self.handlers.abandons(HandlerKind::Update, name);
         let mut core = self.shared.core();
         let id = core.next_root();
-        core.unfinished_handlers += 1;
+        core.unfinished.begin(abandoned);
         let inner = self.shared.clone();
         let future = Box::pin(async move {
             let result = future.await;
-            inner.core().unfinished_handlers -= 1;
+            inner.core().unfinished.end(abandoned);
             done(&inner, result);
         });
-        core.spawned.push(Spawned { id, future });
+        core.spawned.push(Spawned { id, future, update: Some(update) });
         Ok(())
     }
 }

@@ -38,8 +38,9 @@ pub use futures::{
     CancelledFuture, ChildWorkflowFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, OperationFuture,
     PromiseFuture, SignalFuture, StartedFuture, TaskFuture, TimerFuture,
 };
-pub use info::WorkflowInfo;
+pub use info::{UpdateInfo, WorkflowInfo};
 pub use registry::WorkflowRegistry;
+pub use schedule::AsyncOperation;
 pub use scope::Scope;
 pub use state::{Ref, RefMut};
 pub use violation::{DeterminismViolation, ViolationKind};

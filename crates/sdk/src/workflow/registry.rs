@@ -15,6 +15,7 @@ use crate::{
     converter::{self, ConversionError},
     definition::Workflow,
     failure::Result,
+    task::DYNAMIC,
 };
 
 /// A new instance: its run, not polled yet, and its handlers.
@@ -73,7 +74,8 @@ impl WorkflowRegistry {
         self.factories.is_empty()
     }
 
+    /// The workflow of this kind; failing that, the one that executes all kinds.
     pub(crate) fn get(&self, kind: &str) -> Option<Arc<dyn Factory>> {
-        self.factories.get(kind).cloned()
+        self.factories.get(kind).or_else(|| self.factories.get(DYNAMIC)).cloned()
     }
 }

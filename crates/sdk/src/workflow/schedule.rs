@@ -32,6 +32,22 @@ use crate::{
 /// Start-to-close of a task that names no time-out at all.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
+/// What [`Context::run_async`] executes: every `FnOnce` that gives a future.
+pub trait AsyncOperation<T>: Send + 'static {
+    /// Calls it.
+    fn begin(self) -> impl Future<Output = T> + Send;
+}
+
+impl<F, R, T> AsyncOperation<T> for F
+where
+    F: FnOnce() -> R + Send + 'static,
+    R: Future<Output = T> + Send,
+{
+    fn begin(self) -> impl Future<Output = T> + Send {
+        self()
+    }
+}
+
 type Encoded = std::result::Result<Vec<Payload>, ConversionError>;
 
 impl<S: Send + Sync + 'static> Context<S> {
@@ -146,14 +162,13 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Does something asynchronous that replay must not repeat. Its result is remembered.
-    pub fn run_async<F, R, T>(&self, name: &str, f: F) -> OperationFuture<T>
+    pub fn run_async<F, T>(&self, name: &str, f: F) -> OperationFuture<T>
     where
-        F: FnOnce() -> R + Send + 'static,
-        R: Future<Output = T> + Send + 'static,
+        F: AsyncOperation<T>,
         T: Serialize + DeserializeOwned + Send + 'static,
     {
         let work = LocalWork::Async(Box::new(move || {
-            Box::pin(async move { encode_local(&f().await) }) as BoxFuture<LocalOutcome>
+            Box::pin(async move { encode_local(&f.begin().await) }) as BoxFuture<LocalOutcome>
         }));
         self.local(name, work, |payloads| converter::decode(payloads, 1))
     }

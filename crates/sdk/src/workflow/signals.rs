@@ -11,8 +11,9 @@ use super::core::{BoxFuture, Core, OpId, OpKind};
 use crate::{converter::ConversionError, failure::Result};
 
 /// Handlers that a workflow function registers while it runs.
-pub(crate) type SignalHandler =
-    Arc<dyn Fn(Vec<Payload>) -> std::result::Result<Option<BoxFuture<Result<()>>>, ConversionError> + Send + Sync>;
+pub(crate) type SignalHandler = Arc<
+    dyn Fn(&str, Vec<Payload>) -> std::result::Result<Option<BoxFuture<Result<()>>>, ConversionError> + Send + Sync,
+>;
 
 #[derive(Default)]
 pub(crate) struct Signals {
@@ -59,6 +60,13 @@ impl Core {
             self.signals.waiting.remove(name);
         }
         first
+    }
+
+    /// The earliest signal of any name that nobody received.
+    pub fn take_any_signal(&mut self) -> Option<(String, Vec<Payload>)> {
+        let earliest = self.signals.waiting.iter().min_by_key(|(_, waiting)| waiting.keys().next().copied());
+        let name = earliest?.0.clone();
+        self.take_signal(&name).map(|(_, payloads)| (name, payloads))
     }
 
     /// The receiver is gone; what it was given goes to the next, or back to the front.

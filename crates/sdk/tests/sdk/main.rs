@@ -7,6 +7,7 @@
 #![allow(deprecated, clippy::while_let_loop, clippy::needless_lifetimes, clippy::manual_is_multiple_of)]
 #![allow(clippy::only_used_in_recursion)]
 
+mod api;
 mod guide;
 mod macros;
 mod macros_impl;

@@ -344,7 +344,7 @@ impl segno_sdk::PayloadCodec for Inverted {
             for payload in payloads {
                 let inner = prost::Message::encode_to_vec(&payload);
                 let data: Vec<u8> = inner.iter().map(|byte| !byte).collect();
-                let metadata = [("encoding".to_owned(), segno_sdk::Bytes::from_static(b"binary/inverted"))].into();
+                let metadata = [("encoding".to_owned(), "binary/inverted".into())].into();
                 encoded.push(segno_sdk::raw::Payload { metadata, data: data.into(), ..Default::default() });
             }
             Ok(encoded)
