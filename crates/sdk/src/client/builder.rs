@@ -310,7 +310,7 @@ impl ClientBuilder {
         let counting = self.metrics.map(|metrics| (metrics, self.namespace.clone()));
         let inner = Inner {
             connection: Connection { channel: Counted::new(channel, counting), metadata },
-            namespace: self.namespace,
+            namespace: self.namespace.into(),
             identity: self.identity,
             codecs: self.codecs,
             interceptors: self.interceptors,

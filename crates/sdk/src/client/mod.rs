@@ -55,7 +55,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     connection: connection::Connection,
-    namespace: String,
+    namespace: Arc<str>,
     identity: String,
     codecs: Codecs,
     interceptors: interceptor::Interceptors,
@@ -106,6 +106,11 @@ impl Client {
     /// The namespace of all calls.
     pub fn namespace(&self) -> &str {
         &self.0.namespace
+    }
+
+    /// The same, for those who keep it.
+    pub(crate) fn shared_namespace(&self) -> Arc<str> {
+        self.0.namespace.clone()
     }
 
     /// Who this is, for histories and logs.

@@ -1,12 +1,15 @@
 //! Runs that are kept in memory between their workflow tasks, the least recently used thrown away first.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use crate::workflow::execution::Execution;
 
 pub(crate) struct Cache {
-    entries: HashMap<String, Entry>,
-    by_use: BTreeMap<u64, String>,
+    entries: HashMap<Arc<str>, Entry>,
+    by_use: BTreeMap<u64, Arc<str>>,
     next_use: u64,
     bytes: usize,
     count_max: usize,
@@ -56,6 +59,7 @@ impl Cache {
         let bytes = execution.bytes();
         let used = self.next_use;
         self.next_use += 1;
+        let run_id: Arc<str> = run_id.into();
         self.by_use.insert(used, run_id.clone());
         self.bytes += bytes;
         self.entries.insert(run_id, Entry { execution, used, bytes });
@@ -63,7 +67,7 @@ impl Cache {
             let Some((_, oldest)) = self.by_use.pop_first() else { break };
             if let Some(entry) = self.entries.remove(&oldest) {
                 self.bytes -= entry.bytes;
-                evicted.push((oldest, entry.execution));
+                evicted.push((oldest.to_string(), entry.execution));
             }
         }
         evicted

@@ -258,7 +258,7 @@ impl Workflows {
                     token = bytes::Bytes::new();
                     self.page(&run, &mut token, &mut events).await?;
                 }
-                Box::new(Execution::new(self.shared.workflows.clone(), self.shared.client.namespace(), run_id))
+                Box::new(Execution::new(self.shared.workflows.clone(), self.shared.client.shared_namespace(), run_id))
             }
         };
         while !token.is_empty() {

@@ -17,7 +17,7 @@ use super::{
         CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
     handlers::{ANY, Dynamic, HandlerOutcome},
-    info::{UpdateInfo, WorkflowInfo},
+    info::{Stored, UpdateInfo, WorkflowInfo},
     scope::{NO_SCOPE, Scope},
     signals::SignalHandler,
     state::{Ref, RefMut, StateCell},
@@ -392,7 +392,7 @@ impl<S: Send + Sync + 'static> Context<S> {
             if let Ok(mut payload) = converter::encode_json(&ids) {
                 payload.metadata.insert("type".to_owned(), "KeywordList".into());
                 let keys = vec![CHANGE_VERSION.to_owned()];
-                core.search.insert(CHANGE_VERSION.to_owned(), payload.clone());
+                core.search.insert(CHANGE_VERSION.to_owned(), Stored::of(&payload));
                 let ask = Ask::SearchAttributes(vec![(CHANGE_VERSION.to_owned(), payload)]);
                 core.push(ask, Expected::SearchAttributes { keys });
             }
@@ -425,7 +425,7 @@ impl<S: Send + Sync + 'static> Context<S> {
 
     /// What the workflow knows about itself.
     pub fn info(&self) -> Arc<WorkflowInfo> {
-        self.shared.core().info.clone()
+        Arc::new(self.shared.core().info.build())
     }
 
     /// Changes values to search by; `null` removes one.
@@ -433,7 +433,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         if let Some(fields) = self.fields(values) {
             let mut core = self.shared.core();
             let keys = fields.iter().map(|(key, _)| key.clone()).collect();
-            core.search.extend(fields.iter().cloned());
+            Stored::keep(&mut core.search, &fields);
             core.push(Ask::SearchAttributes(fields), Expected::SearchAttributes { keys });
         }
     }
@@ -443,7 +443,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         if let Some(fields) = self.fields(values) {
             let mut core = self.shared.core();
             let keys = fields.iter().map(|(key, _)| key.clone()).collect();
-            core.memo.extend(fields.iter().cloned());
+            Stored::keep(&mut core.memo, &fields);
             core.push(Ask::Memo(fields), Expected::State { keys });
         }
     }
@@ -539,7 +539,7 @@ impl RandomStream {
         let mut core = self.shared.core();
         let seed = core.seed;
         let generator =
-            core.streams.entry(self.name.clone()).or_insert_with(|| seed.part("stream").part(&self.name).generator());
+            core.streams.get_or_insert_with(self.name.clone(), || seed.part("stream").part(&self.name).generator());
         f(generator)
     }
 

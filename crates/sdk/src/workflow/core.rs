@@ -5,7 +5,7 @@
 //! first.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context as TaskContext, Poll, Waker},
@@ -15,13 +15,14 @@ use segno_proto::{command::Command, common::Payload, protocol};
 
 use super::{
     commands::{Ask, Expected, STATE_PREFIX},
-    info::{UpdateInfo, WorkflowInfo},
+    info::{StartInfo, Stored, UpdateInfo},
     local::LocalWork,
     queue::{RootId, RunQueue},
     random::{Generator, Seed},
     sabotage::{self, Sabotage},
     scope::Scopes,
     signals::Signals,
+    sorted::Sorted,
 };
 use crate::{
     failure::{Error, Failure},
@@ -81,7 +82,7 @@ pub(crate) enum OpKind {
         name: String,
         index: u64,
         is_task: bool,
-        work: Option<LocalWork>,
+        work: Option<Box<LocalWork>>,
         running: bool,
     },
     Promise {
@@ -124,6 +125,19 @@ pub(crate) struct Pending {
     pub expected: Expected,
     /// Withdrawn before it was sent.
     pub withdrawn: bool,
+}
+
+/// What is counted, each by itself, for ids that no other thing shifts.
+#[derive(Clone, Copy)]
+pub(crate) enum Counter {
+    Task,
+    Timer,
+    Child,
+    Local,
+}
+
+impl Counter {
+    const ALL: usize = 4;
 }
 
 /// How the run ends.
@@ -176,29 +190,28 @@ pub(crate) struct ReplayedTurn {
 }
 
 pub(crate) struct Core {
-    pub info: Arc<WorkflowInfo>,
+    pub info: StartInfo,
     pub seed: Seed,
     pub user_random: Generator,
-    pub streams: HashMap<String, Generator>,
+    pub streams: Sorted<String, Generator>,
     /// Nanoseconds since the epoch: when this turn's workflow task was started.
     pub time: i64,
     /// `Some` while a turn is replayed.
     pub replayed: Option<ReplayedTurn>,
     pub suggest_continue_as_new: bool,
 
-    /// Boxed: a node of the map has room for eleven, and most workflows wait for one.
-    pub ops: BTreeMap<OpId, Box<Op>>,
+    pub ops: Sorted<OpId, Box<Op>>,
     next_op: OpId,
     next_root: RootId,
     next_resolution: u64,
     granted: Option<OpId>,
     /// Resolved operations that somebody waits for, in history's order.
-    asked: BTreeSet<(u64, OpId)>,
+    asked: Sorted<(u64, OpId), ()>,
     /// Resolved operations that nobody has taken yet.
     resolved: usize,
-    pub conditions: BTreeSet<OpId>,
-    pub by_event: HashMap<i64, OpId>,
-    pub counters: HashMap<&'static str, u64>,
+    pub conditions: Sorted<OpId, ()>,
+    pub by_event: Sorted<i64, OpId>,
+    counters: [u64; Counter::ALL],
 
     pub commands: Vec<Pending>,
     pub messages: Vec<protocol::Message>,
@@ -209,14 +222,14 @@ pub(crate) struct Core {
 
     pub scopes: Scopes,
     pub signals: Signals,
-    pub promises: HashMap<String, (u64, Outcome)>,
+    pub promises: Sorted<String, (u64, Outcome)>,
     pub patches: BTreeMap<String, bool>,
-    pub state: BTreeMap<String, Payload>,
+    /// State that this turn changed; the rest is in the memo.
     pub changed_state: BTreeMap<String, Option<Payload>>,
-    pub memo: BTreeMap<String, Payload>,
-    pub search: BTreeMap<String, Payload>,
+    pub memo: Sorted<String, Stored>,
+    pub search: Sorted<String, Stored>,
     pub details: String,
-    pub open_children: HashSet<String>,
+    pub open_children: Sorted<String, ()>,
 
     pub spawned: Vec<Spawned>,
     pub aborted: Vec<RootId>,
@@ -236,43 +249,38 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub fn new(info: WorkflowInfo, seed: Seed) -> Arc<Self> {
-        let state = info.memo.iter().filter_map(|(key, value)| {
-            let key = key.strip_prefix(STATE_PREFIX)?;
-            Some((key.to_owned(), value.clone()))
-        });
+    pub fn new(info: StartInfo, seed: Seed, memo: Sorted<String, Stored>, search: Sorted<String, Stored>) -> Arc<Self> {
         let core = Core {
-            state: state.collect(),
-            memo: info.memo.clone(),
-            search: info.search_attributes.clone(),
-            info: Arc::new(info),
+            memo,
+            search,
+            info,
             seed,
             user_random: seed.part("user").generator(),
-            streams: HashMap::new(),
+            streams: Sorted::default(),
             time: 0,
             replayed: None,
             suggest_continue_as_new: false,
-            ops: BTreeMap::new(),
+            ops: Sorted::default(),
             next_op: 1,
             next_root: 1,
             next_resolution: 1,
             granted: None,
-            asked: BTreeSet::new(),
+            asked: Sorted::default(),
             resolved: 0,
-            conditions: BTreeSet::new(),
-            by_event: HashMap::new(),
-            counters: HashMap::new(),
+            conditions: Sorted::default(),
+            by_event: Sorted::default(),
+            counters: [0; Counter::ALL],
             commands: Vec::new(),
             messages: Vec::new(),
             dropped: BTreeMap::new(),
             progress: false,
             scopes: Scopes::default(),
             signals: Signals::default(),
-            promises: HashMap::new(),
+            promises: Sorted::default(),
             patches: BTreeMap::new(),
             changed_state: BTreeMap::new(),
             details: String::new(),
-            open_children: HashSet::new(),
+            open_children: Sorted::default(),
             spawned: Vec::new(),
             aborted: Vec::new(),
             unfinished: Unfinished::default(),
@@ -292,9 +300,9 @@ impl Shared {
 
 impl Core {
     /// The number of the next thing of a type, from 0.
-    pub fn count(&mut self, kind: &'static str) -> u64 {
+    pub fn count(&mut self, kind: Counter) -> u64 {
         let stands_still = self.is_replaying() && sabotage::is_on(Sabotage::CounterNotAdvanced);
-        let counter = self.counters.entry(kind).or_default();
+        let counter = &mut self.counters[kind as usize];
         if stands_still {
             return *counter;
         }
@@ -317,7 +325,7 @@ impl Core {
         let id = self.next_op;
         self.next_op += 1;
         if matches!(kind, OpKind::Condition { .. }) {
-            self.conditions.insert(id);
+            self.conditions.insert(id, ());
         }
         let op = Op {
             kind,
@@ -331,6 +339,14 @@ impl Core {
         };
         self.ops.insert(id, Box::new(op));
         id
+    }
+
+    /// What [`set_state`](super::WorkflowContext::set_state) left under a key.
+    pub fn state(&self, key: &str) -> Option<Payload> {
+        match self.changed_state.get(key) {
+            Some(changed) => changed.clone(),
+            None => self.memo.get(format!("{STATE_PREFIX}{key}").as_str()).map(Stored::payload),
+        }
     }
 
     pub fn is_replaying(&self) -> bool {
@@ -381,7 +397,7 @@ impl Core {
         self.resolved += 1;
         self.conditions.remove(&id);
         if op.waker.is_some() {
-            self.asked.insert((at, id));
+            self.asked.insert((at, id), ());
         }
     }
 
@@ -414,7 +430,7 @@ impl Core {
                 }
                 return Poll::Pending;
             }
-            self.asked.insert((at, id));
+            self.asked.insert((at, id), ());
         }
         match &op.waker {
             Some(waker) if waker.will_wake(context.waker()) => {}
@@ -434,7 +450,7 @@ impl Core {
         if self.granted.is_some() {
             return None;
         }
-        let (_, id) = self.asked.pop_first()?;
+        let ((_, id), ()) = self.asked.pop_first()?;
         self.granted = Some(id);
         self.ops.get_mut(&id).and_then(|op| op.waker.take())
     }

@@ -2,7 +2,7 @@
 //! use the very same code.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
@@ -23,12 +23,13 @@ use super::{
     core::{Closing, OpKind, ReplayedTurn, Shared},
     events,
     history::{Batch, Gap, HistoryTurn, Part, Splitter},
-    info::{UpdateInfo, WorkflowInfo},
+    info::{StartInfo, Stored, UpdateInfo},
     instance::{Instance, Stop},
     local::{LocalRequest, LocalResult},
     matching::{self, Difference},
     random::Seed,
     registry::WorkflowRegistry,
+    sorted::Sorted,
     violation::DeterminismViolation,
 };
 use crate::{
@@ -72,33 +73,33 @@ struct UpdateRequest {
 /// One run.
 pub(crate) struct Execution {
     registry: Arc<WorkflowRegistry>,
-    namespace: String,
+    namespace: Arc<str>,
     splitter: Splitter,
     instance: Option<Instance>,
     /// Commands that were sent, to be found in history.
     sent: VecDeque<Expected>,
     /// Updates that history admitted and nobody accepted yet.
-    admitted: HashMap<String, update::Request>,
+    admitted: Sorted<String, Box<update::Request>>,
     live: bool,
     closed: bool,
-    identity: (String, String),
+    run_id: String,
     /// When the live turn's workflow task was started.
     turn_time: i64,
 }
 
 impl Execution {
     /// A run that nothing is known of yet. `run_id` is empty if the history is to say it.
-    pub fn new(registry: Arc<WorkflowRegistry>, namespace: &str, run_id: &str) -> Self {
+    pub fn new(registry: Arc<WorkflowRegistry>, namespace: impl Into<Arc<str>>, run_id: &str) -> Self {
         Self {
             registry,
-            namespace: namespace.to_owned(),
+            namespace: namespace.into(),
             splitter: Splitter::default(),
             instance: None,
             sent: VecDeque::new(),
-            admitted: HashMap::new(),
+            admitted: Sorted::default(),
             live: false,
             closed: false,
-            identity: (String::new(), run_id.to_owned()),
+            run_id: run_id.to_owned(),
             turn_time: 0,
         }
     }
@@ -203,9 +204,8 @@ impl Execution {
                 if delivers {
                     core.time = turn.time;
                 }
-                let info = Arc::make_mut(&mut core.info);
-                info.history_length = turn.started_event_id;
-                info.history_size = turn.history_size;
+                core.info.history_length = turn.started_event_id;
+                core.info.history_size = turn.history_size;
             }
         }
         let time = turn.time;
@@ -348,13 +348,12 @@ impl Execution {
             return Err(TaskFailed { stale: true, ..unhandled(failure.into()) });
         };
         let time = event.event_time.as_ref().map(timestamp_nanos).and_then(|nanos| u64::try_from(nanos).ok());
-        let mut info = WorkflowInfo::of(started, time.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos)));
-        info.namespace.clone_from(&self.namespace);
-        if !self.identity.1.is_empty() {
-            // After a reset the first event names the run that it was copied from.
-            info.run_id.clone_from(&self.identity.1);
+        let start_time = time.map(|nanos| UNIX_EPOCH + Duration::from_nanos(nanos));
+        if self.run_id.is_empty() {
+            // Otherwise it is known: after a reset the first event names the run that it was copied from.
+            self.run_id.clone_from(&started.original_execution_run_id);
         }
-        self.identity = (info.workflow_id.clone(), info.run_id.clone());
+        let info = StartInfo::of(started, start_time, self.namespace.clone(), &self.run_id);
         let Some(factory) = self.registry.get(&info.kind) else {
             let message = format!(
                 "this worker does not know the workflow {:?}; it knows {}",
@@ -364,7 +363,9 @@ impl Execution {
             return Err(unhandled(Failure::application("UnknownWorkflow", message).into()));
         };
         let seed = Seed::of(&started.original_execution_run_id);
-        let shared = Shared::new(info, seed);
+        let memo = started.memo.as_ref().map(|memo| Stored::all(&memo.fields)).unwrap_or_default();
+        let search = started.search_attributes.as_ref().map(|there| Stored::all(&there.indexed_fields));
+        let shared = Shared::new(info, seed, memo, search.unwrap_or_default());
         let input = converter::items(&started.input).to_vec();
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| factory.make(shared.clone(), &input)));
         let made = match made {
@@ -382,7 +383,7 @@ impl Execution {
                 && let Some(request) = &admitted.request
             {
                 let id = request.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default();
-                self.admitted.insert(id, request.clone());
+                self.admitted.insert(id, Box::new(request.clone()));
             }
         }
     }
@@ -392,7 +393,8 @@ impl Execution {
         for event in &batch.events {
             if let Some(Attributes::WorkflowExecutionUpdateAcceptedEventAttributes(accepted)) = &event.attributes {
                 let id = &accepted.protocol_instance_id;
-                let request = accepted.accepted_request.clone().or_else(|| self.admitted.remove(id));
+                let request =
+                    accepted.accepted_request.clone().or_else(|| self.admitted.remove(id).map(|request| *request));
                 updates.extend(request.map(|request| UpdateRequest {
                     request,
                     message_id: accepted.accepted_request_message_id.clone(),
@@ -463,7 +465,7 @@ impl Execution {
                 step.open_locals += 1;
                 if !*running && let Some(work) = work.take() {
                     *running = true;
-                    step.start.push(LocalRequest { id: id.clone(), work });
+                    step.start.push(LocalRequest { id: id.clone(), work: *work });
                 }
             }
         }
@@ -489,7 +491,7 @@ impl Execution {
             for (key, value) in changed {
                 let key = format!("{STATE_PREFIX}{key}");
                 match &value {
-                    Some(value) => core.memo.insert(key.clone(), value.clone()),
+                    Some(value) => core.memo.insert(key.clone(), Stored::of(value)),
                     None => core.memo.remove(&key),
                 };
                 let null = || converter::encode_json(&()).unwrap_or_default();
@@ -552,7 +554,8 @@ impl Execution {
 
     fn violated(&self, difference: Difference, task_completed_event_id: i64) -> TaskFailed {
         let Difference { kind, event_id, sequence, expected, actual } = difference;
-        let (workflow_id, run_id) = self.identity.clone();
+        let workflow_id = self.instance.as_ref().map(|instance| instance.shared.core().info.workflow_id.clone());
+        let (workflow_id, run_id) = (workflow_id.unwrap_or_default(), self.run_id.clone());
         let violation = DeterminismViolation {
             kind,
             workflow_id,
@@ -682,9 +685,9 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
         Err(Err(failure)) if cancelled && failure.is_cancelled() => (Ask::Cancel, CloseKind::Canceled),
         Err(Err(failure)) => (Ask::Fail(Box::new(failure.to_wire())), CloseKind::Failed),
         Err(Ok(continued)) => {
-            let memo = (!core.memo.is_empty()).then(|| common::Memo { fields: core.memo.clone() });
-            let search_attributes =
-                (!core.search.is_empty()).then(|| common::SearchAttributes { indexed_fields: core.search.clone() });
+            let memo = (!core.memo.is_empty()).then(|| common::Memo { fields: Stored::payloads(&core.memo) });
+            let search_attributes = (!core.search.is_empty())
+                .then(|| common::SearchAttributes { indexed_fields: Stored::payloads(&core.search) });
             let attributes = ContinueAsNewWorkflowExecutionCommandAttributes {
                 workflow_type: Some(common::WorkflowType { name: continued.kind }),
                 task_queue: Some(TaskQueue {
@@ -708,11 +711,9 @@ impl Execution {
     pub fn bytes(&self) -> usize {
         let Some(instance) = &self.instance else { return 1024 };
         let core = instance.shared.core();
-        let payload = |payload: &Payload| payload.data.len() + 64;
-        3072 + core.ops.len() * 384
-            + core.memo.values().map(payload).sum::<usize>()
-            + core.state.values().map(payload).sum::<usize>()
-            + core.search.values().map(payload).sum::<usize>()
+        let waiting = core.signals.waiting_bytes();
+        let stored: usize = core.memo.values().chain(core.search.values()).map(|stored| stored.len() + 64).sum();
+        2560 + core.ops.len() * 320 + stored + waiting
     }
 
     /// How long the server waits for the answer to a workflow task.

@@ -8,7 +8,7 @@ use std::{
 use segno_proto::common::Payload;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Context, core::BoxFuture};
+use super::{Context, core::BoxFuture, sorted::Sorted};
 use crate::{
     converter::{self, ALL_PAYLOADS, ConversionError},
     definition::{Query, Signal, Update},
@@ -306,7 +306,7 @@ impl<S: Send + Sync + 'static> Bound for BoundHandlers<S> {
         if let Some(answer) = self.handlers.queries.get(name) {
             return Some(answer(&self.context, name, payloads));
         }
-        let added = named_or_any(&*self.context.dynamic.queries.lock().ok()?, name).cloned();
+        let added = self.context.dynamic.query(name);
         match added {
             Some(answer) => Some(answer(name, payloads)),
             None => Some(self.handlers.queries.get(ANY)?(&self.context, name, payloads)),
@@ -317,7 +317,7 @@ impl<S: Send + Sync + 'static> Bound for BoundHandlers<S> {
         if let Some((validate, _)) = self.handlers.updates.get(name) {
             return Some(validate(&self.context, name, payloads));
         }
-        let added = named_or_any(&*self.context.dynamic.updates.lock().ok()?, name).cloned();
+        let added = self.context.dynamic.update(name);
         match added {
             Some((validate, _)) => Some(validate(name, payloads)),
             None => Some(self.handlers.updates.get(ANY)?.0(&self.context, name, payloads)),
@@ -328,7 +328,7 @@ impl<S: Send + Sync + 'static> Bound for BoundHandlers<S> {
         if let Some((_, handle)) = self.handlers.updates.get(name) {
             return Some(handle(&self.context, name, payloads));
         }
-        let added = named_or_any(&*self.context.dynamic.updates.lock().ok()?, name).cloned();
+        let added = self.context.dynamic.update(name);
         match added {
             Some((_, handle)) => Some(handle(name, payloads)),
             None => Some(self.handlers.updates.get(ANY)?.1(&self.context, name, payloads)),
@@ -373,8 +373,20 @@ type DynamicUpdate = Arc<dyn Fn(&str, &[Payload]) -> Converted<BoxFuture<Result<
 /// Handlers that a workflow function registers while it runs.
 #[derive(Default)]
 pub(crate) struct Dynamic {
-    pub queries: std::sync::Mutex<HashMap<String, DynamicQuery>>,
-    pub updates: std::sync::Mutex<HashMap<String, (DynamicValidate, DynamicUpdate)>>,
+    pub queries: std::sync::Mutex<Sorted<String, DynamicQuery>>,
+    pub updates: std::sync::Mutex<Sorted<String, (DynamicValidate, DynamicUpdate)>>,
+}
+
+impl Dynamic {
+    fn query(&self, name: &str) -> Option<DynamicQuery> {
+        let queries = self.queries.lock().ok()?;
+        queries.get(name).or_else(|| queries.get(ANY)).cloned()
+    }
+
+    fn update(&self, name: &str) -> Option<(DynamicValidate, DynamicUpdate)> {
+        let updates = self.updates.lock().ok()?;
+        updates.get(name).or_else(|| updates.get(ANY)).cloned()
+    }
 }
 
 /// For people: why an update or query cannot be answered.

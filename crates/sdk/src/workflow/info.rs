@@ -2,13 +2,121 @@
 
 use std::{
     collections::BTreeMap,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use prost::Message;
 use segno_proto::{common::Payload, events::WorkflowExecutionStartedEventAttributes};
 use serde::de::DeserializeOwned;
 
+use super::sorted::Sorted;
 use crate::{converter, failure::Failure};
+
+/// What is kept of the first event. [`WorkflowInfo`] is made of it when somebody asks: it would take three times the
+/// memory in every run that waits in a cache.
+pub(crate) struct StartInfo {
+    pub workflow_id: String,
+    pub kind: String,
+    pub queue: String,
+    pub task_timeout: Option<Duration>,
+    pub history_length: i64,
+    pub history_size: i64,
+    namespace: Arc<str>,
+    run_id: Box<str>,
+    start_time: Option<SystemTime>,
+    /// The rest, as a message `WorkflowExecutionStartedEventAttributes`.
+    encoded: Box<[u8]>,
+}
+
+impl StartInfo {
+    pub fn of(
+        started: &WorkflowExecutionStartedEventAttributes,
+        start_time: Option<SystemTime>,
+        namespace: Arc<str>,
+        run_id: &str,
+    ) -> Self {
+        let WorkflowInfo { workflow_id, kind, queue, task_timeout, .. } = WorkflowInfo::of(started);
+        // Without what the workflow has as its input, and what is kept above.
+        let rest = WorkflowExecutionStartedEventAttributes {
+            workflow_id: String::new(),
+            workflow_type: None,
+            task_queue: None,
+            input: None,
+            header: None,
+            original_execution_run_id: String::new(),
+            ..started.clone()
+        };
+        let (encoded, run_id) = (rest.encode_to_vec().into_boxed_slice(), run_id.into());
+        let (history_length, history_size) = (0, 0);
+        Self {
+            workflow_id,
+            kind,
+            queue,
+            task_timeout,
+            history_length,
+            history_size,
+            namespace,
+            run_id,
+            start_time,
+            encoded,
+        }
+    }
+
+    /// All of it.
+    pub fn build(&self) -> WorkflowInfo {
+        // It was encoded here, so that it can be decoded.
+        let started = WorkflowExecutionStartedEventAttributes::decode(&*self.encoded).unwrap_or_default();
+        WorkflowInfo {
+            namespace: self.namespace.to_string(),
+            workflow_id: self.workflow_id.clone(),
+            run_id: self.run_id.to_string(),
+            kind: self.kind.clone(),
+            queue: self.queue.clone(),
+            start_time: self.start_time,
+            history_length: self.history_length,
+            history_size: self.history_size,
+            ..WorkflowInfo::of(&started)
+        }
+    }
+}
+
+/// A payload that is kept for long: encoded, because its metadata is a map that takes hundreds of bytes, and because its
+/// data may be part of a frame that would be kept as a whole.
+pub(crate) struct Stored(Box<[u8]>);
+
+impl Stored {
+    pub fn of(payload: &Payload) -> Self {
+        Self(payload.encode_to_vec().into_boxed_slice())
+    }
+
+    pub fn payload(&self) -> Payload {
+        Payload::decode(bytes::Bytes::copy_from_slice(&self.0)).unwrap_or_default()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub fn all(payloads: &BTreeMap<String, Payload>) -> Sorted<String, Self> {
+        let mut stored = Sorted::default();
+        for (key, payload) in payloads {
+            stored.insert(key.clone(), Self::of(payload));
+        }
+        stored
+    }
+
+    pub fn payloads(stored: &Sorted<String, Self>) -> BTreeMap<String, Payload> {
+        stored.iter().map(|(key, stored)| (key.clone(), stored.payload())).collect()
+    }
+
+    /// Puts changed values over those that are there.
+    pub fn keep(stored: &mut Sorted<String, Self>, changed: &[(String, Payload)]) {
+        for (key, payload) in changed {
+            stored.insert(key.clone(), Self::of(payload));
+        }
+    }
+}
 
 /// What a workflow knows about itself.
 #[derive(Clone, Debug, Default)]
@@ -65,7 +173,7 @@ pub struct UpdateInfo {
 }
 
 impl WorkflowInfo {
-    pub(crate) fn of(started: &WorkflowExecutionStartedEventAttributes, start_time: Option<SystemTime>) -> Self {
+    fn of(started: &WorkflowExecutionStartedEventAttributes) -> Self {
         let duration = |there: &Option<prost_types::Duration>| {
             there.and_then(|there| Duration::try_from(there).ok()).filter(|there| !there.is_zero())
         };
@@ -81,7 +189,6 @@ impl WorkflowInfo {
             kind: started.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default(),
             queue: started.task_queue.as_ref().map(|queue| queue.name.clone()).unwrap_or_default(),
             attempt: u32::try_from(started.attempt).unwrap_or(1).max(1),
-            start_time,
             execution_timeout: duration(&started.workflow_execution_timeout),
             run_timeout: duration(&started.workflow_run_timeout),
             task_timeout: duration(&started.workflow_task_timeout),

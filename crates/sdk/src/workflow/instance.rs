@@ -45,6 +45,9 @@ struct Root {
 pub(crate) struct Instance {
     pub shared: Arc<Shared>,
     pub handlers: Box<dyn Bound>,
+    /// The run itself, until it returns.
+    run: Option<Root>,
+    /// Spawned futures and handlers.
     roots: BTreeMap<RootId, Root>,
     polls: u32,
 }
@@ -79,7 +82,7 @@ impl Instance {
             inner.core().closing.get_or_insert(Closing::Returned(result));
         });
         let waker = queue::waker(RUN, &shared.queue);
-        Self { shared, handlers, roots: BTreeMap::from([(RUN, Root { future, waker, update: None })]), polls: 0 }
+        Self { shared, handlers, run: Some(Root { future, waker, update: None }), roots: BTreeMap::new(), polls: 0 }
     }
 
     /// The first poll of the run itself is due.
@@ -139,7 +142,11 @@ impl Instance {
     }
 
     fn poll(&mut self, id: RootId) -> std::result::Result<(), Stop> {
-        let Some(root) = self.roots.get_mut(&id) else { return Ok(()) };
+        let root = match id {
+            RUN => self.run.as_mut(),
+            id => self.roots.get_mut(&id),
+        };
+        let Some(root) = root else { return Ok(()) };
         let waker = root.waker.clone();
         let mut context = TaskContext::from_waker(&waker);
         if root.update.is_some() {
@@ -152,7 +159,10 @@ impl Instance {
         match polled {
             Ok(Poll::Pending) => {}
             Ok(Poll::Ready(())) => {
-                let root = self.roots.remove(&id);
+                let root = match id {
+                    RUN => self.run.take(),
+                    id => self.roots.remove(&id),
+                };
                 drop_safely(root)?;
             }
             Err(panic) => return Err(Stop::Panic(panic_message(&*panic))),
@@ -214,7 +224,7 @@ impl Instance {
         let conditions: Vec<(OpId, Check)> = {
             let core = self.shared.core();
             core.conditions
-                .iter()
+                .keys()
                 .filter_map(|id| match core.ops.get(id) {
                     Some(op) if op.waker.is_some() => match &op.kind {
                         OpKind::Condition { check } => Some((*id, check.clone())),
@@ -319,7 +329,8 @@ fn drop_safely<T>(value: T) -> std::result::Result<(), Stop> {
 impl Drop for Instance {
     fn drop(&mut self) {
         self.shared.queue.tear_down();
-        for (_, root) in std::mem::take(&mut self.roots) {
+        let roots = std::mem::take(&mut self.roots).into_values();
+        for root in self.run.take().into_iter().chain(roots) {
             // A panic here concerns nobody: the instance is thrown away.
             let _ = drop_safely(root);
         }

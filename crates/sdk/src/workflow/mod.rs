@@ -29,6 +29,7 @@ pub(crate) mod sabotage;
 mod schedule;
 mod scope;
 mod signals;
+mod sorted;
 mod state;
 mod violation;
 

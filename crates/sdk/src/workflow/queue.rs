@@ -3,7 +3,6 @@
 //! Wakes are legal inside a turn only, on the thread that makes it: then polls follow from history alone.
 
 use std::{
-    collections::BTreeSet,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -11,6 +10,8 @@ use std::{
     task::{Wake, Waker},
     thread::{self, ThreadId},
 };
+
+use super::sorted::Sorted;
 
 /// A root: 0 is the run itself, the others follow by age.
 pub(crate) type RootId = u64;
@@ -23,7 +24,7 @@ pub(crate) struct RunQueue {
 
 #[derive(Default)]
 struct Woken {
-    roots: BTreeSet<RootId>,
+    roots: Sorted<RootId, ()>,
     /// The thread whose turn it is.
     turn: Option<ThreadId>,
     foreign: bool,
@@ -43,12 +44,12 @@ impl RunQueue {
     }
 
     pub fn push(&self, root: RootId) {
-        self.woken().roots.insert(root);
+        self.woken().roots.insert(root, ());
     }
 
     /// The oldest root that was woken.
     pub fn pop(&self) -> Option<RootId> {
-        self.woken().roots.pop_first()
+        self.woken().roots.pop_first().map(|(root, ())| root)
     }
 
     pub fn take_foreign(&self) -> bool {
@@ -86,7 +87,7 @@ impl Wake for RootWaker {
         }
         let mut woken = self.queue.woken();
         if woken.turn == Some(thread::current().id()) {
-            woken.roots.insert(self.root);
+            woken.roots.insert(self.root, ());
         } else {
             woken.foreign = true;
         }

@@ -16,7 +16,7 @@ use super::{
     Context, WorkflowContext,
     commands::{Ask, Expected},
     context::decode_first,
-    core::{BoxFuture, OpKind},
+    core::{BoxFuture, Counter, OpKind},
     futures::{ChildWorkflowFuture, Decode, OperationFuture, PromiseFuture, TaskFuture, TimerFuture},
     local::{LocalOutcome, LocalWork},
 };
@@ -59,7 +59,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         decode: Decode<T>,
     ) -> TaskFuture<T> {
         let mut core = self.shared.core();
-        let sequence = core.count("task");
+        let sequence = core.count(Counter::Task);
         let id = core.seed.id("task", sequence).to_string();
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
         drop(core);
@@ -84,14 +84,14 @@ impl<S: Send + Sync + 'static> Context<S> {
         decode: Decode<T>,
     ) -> ChildWorkflowFuture<T> {
         let mut core = self.shared.core();
-        let sequence = core.count("child");
+        let sequence = core.count(Counter::Child);
         let workflow_id = match (&options.workflow_id, options.name.as_str()) {
             (Some(id), _) => id.clone(),
             (None, "") => core.seed.id("child", sequence).to_string(),
             (None, name) => format!("{}/{name}", core.info.workflow_id),
         };
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
-        let taken = !core.open_children.insert(workflow_id.clone());
+        let taken = core.open_children.insert(workflow_id.clone(), ()).is_some();
         drop(core);
         let op = OpKind::Child {
             workflow_id: workflow_id.clone(),
@@ -124,12 +124,18 @@ impl<S: Send + Sync + 'static> Context<S> {
 
     fn local_operation(&self, name: &str, work: LocalWork) -> (super::futures::Operation, String) {
         let mut core = self.shared.core();
-        let index = core.count("local");
+        let index = core.count(Counter::Local);
         let id = core.seed.id("local", index).to_string();
         drop(core);
         let is_task = matches!(work, LocalWork::Task { .. });
-        let op =
-            OpKind::Local { id: id.clone(), name: name.to_owned(), index, is_task, work: Some(work), running: false };
+        let op = OpKind::Local {
+            id: id.clone(),
+            name: name.to_owned(),
+            index,
+            is_task,
+            work: Some(Box::new(work)),
+            running: false,
+        };
         (self.operation(op, |_, _| {}), id)
     }
 
@@ -224,7 +230,7 @@ impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
 
     fn sleep(&self, duration: Duration) -> TimerFuture {
         let mut core = self.shared.core();
-        let sequence = core.count("timer");
+        let sequence = core.count(Counter::Timer);
         let id = core.seed.id("timer", sequence).to_string();
         drop(core);
         // The server knows milliseconds at least, and no timers of no length.
@@ -285,21 +291,19 @@ impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
     }
 
     fn get_state<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>> {
-        let payload = self.shared.core().state.get(key).cloned();
+        let payload = self.shared.core().state(key);
         payload.map(|payload| converter::decode_payload(&payload)).transpose().map_err(Error::from)
     }
 
     fn set_state<T: Serialize>(&self, key: &str, value: &T) -> Result<()> {
         let payload = converter::encode_json(value)?;
         let mut core = self.shared.core();
-        core.state.insert(key.to_owned(), payload.clone());
         core.changed_state.insert(key.to_owned(), Some(payload));
         Ok(())
     }
 
     fn clear_state(&self, key: &str) -> Result<()> {
         let mut core = self.shared.core();
-        core.state.remove(key);
         core.changed_state.insert(key.to_owned(), None);
         Ok(())
     }

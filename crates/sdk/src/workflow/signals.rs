@@ -1,13 +1,13 @@
 //! Signals that wait for somebody who receives them.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use segno_proto::common::Payload;
 
-use super::core::{BoxFuture, Core, OpId, OpKind};
+use super::{
+    core::{BoxFuture, Core, OpId, OpKind},
+    sorted::Sorted,
+};
 use crate::{converter::ConversionError, failure::Result};
 
 /// Handlers that a workflow function registers while it runs.
@@ -18,10 +18,18 @@ pub(crate) type SignalHandler = Arc<
 #[derive(Default)]
 pub(crate) struct Signals {
     /// Signals that nobody received, by name and point of history.
-    waiting: HashMap<String, BTreeMap<u64, Vec<Payload>>>,
+    waiting: Sorted<String, BTreeMap<u64, Vec<Payload>>>,
     /// Operations that wait for a signal, by name and age.
-    receivers: HashMap<String, BTreeMap<OpId, ()>>,
-    pub handlers: HashMap<String, SignalHandler>,
+    receivers: Sorted<String, Sorted<OpId, ()>>,
+    pub handlers: Sorted<String, SignalHandler>,
+}
+
+impl Signals {
+    /// About how many bytes the signals take that nobody received.
+    pub fn waiting_bytes(&self) -> usize {
+        let payloads = self.waiting.values().flat_map(BTreeMap::values).flatten();
+        payloads.map(|payload| payload.data.len() + 512).sum()
+    }
 }
 
 impl Core {
@@ -32,11 +40,11 @@ impl Core {
     }
 
     fn hand_over(&mut self, name: &str, at: u64, payloads: Vec<Payload>) {
-        let receiver = self.signals.receivers.get_mut(name).and_then(BTreeMap::pop_first);
+        let receiver = self.signals.receivers.get_mut(name).and_then(Sorted::pop_first);
         match receiver {
             Some((receiver, ())) => self.resolve_at(receiver, at, Ok(payloads)),
             None => {
-                self.signals.waiting.entry(name.to_owned()).or_default().insert(at, payloads);
+                self.signals.waiting.get_or_insert_with(name.to_owned(), BTreeMap::new).insert(at, payloads);
             }
         }
     }
@@ -47,7 +55,7 @@ impl Core {
         match self.take_signal(name) {
             Some((at, payloads)) => self.resolve_at(id, at, Ok(payloads)),
             None => {
-                self.signals.receivers.entry(name.to_owned()).or_default().insert(id, ());
+                self.signals.receivers.get_or_insert_with(name.to_owned(), Sorted::default).insert(id, ());
             }
         }
         id
