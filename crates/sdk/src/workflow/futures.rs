@@ -272,7 +272,7 @@ impl<T> ChildWorkflowFuture<T> {
         StartedFuture { operation: Operation::new(shared, id) }
     }
 
-    /// Signals the child.
+    /// Signals the child. Await [`started`](Self::started) before: a server does not find a child that is not there yet.
     pub fn signal<A: Serialize + 'static>(&self, signal: Signal<A>, value: A) -> ExternalFuture {
         let execution = WorkflowExecution { workflow_id: self.id.clone(), run_id: String::new() };
         signal_external(&self.operation.shared, super::scope::ROOT, execution, signal, value, true)

@@ -6,6 +6,7 @@
 mod client;
 mod examples;
 mod failing;
+mod features;
 mod lost;
 mod proxy;
 mod python;
