@@ -1,7 +1,213 @@
-//! Durable workflows in Rust.
+//! Durable workflows in Rust: scheduling is a function call, replay is exact.
 //!
-//! A workflow is an ordinary `async fn`. Scheduling a task is a function call that returns a future at once; `join!`,
-//! `select!` and `?` work as everywhere. Its progress is kept by the server, and replay is exact.
+//! A workflow is an ordinary `async fn`. The server keeps its history; when a worker ends, another one runs the function
+//! again from its first line and feeds it what history says, so that it goes on where it was, after days or years.
+//! The protocol is Temporal's: programs run against Segno and against Temporal, beside workers in other languages. What
+//! Temporal calls an activity is a *task* here.
+//!
+//! 1. [A first program](#a-first-program)
+//! 2. [Tasks](#tasks)
+//! 3. [Workflows](#workflows): [time and races](#time-and-races), [messages](#messages), [state](#state),
+//!    [cancellation](#cancellation), [errors](#errors)
+//! 4. [Clients and workers](#clients-and-workers)
+//! 5. [Tests](#tests)
+//! 6. [Changing a workflow](#changing-a-workflow)
+//! 7. [Features of the crate](#features-of-the-crate)
+//!
+//! # A first program
+//!
+//! ```no_run
+//! use segno_sdk::prelude::*;
+//!
+//! #[task]
+//! async fn compose(name: String) -> Result<String> {
+//!     Ok(format!("Hello, {name}!"))
+//! }
+//!
+//! #[workflow]
+//! async fn greet(ctx: Context, name: String) -> Result<String> {
+//!     Ok(ctx.schedule::<Compose>(name).await?)
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<()> {
+//!     let queue = Client::from_env().await?.queue("hello");
+//!     let worker = queue.worker().workflow::<Greet>().task::<Compose>().build()?;
+//!     println!("{}", worker.run_until(queue.execute::<Greet>("greet-1", "Ann".to_string())).await?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The attributes keep the functions, so that tests can call them, and add a type each, `Compose` and `Greet`, by which
+//! they are scheduled, started and registered.
+//!
+//! # Tasks
+//!
+//! A [`task`](macro@task) does the work: it calls services, may fail, and is tried again. It takes and returns what serde
+//! can write as JSON. One that is not `async` runs on a thread for blocking work; [`tasks`](macro@tasks) makes tasks of
+//! methods that share a value; a [`TaskContext`] argument says that the task is alive and hears that it should stop.
+//!
+//! ```
+//! # use segno_sdk::prelude::*;
+//! #[task(timeout = "30s", heartbeat_timeout = "5s", max_retries = 4)]
+//! async fn copy(ctx: TaskContext, from: String, files: u32) -> Result<u32> {
+//!     // What the attempt before said last.
+//!     let done = ctx.heartbeat_details::<u32>().unwrap_or(0);
+//!     for file in done..files {
+//!         // ..
+//!         ctx.heartbeat(file + 1).await?; // Err once the workflow gave up
+//!     }
+//!     Ok(files)
+//! }
+//! ```
+//!
+//! Tasks and workflows that are written elsewhere, in any language, are named with [`define_task!`] and
+//! [`define_workflow!`]; `_raw` variants take names and JSON.
+//!
+//! # Workflows
+//!
+//! A workflow decides what is done. [`WorkflowContext::schedule`] and its like return a future at once; commands are sent
+//! together when the workflow waits. Any combinator works, those of tokio and futures included.
+//!
+//! ```
+//! # use segno_sdk::prelude::*;
+//! # define_task!(BookFlight = "book_flight": String => String);
+//! # define_task!(BookHotel = "book_hotel": String => String);
+//! #[workflow]
+//! async fn trip(ctx: Context, to: String) -> Result<(String, String)> {
+//!     let flight = ctx.schedule::<BookFlight>(to.clone());
+//!     let hotel = ctx.schedule::<BookHotel>(to);
+//!     Ok(try_join!(flight, hotel)?) // at the same time; if one fails the other is cancelled
+//! }
+//! ```
+//!
+//! ## Time and races
+//!
+//! The winner of a race is what comes first in history, now and in every replay. **Dropping a future cancels** what it
+//! stands for, so that the loser of a [`select!`] leaves nothing behind; `detach()` lets it go on.
+//!
+//! ```
+//! # use segno_sdk::prelude::*;
+//! # define_task!(Render = "render": String => String);
+//! #[workflow]
+//! async fn render_in_time(ctx: Context, scene: String) -> Result<String> {
+//!     select! {
+//!         video = ctx.schedule::<Render>(scene) => Ok(video?),
+//!         _ = ctx.sleep(Duration::from_secs(600)) => Ok("placeholder.png".into()),
+//!     }
+//! }
+//! ```
+//!
+//! Time is [`Context::now`], chance is [`WorkflowContext::random`] and [`WorkflowContext::random_uuid`], and
+//! [`WorkflowContext::run`] executes a closure once and remembers its result. Clocks, threads and sockets of your own
+//! would differ in a replay: most of that panics at its line, or does not compile.
+//!
+//! ## Messages
+//!
+//! A workflow with signals, queries and updates is an `impl` block. The fields of its type are its state; replay rebuilds
+//! them. Each handler has a constant in upper case for clients.
+//!
+//! ```
+//! # use segno_sdk::prelude::*;
+//! #[derive(Default)]
+//! struct Cart {
+//!     cents: u64,
+//!     paid: bool,
+//! }
+//!
+//! #[workflow]
+//! impl Cart {
+//!     #[run]
+//!     async fn run(ctx: Context<Self>) -> Result<u64> {
+//!         ctx.wait_condition(|cart| cart.paid).await?;
+//!         Ok(ctx.this().cents)
+//!     }
+//!     #[signal]
+//!     fn pay(&mut self) {
+//!         self.paid = true;
+//!     }
+//!     #[query]
+//!     fn total(&self) -> u64 {
+//!         self.cents
+//!     }
+//!     #[update]
+//!     fn add(&mut self, cents: u64) -> Result<u64> {
+//!         self.cents += cents;
+//!         Ok(self.cents)
+//!     }
+//!     #[validate(add)]
+//!     fn check(&self, cents: &u64) -> Result<()> {
+//!         if *cents == 0 { Err("a price, please".into()) } else { Ok(()) }
+//!     }
+//! }
+//!
+//! # async fn example(cart: Handle<Cart>) -> Result<()> {
+//! cart.update(Cart::ADD, 450).await?;
+//! cart.signal(Cart::PAY, ()).await?;
+//! # Ok(()) }
+//! ```
+//!
+//! A handler may also be an `async fn` of a `Context<Self>` and do whatever a workflow may. One marked `dynamic` takes
+//! what has no handler of its own. A workflow function receives signals as from a channel, with [`Context::receive`].
+//!
+//! ## State
+//!
+//! [`WorkflowContext::set_state`] stores a value that [`Handle::state`] reads even when no worker runs. A promise,
+//! [`WorkflowContext::promise`], is resolved from outside by [`Handle::resolve_promise`].
+//!
+//! ## Cancellation
+//!
+//! [`Handle::cancel`] ends what the workflow waits for with `Err`, so that `?` unwinds. [`Context::detached`] is a context
+//! for clean-up that goes on; [`Context::scope`] one whose operations can be cancelled together.
+//!
+//! ## Errors
+//!
+//! Bodies return [`Result`]; `?` takes any error. What comes from elsewhere is a [`Failure`]: of a
+//! [kind](Failure::kind), with a [cause](Failure::cause). `Failure::application("SoldOut", "no seats").non_retryable()`
+//! makes one. An `Err` fails the workflow; a panic fails only the workflow task, and the run waits for repaired code.
+//!
+//! # Clients and workers
+//!
+//! ```no_run
+//! # use segno_sdk::prelude::*;
+//! # define_workflow!(Ship = "ship": String => String);
+//! # async fn example() -> Result<()> {
+//! let client = Client::builder().target("http://127.0.0.1:7233").namespace("shop").connect().await?;
+//! let options = StartOptions { run_timeout: Some(Duration::from_secs(86_400)), ..StartOptions::new("ship-1") };
+//! let handle = client.queue("shipping").start_with_options::<Ship>(options, "tea".to_string()).await?;
+//! println!("{}", handle.result().await?);
+//! # Ok(()) }
+//! ```
+//!
+//! A worker is [`Queue::worker`] and [`Worker::run`], until [`ShutdownHandle::shutdown`]. [`converter`] has what gives
+//! values another form than JSON or encrypts them, [`interceptor`] code around calls, [`schedule`] workflows that start by
+//! the clock, [`telemetry`] logs that know replay, and metrics.
+//!
+//! # Tests
+//!
+//! With the feature `testing`, `testing::WorkflowTest` runs a workflow without a server on a virtual clock, and replays it
+//! after every turn:
+//!
+//! ```
+//! # #[cfg(feature = "testing")] {
+//! # use segno_sdk::prelude::*;
+//! # #[workflow] async fn wait(ctx: Context, days: u64) -> Result<u64> {
+//! #     ctx.sleep(Duration::from_secs(days * 86_400)).await?; Ok(days) }
+//! # #[tokio::main(flavor = "current_thread")] async fn main() {
+//! let run = segno_sdk::testing::WorkflowTest::<Wait>::new(30).run().await;
+//! assert_eq!(run.output.unwrap(), 30);
+//! assert_eq!(run.elapsed.as_secs(), 30 * 86_400);
+//! # } main() }
+//! ```
+//!
+//! # Changing a workflow
+//!
+//! Open runs go on with the new code, which must ask for the same things in the same order. [`Context::patched`] keeps old
+//! runs on the old path, and a [`replay::Replayer`] says whether code fits recorded histories.
+//!
+//! # Features of the crate
+//!
+//! All are off by default: `tls` (connections with TLS), `envconfig` (`temporal.toml`), `testing`.
 
 // So that the macros, whose expansions name the crate, also work inside it.
 extern crate self as segno_sdk;
