@@ -26,6 +26,7 @@ use crate::{
     converter::{self, ALL_PAYLOADS},
     definition::{Query, Signal, Update, WorkflowDefinition},
     failure::{Error, Failure, Result},
+    options::ContinueOptions,
 };
 
 /// What a workflow does everything with. Cheap to clone; `S` is the workflow's own state.
@@ -47,6 +48,7 @@ impl<S> Clone for Context<S> {
 pub struct ContinueAsNew {
     pub(crate) kind: String,
     pub(crate) input: Vec<Payload>,
+    pub(crate) options: Box<ContinueOptions>,
 }
 
 impl<S: Send + Sync + 'static> Context<S> {
@@ -343,8 +345,20 @@ impl<S: Send + Sync + 'static> Context<S> {
 
     /// Ends this run and begins another with this input: `return Err(ctx.continue_as_new::<W>(input))`.
     pub fn continue_as_new<W: WorkflowDefinition>(&self, input: W::Input) -> Error {
+        self.continue_as_new_with_options::<W>(input, ContinueOptions::default())
+    }
+
+    /// The same with changes.
+    pub fn continue_as_new_with_options<W: WorkflowDefinition>(
+        &self,
+        input: W::Input,
+        options: ContinueOptions,
+    ) -> Error {
         match converter::encode(&input, W::ARGUMENTS) {
-            Ok(input) => Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input }),
+            Ok(input) => {
+                let options = Box::new(options);
+                Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input, options })
+            }
             Err(error) => {
                 self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
                 error.into()
