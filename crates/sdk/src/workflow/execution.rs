@@ -37,6 +37,7 @@ use crate::{
     converter,
     failure::{Error, Failure},
     options::{RetryPolicy, wire_duration},
+    worker::VersioningBehavior,
 };
 
 /// Why a workflow task cannot be answered.
@@ -733,6 +734,13 @@ impl Execution {
         let waiting = core.signals.waiting_bytes();
         let stored: usize = core.memo.values().chain(core.search.values()).map(|stored| stored.len() + 64).sum();
         2560 + core.ops.len() * 320 + stored + waiting
+    }
+
+    /// What the workflow does when a newer version of the deployment becomes current.
+    pub fn versioning(&self) -> VersioningBehavior {
+        let Some(instance) = &self.instance else { return VersioningBehavior::Unspecified };
+        let kind = instance.shared.core().info.kind.clone();
+        self.registry.get(&kind).map_or(VersioningBehavior::Unspecified, |factory| factory.versioning())
     }
 
     /// How long the server waits for the answer to a workflow task.
