@@ -48,7 +48,7 @@ pub fn tasks(options: TokenStream, item: TokenStream) -> TokenStream {
 /// Makes a workflow of an `async fn`, or of an `impl` block with a method marked `#[run]`.
 ///
 /// A function stays as it is and gets a unit struct that stands for the workflow, as with [`macro@task`]. Options:
-/// `name = ".."`, `as = TypeName`, `dynamic`.
+/// `name = ".."`, `as = TypeName`, `dynamic`, and `versioning = "pinned"` or `"auto_upgrade"` for workers with a deployment.
 ///
 /// On an `impl` block the type itself is both the definition and the state. Its methods:
 ///

@@ -23,6 +23,8 @@ pub struct Options {
     pub heartbeat_timeout: Option<Duration>,
     pub max_retries: Option<u32>,
     pub queue: Option<LitStr>,
+    /// A variant of `VersioningBehavior`.
+    pub versioning: Option<Ident>,
     /// Whether the end of the workflow may cut the handler off without a warning.
     pub abandoned: bool,
 }
@@ -40,9 +42,9 @@ pub const TASK: &[&str] = &[
     "dynamic",
 ];
 /// Options of `#[workflow]` on a function.
-pub const WORKFLOW: &[&str] = &["name", "as", "dynamic"];
+pub const WORKFLOW: &[&str] = &["name", "as", "dynamic", "versioning"];
 /// Options of `#[workflow]` on an `impl` block.
-pub const WORKFLOW_IMPL: &[&str] = &["name", "dynamic"];
+pub const WORKFLOW_IMPL: &[&str] = &["name", "dynamic", "versioning"];
 /// Options of queries.
 pub const QUERY: &[&str] = &["name", "dynamic"];
 /// Options of signals and updates.
@@ -83,6 +85,15 @@ impl Options {
         match key.to_string().as_str() {
             "name" => self.name = Some(not_empty(input)?),
             "queue" => self.queue = Some(not_empty(input)?),
+            "versioning" => {
+                let text: LitStr = input.parse()?;
+                let variant = match text.value().as_str() {
+                    "pinned" => "Pinned",
+                    "auto_upgrade" => "AutoUpgrade",
+                    _ => return Err(syn::Error::new(text.span(), "expected \"pinned\" or \"auto_upgrade\"")),
+                };
+                self.versioning = Some(Ident::new(variant, text.span()));
+            }
             "unfinished" => {
                 let text: LitStr = input.parse()?;
                 self.abandoned = match text.value().as_str() {
@@ -140,6 +151,16 @@ impl Options {
                 ::segno_sdk::ScheduleTaskOptions { #(#fields,)* ..::core::default::Default::default() }
             }
         }
+    }
+
+    /// `Workflow::versioning`, or nothing if its default is right.
+    pub fn versioning(&self) -> Option<TokenStream> {
+        let variant = self.versioning.as_ref()?;
+        Some(quote! {
+            fn versioning() -> ::segno_sdk::VersioningBehavior {
+                ::segno_sdk::VersioningBehavior::#variant
+            }
+        })
     }
 
     /// The name on the wire: as given, a catch-all, or as the Rust item is called.

@@ -108,6 +108,7 @@ fn of_function(options: TokenStream, function: &ItemFn) -> syn::Result<TokenStre
     let run = run_method(quote! { #name }, signature, &arguments);
     let (shared, conditions) = (shared_attributes(&function.attrs), conditions(&function.attrs));
     let visibility = &function.vis;
+    let versioning = options.versioning();
     Ok(quote! {
         #(#shared)*
         #[allow(dead_code)]
@@ -126,6 +127,7 @@ fn of_function(options: TokenStream, function: &ItemFn) -> syn::Result<TokenStre
         impl ::segno_sdk::Workflow for #marker {
             type State = ();
             fn init(_: &Self::Input) {}
+            #versioning
             #run
         }
     })
@@ -148,6 +150,7 @@ fn of_block(options: TokenStream, block: &ItemImpl, methods: &Methods) -> syn::R
     let (constants, registrations) = handlers::expand(block, methods)?;
     let conditions = conditions(&block.attrs);
     let handlers = local("handlers");
+    let versioning = options.versioning();
     Ok(quote! {
         #constants
 
@@ -169,6 +172,7 @@ fn of_block(options: TokenStream, block: &ItemImpl, methods: &Methods) -> syn::R
                 #registrations
                 #handlers
             }
+            #versioning
             #run
         }
     })

@@ -8,7 +8,9 @@ use std::{fmt, marker::PhantomData, sync::Arc};
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{failure::Result, options::ScheduleTaskOptions, task::TaskContext, workflow::Context};
+use crate::{
+    failure::Result, options::ScheduleTaskOptions, task::TaskContext, worker::VersioningBehavior, workflow::Context,
+};
 
 pub use crate::workflow::handlers::Handlers;
 
@@ -73,6 +75,10 @@ pub trait Workflow: WorkflowDefinition {
     /// Its signals, queries and updates.
     fn handlers() -> Handlers<Self::State> {
         Handlers::default()
+    }
+    /// What it does when a newer version of its worker's deployment becomes current.
+    fn versioning() -> VersioningBehavior {
+        VersioningBehavior::Unspecified
     }
     /// The workflow itself.
     fn run(ctx: Context<Self::State>, input: Self::Input) -> impl Future<Output = Result<Self::Output>> + Send;

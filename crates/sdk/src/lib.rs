@@ -207,11 +207,13 @@
 //!
 //! # Features of the crate
 //!
-//! All are off by default: `tls` (connections with TLS), `envconfig` (`temporal.toml`), `testing`.
+//! All are off by default: `tls` (connections with TLS), `envconfig` (`temporal.toml`), `prometheus` (metrics over HTTP),
+//! `testing`.
 
 // So that the macros, whose expansions name the crate, also work inside it.
 extern crate self as segno_sdk;
 
+mod attributes;
 pub mod client;
 pub mod converter;
 pub mod definition;
@@ -230,6 +232,7 @@ pub mod testing;
 pub mod worker;
 pub mod workflow;
 
+pub use attributes::{HasSearchAttributes, SearchAttribute, SearchValue};
 pub use client::*;
 pub use converter::{Bytes, ConversionError, DataConverter, FailureConverter, codec::PayloadCodec};
 pub use definition::*;

@@ -200,6 +200,26 @@ pub struct ChildOptions {
     pub summary: Option<String>,
 }
 
+/// What the next run has otherwise than this one: [`Context::continue_as_new_with_options`]. What is `None` or empty stays
+/// as it is.
+///
+/// [`Context::continue_as_new_with_options`]: crate::Context::continue_as_new_with_options
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ContinueOptions {
+    /// The task queue.
+    pub queue: Option<String>,
+    /// One run.
+    pub run_timeout: Option<Duration>,
+    /// One workflow task.
+    pub task_timeout: Option<Duration>,
+    /// How failed runs are repeated.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Notes for people that are added or changed.
+    pub memo: Vec<(String, serde_json::Value)>,
+    /// Values to search by that are added or changed.
+    pub search_attributes: Vec<(String, serde_json::Value)>,
+}
+
 pub(crate) fn wire_duration(duration: Duration) -> Option<prost_types::Duration> {
     prost_types::Duration::try_from(duration).ok()
 }

@@ -9,8 +9,9 @@ use segno_proto::{
     query::WorkflowQuery,
     workflowservice::{
         DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
-        QueryWorkflowRequest, RequestCancelWorkflowExecutionRequest, ResetWorkflowExecutionRequest,
-        SignalWorkflowExecutionRequest, TerminateWorkflowExecutionRequest,
+        PauseWorkflowExecutionRequest, QueryWorkflowRequest, RequestCancelWorkflowExecutionRequest,
+        ResetWorkflowExecutionRequest, SignalWorkflowExecutionRequest, TerminateWorkflowExecutionRequest,
+        UnpauseWorkflowExecutionRequest,
     },
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -366,6 +367,44 @@ impl<W> Handle<W> {
             })
             .await?;
         Ok(Self::of_start(self.client.clone(), self.workflow_id.clone(), answer.run_id))
+    }
+
+    /// Lets no workflow task and no task of it begin until [`unpause`](Self::unpause).
+    pub async fn pause(&self, reason: impl Into<String>) -> Result<(), ClientError> {
+        let request = PauseWorkflowExecutionRequest {
+            namespace: self.client.namespace().to_owned(),
+            workflow_id: self.workflow_id.clone(),
+            run_id: self.run_id.clone(),
+            identity: self.client.identity().to_owned(),
+            reason: reason.into(),
+            request_id: Uuid::new_v4().to_string(),
+        };
+        self.client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.pause_workflow_execution(request).await }
+            })
+            .await?;
+        Ok(())
+    }
+
+    /// Lets it go on.
+    pub async fn unpause(&self, reason: impl Into<String>) -> Result<(), ClientError> {
+        let request = UnpauseWorkflowExecutionRequest {
+            namespace: self.client.namespace().to_owned(),
+            workflow_id: self.workflow_id.clone(),
+            run_id: self.run_id.clone(),
+            identity: self.client.identity().to_owned(),
+            reason: reason.into(),
+            request_id: Uuid::new_v4().to_string(),
+        };
+        self.client
+            .call(|mut service| {
+                let request = request.clone();
+                async move { service.unpause_workflow_execution(request).await }
+            })
+            .await?;
+        Ok(())
     }
 
     /// Deletes it with its history. An open run is terminated.

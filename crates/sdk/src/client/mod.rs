@@ -3,6 +3,7 @@
 //! A [`Client`] is a connection and a namespace. [`Client::queue`] is where workflows are started and workers are made;
 //! a [`Handle`] is one workflow.
 
+mod batch;
 mod builder;
 mod completion;
 mod connection;
@@ -28,6 +29,7 @@ use segno_proto::{
 };
 use tonic::{Response, Status};
 
+pub use batch::{Batch, BatchJob, BatchProgress};
 pub use builder::{ClientBuilder, TlsOptions};
 pub use completion::{TaskCompletion, TaskHeartbeat};
 pub(crate) use connection::{Service, Waits, WorkerService, is_retryable};
@@ -39,7 +41,7 @@ pub use handle::{Handle, RawWorkflow, ResetOptions};
 pub use interceptor::{ClientCall, ClientCallKind, ClientInterceptor};
 pub use list::{WorkflowCount, WorkflowList};
 pub use queue::Queue;
-pub use start::{Priority, StartOptions};
+pub use start::{Priority, StartOptions, VersioningOverride};
 pub use update::{UpdateHandle, UpdateOptions};
 
 use crate::{

@@ -170,6 +170,7 @@ impl Queue {
             workflow_start_delay: start.workflow_start_delay,
             user_metadata: start.user_metadata,
             priority: start.priority,
+            versioning_override: start.versioning_override,
             ..Default::default()
         };
         let id = request.workflow_id.clone();

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use segno_proto::{
     common::{self, Memo, SearchAttributes, WorkflowType},
-    enums,
+    deployment, enums,
     sdk::UserMetadata,
     taskqueue::TaskQueue,
+    workflow,
     workflowservice::StartWorkflowExecutionRequest,
 };
 use serde_json::Value;
@@ -44,6 +45,37 @@ impl Priority {
     }
 }
 
+/// Which version of a deployment executes a workflow, whatever the rules of the deployment say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VersioningOverride {
+    /// This one.
+    Pinned {
+        /// The program.
+        deployment: String,
+        /// Its version.
+        build_id: String,
+    },
+    /// Always the current one.
+    AutoUpgrade,
+}
+
+impl VersioningOverride {
+    fn to_wire(&self) -> workflow::VersioningOverride {
+        use workflow::versioning_override::{Override, PinnedOverride, PinnedOverrideBehavior};
+        let chosen = match self {
+            Self::Pinned { deployment, build_id } => Override::Pinned(PinnedOverride {
+                behavior: PinnedOverrideBehavior::Pinned as i32,
+                version: Some(deployment::WorkerDeploymentVersion {
+                    deployment_name: deployment.clone(),
+                    build_id: build_id.clone(),
+                }),
+            }),
+            Self::AutoUpgrade => Override::AutoUpgrade(true),
+        };
+        workflow::VersioningOverride { r#override: Some(chosen), ..Default::default() }
+    }
+}
+
 /// How a workflow is started. An id alone can stand for it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StartOptions {
@@ -71,6 +103,8 @@ pub struct StartOptions {
     pub search_attributes: Vec<(String, Value)>,
     /// How urgent it is.
     pub priority: Option<Priority>,
+    /// Which version of a deployment executes it, whatever the rules of the deployment say.
+    pub versioning: Option<VersioningOverride>,
     /// A line for people, shown by user interfaces.
     pub summary: Option<String>,
     /// More for people, shown by user interfaces.
@@ -137,6 +171,7 @@ impl StartOptions {
             workflow_start_delay: self.start_delay.and_then(wire_duration),
             user_metadata,
             priority: self.priority.as_ref().map(Priority::to_wire),
+            versioning_override: self.versioning.as_ref().map(VersioningOverride::to_wire),
             ..Default::default()
         })
     }

@@ -5,7 +5,7 @@
 //! # #[workflow] async fn greet(ctx: Context, name: String) -> Result<String> { Ok(name) }
 //! # fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 //! let replayer = Replayer::new().workflow::<Greet>();
-//! replayer.replay(History::from_json(&std::fs::read_to_string("greet.json")?)?)?;
+//! replayer.replay(History::from_json(std::fs::read_to_string("greet.json")?)?)?;
 //! # Ok(()) }
 //! ```
 
@@ -44,9 +44,10 @@ const EVENT_KEY: u64 = 0x0a;
 impl History {
     /// From JSON, as `temporal workflow show --output json`, `segno workflow show --output json` and user interfaces
     /// write it: an object with `events`, or the list itself.
-    pub fn from_json(text: &str) -> Result<Self, ReplayError> {
+    pub fn from_json(text: impl AsRef<str>) -> Result<Self, ReplayError> {
         let malformed = |error: String| ReplayError::Malformed(error);
-        let json: serde_json::Value = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;
+        let json: serde_json::Value =
+            serde_json::from_str(text.as_ref()).map_err(|error| malformed(error.to_string()))?;
         let list = json.get("events").or_else(|| json.get("history").and_then(|inner| inner.get("events")));
         let list = list.unwrap_or(&json).as_array().ok_or_else(|| malformed("there are no events".to_owned()))?;
         let mut encoded = Vec::new();

@@ -122,6 +122,7 @@ impl ScheduleAction {
             search_attributes: start.search_attributes,
             user_metadata: start.user_metadata,
             priority: start.priority,
+            versioning_override: start.versioning_override,
             ..Default::default()
         };
         Ok(wire::ScheduleAction { action: Some(wire::schedule_action::Action::StartWorkflow(start)) })

@@ -61,6 +61,48 @@ impl Metrics {
         text
     }
 
+    /// Answers every HTTP request on this address with [`render`](Self::render), until the future is dropped. Needs the
+    /// feature `prometheus`.
+    ///
+    /// ```no_run
+    /// # async fn example() -> std::io::Result<()> {
+    /// let metrics = segno_sdk::Metrics::new();
+    /// let listener = tokio::net::TcpListener::bind("127.0.0.1:9464").await?;
+    /// tokio::spawn(metrics.clone().serve(listener));
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "prometheus")]
+    pub async fn serve(self, listener: tokio::net::TcpListener) -> std::io::Result<()> {
+        loop {
+            let (connection, _) = listener.accept().await?;
+            let metrics = self.clone();
+            tokio::spawn(async move {
+                // Whoever asks nothing within this time gets nothing.
+                let _ = tokio::time::timeout(Duration::from_secs(10), metrics.answer(connection)).await;
+            });
+        }
+    }
+
+    #[cfg(feature = "prometheus")]
+    async fn answer(&self, mut connection: tokio::net::TcpStream) -> std::io::Result<()> {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        const HEAD_MAX: usize = 16 * 1024;
+        let mut head = Vec::new();
+        while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+            if head.len() > HEAD_MAX || connection.read_buf(&mut head).await? == 0 {
+                return Ok(());
+            }
+        }
+        let text = self.render();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+            text.len()
+        );
+        connection.write_all(head.as_bytes()).await?;
+        connection.write_all(text.as_bytes()).await?;
+        connection.shutdown().await
+    }
+
     pub(crate) fn count(&self, name: &'static str, labels: Labels<'_>) {
         self.change(name, "counter", labels, |value| *value += 1.0);
     }
@@ -169,5 +211,26 @@ mod tests {
         ] {
             assert!(text.lines().any(|other| other == line), "{line} is missing in\n{text}");
         }
+    }
+
+    #[cfg(feature = "prometheus")]
+    #[tokio::test]
+    async fn they_are_served_over_http() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let metrics = Metrics::new();
+        metrics.set("temporal_sticky_cache_size", &[], 3);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let serving = tokio::spawn(metrics.clone().serve(listener));
+        for _ in 0..2 {
+            let mut connection = tokio::net::TcpStream::connect(address).await.unwrap();
+            connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).await.unwrap();
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
+            assert_eq!(body, metrics.render());
+        }
+        serving.abort();
     }
 }

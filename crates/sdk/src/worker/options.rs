@@ -29,13 +29,24 @@ impl Default for Pollers {
 /// What a workflow does when a newer version of its deployment becomes current.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VersioningBehavior {
-    /// Not said.
+    /// Not said: what the deployment says, and if it says nothing as [`AutoUpgrade`](Self::AutoUpgrade).
     #[default]
     Unspecified,
     /// It stays with the version that it began with.
     Pinned,
     /// It goes on with the new one.
     AutoUpgrade,
+}
+
+impl VersioningBehavior {
+    pub(crate) fn to_wire(self) -> i32 {
+        let behavior = match self {
+            Self::Unspecified => enums::VersioningBehavior::Unspecified,
+            Self::Pinned => enums::VersioningBehavior::Pinned,
+            Self::AutoUpgrade => enums::VersioningBehavior::AutoUpgrade,
+        };
+        behavior as i32
+    }
 }
 
 /// The version of the program that a worker belongs to.
@@ -47,7 +58,7 @@ pub struct Deployment {
     pub build_id: String,
     /// Whether the server routes workflows by version. Otherwise the version is only for people.
     pub use_versioning: bool,
-    /// What workflows do when a newer version becomes current.
+    /// What workflows do that do not say it themselves when a newer version becomes current.
     pub default_behavior: VersioningBehavior,
 }
 

@@ -18,7 +18,7 @@ use super::{
     attempt,
     interceptor::TaskInterceptor,
     lease::Deltas,
-    options::WorkerOptions,
+    options::{VersioningBehavior, WorkerOptions},
     pollers::{PollStop, Scaling},
     slots::{Slots, TaskSlot},
 };
@@ -147,6 +147,16 @@ impl Shared {
     /// The worker's version, for polls and answers.
     pub(crate) fn deployment_options(&self) -> Option<WorkerDeploymentOptions> {
         self.options.deployment.as_ref().map(super::Deployment::to_wire)
+    }
+
+    /// What a workflow does when a newer version becomes current, for answers; `own` is what the workflow says itself.
+    pub(crate) fn versioning_behavior(&self, own: VersioningBehavior) -> i32 {
+        let Some(deployment) = self.options.deployment.as_ref().filter(|deployment| deployment.use_versioning) else {
+            return VersioningBehavior::Unspecified.to_wire();
+        };
+        let chosen = [own, deployment.default_behavior].into_iter().find(|it| *it != VersioningBehavior::Unspecified);
+        // A server needs an answer from a worker with a version.
+        chosen.unwrap_or(VersioningBehavior::AutoUpgrade).to_wire()
     }
 
     pub(super) fn task_queue(&self) -> Option<TaskQueue> {

@@ -29,6 +29,7 @@ use super::{
     cache::Cache,
     codec, local,
     meter::PolledKind,
+    options::VersioningBehavior,
     pollers::{PollStop, Polled, Scaling},
     tasks::POLL,
     threads::WorkflowThreads,
@@ -458,6 +459,7 @@ impl Workflows {
             worker_instance_key: shared.instance_key(),
             worker_control_task_queue: shared.control_queue(),
             deployment_options: shared.deployment_options(),
+            versioning_behavior: shared.versioning_behavior(execution.versioning()),
             ..Default::default()
         };
         let bytes = prost::Message::encoded_len(&request);
@@ -588,6 +590,8 @@ impl Workflows {
             commands: vec![command],
             identity: self.shared.identity.clone(),
             namespace: self.shared.client.namespace().to_owned(),
+            deployment_options: self.shared.deployment_options(),
+            versioning_behavior: self.shared.versioning_behavior(VersioningBehavior::Unspecified),
             ..Default::default()
         };
         let answered = self

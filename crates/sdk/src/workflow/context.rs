@@ -1,7 +1,9 @@
 //! [`Context`]: what a workflow does everything with.
 
 use std::{
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context as TaskContext, Poll},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -26,6 +28,7 @@ use crate::{
     converter::{self, ALL_PAYLOADS},
     definition::{Query, Signal, Update, WorkflowDefinition},
     failure::{Error, Failure, Result},
+    options::ContinueOptions,
 };
 
 /// What a workflow does everything with. Cheap to clone; `S` is the workflow's own state.
@@ -47,6 +50,7 @@ impl<S> Clone for Context<S> {
 pub struct ContinueAsNew {
     pub(crate) kind: String,
     pub(crate) input: Vec<Payload>,
+    pub(crate) options: Box<ContinueOptions>,
 }
 
 impl<S: Send + Sync + 'static> Context<S> {
@@ -138,18 +142,7 @@ impl<S: Send + Sync + 'static> Context<S> {
 
     /// The next signal of a name that no handler takes.
     pub fn receive<T: DeserializeOwned>(&self, signal: Signal<T>) -> SignalFuture<T> {
-        let mut core = self.shared.core();
-        let id = match core.scopes.reason(self.scope) {
-            None => core.receive(self.scope, signal.name()),
-            Some(_) => {
-                let id = core.add(self.scope, OpKind::Receive { name: signal.name().to_owned() });
-                core.resolve(id, Err(Failure::cancelled()));
-                id
-            }
-        };
-        drop(core);
-        let operation = Operation::new(self.shared.clone(), id);
-        SignalFuture::new(operation, signal.name().to_owned(), decode_first)
+        receive(&self.shared, self.scope, signal)
     }
 
     /// The next signal of a name, if one is there.
@@ -166,12 +159,8 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// All signals of a name, one after the other, until the scope is cancelled.
-    pub fn signals<T: DeserializeOwned>(&self, signal: Signal<T>) -> impl Stream<Item = T> + Send + Unpin {
-        let context = self.clone();
-        Box::pin(futures_util::stream::unfold((), move |()| {
-            let next = context.receive(signal);
-            async move { next.await.ok().map(|value| (value, ())) }
-        }))
+    pub fn signals<T: DeserializeOwned>(&self, signal: Signal<T>) -> SignalStream<T> {
+        SignalStream { shared: self.shared.clone(), scope: self.scope, signal, next: None }
     }
 
     /// Handles a signal, those that wait already first.
@@ -343,8 +332,20 @@ impl<S: Send + Sync + 'static> Context<S> {
 
     /// Ends this run and begins another with this input: `return Err(ctx.continue_as_new::<W>(input))`.
     pub fn continue_as_new<W: WorkflowDefinition>(&self, input: W::Input) -> Error {
+        self.continue_as_new_with_options::<W>(input, ContinueOptions::default())
+    }
+
+    /// The same with changes.
+    pub fn continue_as_new_with_options<W: WorkflowDefinition>(
+        &self,
+        input: W::Input,
+        options: ContinueOptions,
+    ) -> Error {
         match converter::encode(&input, W::ARGUMENTS) {
-            Ok(input) => Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input }),
+            Ok(input) => {
+                let options = Box::new(options);
+                Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input, options })
+            }
             Err(error) => {
                 self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
                 error.into()
@@ -480,6 +481,52 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 }
 
+/// An operation that waits for the next signal of a name.
+pub(super) fn receive<T: DeserializeOwned>(shared: &Arc<Shared>, scope: u64, signal: Signal<T>) -> SignalFuture<T> {
+    let mut core = shared.core();
+    let id = match core.scopes.reason(scope) {
+        None => core.receive(scope, signal.name()),
+        Some(_) => {
+            let id = core.add(scope, OpKind::Receive { name: signal.name().to_owned() });
+            core.resolve(id, Err(Failure::cancelled()));
+            id
+        }
+    };
+    drop(core);
+    SignalFuture::new(Operation::new(shared.clone(), id), signal.name().to_owned(), decode_first)
+}
+
+/// Signals of a name, one after the other, until the scope is cancelled. A signal that came and was not taken goes back to
+/// the front when the stream is dropped.
+#[must_use = "it does nothing unless it is polled"]
+pub struct SignalStream<T> {
+    shared: Arc<Shared>,
+    scope: u64,
+    signal: Signal<T>,
+    next: Option<SignalFuture<T>>,
+}
+
+impl<T: DeserializeOwned> SignalStream<T> {
+    /// The next signal; `None` when the scope is cancelled.
+    pub async fn next(&mut self) -> Option<T> {
+        std::future::poll_fn(|context| Pin::new(&mut *self).poll_next(context)).await
+    }
+}
+
+impl<T: DeserializeOwned> Stream for SignalStream<T> {
+    type Item = T;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut TaskContext<'_>) -> Poll<Option<T>> {
+        let this = &mut *self;
+        let next = this.next.get_or_insert_with(|| receive(&this.shared, this.scope, this.signal));
+        let polled = Pin::new(next).poll(context);
+        if polled.is_ready() {
+            this.next = None;
+        }
+        polled.map(Result::ok)
+    }
+}
+
 /// One value from the first payload; none is `null`.
 pub(crate) fn decode_first<T: DeserializeOwned>(payloads: &[Payload]) -> Result<T, converter::ConversionError> {
     match payloads.first() {
@@ -505,7 +552,7 @@ impl ExternalWorkflow {
 
     /// Signals it.
     pub fn signal<T: Serialize + 'static>(&self, signal: Signal<T>, value: T) -> ExternalFuture {
-        signal_external(&self.shared, self.scope, self.execution.clone(), signal, value, false)
+        signal_external(&self.shared, self.scope, self.execution.clone(), signal, value, None)
     }
 
     /// Asks it to cancel itself.

@@ -140,6 +140,14 @@ impl Counter {
     const ALL: usize = 4;
 }
 
+/// The command of an operation that waits for the start of a child.
+struct Deferred {
+    child: OpId,
+    op: OpId,
+    ask: Ask,
+    expected: Expected,
+}
+
 /// How the run ends.
 pub(crate) enum Closing {
     Returned(Result<Vec<Payload>, Error>),
@@ -230,6 +238,8 @@ pub(crate) struct Core {
     pub search: Sorted<String, Stored>,
     pub details: String,
     pub open_children: Sorted<String, ()>,
+    /// Signals to children that are not started yet, by the child: a server would not find it.
+    deferred: Vec<Deferred>,
 
     pub spawned: Vec<Spawned>,
     pub aborted: Vec<RootId>,
@@ -281,6 +291,7 @@ impl Shared {
             changed_state: BTreeMap::new(),
             details: String::new(),
             open_children: Sorted::default(),
+            deferred: Vec::new(),
             spawned: Vec::new(),
             aborted: Vec::new(),
             unfinished: Unfinished::default(),
@@ -377,6 +388,35 @@ impl Core {
         }
     }
 
+    /// Adds the command that an operation stands for: at once, or when a child was started.
+    pub fn push_when_started(&mut self, child: Option<OpId>, op: OpId, ask: Ask, expected: Expected) {
+        let waits = child.filter(|child| {
+            self.ops.get(child).is_some_and(|child| {
+                child.outcome.is_none() && matches!(&child.kind, OpKind::Child { run_id, .. } if run_id.is_empty())
+            })
+        });
+        match waits {
+            Some(child) => self.deferred.push(Deferred { child, op, ask, expected }),
+            None => self.push_for(op, ask, expected),
+        }
+    }
+
+    /// A child was started, or will never be: what waited for that goes on.
+    pub fn child_started(&mut self, child: OpId, failure: Option<&Failure>) {
+        let (ready, rest) = std::mem::take(&mut self.deferred).into_iter().partition(|there| there.child == child);
+        self.deferred = rest;
+        for Deferred { op, ask, expected, .. } in ready {
+            // Nobody waits for it any more.
+            if self.ops.get(&op).is_none_or(|op| op.outcome.is_some()) {
+                continue;
+            }
+            match failure {
+                None => self.push_for(op, ask, expected),
+                Some(failure) => self.resolve(op, Err(failure.clone())),
+            }
+        }
+    }
+
     /// The operation has an outcome now.
     pub fn resolve(&mut self, id: OpId, outcome: Outcome) {
         let at = self.next_resolution();
@@ -399,11 +439,20 @@ impl Core {
         if op.waker.is_some() {
             self.asked.insert((at, id), ());
         }
+        self.end_deferred(id);
+    }
+
+    /// What waits for the start of a child that has ended, or that nobody wants any more, ends as well.
+    fn end_deferred(&mut self, child: OpId) {
+        if self.deferred.iter().any(|there| there.child == child) {
+            self.child_started(child, Some(&Failure::cancelled()));
+        }
     }
 
     /// Removes an operation.
     pub fn forget(&mut self, id: OpId) -> Option<Box<Op>> {
         let op = self.ops.remove(&id)?;
+        self.end_deferred(id);
         self.conditions.remove(&id);
         if op.event_id != 0 && self.by_event.get(&op.event_id) == Some(&id) {
             self.by_event.remove(&op.event_id);

@@ -269,6 +269,7 @@ fn end_child(core: &mut Core, execution: Option<&segno_proto::common::WorkflowEx
 
 /// Whoever waits for the start of a child.
 fn resolve_started(core: &mut Core, child: OpId, started: Result<String, Failure>) {
+    core.child_started(child, started.as_ref().err());
     let waiting: Vec<OpId> = core
         .ops
         .iter()

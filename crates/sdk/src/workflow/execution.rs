@@ -19,6 +19,7 @@ use segno_proto::{
 };
 
 use super::{
+    ContinueAsNew,
     commands::{Ask, CloseKind, Expected, LOCAL_MARKER, RUN_MARKER, STATE_PREFIX, marker},
     core::{Closing, OpKind, ReplayedTurn, Shared},
     events,
@@ -35,6 +36,8 @@ use super::{
 use crate::{
     converter,
     failure::{Error, Failure},
+    options::{RetryPolicy, wire_duration},
+    worker::VersioningBehavior,
 };
 
 /// Why a workflow task cannot be answered.
@@ -685,20 +688,37 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
         Err(Err(failure)) if cancelled && failure.is_cancelled() => (Ask::Cancel, CloseKind::Canceled),
         Err(Err(failure)) => (Ask::Fail(Box::new(failure.to_wire())), CloseKind::Failed),
         Err(Ok(continued)) => {
-            let memo = (!core.memo.is_empty()).then(|| common::Memo { fields: Stored::payloads(&core.memo) });
-            let search_attributes = (!core.search.is_empty())
-                .then(|| common::SearchAttributes { indexed_fields: Stored::payloads(&core.search) });
+            let ContinueAsNew { kind, input, options } = continued;
+            let options = *options;
+            let changed = |values: Vec<(String, serde_json::Value)>, there: &Sorted<String, Stored>| {
+                let mut fields = Stored::payloads(there);
+                let encoded =
+                    values.into_iter().filter_map(|(key, value)| Some((key, converter::encode_json(&value).ok()?)));
+                fields.extend(encoded);
+                fields
+            };
+            let memo = Some(common::Memo { fields: changed(options.memo, &core.memo) });
+            let indexed_fields = changed(options.search_attributes, &core.search);
+            let search_attributes = Some(common::SearchAttributes { indexed_fields });
             let attributes = ContinueAsNewWorkflowExecutionCommandAttributes {
-                workflow_type: Some(common::WorkflowType { name: continued.kind }),
+                workflow_type: Some(common::WorkflowType { name: kind }),
                 task_queue: Some(TaskQueue {
-                    name: core.info.queue.clone(),
+                    name: options.queue.unwrap_or_else(|| core.info.queue.clone()),
                     kind: enums::TaskQueueKind::Normal as i32,
                     ..Default::default()
                 }),
-                input: converter::list(continued.input),
+                input: converter::list(input),
+                workflow_run_timeout: options.run_timeout.and_then(wire_duration),
+                workflow_task_timeout: options.task_timeout.and_then(wire_duration),
+                // Servers take no policy for "none", not for "as before".
+                retry_policy: options
+                    .retry_policy
+                    .as_ref()
+                    .map(RetryPolicy::to_wire)
+                    .or_else(|| core.info.retry_policy()),
                 initiator: enums::ContinueAsNewInitiator::Workflow as i32,
-                memo,
-                search_attributes,
+                memo: memo.filter(|memo| !memo.fields.is_empty()),
+                search_attributes: search_attributes.filter(|search| !search.indexed_fields.is_empty()),
                 ..Default::default()
             };
             (Ask::ContinueAsNew(Box::new(attributes)), CloseKind::ContinuedAsNew)
@@ -714,6 +734,13 @@ impl Execution {
         let waiting = core.signals.waiting_bytes();
         let stored: usize = core.memo.values().chain(core.search.values()).map(|stored| stored.len() + 64).sum();
         2560 + core.ops.len() * 320 + stored + waiting
+    }
+
+    /// What the workflow does when a newer version of the deployment becomes current.
+    pub fn versioning(&self) -> VersioningBehavior {
+        let Some(instance) = &self.instance else { return VersioningBehavior::Unspecified };
+        let kind = instance.shared.core().info.kind.clone();
+        self.registry.get(&kind).map_or(VersioningBehavior::Unspecified, |factory| factory.versioning())
     }
 
     /// How long the server waits for the answer to a workflow task.

@@ -272,10 +272,11 @@ impl<T> ChildWorkflowFuture<T> {
         StartedFuture { operation: Operation::new(shared, id) }
     }
 
-    /// Signals the child. Await [`started`](Self::started) before: a server does not find a child that is not there yet.
+    /// Signals the child, as soon as it was started.
     pub fn signal<A: Serialize + 'static>(&self, signal: Signal<A>, value: A) -> ExternalFuture {
         let execution = WorkflowExecution { workflow_id: self.id.clone(), run_id: String::new() };
-        signal_external(&self.operation.shared, super::scope::ROOT, execution, signal, value, true)
+        let child = Some(self.operation.id);
+        signal_external(&self.operation.shared, super::scope::ROOT, execution, signal, value, child)
     }
 }
 
@@ -285,7 +286,7 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
     execution: WorkflowExecution,
     signal: Signal<A>,
     value: A,
-    child_only: bool,
+    child: Option<OpId>,
 ) -> ExternalFuture {
     let input = converter::encode(&value, signal.arguments());
     let mut core = shared.core();
@@ -297,7 +298,8 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
         Ok(input) => {
             let name = signal.name().to_owned();
             let expected = Expected::SignalExternal { op: id, workflow_id: workflow_id.clone(), name: name.clone() };
-            core.push_for(id, Ask::SignalExternal { execution, name, input, child_only }, expected);
+            let ask = Ask::SignalExternal { execution, name, input, child_only: child.is_some() };
+            core.push_when_started(child, id, ask, expected);
         }
     }
     drop(core);

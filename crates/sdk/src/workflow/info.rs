@@ -7,7 +7,10 @@ use std::{
 };
 
 use prost::Message;
-use segno_proto::{common::Payload, events::WorkflowExecutionStartedEventAttributes};
+use segno_proto::{
+    common::{Payload, RetryPolicy},
+    events::WorkflowExecutionStartedEventAttributes,
+};
 use serde::de::DeserializeOwned;
 
 use super::sorted::Sorted;
@@ -61,6 +64,11 @@ impl StartInfo {
             start_time,
             encoded,
         }
+    }
+
+    /// How failed runs are repeated, if the workflow was started with that.
+    pub fn retry_policy(&self) -> Option<RetryPolicy> {
+        WorkflowExecutionStartedEventAttributes::decode(&*self.encoded).ok()?.retry_policy
     }
 
     /// All of it.

@@ -33,7 +33,7 @@ mod sorted;
 mod state;
 mod violation;
 
-pub use context::{Context, ContinueAsNew, ExternalWorkflow, RandomStream};
+pub use context::{Context, ContinueAsNew, ExternalWorkflow, RandomStream, SignalStream};
 pub use context_trait::WorkflowContext;
 pub use futures::{
     CancelledFuture, ChildWorkflowFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, OperationFuture,

@@ -16,6 +16,7 @@ use crate::{
     definition::Workflow,
     failure::Result,
     task::DYNAMIC,
+    worker::VersioningBehavior,
 };
 
 /// A new instance: its run, not polled yet, and its handlers.
@@ -26,6 +27,7 @@ pub(crate) struct Made {
 
 pub(crate) trait Factory: Send + Sync {
     fn make(&self, shared: Arc<Shared>, input: &[Payload]) -> std::result::Result<Made, ConversionError>;
+    fn versioning(&self) -> VersioningBehavior;
 }
 
 struct Of<W: Workflow>(Arc<Handlers<W::State>>);
@@ -38,6 +40,10 @@ impl<W: Workflow> Factory for Of<W> {
         let handlers = Box::new(BoundHandlers { handlers: self.0.clone(), context: context.clone() });
         let run = Box::pin(async move { Ok(converter::encode(&W::run(context, input).await?, 1)?) });
         Ok(Made { run, handlers })
+    }
+
+    fn versioning(&self) -> VersioningBehavior {
+        W::versioning()
     }
 }
 

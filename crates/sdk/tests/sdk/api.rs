@@ -248,9 +248,10 @@ async fn everything(ctx: Context, input: u32) -> Result<u32> {
     drop(is_future::<Result<u32, Failure>, _>(received));
     assert_eq!(ctx.try_receive(PAID), None);
     let mut signals = ctx.signals(PAID);
-    fn stream<T>(_: &(impl Stream<Item = T> + Send)) {}
+    fn stream<T>(_: &(impl Stream<Item = T> + Send + Unpin)) {}
     stream::<u32>(&signals);
-    assert!(signals.next().now_or_never().is_none());
+    assert!(signals.next().now_or_never().is_none(), "without any trait");
+    assert!(StreamExt::next(&mut signals).now_or_never().is_none());
     drop(signals);
     ctx.on_signal(PAID, |_: u32| {});
     ctx.on_query(TOTAL, move |()| input);

@@ -262,7 +262,8 @@ async fn resets_and_deletions() {
         assert_ne!(again.run_id(), counter.run_id());
         assert_eq!(again.result().await.unwrap(), 1, "the signal is there again, the update is not");
         again.delete().await.unwrap();
-        for _ in 0..600 {
+        // Temporal takes half a minute.
+        for _ in 0..2400 {
             if matches!(again.history().await, Err(ClientError::NotFound(_))) {
                 return;
             }

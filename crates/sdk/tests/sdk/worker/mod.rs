@@ -8,6 +8,7 @@ mod examples;
 mod failing;
 mod features;
 mod lost;
+mod operations;
 mod proxy;
 mod python;
 mod segno_only;

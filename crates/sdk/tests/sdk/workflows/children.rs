@@ -105,6 +105,42 @@ async fn a_child_can_be_signalled() {
 }
 
 #[workflow]
+async fn eager_speaker(ctx: Context, _input: ()) -> Result<u32> {
+    let child = ctx.schedule_workflow::<Listener>("ear", ());
+    // Dropped before the child is there: never sent.
+    drop(child.signal(GO, 1));
+    let signal = child.signal(GO, 17);
+    let (signalled, heard) = tokio::join!(signal, child);
+    signalled?;
+    Ok(heard?)
+}
+
+#[tokio::test]
+async fn a_signal_to_a_child_waits_for_its_start() {
+    let run = both(|| WorkflowTest::<EagerSpeaker>::new(()).child::<Listener>(|t| t)).await;
+    assert_eq!(run.output.as_ref().unwrap(), &17);
+    let kinds: Vec<EventType> = run.history.iter().map(|event| event.event_type()).collect();
+    let at = |kind| kinds.iter().position(|there| *there == kind);
+    assert!(at(EventType::ChildWorkflowExecutionStarted) < at(EventType::SignalExternalWorkflowExecutionInitiated));
+    assert_eq!(count(&run, EventType::SignalExternalWorkflowExecutionInitiated), 1);
+}
+
+#[workflow]
+async fn hasty_speaker(ctx: Context, _input: ()) -> Result<bool> {
+    let child = ctx.schedule_workflow::<Listener>("ear", ());
+    let signal = child.signal(GO, 17);
+    drop(child);
+    Ok(signal.await.unwrap_err().is_cancelled())
+}
+
+#[tokio::test]
+async fn a_signal_to_a_child_that_is_dropped_ends() {
+    let run = both(|| WorkflowTest::<HastySpeaker>::new(()).child::<Listener>(|t| t)).await;
+    assert!(run.output.as_ref().unwrap());
+    assert_eq!(count(&run, EventType::SignalExternalWorkflowExecutionInitiated), 0);
+}
+
+#[workflow]
 async fn elsewhere(ctx: Context, _input: ()) -> Result<String> {
     let signal = ctx.external("nobody").signal(GO, 1).await;
     let cancel = ctx.external("nobody").cancel().await;

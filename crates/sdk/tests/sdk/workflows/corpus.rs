@@ -200,7 +200,7 @@ fn every_recorded_history_can_be_replayed() {
         if path.extension().is_none_or(|extension| extension != "json") {
             continue;
         }
-        let history = History::from_json(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        let history = History::from_json(std::fs::read_to_string(&path).unwrap()).unwrap();
         let report = replayer().replay(history.clone()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert!(report.closed && report.turns > 0, "{}", path.display());
         // Cut off after every turn.

@@ -133,7 +133,6 @@ impl SignalledChild {
 #[workflow]
 async fn signal_child(ctx: Context) -> Result<String> {
     let child = ctx.schedule_workflow::<SignalledChild>("", "child-wf-arg".to_owned());
-    child.started().await?;
     child.signal(SignalledChild::MY_SIGNAL, "signal-arg".to_owned()).await?;
     Ok(child.await?)
 }
