@@ -387,6 +387,10 @@ fn mistakes_in_workflow_types() {
         ("#[init] async fn new() -> Self { Self }", "not `async`"),
         ("#[signal] #[query] fn s(&self) {}", "one thing only"),
         ("#[signal(colour = 1)] fn s(&mut self) {}", "has no option `colour`"),
+        ("#[signal(dynamic)] fn s(&mut self, x: u8) {}", "takes the name and all arguments"),
+        ("#[query(dynamic, name = \"q\")] fn q(&self, n: String, a: Vec<Value>) -> u8 { 1 }", "has no `name`"),
+        ("#[query(unfinished = \"abandon\")] fn q(&self) -> u8 { 1 }", "has no option `unfinished`"),
+        ("#[update(unfinished = \"perhaps\")] fn u(&mut self) -> Result<u8> { Ok(1) }", "\"warn\" or \"abandon"),
     ];
     for (methods, expected) in cases {
         let error = only(workflow::expand(quote!(), block(methods)));
@@ -406,4 +410,35 @@ fn mistakes_in_workflow_types() {
         ),
     ));
     assert!(error.contains("generic"), "{error}");
+}
+
+#[test]
+fn a_handler_for_all_names_has_no_constant() {
+    let block = quote! {
+        impl Basket {
+            #[run]
+            async fn run(ctx: Context<Self>) -> Result<()> { Ok(()) }
+            #[signal(dynamic)]
+            async fn any_signal(ctx: Context<Self>, name: String, arguments: Vec<Value>) {}
+            #[query(dynamic)]
+            fn any_query(&self, name: String, arguments: Vec<Value>) -> String { name }
+            #[update(dynamic, unfinished = "abandon")]
+            fn any_update(&mut self, name: String, arguments: Vec<Value>) -> Result<String> { Ok(name) }
+            #[validate(any_update)]
+            fn check(&self, name: &str, arguments: &[Value]) -> Result<()> { Ok(()) }
+        }
+    };
+    let text = workflow::expand(quote!(versioning = "pinned"), block).to_string();
+    for expected in [
+        "signal_any_async (",
+        "query_any (",
+        "update_any (",
+        ". abandon_update (\"*\")",
+        "VersioningBehavior :: Pinned",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in {text}");
+    }
+    assert!(!text.contains("ANY_"), "{text}");
+    let function = quote! { async fn f(ctx: Context) -> Result<()> { Ok(()) } };
+    assert!(only(workflow::expand(quote!(versioning = "newest"), function)).contains("auto_upgrade"));
 }
