@@ -8,26 +8,20 @@ binary=${1:?usage: build.sh BINARY}
 here=$(cd "$(dirname "$0")/.." && pwd)
 version=$("$binary" --version | head -n 1 | cut -d ' ' -f 2)
 architecture=$(dpkg --print-architecture)
+# The C library that the binary was built for: the newest version of a symbol that it names.
+libc=$(grep -ao 'GLIBC_2\.[0-9]*' "$binary" | sort -uV | tail -n 1 | cut -d _ -f 2 || true)
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
+chmod 0755 "$root"
 
-install -D -m 0755 "$binary" "$root/usr/bin/segno"
-install -D -m 0644 "$here/systemd/segno.service" "$root/lib/systemd/system/segno.service"
-install -D -m 0644 "$here/segno.toml" "$root/usr/share/doc/segno/segno.toml"
-install -d "$root/usr/share/man/man1" "$root/usr/share/bash-completion/completions" \
-  "$root/usr/share/zsh/vendor-completions" "$root/usr/share/fish/vendor_completions.d" "$root/DEBIAN"
-"$binary" man --directory "$root/usr/share/man/man1"
-gzip -9 -n "$root"/usr/share/man/man1/*.1
-"$binary" completions bash > "$root/usr/share/bash-completion/completions/segno"
-"$binary" completions zsh > "$root/usr/share/zsh/vendor-completions/_segno"
-"$binary" completions fish > "$root/usr/share/fish/vendor_completions.d/segno.fish"
-
+"$here/stage.sh" "$binary" "$root"
+install -d "$root/DEBIAN"
 cat > "$root/DEBIAN/control" <<CONTROL
 Package: segno
 Version: $version
 Architecture: $architecture
 Maintainer: The Segno authors <segno@localhost>
-Depends: libc6
+Depends: libc6${libc:+ (>= $libc)}, libgcc-s1
 Section: net
 Priority: optional
 Description: durable workflow server that speaks Temporal's protocol

@@ -122,7 +122,11 @@ def test_there_is_a_page_for_what_is_not_there(tab):
     assert tab.open("/ui/default/nowhere").status == 404
     assert "no such page" in tab.page.inner_text("main")
     assert tab.open("/ui/default/workflows/no-such-workflow").status == 404
+    assert tab.page.inner_text("h1") == "Not found"
+    assert "workflow not found for ID: no-such-workflow" in tab.page.inner_text(".notice.bad")
+    assert tab.page.get_attribute("main p a", "href") == "/ui/default/workflows"
     assert tab.open("/ui/unknown/workflows").status == 404
+    assert tab.page.get_attribute("main p a", "href") == "/"
 
 
 def test_the_theme_can_be_chosen(tab):

@@ -105,6 +105,15 @@ def test_a_page_has_databases_of_its_own(tmp_path: Path) -> None:
     run(tmp_path, f"<!-- docs-test database: {url} -->\n```sh run\n{command}\n```\n")
 
 
+def test_a_python_program_may_crash_once(tmp_path: Path) -> None:
+    crash = "import os, pathlib\nprint(1)\nif not pathlib.Path('once').exists():\n    {}\n    os.abort()\n"
+    page = "```python file=a.py\n{}```\n```console run\n$ python a.py\n1\n```\n"
+    run(tmp_path, page.format(crash.format("pathlib.Path('once').touch()")))
+    (tmp_path / "again").mkdir()
+    with pytest.raises(Failed, match="Aborted"):
+        run(tmp_path / "again", page.format(crash.format("pass")))
+
+
 def test_unmarked_commands_are_found() -> None:
     text = "```sh\nls\n```\n\n    segno serve\n\n```sh skip=example\nls\n```\n```console run\n$ ls\n```\n"
     assert [problem.split(": ")[0] for problem in parse("page.md", text).unmarked] == ["page.md:1", "page.md:5"]

@@ -394,10 +394,10 @@ async def eager_activity(scene: Scene) -> tuple[Any, Any]:
 
     first = scene.worker("first", "--workflows")
     await first.wrote("ready")
-    polled = scene.metric("activity_tasks_started")
+    before = scene.metric("activity_tasks_eager")
     handle = await scene.env.client.start_workflow(Eager.run, 300, id=scene.env.id, task_queue=scene.queue)
     await first.wrote("start 1")
-    assert scene.metric("activity_tasks_started") == polled, "it was not handed out by a poll"
+    assert scene.metric("activity_tasks_eager") == before + 1, "it was not handed out by a poll"
     return first, handle
 
 

@@ -8,6 +8,7 @@ use crate::{
     combine::Call,
     delivery::{Delivery, Held},
     error::CallError,
+    metrics::count,
     namespaces::Namespace,
     node::Node,
     queries::QueryAnswer,
@@ -86,10 +87,13 @@ impl Node {
         let (Some(current), Some(delivery)) = (current, delivery) else { return Ok(reply) };
         for activity in reply.completed.eager_activities.clone() {
             let scheduled = self.scheduled_attributes(&current, activity.scheduled_event_id).await?;
+            count(&self.metrics.activity_tasks_eager);
+            self.metrics.activity_task_started(&current.run.info, &activity);
             let (run, delivery) = (current.run.clone(), delivery.clone());
             reply.activities.push(StartedActivity { run, activity, scheduled, delivery });
         }
         if next_task(&current, &reply.completed).is_some() {
+            self.metrics.workflow_task_started(&current.run.info);
             let started = self.started_task(current, queries, true, delivery.clone()).await?;
             let messages = std::mem::take(&mut reply.completed.new_messages);
             reply.new_task = Some(StartedTask { messages, ..started });

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use segno_engine::{Run, state::RunInfo};
+use segno_engine::{
+    Run,
+    state::{Activity, RunInfo},
+};
 
 use crate::labels::{Family, Latency};
 
@@ -47,6 +50,7 @@ counters! {
     runs_closed: "Workflow runs closed.",
     workflow_tasks_started: "Workflow tasks handed to workers.",
     activity_tasks_started: "Activity tasks handed to workers.",
+    activity_tasks_eager: "Activity tasks handed to workers in answers to workflow tasks.",
     tasks_given_back: "Tasks given back because the worker's connection was gone.",
     queue_overflows: "Tasks not kept in memory because a queue was over its limit.",
     runs_loaded: "Runs loaded from storage.",
@@ -81,6 +85,18 @@ impl Metrics {
     pub fn run_started(&self, info: &RunInfo) {
         count(&self.runs_started);
         self.started_by_type.count([&info.namespace, &info.workflow_type]);
+    }
+
+    /// A workflow task was handed to a worker: to a poll, or eagerly in the answer to another call.
+    pub fn workflow_task_started(&self, info: &RunInfo) {
+        count(&self.workflow_tasks_started);
+        self.workflow_tasks_by_queue.count([&info.namespace, &info.task_queue]);
+    }
+
+    /// An activity task was handed to a worker, likewise.
+    pub fn activity_task_started(&self, info: &RunInfo, activity: &Activity) {
+        count(&self.activity_tasks_started);
+        self.activity_tasks_by_queue.count([&info.namespace, &activity.queue, &activity.activity_type]);
     }
 
     /// A run was closed.

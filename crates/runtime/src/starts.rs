@@ -175,7 +175,10 @@ impl Node {
         };
         let run = current.run.clone();
         let eager_task = match eager {
-            true => Some(Box::pin(self.first_task(current)).await?),
+            true => {
+                self.metrics.workflow_task_started(&run.info);
+                Some(Box::pin(self.first_task(current)).await?)
+            }
             false => None,
         };
         Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false, finished: false })

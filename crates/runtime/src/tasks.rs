@@ -229,9 +229,7 @@ impl Node {
         // A speculative task that had nothing to carry any more is gone.
         let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
         delivery.hold(Held::Task(HeldTask::of(&current.run)));
-        count(&self.metrics.workflow_tasks_started);
-        let info = &current.run.info;
-        self.metrics.workflow_tasks_by_queue.count([&info.namespace, &info.task_queue]);
+        self.metrics.workflow_task_started(&current.run.info);
         let sticky = current.run.state().sticky.is_some();
         // If the worker cannot be told what happened so far, dropping the delivery gives the task back.
         let started = self.started_task(current, queries, sticky, delivery.clone()).await?;
@@ -404,9 +402,7 @@ impl Node {
         // Another run may have taken its place within the same commit.
         let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };
         delivery.hold(Held::Activity(HeldActivity::of(&current.run, &activity)));
-        count(&self.metrics.activity_tasks_started);
-        let labels = [current.run.info.namespace.as_str(), &activity.queue, &activity.activity_type];
-        self.metrics.activity_tasks_by_queue.count(labels);
+        self.metrics.activity_task_started(&current.run.info, &activity);
         let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
         Ok(Some(StartedActivity { run: current.run.clone(), activity, scheduled, delivery: delivery.clone() }))
     }

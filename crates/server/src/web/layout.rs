@@ -2,13 +2,13 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use http::{Response, StatusCode};
+use http::{Method, Response, StatusCode};
 use maud::{DOCTYPE, Markup, html};
 use segno_proto::{
     enums::WorkflowExecutionStatus,
     workflowservice::{ListNamespacesRequest, workflow_service_server::WorkflowService},
 };
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{
     Asked, Outcome, Web, WebBody, call, codec::Codec, forms::encode, html as respond_html, http_status, redirect,
@@ -153,30 +153,59 @@ impl Shell {
         }
         match outcome.next {
             Some(next) => redirect(&next),
-            None => respond_html(StatusCode::OK, &self.around(with_way_back(notice, path))),
+            None => respond_html(StatusCode::OK, &self.around(alone("Done", notice, path, "Back to the page"))),
         }
     }
 
     /// A call failed.
     pub(super) fn refused(&mut self, status: &Status, asked: &Asked<'_>) -> Response<WebBody> {
         let notice = html! { div.notice.bad role="alert" { (problem(status)) } };
-        let content = if asked.is_script { notice } else { self.around(with_way_back(notice, &self.address.clone())) };
+        let content = if asked.is_script {
+            notice
+        } else {
+            // A page that failed is no place to go back to.
+            let workflows = format!("/ui/{}/workflows", encode(&self.namespace));
+            let (path, words) = match *asked.method {
+                Method::POST => (self.address.clone(), "Back to the page"),
+                _ if self.address.split('?').next() == Some(&workflows) => ("/".to_owned(), "To the first page"),
+                _ => (workflows, "To the workflows"),
+            };
+            self.around(alone(in_words(status.code()), notice, &path, words))
+        };
         respond_html(http_status(status), &content)
     }
 }
 
-fn with_way_back(notice: Markup, path: &str) -> Page {
+/// A page with nothing but a notice and a link.
+fn alone(title: &str, notice: Markup, path: &str, words: &str) -> Page {
     Page {
-        title: "Outcome".to_owned(),
+        title: title.to_owned(),
         area: "workflows",
-        content: html! { h1 { "Outcome" } (notice) p { a href=(path) { "Back to the page" } } },
+        content: html! { h1 { (title) } (notice) p { a href=(path) { (words) } } },
         is_live: false,
     }
 }
 
 /// What a failed call says.
 pub(super) fn problem(status: &Status) -> Markup {
-    html! { strong { (status.code().description()) } " " (status.message()) }
+    html! { strong { (in_words(status.code())) } " " (status.message()) }
+}
+
+/// A status code for people.
+fn in_words(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "Done",
+        Code::NotFound => "Not found",
+        Code::InvalidArgument | Code::OutOfRange => "Not accepted",
+        Code::AlreadyExists => "It is there already",
+        Code::FailedPrecondition | Code::Aborted => "Not possible now",
+        Code::PermissionDenied | Code::Unauthenticated => "Not allowed",
+        Code::ResourceExhausted => "A limit is reached",
+        Code::Unavailable => "Not available at the moment",
+        Code::DeadlineExceeded | Code::Cancelled => "No answer in time",
+        Code::Unimplemented => "Not built",
+        Code::Internal | Code::Unknown | Code::DataLoss => "The server failed",
+    }
 }
 
 /// There is no such page.

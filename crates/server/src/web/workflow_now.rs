@@ -55,8 +55,17 @@ async fn sentences(web: &Web, seen: &Seen) -> Vec<Markup> {
 fn sentence(reason: &Reason) -> Markup {
     html! {
         span data-kind=(reason.kind) { (reason.text) }
-        @if !reason.hint.is_empty() { " " span.faint { (reason.hint) } }
+        @if !reason.hint.is_empty() { " " span.faint { (with_commands(&reason.hint)) } }
         @if !reason.details.is_empty() { pre.failure tabindex="0" role="group" aria-label="Details" { (reason.details.join("\n")) } }
+    }
+}
+
+/// A text whose commands stand between backticks.
+fn with_commands(text: &str) -> Markup {
+    html! {
+        @for (place, part) in text.split('`').enumerate() {
+            @if place % 2 == 1 { code { (part) } } @else { (part) }
+        }
     }
 }
 

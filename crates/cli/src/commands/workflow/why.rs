@@ -100,11 +100,22 @@ impl Client {
 /// The sentences, each with what to do and with its details below it.
 fn text(answer: &ExplainResponse, colors: bool) -> String {
     let kind = plain(&answer.workflow_type).into_owned();
-    let status = answer.status.to_lowercase().replace('_', " ");
-    let title = format!("Workflow {} ({kind}) is {status}.", plain(&answer.workflow_id));
+    let title = format!("Workflow {} ({kind}) {}.", plain(&answer.workflow_id), stands(&answer.status));
     let mut lines = vec![Style::Bold.paint(&title, colors)];
     lines.extend(answer.reasons.iter().flat_map(told));
     lines.join("\n")
+}
+
+/// How a run stands, as the end of a sentence.
+fn stands(status: &str) -> String {
+    match status {
+        "FAILED" => "has failed".to_owned(),
+        "TIMED_OUT" => "has timed out".to_owned(),
+        "CONTINUED_AS_NEW" => "has continued as new".to_owned(),
+        "CANCELED" => "was canceled".to_owned(),
+        "TERMINATED" => "was terminated".to_owned(),
+        other => format!("is {}", other.to_lowercase().replace('_', " ")),
+    }
 }
 
 fn told(reason: &Reason) -> Vec<String> {
@@ -137,7 +148,7 @@ mod tests {
         };
         assert_eq!(
             text(&answer, false),
-            "Workflow w (W) is timed out.\n- Nobody polls.\n    at \\u{1b}f\n  Start a worker.\n- More."
+            "Workflow w (W) has timed out.\n- Nobody polls.\n    at \\u{1b}f\n  Start a worker.\n- More."
         );
     }
 }
