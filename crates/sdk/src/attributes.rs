@@ -149,6 +149,13 @@ impl HasSearchAttributes for crate::WorkflowDescription {
     }
 }
 
+/// What [`Context::info`](crate::Context::info) gives.
+impl<T: HasSearchAttributes> HasSearchAttributes for std::sync::Arc<T> {
+    fn search_value(&self, name: &str) -> Option<Value> {
+        self.as_ref().search_value(name)
+    }
+}
+
 impl SearchValue for String {
     fn to_value(self) -> Value {
         self.into()
