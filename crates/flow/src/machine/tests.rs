@@ -119,3 +119,37 @@ fn changed_states_do_no_harm() {
     // Changed texts and numbers are other texts and numbers.
     assert!(executed > 0);
 }
+
+/// `FLOW_FUZZ_RUNS` says how many states are tried (2,000 if not set), `FLOW_FUZZ_SEED` where to begin.
+#[test]
+fn states_with_several_changes_do_no_harm() {
+    let setting = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
+    let (code, states) = states();
+    let mut dice = crate::pure::random::Random::seeded(&format!("several {}", setting("FLOW_FUZZ_SEED").unwrap_or(1)));
+    let mut below = |limit: usize| usize::try_from(dice.next_u64() % limit.max(1) as u64).unwrap_or(0);
+    for _ in 0..setting("FLOW_FUZZ_RUNS").unwrap_or(2_000) {
+        let mut content = states[below(states.len())][HEADER..].to_vec();
+        for _ in 0..1 + below(4) {
+            let place = below(content.len());
+            let byte = u8::try_from(below(256)).unwrap_or(0);
+            match below(6) {
+                0 => content[place] ^= 1 << below(8),
+                1 => content[place] = byte,
+                2 => content[place] = [0, 1, 0x7f, 0x80, 0xff][below(5)],
+                3 => content.insert(place, byte),
+                4 => {
+                    // A piece of another state of the same run.
+                    let other = &states[below(states.len())][HEADER..];
+                    let from = below(other.len());
+                    let to = (from + below(12)).min(other.len());
+                    let until = (place + to - from).min(content.len());
+                    content.splice(place..until, other[from..to].iter().copied());
+                }
+                _ => {
+                    content.remove(place);
+                }
+            }
+        }
+        try_state(&code, &content);
+    }
+}

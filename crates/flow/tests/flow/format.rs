@@ -204,3 +204,15 @@ fn comments_that_move_behind_a_line_comment_have_lines_of_their_own() {
     let expected = "use \"order.flow\" // c\n/* c */\n/* a\nb */\n\ntest \"t\" {\n  assertEqual(1, 1)\n}\n";
     check_format(source, expected);
 }
+
+#[test]
+fn comments_behind_one_of_several_lines_stay_where_they_go() {
+    for inside in ["/* c *//* c\n *//* c *//* c */", "// c\n/* c *//* c */"] {
+        let source = format!("workflow w(e) {{ return [e.source{inside}.kind, e.name] }}\n");
+        let once = formatted(&source);
+        assert_eq!(formatted(&once), once);
+        assert_eq!(once.matches('c').count(), source.matches('c').count());
+    }
+    let source = "workflow w(a) {\n  let x = a +\n    /* one */\n    2\n  return x\n}\n";
+    check_format(source, source);
+}

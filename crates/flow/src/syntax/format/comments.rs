@@ -40,13 +40,16 @@ impl<'a> Formatter<'a> {
         between.bytes().filter(|byte| *byte == b'\n').count()
     }
 
-    /// Comments in front of a part of an expression: block comments on its line, line comments on lines of their own.
+    /// Comments in front of a part of an expression: block comments on its line if they were there, others on lines of their
+    /// own.
     pub fn leading(&mut self, offset: u32) -> Doc {
         let mut parts = Vec::new();
         while let Some(comment) = self.take_before(offset) {
             let text = self.comment_text(comment);
             parts.push(Doc::raw(text));
-            let own_line = self.is_line_comment(comment) || text.contains('\n');
+            let next = self.comments.get(self.next).map_or(offset, |next| next.span.from.min(offset));
+            let ends_line = self.newlines(comment.span.to, next) > 0;
+            let own_line = self.is_line_comment(comment) || text.contains('\n') || ends_line;
             parts.push(if own_line { Doc::hard() } else { Doc::text(" ") });
         }
         Doc::concat(parts)
