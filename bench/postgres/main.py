@@ -47,8 +47,11 @@ def stat(pid: int) -> list[str]:
 
 
 def cpu_of(pid: int, with_ended: bool = False) -> float:
-    """Seconds of CPU of a process; with those of its children that have ended."""
-    fields = stat(pid)
+    """Seconds of CPU of a process; with those of its children that have ended. Of one that is gone, none."""
+    try:
+        fields = stat(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return 0.0
     return sum(int(field) for field in fields[11 : 15 if with_ended else 13]) / TICK
 
 
