@@ -216,3 +216,11 @@ fn comments_behind_one_of_several_lines_stay_where_they_go() {
     let source = "workflow w(a) {\n  let x = a +\n    /* one */\n    2\n  return x\n}\n";
     check_format(source, source);
 }
+
+#[test]
+fn comments_at_the_end_of_a_line_do_not_break_what_stands_before_them() {
+    let source = format!("workflow w() {{\n  let o = {{ a: {{ b: 1 }}{} }}\n  return o\n}}\n", " /* c */".repeat(20));
+    let once = formatted(&source);
+    assert!(once.contains("a: { b: 1 }, /* c */"), "{once}");
+    assert_eq!(formatted(&once), once);
+}

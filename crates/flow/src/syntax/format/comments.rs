@@ -88,7 +88,7 @@ impl<'a> Formatter<'a> {
             }
             self.next += 1;
             end = comment.span.to;
-            parts.push(Doc::text(format!(" {text}")));
+            parts.push(Doc::inline(format!(" {text}")));
         }
         Doc::concat(parts)
     }

@@ -29,6 +29,8 @@ enum Kind {
     Raw(String),
     /// A comment at the end of a line: does not count for the width.
     Comment(String),
+    /// A comment that stands at the end of a line if the group around it is broken; then it does not count for the width.
+    Inline(String),
     /// A space or a newline.
     Line,
     /// Nothing or a newline.
@@ -65,6 +67,10 @@ impl Doc {
 
     pub fn comment(text: &str) -> Self {
         Self::new(Kind::Comment(text.to_owned()), true)
+    }
+
+    pub fn inline(text: String) -> Self {
+        Self::new(Kind::Inline(text), false)
     }
 
     pub fn line() -> Self {
@@ -151,7 +157,7 @@ impl Printer {
         let mut rest: Vec<Entry<'_>> = vec![(0, Mode::Broken, doc)];
         while let Some((indent, mode, doc)) = rest.pop() {
             match &doc.0.kind {
-                Kind::Text(text) | Kind::Comment(text) => self.text(text),
+                Kind::Text(text) | Kind::Comment(text) | Kind::Inline(text) => self.text(text),
                 Kind::Raw(text) => {
                     self.out.push_str(text);
                     self.column = text.rsplit('\n').next().unwrap_or_default().chars().count();
@@ -224,7 +230,8 @@ impl Printer {
                     let first = text.split('\n').next().unwrap_or_default().chars().count();
                     return first <= room;
                 }
-                Kind::Comment(_) | Kind::Break => 0,
+                Kind::Inline(text) if mode == Mode::Flat => text.chars().count(),
+                Kind::Comment(_) | Kind::Inline(_) | Kind::Break => 0,
                 Kind::Line if mode == Mode::Flat => 1,
                 Kind::Soft if mode == Mode::Flat => 0,
                 Kind::Line | Kind::Soft | Kind::Hard | Kind::Blank => return true,
