@@ -2,15 +2,12 @@
 //!
 //! What is stored of a key is its digest. A key may stand for a client certificate instead; then there is no secret.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use prost::Message;
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
-use crate::{error::CallError, finish::finish, node::Node};
+use crate::{error::CallError, finish::finish, hash::HashMap, node::Node};
 
 const PREFIX: &str = "access-key/";
 /// Documents that belong to no namespace.

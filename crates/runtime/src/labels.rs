@@ -4,7 +4,6 @@
 //! calls of tens of microseconds.
 
 use std::{
-    collections::{HashMap, hash_map::RandomState},
     hash::BuildHasher,
     sync::{
         PoisonError, RwLock,
@@ -12,6 +11,8 @@ use std::{
     },
     time::Duration,
 };
+
+use crate::hash::{HashMap, RandomState};
 
 /// Most combinations of labels of one family. Those that come later are counted together.
 const COMBINATIONS_MAX: usize = 1_000;
@@ -36,7 +37,7 @@ struct Counter<const N: usize> {
 
 impl<const N: usize> Default for Family<N> {
     fn default() -> Self {
-        Self { hasher: RandomState::new(), counters: RwLock::default(), others: AtomicU64::new(0) }
+        Self { hasher: RandomState::default(), counters: RwLock::default(), others: AtomicU64::new(0) }
     }
 }
 

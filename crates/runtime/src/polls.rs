@@ -1,7 +1,7 @@
 //! The shell around task queues: workers wait here, tasks arrive here. [`crate::refill`] finds what full queues forgot.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::BTreeMap,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -23,6 +23,7 @@ use crate::{
     delivery::{Delivery, Held},
     fair::Fairness,
     flow,
+    hash::HashMap,
     metrics::count,
     node::Node,
     queue_config::ConfigKey,

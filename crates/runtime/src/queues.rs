@@ -4,7 +4,7 @@
 //! be derived from its run, so a queue over its limit forgets the rest, notes that it did, and is refilled from storage
 //! once it runs low.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, RunKey};
@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use crate::cluster::Task;
 use crate::{
     fair::{Fairness, Level},
+    hash::HashMap,
     poller_scaling::AdviceBudget,
     queries::QueryTask,
     queue_limits::QueueLimits,
@@ -179,7 +180,7 @@ impl Queue {
             waiting: BTreeMap::new(),
             overflowed: false,
             last_poll: 0,
-            pollers: HashMap::new(),
+            pollers: HashMap::default(),
             sticky: false,
             abandoned: false,
             measured: Measured::default(),

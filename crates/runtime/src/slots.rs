@@ -6,7 +6,7 @@
 //! can be read again. A slot that somebody waits on gives up its run and stays as the place to wait at.
 
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::VecDeque,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -19,7 +19,7 @@ use segno_proto::events::HistoryEvent;
 use segno_store::{HistoryBatch, NamespaceKey, RunKey, cluster::Shard};
 use tokio::sync::watch;
 
-use crate::{combine::WaitingCalls, queries::QueryRegistry};
+use crate::{combine::WaitingCalls, hash::HashMap, queries::QueryRegistry};
 
 /// History kept in memory per run, so that the next worker's turn needs no read.
 const RECENT_BYTES_MAX: usize = 32 * 1024;
@@ -81,7 +81,7 @@ impl Current {
             version,
             recent: VecDeque::new(),
             woken: 0,
-            activity_events: HashMap::new(),
+            activity_events: HashMap::default(),
             stored_bytes: 0,
             script_state: None,
         }
@@ -105,7 +105,7 @@ impl Current {
     /// Gives up what can be read from storage again.
     fn shed(&mut self) {
         self.recent = VecDeque::new();
-        self.activity_events = HashMap::new();
+        self.activity_events = HashMap::default();
         self.script_state = None;
     }
 

@@ -3,17 +3,13 @@
 //! The heap may hold entries that no longer count; the map says which do. Nothing polls: the loop sleeps until the
 //! earliest entry or until an earlier one is set.
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, HashMap},
-    sync::Mutex,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
 
 use segno_proto::Nanos;
 use segno_store::RunKey;
 use tokio::sync::Notify;
 
-use crate::slots::lock;
+use crate::{hash::HashMap, slots::lock};
 
 #[derive(Default)]
 struct Armed {
@@ -121,7 +117,7 @@ mod tests {
             let mut random = splitmix(seed);
             let timers = Timers::default();
             // What should be armed, by time and by run.
-            let (mut expected, mut at_of) = (BTreeSet::new(), HashMap::new());
+            let (mut expected, mut at_of) = (BTreeSet::new(), HashMap::default());
             let mut now = 0;
             for _ in 0..1000 {
                 let run = random(300);

@@ -73,6 +73,31 @@ pub struct Decoder {
     /// The last name and the last value that were Huffman coded, or copied from the table.
     name: Vec<u8>,
     value: Vec<u8>,
+    long: LongValue,
+}
+
+/// The last long value that was Huffman coded. Secrets are never in the table, so that a client sends the same one in full with
+/// every request.
+#[derive(Debug, Default)]
+struct LongValue {
+    coded: Vec<u8>,
+    text: Vec<u8>,
+}
+
+/// Bytes of coded values that are compared with the last one: shorter ones are decoded as quickly, longer ones are not kept.
+const LONG_BYTES: std::ops::RangeInclusive<usize> = 24..=512;
+
+impl LongValue {
+    fn decode(&mut self, coded: &[u8]) -> Result<&[u8], HpackError> {
+        if self.coded != coded {
+            // What is not decoded to its end is nothing that was decoded.
+            self.coded.clear();
+            self.text.clear();
+            huffman::decode(coded, &mut self.text)?;
+            self.coded.extend_from_slice(coded);
+        }
+        Ok(&self.text)
+    }
 }
 
 impl Decoder {
@@ -81,7 +106,7 @@ impl Decoder {
     /// `table_bytes_max`: what our SETTINGS_HEADER_TABLE_SIZE says (4096). With less, a peer that sends headers before
     /// it has seen our settings may count on 4096, and its first blocks may be misread.
     pub fn new(table_bytes_max: usize) -> Self {
-        Self { table: Table::new(table_bytes_max), name: Vec::new(), value: Vec::new() }
+        Self { table: Table::new(table_bytes_max), name: Vec::new(), value: Vec::new(), long: LongValue::default() }
     }
 
     /// Gives the fields in order to `field(name, value)`.
@@ -138,14 +163,21 @@ impl Decoder {
         let inserted = first & 0b0100_0000 != 0;
         let index = integer(rest, if inserted { 6 } else { 4 })?;
         let name = if index == 0 {
-            string(rest, &mut self.name)?
+            match literal_string(rest)? {
+                (text, false) => text,
+                (coded, true) => decoded(coded, &mut self.name)?,
+            }
         } else {
             // A copy, because inserting the field may evict the one that has the name.
             self.name.clear();
             self.name.extend_from_slice(self.table.get(index).ok_or(HpackError::Index)?.0);
             &self.name
         };
-        let value = string(rest, &mut self.value)?;
+        let value = match literal_string(rest)? {
+            (text, false) => text,
+            (coded, true) if LONG_BYTES.contains(&coded.len()) => self.long.decode(coded)?,
+            (coded, true) => decoded(coded, &mut self.value)?,
+        };
         if list.add(name, value)? {
             field(name, value);
         }
@@ -205,18 +237,20 @@ fn long_integer(rest: &mut &[u8], prefix: u64) -> Result<usize, HpackError> {
     Err(HpackError::Integer)
 }
 
-/// A string literal (section 5.2): a slice of the block, or of `decoded` if it was Huffman coded.
+/// A string literal (section 5.2), and whether it is Huffman coded.
 #[inline]
-fn string<'a, 'block: 'a>(rest: &mut &'block [u8], decoded: &'a mut Vec<u8>) -> Result<&'a [u8], HpackError> {
+fn literal_string<'block>(rest: &mut &'block [u8]) -> Result<(&'block [u8], bool), HpackError> {
     let first = rest.first().ok_or(HpackError::Truncated)?;
     let is_coded = first & 0x80 != 0;
     let length = integer(rest, 7)?;
     let (string, after) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
     *rest = after;
-    if !is_coded {
-        return Ok(string);
-    }
-    decoded.clear();
-    huffman::decode(string, decoded)?;
-    Ok(decoded)
+    Ok((string, is_coded))
+}
+
+#[inline]
+fn decoded<'a>(coded: &[u8], text: &'a mut Vec<u8>) -> Result<&'a [u8], HpackError> {
+    text.clear();
+    huffman::decode(coded, text)?;
+    Ok(text)
 }

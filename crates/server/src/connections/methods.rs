@@ -3,7 +3,6 @@
 //! The general path ([`super::general`]) would handle them as well, at about twice the cost.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, LazyLock},
     time::Instant,
 };
@@ -12,7 +11,7 @@ use bytes::Bytes;
 use prost::Message;
 use segno_http2::{HeaderBlock, Response as Http2Response};
 use segno_proto::{decode::decode, workflowservice::workflow_service_server::WorkflowService};
-use segno_runtime::with_request_bytes;
+use segno_runtime::{HashMap, with_request_bytes};
 use tokio::task::AbortHandle;
 use tonic::{Code, Extensions, Request, Response, Status, metadata::MetadataMap};
 

@@ -16,7 +16,6 @@ pub mod tls;
 
 use std::{
     cell::RefCell,
-    collections::HashMap,
     path::PathBuf,
     sync::{
         Arc, PoisonError, RwLock,
@@ -28,7 +27,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::HeaderValue;
 use ring::rand::{SecureRandom, SystemRandom};
 use segno_proto::{Nanos, enums::TaskQueueKind, taskqueue::TaskQueue};
-use segno_runtime::{AccessKey, CallLimits, NamespaceName, Node};
+use segno_runtime::{AccessKey, CallLimits, HashMap, NamespaceName, Node};
 use tonic::{Request, Status};
 
 use self::{

@@ -1,6 +1,8 @@
 //! The table: who may make which call. A call that is not here is refused.
 
-use std::{collections::HashMap, sync::LazyLock};
+use std::sync::LazyLock;
+
+use segno_runtime::HashMap;
 
 use super::{
     fields::{NamespaceField, namespace_fields},

@@ -146,3 +146,29 @@ fn bit_by_bit(coded: &[u8], codes: &[(u32, u32)]) -> Result<Vec<u8>, HpackError>
     }
     if bits < 8 && code == (1 << bits) - 1 { Ok(text) } else { Err(HpackError::Huffman) }
 }
+
+#[test]
+fn long_values_that_repeat_are_decoded_as_if_for_the_first_time() {
+    let mut decoder = Decoder::new(4_096);
+    let one = b"Bearer segno_0123456789abcdefghijklmnopqrstuvwxyz".to_vec();
+    let other = b"Bearer segno_0123456789abcdefghijklmnopqrstuvwxy!".to_vec();
+    let coded = |value: &[u8]| {
+        // Never indexed, a name of one byte.
+        let mut block = vec![0b0001_0000, 1, b'a'];
+        let value = encoder::packed(&encoder::huffman_bits(value));
+        encoder::integer(&mut block, 0x80, 7, value.len());
+        block.extend(value);
+        block
+    };
+    for value in [&one, &one, &other, &one, &one] {
+        assert_eq!(decode(&mut decoder, &coded(value)), Ok(vec![(b"a".to_vec(), value.clone())]));
+    }
+    // One that ends in the middle of a symbol, and then the same again: an error both times.
+    let mut wrong = coded(&one);
+    *wrong.last_mut().unwrap() = 0;
+    for _ in 0..2 {
+        assert_eq!(decode(&mut Decoder::new(4_096), &wrong), Err(HpackError::Huffman));
+        assert_eq!(decode(&mut decoder, &wrong), Err(HpackError::Huffman));
+    }
+    assert_eq!(decode(&mut decoder, &coded(&one)), Ok(vec![(b"a".to_vec(), one)]));
+}
