@@ -73,21 +73,29 @@ pub struct Decoder {
     /// The last name and the last value that were Huffman coded, or copied from the table.
     name: Vec<u8>,
     value: Vec<u8>,
-    long: LongValue,
+    long: [LongValue; LONG_VALUES],
 }
 
-/// The last long value that was Huffman coded. Secrets are never in the table, so that a client sends the same one in full with
-/// every request.
+/// A long value that was Huffman coded. Paths and secrets are not in the table, so that a client sends them in full with every
+/// request, and they are the same few again and again.
 #[derive(Debug, Default)]
 struct LongValue {
     coded: Vec<u8>,
     text: Vec<u8>,
 }
 
-/// Bytes of coded values that are compared with the last one: shorter ones are decoded as quickly, longer ones are not kept.
+/// Bytes of coded values that are kept: shorter ones are decoded as quickly.
 const LONG_BYTES: std::ops::RangeInclusive<usize> = 24..=512;
+/// How many are kept, each at the place that its last bytes say.
+const LONG_VALUES: usize = 8;
 
 impl LongValue {
+    fn place(coded: &[u8]) -> usize {
+        let last = coded.last_chunk::<4>().map_or(0, |last| u32::from_le_bytes(*last));
+        // The highest bits of a product with an odd number depend on all bits of the other factor.
+        (last.wrapping_mul(0x9e37_79b1) >> 29) as usize % LONG_VALUES
+    }
+
     fn decode(&mut self, coded: &[u8]) -> Result<&[u8], HpackError> {
         if self.coded != coded {
             // What is not decoded to its end is nothing that was decoded.
@@ -106,7 +114,7 @@ impl Decoder {
     /// `table_bytes_max`: what our SETTINGS_HEADER_TABLE_SIZE says (4096). With less, a peer that sends headers before
     /// it has seen our settings may count on 4096, and its first blocks may be misread.
     pub fn new(table_bytes_max: usize) -> Self {
-        Self { table: Table::new(table_bytes_max), name: Vec::new(), value: Vec::new(), long: LongValue::default() }
+        Self { table: Table::new(table_bytes_max), name: Vec::new(), value: Vec::new(), long: Default::default() }
     }
 
     /// Gives the fields in order to `field(name, value)`.
@@ -175,7 +183,7 @@ impl Decoder {
         };
         let value = match literal_string(rest)? {
             (text, false) => text,
-            (coded, true) if LONG_BYTES.contains(&coded.len()) => self.long.decode(coded)?,
+            (coded, true) if LONG_BYTES.contains(&coded.len()) => self.long[LongValue::place(coded)].decode(coded)?,
             (coded, true) => decoded(coded, &mut self.value)?,
         };
         if list.add(name, value)? {
