@@ -40,10 +40,6 @@ const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Most commits in one group of a store on another machine.
 const REMOTE_GROUP_MAX: usize = 256;
-/// Least time between the beginnings of two of its groups, after one of [`REMOTE_PACED_FROM`] or more: a statement costs the
-/// database as much as ten commits in it, and whoever waits for a busy server does not notice three milliseconds.
-const REMOTE_PACE: Duration = Duration::from_millis(3);
-const REMOTE_PACED_FROM: usize = 6;
 /// Commits and bytes that may wait for a store on another machine.
 const REMOTE_WAITING_MAX: usize = 10_000;
 const REMOTE_WAITING_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -224,17 +220,11 @@ async fn write_lane(
 ) {
     let mut taken = Vec::with_capacity(REMOTE_GROUP_MAX + 1);
     let mut turns = Turns::default();
-    let mut next = tokio::time::Instant::now();
     loop {
         if turns.is_empty() && waiting.recv_many(&mut taken, REMOTE_GROUP_MAX).await == 0 {
             return;
         }
-        tokio::time::sleep_until(next).await;
-        next = tokio::time::Instant::now();
         gather(&mut taken, &mut turns, REMOTE_GROUP_MAX, || waiting.try_recv().ok());
-        if taken.len() >= REMOTE_PACED_FROM {
-            next += REMOTE_PACE;
-        }
         let mut commits = Vec::with_capacity(taken.len());
         let mut answers = Vec::with_capacity(taken.len());
         for Request { commit, answer, .. } in taken.drain(..) {
