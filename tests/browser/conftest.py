@@ -10,7 +10,7 @@ import threading
 import time
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Error, sync_playwright
 
 import world
 
@@ -110,9 +110,18 @@ class Tab:
     def until(self, expression, seconds=10):
         """Waits until an expression is true. Playwright's own way needs `eval`, which the pages forbid."""
         end = time.monotonic() + seconds
-        while not self.page.evaluate(expression):
+        while not self.holds(expression):
             assert time.monotonic() < end, f"not in time: {expression}"
             time.sleep(0.05)
+
+    def holds(self, expression):
+        """Whether an expression is true; not while the page gives way to another one."""
+        try:
+            return self.page.evaluate(expression)
+        except Error as error:
+            if "Execution context was destroyed" in str(error):
+                return False
+            raise
 
     def quiet(self):
         # A stream that ends with the page is no error of the page.

@@ -3,9 +3,11 @@
 
 use std::{
     fs::{self, File, OpenOptions},
-    net::TcpStream,
+    net::{TcpListener, TcpStream},
+    ops::Range,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
     time::{Duration, Instant},
 };
 
@@ -21,6 +23,9 @@ use crate::{
 const READY_PROBE_PAUSE: Duration = Duration::from_millis(2);
 /// How long a server may take to start or to end.
 const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where servers listen that get a free port.
+const PORTS: Range<u16> = 18_000..28_000;
 
 /// Which server a process is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -212,6 +217,17 @@ pub fn find_temporal(given: Option<PathBuf>) -> Result<PathBuf> {
         Some(binary) => bail!("{} is no file", binary.display()),
         None => candidates.find(|file| file.is_file()).context("no `temporal` found: pass --temporal PATH"),
     }
+}
+
+/// A TCP port nobody listens on right now, another one with each call. It lies below the ephemeral ports, so that no outgoing
+/// connection takes it before a node listens on it, or during a restart.
+pub fn free_port() -> Result<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let own = (std::process::id() % 100) as u16 * 100;
+    (0..PORTS.len() as u16)
+        .map(|_| PORTS.start + (own + NEXT.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u16)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .with_context(|| format!("all ports of {PORTS:?} are taken"))
 }
 
 /// An empty directory for one server's data, under the target directory.

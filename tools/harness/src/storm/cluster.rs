@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     path::PathBuf,
     process::Command,
     sync::{Arc, Mutex, PoisonError},
@@ -17,7 +17,7 @@ use super::{
     postgres::Postgres,
     proxy::{Fault, Proxies, Proxy, Whose},
 };
-use crate::process::{self, Kind, Plan, Server};
+use crate::process::{self, Kind, Plan, Server, free_port};
 
 /// How long the nodes may take to come together on a busy machine.
 const TOGETHER_MAX: Duration = Duration::from_secs(60);
@@ -111,10 +111,6 @@ pub struct Cluster {
     pub gates: Vec<Proxy>,
     binary: PathBuf,
     _proxies: Proxies,
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 impl Cluster {

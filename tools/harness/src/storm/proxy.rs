@@ -25,6 +25,8 @@ use tokio::{
     sync::watch,
 };
 
+use crate::process;
+
 /// What happens to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -93,9 +95,9 @@ impl Proxies {
 
     /// A proxy on a free port. New connections go to the first target that takes them, from one further on each time.
     pub fn add(&self, targets: Vec<u16>, first: usize) -> Result<Proxy> {
-        let listener = StdListener::bind(("127.0.0.1", 0))?;
+        let port = process::free_port()?;
+        let listener = StdListener::bind(("127.0.0.1", port))?;
         listener.set_nonblocking(true)?;
-        let port = listener.local_addr()?.port();
         let shared = Arc::new(Shared {
             targets,
             next: AtomicUsize::new(first),
