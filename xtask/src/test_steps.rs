@@ -107,8 +107,8 @@ pub fn store(commands: &mut Commands) -> Result<Outcome> {
 /// Unit and contract tests; first only built, so that the time for compiling and the time for testing are told apart.
 pub fn rust(commands: &mut Commands) -> Result<Outcome> {
     commands.run(&mut cargo(&["test", "--workspace", "--no-run"]))?;
-    commands.run(&mut cargo(&["test", "--workspace", "--no-fail-fast"]))?;
-    Ok(Outcome::Passed)
+    let tests = || cargo(&["test", "--workspace", "--no-fail-fast"]);
+    twice_at_most(commands, tests(), tests())
 }
 
 /// The binaries that all later steps use. Chosen from the whole workspace, as in the step `rust`: with the features of a
@@ -242,8 +242,8 @@ fn transcripts_of(binary: &Path, commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Runs `first`; if that fails, says so and runs `again`. Real SDKs with real time-outs on a busy machine now and then
-/// miss one; what fails twice is a defect.
+/// Runs `first`; if that fails, says so and runs `again`. Tests with real time-outs on a busy machine now and then miss one;
+/// what fails twice is a defect.
 pub(crate) fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command) -> Result<Outcome> {
     if let Err(error) = commands.run(&mut first) {
         println!("!!! {error:#}. What failed is tried once more; look at it even if it passes now");

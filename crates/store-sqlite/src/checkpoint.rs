@@ -164,7 +164,9 @@ fn checkpoint(
     writer: &Mutex<Writer>,
 ) -> rusqlite::Result<()> {
     for _ in 0..ROUNDS_MAX {
-        let copied: u32 = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(2))?;
+        // Negative if the log's index was just being written: nothing was copied, and the next round does it.
+        let copied: i64 = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| row.get(2))?;
+        let copied = u32::try_from(copied).unwrap_or_default();
         if signal.pages().saturating_sub(copied) <= LAST_PAGES {
             break;
         }
