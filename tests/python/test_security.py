@@ -11,13 +11,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import grpc
 import jwt
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from temporalio import activity, workflow
 from temporalio.api.operatorservice.v1 import request_response_pb2 as operator_messages
@@ -538,6 +540,77 @@ async def test_a_required_certificate(guarded: Callable[..., Guarded], tmp_path:
         assert code == grpc.StatusCode.OK
 
 
+def test_who_calls_is_remembered_until_keys_change(guarded: Callable[..., Guarded]) -> None:
+    """A connection remembers who called last, but not beyond a revocation or an expiry, and not for other keys."""
+    server = guarded()
+    keys = {name: server.key(name, "--grant", "default:read") for name in ("one", "two")}
+    brief = server.key("brief", "--grant", "default:read", "--expires-in", "3s")
+    expires = time.monotonic() + 3
+    request = DescribeNamespaceRequest(namespace="default").SerializeToString()
+    with server.channel() as channel:
+
+        def described(key: str | None) -> grpc.StatusCode:
+            return call(channel, f"/{SERVICE}/DescribeNamespace", request, key)
+
+        assert [described(brief), described(brief)] == [grpc.StatusCode.OK] * 2
+        for _ in range(3):
+            assert described(keys["one"]) == described(keys["two"]) == grpc.StatusCode.OK
+            assert described(None) == described(keys["one"] + "x") == described(keys["one"][:-1]) == UNKNOWN_CALLER
+        assert described(keys["two"]) == grpc.StatusCode.OK
+        server.segno("key", "revoke", "two")
+        assert described(keys["two"]) == UNKNOWN_CALLER
+        assert described(keys["one"]) == grpc.StatusCode.OK
+        # What a caller may do is looked at with every call.
+        listing = call(channel, f"/{SERVICE}/ListNamespaces", ListNamespacesRequest().SerializeToString(), keys["one"])
+        assert listing == DENIED
+        assert described(keys["one"]) == grpc.StatusCode.OK
+        time.sleep(max(0.0, expires + 0.2 - time.monotonic()))
+        assert described(brief) == UNKNOWN_CALLER
+
+
+def revocation_list(place: Path, *revoked: str) -> bytes:
+    """A list of the authority in a directory with the certificates of these clients on it."""
+    authority = x509.load_pem_x509_certificate((place / "ca.pem").read_bytes())
+    key = serialization.load_pem_private_key((place / "ca.key").read_bytes(), None)
+    now = datetime.now(timezone.utc)
+    made = x509.CertificateRevocationListBuilder().issuer_name(authority.subject)
+    made = made.last_update(now - timedelta(hours=1)).next_update(now + timedelta(days=1))
+    made = made.add_extension(x509.CRLNumber(1), critical=False)
+    for client in revoked:
+        certificate = x509.load_pem_x509_certificate((place / f"{client}.pem").read_bytes())
+        entry = x509.RevokedCertificateBuilder().serial_number(certificate.serial_number).revocation_date(now)
+        made = made.add_revoked_certificate(entry.build())
+    return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+
+def test_a_certificate_on_a_revocation_list(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
+    place, listed = tmp_path / "clients", tmp_path / "revoked.pem"
+    done("tls", "init", "--dir", str(place), "--client", "ann", "--client", "bob")
+    listed.write_bytes(revocation_list(place, "bob"))
+    flags = ["--tls-client-ca", str(place / "ca.pem"), "--tls-client-certs", "optional", "--tls-client-crl", str(listed)]
+    server = guarded(*flags, tls=True)
+
+    def whoami(client: str) -> subprocess.CompletedProcess[str]:
+        flags = ["--address", server.address, "--tls-ca-path", str(server.certificates / "ca.pem")]
+        flags += ["--tls-cert-path", str(place / f"{client}.pem"), "--tls-key-path", str(place / f"{client}.key")]
+        return segno("key", "whoami", *flags)
+
+    for client in ("ann", "bob"):
+        server.segno("key", "create", client, "--certificate", client, "--grant", "default:write")
+    assert "ann (by certificate)" in whoami("ann").stdout
+    assert whoami("bob").returncode != 0
+    # A new list is in effect without a restart.
+    listed.write_bytes(revocation_list(place, "ann", "bob"))
+    until = time.monotonic() + 10
+    while whoami("ann").returncode == 0:
+        assert time.monotonic() < until, "the new list is not in effect"
+        time.sleep(0.2)
+    # What is no list stops the server from starting, with the name of the file.
+    words = ["serve", "--in-memory", "--tls-cert", str(place / "server.pem"), "--tls-key", str(place / "server.key")]
+    refused = segno(*words, "--tls-client-ca", str(place / "ca.pem"), "--tls-client-crl", str(place / "ca.pem"))
+    assert refused.returncode != 0 and "there is no revocation list in it" in refused.stderr
+
+
 def served_certificate(server: Guarded) -> bytes:
     return ssl.get_server_certificate(("127.0.0.1", server.server.http_port)).encode()
 
@@ -604,8 +677,6 @@ def test_tokens(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
             assert code(issuer.token(kid)) == DENIED
         good = {"permissions": ["*:admin"]}
         public = issuer.keys["rsa"][0].public_key()
-        from cryptography.hazmat.primitives import serialization
-
         pem = public.public_bytes(
             serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
         )

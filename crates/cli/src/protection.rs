@@ -12,7 +12,7 @@ use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
 use segno_server::{
     AuthenticationOptions, SecurityOptions,
-    security::{ClientCertificates, TlsFiles, TokenOptions, digest, new_secret},
+    security::{ClientCertificates, ClientFiles, TlsFiles, TokenOptions, digest, new_secret},
 };
 
 use crate::exit::Usage;
@@ -30,6 +30,9 @@ pub struct Protection {
     /// Roots for certificates of clients, PEM: clients are known by their certificates.
     #[arg(long, env = "SEGNO_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
+    /// Revocation lists (CRL) of the authorities of clients, PEM: who is on one is refused. Loaded again when the file changes.
+    #[arg(long, env = "SEGNO_TLS_CLIENT_CRL", value_name = "FILE", requires = "tls_client_ca")]
+    tls_client_crl: Option<PathBuf>,
     /// Whether clients without a certificate are let in, to be known by something else.
     #[arg(long, env = "SEGNO_TLS_CLIENT_CERTS", value_enum, default_value_t = Wanted::Required, requires = "tls_client_ca")]
     tls_client_certs: Wanted,
@@ -96,7 +99,9 @@ impl Protection {
                     Wanted::Required => ClientCertificates::Required,
                     Wanted::Optional => ClientCertificates::Optional,
                 };
-                Some(TlsFiles { certificate, key, client_roots: self.tls_client_ca.map(|roots| (roots, wanted)) })
+                let revoked = self.tls_client_crl;
+                let clients = self.tls_client_ca.map(|roots| ClientFiles { roots, wanted, revoked });
+                Some(TlsFiles { certificate, key, clients })
             }
             _ => None,
         };
@@ -229,6 +234,7 @@ mod tests {
         for words in [
             &["--tls-cert", "c"][..],
             &["--tls-client-ca", "r"],
+            &["--tls-cert", "c", "--tls-key", "k", "--tls-client-crl", "l"],
             &["--jwks", "f"],
             &["--jwt-issuer", "i"],
             &["--audit-log", "l"],

@@ -2,7 +2,10 @@
 //!
 //! What is stored of a key is its digest. A key may stand for a client certificate instead; then there is no secret.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{
+    Arc, PoisonError, RwLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use prost::Message;
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
@@ -95,6 +98,8 @@ impl Tables {
 #[derive(Default)]
 pub struct AccessKeys {
     tables: RwLock<Tables>,
+    /// How often they have changed.
+    changes: AtomicU64,
     /// Whoever has it changes them.
     changing: tokio::sync::Mutex<()>,
 }
@@ -121,8 +126,16 @@ impl AccessKeys {
         self.tables.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How often they have changed. What was looked up holds as long as this stays the same.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     fn change(&self, change: impl FnOnce(&mut Tables)) {
-        change(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner));
+        let mut tables = self.tables.write().unwrap_or_else(PoisonError::into_inner);
+        change(&mut tables);
+        // Before the lock is released: whoever sees the new tables sees the new number as well.
+        self.changes.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -20,6 +20,7 @@ mod metrics;
 mod otel;
 mod peer_calls;
 mod peers;
+mod request_fields;
 pub mod security;
 mod serve;
 mod status;

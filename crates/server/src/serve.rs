@@ -224,7 +224,16 @@ impl Server {
             others = others.add_service(service);
         }
         let others = others.prepare();
-        let services = Services { direct, workflows, compressing, others, under_way, node: node.clone(), security };
+        let services = Services {
+            direct,
+            workflows,
+            compressing,
+            others,
+            under_way,
+            node: node.clone(),
+            security,
+            turns: Arc::default(),
+        };
         web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls, pages, guard));
         if let Some(cluster) = node.cluster() {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));

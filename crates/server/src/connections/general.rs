@@ -26,6 +26,7 @@ use super::{
     compression::{ENCODING, decompress},
     incoming::{IncomingRequest, PREFIX_BYTES},
     shared::Responder,
+    turns::{self, Arrival, LaneKey},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -105,15 +106,26 @@ impl http_body::Body for BodyReceiver {
     }
 }
 
-/// Handles a call in a task of its own. Its body comes with the bytes that it holds.
+/// A call of this path.
+pub(super) struct GeneralCall {
+    pub(super) body: Body,
+    /// What it holds in memory while it is handled.
+    pub(super) held_bytes: usize,
+    pub(super) under_way: OneCall,
+    /// What has to be checked before it is handled.
+    pub(super) admission: Option<Admission>,
+    /// If it is complete: when it may begin, and its lane.
+    pub(super) arrival: Option<(Arrival, LaneKey)>,
+}
+
+/// Handles a call in a task of its own.
 pub(super) fn handle(
     services: Arc<Services>,
     mut responder: Responder,
     request: &mut IncomingRequest,
-    (body, held_bytes): (Body, usize),
-    call: OneCall,
-    admission: Option<Box<Admission>>,
+    call: GeneralCall,
 ) -> AbortHandle {
+    let GeneralCall { body, held_bytes, under_way, admission, arrival } = call;
     let request = request.take(body);
     let task = tokio::spawn(with_request_bytes(held_bytes, async move {
         responder.start();
@@ -121,10 +133,17 @@ pub(super) fn handle(
             Some(request) => {
                 let (calls, begun) = (calls::of_path(request.uri().path()), Instant::now());
                 let (request, traced) = trace(request).await;
-                let response = unbuilt::as_temporal_says(match admission {
-                    None => call_service(&services, request).await,
-                    Some(admission) => call_if_admitted(&services, request, &admission).await,
+                let turn = match arrival {
+                    Some((arrival, lane)) => arrival.turn(|| lane).await,
+                    None => None,
+                };
+                let handling = Box::pin(async {
+                    match admission {
+                        None => call_service(&services, request).await,
+                        Some(admission) => call_if_admitted(&services, request, &admission).await,
+                    }
                 });
+                let response = unbuilt::as_temporal_says(turns::handle(turn, handling).await);
                 let code = calls::code_of(response.headers());
                 calls.ended(code, begun);
                 traced.ended(code);
@@ -132,7 +151,7 @@ pub(super) fn handle(
             }
             None => Status::unimplemented("malformed method name").into_http(),
         };
-        respond(responder, response, call).await;
+        respond(responder, response, under_way).await;
     }));
     task.abort_handle()
 }

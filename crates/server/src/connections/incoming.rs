@@ -15,16 +15,17 @@ use tonic::{Status, body::Body};
 use super::{
     MESSAGE_BYTES_MAX, Services,
     compression::{Compression, ENCODING, decompressed_length},
-    general::{self, BodySender},
+    general::{self, BodySender, GeneralCall},
     methods::{self, Call, Method},
     shared::{Responder, SharedConnection},
+    turns,
 };
 use crate::{
     delivery::{OneCall, Receipt},
     metrics::calls,
     otel::{self, TraceParent},
     peers::CallMetadata,
-    security::{Admission, AtFirst, Credentials, Standing},
+    security::{Admission, AtFirst, Credentials, KnownCaller, Shown, Standing},
 };
 
 /// In front of each message: whether it is compressed, and its length.
@@ -57,6 +58,8 @@ pub(crate) struct Dispatcher {
     certificate: Option<Arc<str>>,
     /// Whether anybody who is known has called.
     standing: Standing,
+    /// Who called last.
+    known: Option<Arc<KnownCaller>>,
 }
 
 /// A request that arrives or is handled. Dropping it cancels its call.
@@ -76,7 +79,7 @@ pub(crate) struct IncomingRequest {
     /// Who the caller claims to be, if that is asked for.
     authorization: Option<HeaderValue>,
     /// The same, once it was looked at.
-    credentials: Option<Credentials>,
+    shown: Option<Shown>,
     /// Looks whether the caller is known while the message arrives.
     checking: Option<AbortOnDrop>,
     /// The caller's trace, where there is a collector.
@@ -137,7 +140,7 @@ impl Dispatcher {
         certificate: Option<Arc<str>>,
         standing: Standing,
     ) -> Self {
-        Self { services, connection, id, certificate, standing }
+        Self { services, connection, id, certificate, standing, known: None }
     }
 
     /// Whether anybody who is known has called, or nobody has to be known.
@@ -147,18 +150,28 @@ impl Dispatcher {
 
     /// Refuses a caller that is not known as soon as its headers are there: nothing of its message is kept. Whether it is
     /// refused already.
-    fn refuse_stranger(&self, stream: u32, request: &mut IncomingRequest) -> bool {
+    fn refuse_stranger(&mut self, stream: u32, request: &mut IncomingRequest) -> bool {
         let security = &self.services.security;
-        let credentials = Credentials::new(request.authorization.take(), self.certificate.clone());
-        request.credentials = Some(credentials.clone());
+        if request.shown.is_none() && request.authorization.is_none() {
+            request.shown = self.known_by(None);
+        }
+        if matches!(&request.shown, Some(Shown::Known(known)) if security.holds(known)) {
+            return false;
+        }
+        let credentials = self.credentials(request);
         let path = request.method.map_or(request.path.as_str(), |method| method.path);
         let mut responder = Responder::new(self.connection.clone(), stream);
         match security.at_first(path, &credentials) {
-            AtFirst::Known => {
+            AtFirst::Known(known) => {
                 self.standing.set_known();
+                self.known = Some(known.clone());
+                request.shown = Some(Shown::Known(known));
                 false
             }
-            AtFirst::Anybody => false,
+            AtFirst::Anybody => {
+                request.shown = Some(Shown::Credentials(credentials));
+                false
+            }
             AtFirst::Stranger(status) => {
                 let (calls, begun, call) = (calls::of_path(path), Instant::now(), self.under_way(request));
                 // In a task of its own: the connection is locked while it receives.
@@ -172,7 +185,9 @@ impl Dispatcher {
             }
             AtFirst::Unclear => {
                 let (path, call) = (path.to_owned(), self.services.under_way.one_more());
-                let admission = Admission { security: security.clone(), credentials, standing: self.standing.clone() };
+                request.shown = Some(Shown::Credentials(credentials.clone()));
+                let shown = Shown::Credentials(credentials);
+                let admission = Admission { security: security.clone(), shown, standing: self.standing.clone() };
                 let task = tokio::spawn(async move {
                     if let Some(status) = admission.refuse_stranger(&path).await {
                         calls::of_path(&path).ended(status.code(), Instant::now());
@@ -186,15 +201,26 @@ impl Dispatcher {
     }
 
     /// What has to be checked before a call is handled.
-    fn admission(&self, request: &mut IncomingRequest) -> Option<Box<Admission>> {
+    fn admission(&self, request: &mut IncomingRequest) -> Option<Admission> {
         if !self.services.security.is_on() {
             return None;
         }
         let security = self.services.security.clone();
-        let shown = request.credentials.take();
-        let credentials =
-            shown.unwrap_or_else(|| Credentials::new(request.authorization.take(), self.certificate.clone()));
-        Some(Box::new(Admission { security, credentials, standing: self.standing.clone() }))
+        let shown = request.shown.take().unwrap_or_else(|| Shown::Credentials(self.credentials(request)));
+        Some(Admission { security, shown, standing: self.standing.clone() })
+    }
+
+    /// Who called last, if this is what they showed.
+    fn known_by(&self, authorization: Option<&[u8]>) -> Option<Shown> {
+        self.known.as_ref().filter(|known| known.shows(authorization)).cloned().map(Shown::Known)
+    }
+
+    /// What a caller shows of itself.
+    fn credentials(&self, request: &mut IncomingRequest) -> Box<Credentials> {
+        match request.shown.take() {
+            Some(shown) => shown.into_credentials(),
+            None => Box::new(Credentials::new(request.authorization.take(), self.certificate.clone())),
+        }
     }
 
     fn under_way(&self, request: &mut IncomingRequest) -> OneCall {
@@ -219,7 +245,7 @@ impl Dispatcher {
         let admission = self.admission(request);
         let trace = request.trace;
         let call = Call { caller, message, held_bytes: held, is_compressed, compression, under_way, admission, trace };
-        let task = (method.handle)(self.services.direct.clone(), responder, call);
+        let task = (method.handle)(self.services.direct.clone(), responder, call, self.services.turns.arrive());
         request.stage = Stage::Handling(AbortOnDrop(task), held);
     }
 
@@ -230,6 +256,11 @@ impl Dispatcher {
             request.path = method.path.to_owned();
             request.compression.put(&mut request.headers);
         }
+        // A body that is still arriving may take its time.
+        let arrival = ended.then(|| {
+            let message = Prefix::of(&body).filter(|prefix| !prefix.is_compressed).map(|_| &body[PREFIX_BYTES..]);
+            (self.services.turns.arrive(), turns::lane(&request.path, message.unwrap_or_default()))
+        });
         let (sender, receiver) = general::body(!general::is_streaming(&request.path));
         // There is room for a first part.
         sender.send(body.into());
@@ -240,8 +271,8 @@ impl Dispatcher {
         if ended {
             request.checking = None;
         }
-        let task = general::handle(self.services.clone(), responder, request, (receiver, held), under_way, admission);
-        let task = AbortOnDrop(task);
+        let call = GeneralCall { body: receiver, held_bytes: held, under_way, admission, arrival };
+        let task = AbortOnDrop(general::handle(self.services.clone(), responder, request, call));
         request.stage = if ended { Stage::Handling(task, held) } else { Stage::Streaming(sender, task) };
     }
 
@@ -313,7 +344,12 @@ impl Handler for Dispatcher {
                     request.trace = TraceParent::parse(value);
                 }
                 if name == AUTHORIZATION && self.services.security.is_on() {
-                    request.authorization = HeaderValue::from_bytes(value).ok();
+                    // Most often the same as with the call before; if there are several, the last one counts.
+                    request.shown = self.known_by(Some(value));
+                    request.authorization = match request.shown {
+                        Some(_) => None,
+                        None => HeaderValue::from_bytes(value).ok(),
+                    };
                     request.header_bytes += value.len();
                     return;
                 }

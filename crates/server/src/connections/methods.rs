@@ -20,6 +20,7 @@ use super::{
     general,
     incoming::PREFIX_BYTES,
     shared::Responder,
+    turns::{self, Arrival, Turn},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -34,7 +35,7 @@ use crate::{
 pub(super) struct Method {
     pub(super) path: &'static str,
     /// Handles a call in a task of its own.
-    pub(super) handle: fn(Arc<Workflows>, Responder, Call) -> AbortHandle,
+    pub(super) handle: fn(Arc<Workflows>, Responder, Call, Arrival) -> AbortHandle,
 }
 
 /// A call of such a method.
@@ -47,7 +48,7 @@ pub(super) struct Call {
     pub(super) compression: Compression,
     pub(super) under_way: OneCall,
     /// What has to be checked before it is handled.
-    pub(super) admission: Option<Box<Admission>>,
+    pub(super) admission: Option<Admission>,
     /// The caller's trace.
     pub(super) trace: Option<TraceParent>,
 }
@@ -56,16 +57,18 @@ macro_rules! methods {
     ($($name:literal $method:ident,)*) => {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
-            handle: |service, mut responder, mut call| {
+            handle: |service, mut responder, mut call, arrival| {
                 let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
                     const PATH: &str = concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name);
                     static CALLS: LazyLock<&'static MethodCalls> = LazyLock::new(|| calls::of_path(PATH));
                     responder.start();
                     let begun = Instant::now();
                     let message = message(&mut call);
-                    let traced = otel::begin(call.trace, PATH, message.as_deref().unwrap_or_default());
-                    let outcome = match begin(&mut call, message, PATH, |request| service.$method(request)).await {
-                        Ok((admitted, handling)) => admitted.outcome(handling.await),
+                    let bytes = || message.as_deref().unwrap_or_default();
+                    let traced = otel::begin(call.trace, PATH, bytes());
+                    let mut turn = arrival.turn(|| turns::lane(PATH, bytes())).await;
+                    let outcome = match begin(&mut call, &mut turn, message, PATH, |request| service.$method(request)).await {
+                        Ok((admitted, handling)) => admitted.outcome(turns::handle(turn, handling).await),
                         Err(status) => Err(status),
                     };
                     let code = outcome.as_ref().map_or_else(Status::code, |_| Code::Ok);
@@ -128,6 +131,7 @@ fn message(call: &mut Call) -> Result<Bytes, Status> {
 /// would make it several KiB large, and tokio moves tasks a few times when it starts and ends them.
 async fn begin<T: Message + Default, F>(
     call: &mut Call,
+    turn: &mut Option<Turn>,
     message: Result<Bytes, Status>,
     path: &str,
     handle: impl FnOnce(Request<T>) -> F,
@@ -135,7 +139,14 @@ async fn begin<T: Message + Default, F>(
     let message = message?;
     let admitted = match call.admission.take() {
         None => Admitted::default(),
-        Some(admission) => Box::pin(admission.admit(path, &message)).await?,
+        Some(admission) => match admission.admit_now(path, &message) {
+            Some(admitted) => admitted?,
+            None => {
+                // It may take long to find out who calls.
+                *turn = None;
+                Box::pin(admission.admit(path, &message)).await?
+            }
+        },
     };
     let mut request = match request(call, message) {
         Ok(request) => request,

@@ -3,7 +3,7 @@
 //! [`accept`] limits their number. A task for each connection reads and writes ([`socket`]); HTTP/2 itself is the state
 //! machine in `segno-http2`, which that task shares with the tasks that handle calls ([`shared`]). Frequent unary calls
 //! take a direct path to their method ([`methods`]), all others the general path through tonic ([`general`]); which one
-//! is decided in [`incoming`]. Why it is not hyper: docs/decisions/014.
+//! is decided in [`incoming`]. When there are too many at once, namespaces take turns ([`turns`]). Why it is not hyper: docs/decisions/014.
 
 pub(crate) mod accept;
 mod compression;
@@ -12,6 +12,7 @@ mod incoming;
 mod methods;
 mod shared;
 mod socket;
+mod turns;
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -30,6 +31,7 @@ use self::{
     incoming::{Dispatcher, REFUSALS},
     shared::SharedConnection,
     socket::Socket,
+    turns::Turns,
 };
 use crate::{
     delivery::UnderWay,
@@ -111,6 +113,8 @@ pub(crate) struct Services {
     pub(crate) node: Arc<Node>,
     /// Decides who may call, and how much.
     pub(crate) security: Arc<Security>,
+    /// Lets namespaces take turns.
+    pub(crate) turns: Arc<Turns>,
 }
 
 /// Serves until `stopped` is true, then until every connection is closed.

@@ -26,7 +26,7 @@ use self::{dynamic::Dynamic, routes::Match, schema::Schema};
 use crate::{
     connections::{MESSAGE_BYTES_MAX, Services, call_if_admitted, call_service},
     peers::CallMetadata,
-    security::{Admission, Credentials, Standing},
+    security::{Admission, Credentials, Shown, Standing},
     unbuilt,
 };
 
@@ -128,9 +128,10 @@ async fn call(
         let made = match services.security.is_on() {
             false => call_service(services, request).await,
             true => {
-                let (security, credentials) = (services.security.clone(), credentials.clone());
-                call_if_admitted(services, request, &Admission { security, credentials, standing: Standing::default() })
-                    .await
+                let security = services.security.clone();
+                let shown = Shown::Credentials(Box::new(credentials.clone()));
+                let admission = Admission { security, shown, standing: Standing::default() };
+                call_if_admitted(services, request, &admission).await
             }
         };
         response(unbuilt::as_temporal_says(made)).await

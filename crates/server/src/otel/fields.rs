@@ -2,11 +2,12 @@
 
 use std::{collections::HashMap, sync::LazyLock};
 
-use prost::Message;
-use prost_types::{DescriptorProto, FileDescriptorSet, field_descriptor_proto::Type};
-use segno_proto::DESCRIPTORS;
+use prost_types::FieldDescriptorProto;
 
-use crate::security::fields::last;
+use crate::request_fields::{last, of_requests, text_field};
+
+/// The message that names a workflow.
+const EXECUTION: &str = ".temporal.api.common.v1.WorkflowExecution";
 
 /// Fields of a request.
 #[derive(Debug, Default)]
@@ -20,37 +21,16 @@ struct Fields {
 
 /// By path, of every method of the protocol.
 static FIELDS: LazyLock<HashMap<String, Fields>> = LazyLock::new(|| {
-    let set = FileDescriptorSet::decode(DESCRIPTORS).unwrap_or_default();
-    let mut messages: HashMap<String, &DescriptorProto> = HashMap::new();
-    for file in &set.file {
-        let of_file = file.message_type.iter();
-        messages.extend(of_file.map(|message| (format!(".{}.{}", file.package(), message.name()), message)));
-    }
-    let mut found = HashMap::new();
-    for file in &set.file {
-        for service in &file.service {
-            for method in &service.method {
-                let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                found
-                    .insert(path, messages.get(method.input_type()).map(|message| fields(message)).unwrap_or_default());
-            }
+    of_requests(|_, message| {
+        let is_execution = |field: &&FieldDescriptorProto| field.type_name() == EXECUTION;
+        let execution = message.field.iter().find(is_execution);
+        Fields {
+            namespace: text_field(message, "namespace"),
+            workflow_id: text_field(message, "workflow_id"),
+            execution: execution.and_then(|field| u32::try_from(field.number()).ok()),
         }
-    }
-    found
+    })
 });
-
-fn fields(message: &DescriptorProto) -> Fields {
-    let text = |name: &str| {
-        let field = message.field.iter().find(|field| field.name() == name && field.r#type() == Type::String)?;
-        u32::try_from(field.number()).ok()
-    };
-    let execution = message.field.iter().find(|field| field.type_name() == ".temporal.api.common.v1.WorkflowExecution");
-    Fields {
-        namespace: text("namespace"),
-        workflow_id: text("workflow_id"),
-        execution: execution.and_then(|field| u32::try_from(field.number()).ok()),
-    }
-}
 
 /// The path as the table has it, which lives as long as the process; `None` for what is no method of the protocol.
 pub(super) fn known_path(path: &str) -> Option<&'static str> {
@@ -74,6 +54,7 @@ pub(super) fn read(path: &str, message: &[u8]) -> (String, String) {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
     use segno_proto::{
         common::WorkflowExecution,
         workflowservice::{DescribeWorkflowExecutionRequest, StartWorkflowExecutionRequest},

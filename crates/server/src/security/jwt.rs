@@ -148,7 +148,7 @@ impl Tokens {
         let permissions = claims.get(&self.options.permissions_claim).and_then(Value::as_array);
         let grants = Grants::among(permissions.into_iter().flatten().filter_map(Value::as_str));
         let name = text("sub").unwrap_or("a token without a subject").to_owned();
-        let caller = Arc::new(Caller { name, proof: Proof::Token, grants, calls_per_second: 0 });
+        let caller = Arc::new(Caller { name, proof: Proof::Token, grants, calls_per_second: 0, expires: 0 });
         Ok(Checked { caller, not_before, expires, until: Instant::now() + REFRESH })
     }
 

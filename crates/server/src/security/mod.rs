@@ -7,20 +7,19 @@
 pub mod audit;
 mod certificate;
 pub(crate) mod fetch;
-pub(crate) mod fields;
+mod fields;
 mod jwt;
+mod known;
 mod limits;
 pub mod roles;
 pub mod rules;
 pub mod tls;
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     path::PathBuf,
-    sync::{
-        Arc, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -38,9 +37,12 @@ use self::{
     rules::{KnownCall, Rule, Scope},
 };
 
+use crate::request_fields;
+
+pub(crate) use self::known::{Admission, AtFirst, KnownCaller, Shown, Standing};
 pub use self::{
     jwt::TokenOptions,
-    tls::{ClientCertificates, TlsFiles},
+    tls::{ClientCertificates, ClientFiles, TlsFiles},
 };
 
 /// Temporal's words for a call that is not allowed.
@@ -109,6 +111,8 @@ pub(crate) struct Caller {
     pub(crate) grants: Grants,
     /// How many calls it may make; zero is no limit.
     pub(crate) calls_per_second: usize,
+    /// When its key expires; zero is never. Tokens have their own way.
+    expires: Nanos,
 }
 
 impl Caller {
@@ -124,7 +128,13 @@ impl Caller {
 
     /// Who has the admin key.
     fn admin() -> Self {
-        Self { name: "admin".to_owned(), proof: Proof::Key, grants: Grants::everything(), calls_per_second: 0 }
+        Self {
+            name: "admin".to_owned(),
+            proof: Proof::Key,
+            grants: Grants::everything(),
+            calls_per_second: 0,
+            expires: 0,
+        }
     }
 
     /// Whether this caller may look into a namespace.
@@ -139,12 +149,16 @@ thread_local! {
     static LAST_DIGEST: RefCell<(Vec<u8>, [u8; 32])> = RefCell::new((Vec::new(), digest(&[])));
 }
 
+/// Whether two secrets are the same. All bytes are compared: how long it takes must tell nothing of somebody else's secret.
+fn is_same_secret(one: &[u8], other: &[u8]) -> bool {
+    one.len() == other.len()
+        && one.iter().zip(other).fold(0, |difference, (one, other)| difference | (one ^ other)) == 0
+}
+
 /// The digest of a secret that was probably the last one, too.
 fn digest_again(secret: &[u8]) -> [u8; 32] {
     LAST_DIGEST.with_borrow_mut(|(last, last_digest)| {
-        // All bytes are compared: how long it takes must tell nothing of somebody else's secret.
-        let difference = last.iter().zip(secret).fold(0, |difference, (one, other)| difference | (one ^ other));
-        if last.len() != secret.len() || difference != 0 {
+        if !is_same_secret(last, secret) {
             (*last, *last_digest) = (secret.to_vec(), digest(secret));
         }
         *last_digest
@@ -180,61 +194,6 @@ pub(crate) struct Admitted {
     pub(crate) caller: Option<Arc<Caller>>,
     entry: Option<Entry>,
     _poll: Option<CountedPoll>,
-}
-
-/// A call that has to be let in before it is handled.
-pub(crate) struct Admission {
-    pub(crate) security: Arc<Security>,
-    pub(crate) credentials: Credentials,
-    /// The connection that it came on.
-    pub(crate) standing: Standing,
-}
-
-/// Whether anybody who is known has called on a connection. Where callers have to be known, others are the first to make room.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Standing(Arc<AtomicBool>);
-
-impl Standing {
-    pub(crate) fn set_known(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_known(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// What the headers of a call say of its caller.
-pub(crate) enum AtFirst {
-    /// The caller is known.
-    Known,
-    /// Nobody has to be known for it.
-    Anybody,
-    /// The caller is not known, whatever it sends besides.
-    Stranger(Status),
-    /// It takes a while to find out.
-    Unclear,
-}
-
-impl Admission {
-    /// See [`Security::admit`].
-    pub(crate) async fn admit(&self, path: &str, message: &[u8]) -> Result<Admitted, Status> {
-        let admitted = self.security.admit(path, message, &self.credentials).await?;
-        if admitted.caller.is_some() {
-            self.standing.set_known();
-        }
-        Ok(admitted)
-    }
-
-    /// Refuses a caller that is not known, before its request is there.
-    pub(crate) async fn refuse_stranger(&self, path: &str) -> Option<Status> {
-        let known = self.security.is_known(method_of(path), &self.credentials).await;
-        match known {
-            Ok(()) => self.standing.set_known(),
-            Err(status) => return Some(status),
-        }
-        None
-    }
 }
 
 /// Decides about calls.
@@ -278,21 +237,6 @@ impl Security {
         self.authentication.is_some()
     }
 
-    /// What the headers of a call say of its caller, without waiting for anything. A refusal is written down.
-    pub(crate) fn at_first(&self, path: &str, credentials: &Credentials) -> AtFirst {
-        let Some(by) = &self.authentication else { return AtFirst::Anybody };
-        let is_for_anybody = rules::find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
-        match self.caller_now(by, credentials, wall_clock()) {
-            Some(Ok(_)) => AtFirst::Known,
-            _ if is_for_anybody => AtFirst::Anybody,
-            Some(Err(status)) => {
-                self.note_refusal(method_of(path), &status);
-                AtFirst::Stranger(status)
-            }
-            None => AtFirst::Unclear,
-        }
-    }
-
     /// Writes down that somebody who is not known was refused.
     fn note_refusal(&self, what: &str, status: &Status) {
         if let Some(audit) = &self.audit {
@@ -322,7 +266,7 @@ impl Security {
             Some(authentication) => {
                 // Strangers learn nothing of namespaces.
                 let caller = self.caller(authentication, credentials).await;
-                let namespace = if caller.is_ok() { self.namespace_of(call, message)? } else { String::new() };
+                let namespace = if caller.is_ok() { self.namespace_of(call, message)? } else { Cow::default() };
                 let admitted = self.decide(call.method, call.rule, &namespace, caller)?;
                 (namespace, admitted)
             }
@@ -416,15 +360,15 @@ impl Security {
     }
 
     /// The namespace that a request is about.
-    fn namespace_of(&self, call: &KnownCall, message: &[u8]) -> Result<String, Status> {
+    fn namespace_of<'a>(&self, call: &KnownCall, message: &'a [u8]) -> Result<Cow<'a, str>, Status> {
         let malformed = || Status::invalid_argument("the request is malformed");
         let text = |number: Option<u32>| match number {
-            Some(number) => fields::last_text(message, number).ok_or_else(malformed),
+            Some(number) => request_fields::last_text(message, number).ok_or_else(malformed),
             None => Ok(""),
         };
         let (name, id) = (text(call.fields.name)?, text(call.fields.id)?);
         if id.is_empty() {
-            return Ok(name.to_owned());
+            return Ok(Cow::Borrowed(name));
         }
         // A namespace that is not there is nobody's.
         let named = self
@@ -437,7 +381,7 @@ impl Security {
         if !name.is_empty() && name != named {
             return Err(Status::invalid_argument("the namespace's name and its id are not of the same namespace"));
         }
-        Ok(named)
+        Ok(Cow::Owned(named))
     }
 
     /// Whether somebody is known by what they show. A refusal is written down.
@@ -566,7 +510,7 @@ fn caller_of_key(key: &AccessKey, proof: Proof, now: Nanos) -> Result<Arc<Caller
     let mut grants = Grants::parse(key.grants.iter().map(String::as_str)).unwrap_or_default();
     grants.queues.clone_from(&key.queues);
     let calls_per_second = key.calls_per_second as usize;
-    Ok(Arc::new(Caller { name: key.name.clone(), proof, grants, calls_per_second }))
+    Ok(Arc::new(Caller { name: key.name.clone(), proof, grants, calls_per_second, expires: key.expires }))
 }
 
 /// SHA-256 of a secret, which is all that is kept of it. Secrets are random and long: they need no salt and no slow hash.
@@ -654,6 +598,7 @@ mod tests {
             proof: Proof::Key,
             grants: Grants::parse(["orders:work"]).expect("a grant"),
             calls_per_second: 0,
+            expires: 0,
         };
         let rule = |path: &str| rules::find(path).expect("a call").rule;
         let service = "/temporal.api.workflowservice.v1.WorkflowService";

@@ -11,8 +11,8 @@ use std::{
 
 use rustls::{
     RootCertStore, ServerConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, UnixTime, pem::PemObject},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime, pem::PemObject},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use tokio::{
@@ -44,8 +44,19 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// Roots for certificates of clients, PEM.
-    pub client_roots: Option<(PathBuf, ClientCertificates)>,
+    /// Which certificates of clients are accepted, if any.
+    pub clients: Option<ClientFiles>,
+}
+
+/// Which certificates of clients are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientFiles {
+    /// Roots, PEM.
+    pub roots: PathBuf,
+    /// Whether every client has to show one.
+    pub wanted: ClientCertificates,
+    /// Revocation lists of all authorities that issued them, PEM.
+    pub revoked: Option<PathBuf>,
 }
 
 /// Certificates that cannot be used.
@@ -118,7 +129,8 @@ impl Tls {
         }
     }
 
-    /// Whether the certificate of a client would still be accepted: it has not expired, and its root is one of ours.
+    /// Whether the certificate of a client would still be accepted: it has not expired, was not revoked, and its root is one of
+    /// ours.
     pub(crate) fn accepts(&self, shown: &[CertificateDer<'static>]) -> bool {
         let clients = self.configs.read().unwrap_or_else(PoisonError::into_inner).clients.clone();
         match (clients, shown) {
@@ -149,12 +161,12 @@ impl Tls {
 impl TlsFiles {
     /// Changes with the files.
     fn state(&self) -> Vec<Option<(SystemTime, u64)>> {
-        let roots = self.client_roots.iter().map(|(path, _)| path);
+        let clients = self.clients.iter().flat_map(|clients| [&clients.roots].into_iter().chain(&clients.revoked));
         let state = |path: &PathBuf| {
             let metadata = std::fs::metadata(path).ok()?;
             Some((metadata.modified().ok()?, metadata.len()))
         };
-        [&self.certificate, &self.key].into_iter().chain(roots).map(state).collect()
+        [&self.certificate, &self.key].into_iter().chain(clients).map(state).collect()
     }
 }
 
@@ -171,24 +183,10 @@ fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
         .with_safe_default_protocol_versions()
         .map_err(|error| unfit(error.to_string()))?;
     let mut clients = None;
-    let builder = match &files.client_roots {
+    let builder = match &files.clients {
         None => builder.with_no_client_auth(),
-        Some((path, wanted)) => {
-            let mut roots = RootCertStore::empty();
-            for root in certificates(path)? {
-                let why = |error: rustls::Error| TlsError::File {
-                    path: path.clone(),
-                    what: "root certificates of clients",
-                    why: error.to_string(),
-                };
-                roots.add(root).map_err(why)?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = match wanted {
-                ClientCertificates::Required => verifier,
-                ClientCertificates::Optional => verifier.allow_unauthenticated(),
-            };
-            let verifier = verifier.build().map_err(|error| unfit(error.to_string()))?;
+        Some(of) => {
+            let verifier = client_verifier(of, provider)?;
             clients = Some(verifier.clone());
             builder.with_client_cert_verifier(verifier)
         }
@@ -198,6 +196,31 @@ fn load(files: &TlsFiles) -> Result<Configs, TlsError> {
     grpc.alpn_protocols = vec![b"h2".to_vec()];
     http.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Configs { clients, grpc: Arc::new(grpc), http: Arc::new(http) })
+}
+
+/// Checks certificates of clients. With revocation lists each certificate below a root must be covered by one of them.
+fn client_verifier(of: &ClientFiles, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+    let wrong = |path: &Path, what, why: String| TlsError::File { path: path.to_owned(), what, why };
+    let mut roots = RootCertStore::empty();
+    for root in certificates(&of.roots)? {
+        let added = roots.add(root);
+        added.map_err(|error| wrong(&of.roots, "root certificates of clients", error.to_string()))?;
+    }
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+    if let Some(path) = &of.revoked {
+        let unreadable = |why: String| wrong(path, "certificate revocation lists", why);
+        let lists = CertificateRevocationListDer::pem_file_iter(path).map_err(|error| unreadable(error.to_string()))?;
+        let lists: Vec<_> = lists.collect::<Result<_, _>>().map_err(|error| unreadable(error.to_string()))?;
+        if lists.is_empty() {
+            return Err(unreadable("there is no revocation list in it".to_owned()));
+        }
+        verifier = verifier.with_crls(lists);
+    }
+    if of.wanted == ClientCertificates::Optional {
+        verifier = verifier.allow_unauthenticated();
+    }
+    let file = of.revoked.as_ref().unwrap_or(&of.roots);
+    verifier.build().map_err(|error| wrong(file, "what certificates of clients are checked with", error.to_string()))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
