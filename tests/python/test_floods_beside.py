@@ -11,20 +11,22 @@ import json
 import multiprocessing
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
 import grpc
 import pytest
-from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, RegisterNamespaceRequest
 from temporalio.api.workflowservice.v1.service_pb2_grpc import WorkflowServiceStub
 
 from bounded import MIB, memory
 from helpers import SegnoServer
 from wire import (
-    CANCEL, DATA, END_HEADERS, HEADERS, INITIAL_WINDOW, PREFACE, RST_STREAM, SETTINGS, Closed, Wire, enveloped, frame,
-    literals, number, request_headers, settings, start_request,
+    CANCEL, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW, PREFACE, RST_STREAM, SETTINGS, WINDOW_UPDATE, Closed,
+    Wire, enveloped, frame, literals, number, request_headers, settings, start_request,
 )
 
 pytestmark = pytest.mark.timeout(600)
@@ -127,7 +129,28 @@ def slow_readers(address: str, until: float) -> None:
             time.sleep(0.01)
 
 
-FLOODS = [connections, streams, resets, many_settings, halves, slow_readers]
+def busy_namespace(address: str, until: float) -> None:
+    """As many starts in another namespace as go, on four connections."""
+    large = frame(SETTINGS, 0, 0, settings({INITIAL_WINDOW: 1 << 30})) + frame(WINDOW_UPDATE, 0, 0, number(1 << 30))
+
+    def starts(connection: int) -> Callable[[int], bytes]:
+        def part(place: int) -> bytes:
+            calls = []
+            for stream in range(1 + 200 * place, 1 + 200 * (place + 1), 2):
+                start = start_request(f"busy-{os.getpid()}-{connection}-{until}-{stream}", 100)
+                calls.append(frame(HEADERS, END_HEADERS, stream, START) + frame(DATA, END_STREAM, stream, enveloped(start)))
+            return large + b"".join(calls) if place == 0 else b"".join(calls)
+
+        return part
+
+    threads = [threading.Thread(target=repeated, args=(address, until, starts(number))) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+FLOODS = [connections, streams, resets, many_settings, halves, slow_readers, busy_namespace]
 
 
 def measure(stub: Any, seconds: float) -> tuple[float, float, int]:
@@ -136,7 +159,7 @@ def measure(stub: Any, seconds: float) -> tuple[float, float, int]:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         begun = time.monotonic()
-        stub.DescribeNamespace(DescribeNamespaceRequest(namespace="default"), timeout=10)
+        stub.DescribeNamespace(DescribeNamespaceRequest(namespace="quiet"), timeout=10)
         times.append(1000 * (time.monotonic() - begun))
         time.sleep(0.002)
     times.sort()
@@ -172,6 +195,8 @@ def test_a_client_beside_floods(server: SegnoServer) -> None:
         process.start()
     with grpc.insecure_channel(server.address) as channel:
         stub = WorkflowServiceStub(channel)
+        retention = Duration(seconds=86_400)
+        stub.RegisterNamespace(RegisterNamespaceRequest(namespace="quiet", workflow_execution_retention_period=retention))
         measure(stub, 0.3)
         usual = measure(stub, SECONDS)
         before = memory(server)

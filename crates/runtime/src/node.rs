@@ -354,6 +354,11 @@ impl Node {
         Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
     }
 
+    /// Whether the store is on another machine.
+    pub fn is_remote(&self) -> bool {
+        self.remote.is_some()
+    }
+
     /// The sizes of the files of the store, if it has any.
     pub fn file_sizes(&self) -> Option<FileSizes> {
         self.store.file_sizes()

@@ -16,7 +16,7 @@ use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
 
 use crate::{
-    connections::{self, AbortOnDrop, ConnectionLimits, MESSAGE_BYTES_MAX, Services, WORKFLOW_SERVICE},
+    connections::{self, AbortOnDrop, ConnectionLimits, MESSAGE_BYTES_MAX, Services, Turns, WORKFLOW_SERVICE},
     delivery::UnderWay,
     grpc::{
         AccessCalls, BatchCalls, ClusterCalls, FlowCalls, Operator, TimeSkipping, WorkerLeases, WorkflowExplanations,
@@ -232,7 +232,7 @@ impl Server {
             under_way,
             node: node.clone(),
             security,
-            turns: Arc::default(),
+            turns: Arc::new(Turns::new(node.is_remote())),
         };
         web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls, pages, guard));
         if let Some(cluster) = node.cluster() {

@@ -26,7 +26,7 @@ use super::{
     compression::{ENCODING, decompress},
     incoming::{IncomingRequest, PREFIX_BYTES},
     shared::Responder,
-    turns::{self, Arrival, LaneKey},
+    turns::{Arrival, LaneKey},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -137,13 +137,11 @@ pub(super) fn handle(
                     Some((arrival, lane)) => arrival.turn(|| lane).await,
                     None => None,
                 };
-                let handling = Box::pin(async {
-                    match admission {
-                        None => call_service(&services, request).await,
-                        Some(admission) => call_if_admitted(&services, request, &admission).await,
-                    }
+                let response = unbuilt::as_temporal_says(match admission {
+                    None => call_service(&services, request).await,
+                    Some(admission) => call_if_admitted(&services, request, &admission).await,
                 });
-                let response = unbuilt::as_temporal_says(turns::handle(turn, handling).await);
+                drop(turn);
                 let code = calls::code_of(response.headers());
                 calls.ended(code, begun);
                 traced.ended(code);

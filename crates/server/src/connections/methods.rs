@@ -53,8 +53,17 @@ pub(super) struct Call {
     pub(super) trace: Option<TraceParent>,
 }
 
+/// Methods are `short`, or they may be `waiting` for long: for a task, an event, a worker.
 macro_rules! methods {
-    ($($name:literal $method:ident,)*) => {
+    (@short $turn:ident, $handling:ident) => {{
+        let outcome = $handling.await;
+        drop($turn);
+        outcome
+    }};
+    (@waiting $turn:ident, $handling:ident) => {
+        turns::handle_waiting($turn, $handling).await
+    };
+    ($($name:literal $method:ident $kind:ident,)*) => {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
             handle: |service, mut responder, mut call, arrival| {
@@ -68,7 +77,7 @@ macro_rules! methods {
                     let traced = otel::begin(call.trace, PATH, bytes());
                     let mut turn = arrival.turn(|| turns::lane(PATH, bytes())).await;
                     let outcome = match begin(&mut call, &mut turn, message, PATH, |request| service.$method(request)).await {
-                        Ok((admitted, handling)) => admitted.outcome(turns::handle(turn, handling).await),
+                        Ok((admitted, handling)) => admitted.outcome(methods!(@$kind turn, handling)),
                         Err(status) => Err(status),
                     };
                     let code = outcome.as_ref().map_or_else(Status::code, |_| Code::Ok);
@@ -83,28 +92,28 @@ macro_rules! methods {
 }
 
 static METHODS: &[Method] = &methods! {
-    "CountWorkflowExecutions" count_workflow_executions,
-    "DescribeWorkflowExecution" describe_workflow_execution,
-    "ExecuteMultiOperation" execute_multi_operation,
-    "GetWorkflowExecutionHistory" get_workflow_execution_history,
-    "ListWorkflowExecutions" list_workflow_executions,
-    "PollActivityTaskQueue" poll_activity_task_queue,
-    "PollNexusTaskQueue" poll_nexus_task_queue,
-    "PollWorkflowExecutionUpdate" poll_workflow_execution_update,
-    "PollWorkflowTaskQueue" poll_workflow_task_queue,
-    "QueryWorkflow" query_workflow,
-    "RecordActivityTaskHeartbeat" record_activity_task_heartbeat,
-    "RecordWorkerHeartbeat" record_worker_heartbeat,
-    "RespondActivityTaskCompleted" respond_activity_task_completed,
-    "RespondActivityTaskFailed" respond_activity_task_failed,
-    "RespondQueryTaskCompleted" respond_query_task_completed,
-    "RespondWorkflowTaskCompleted" respond_workflow_task_completed,
-    "RespondWorkflowTaskFailed" respond_workflow_task_failed,
-    "SignalWithStartWorkflowExecution" signal_with_start_workflow_execution,
-    "SignalWorkflowExecution" signal_workflow_execution,
-    "StartWorkflowExecution" start_workflow_execution,
-    "TerminateWorkflowExecution" terminate_workflow_execution,
-    "UpdateWorkflowExecution" update_workflow_execution,
+    "CountWorkflowExecutions" count_workflow_executions short,
+    "DescribeWorkflowExecution" describe_workflow_execution short,
+    "ExecuteMultiOperation" execute_multi_operation waiting,
+    "GetWorkflowExecutionHistory" get_workflow_execution_history waiting,
+    "ListWorkflowExecutions" list_workflow_executions short,
+    "PollActivityTaskQueue" poll_activity_task_queue waiting,
+    "PollNexusTaskQueue" poll_nexus_task_queue waiting,
+    "PollWorkflowExecutionUpdate" poll_workflow_execution_update waiting,
+    "PollWorkflowTaskQueue" poll_workflow_task_queue waiting,
+    "QueryWorkflow" query_workflow waiting,
+    "RecordActivityTaskHeartbeat" record_activity_task_heartbeat short,
+    "RecordWorkerHeartbeat" record_worker_heartbeat short,
+    "RespondActivityTaskCompleted" respond_activity_task_completed short,
+    "RespondActivityTaskFailed" respond_activity_task_failed short,
+    "RespondQueryTaskCompleted" respond_query_task_completed short,
+    "RespondWorkflowTaskCompleted" respond_workflow_task_completed short,
+    "RespondWorkflowTaskFailed" respond_workflow_task_failed short,
+    "SignalWithStartWorkflowExecution" signal_with_start_workflow_execution short,
+    "SignalWorkflowExecution" signal_workflow_execution short,
+    "StartWorkflowExecution" start_workflow_execution short,
+    "TerminateWorkflowExecution" terminate_workflow_execution short,
+    "UpdateWorkflowExecution" update_workflow_execution waiting,
 };
 
 static BY_PATH: LazyLock<HashMap<&'static [u8], &'static Method>> =

@@ -25,13 +25,13 @@ use tonic::service::Routes;
 
 pub(crate) use general::{call_if_admitted, call_service};
 pub(crate) use incoming::AbortOnDrop;
+pub(crate) use turns::Turns;
 
 use self::{
     accept::{Accepted, Evictable, Evicting},
     incoming::{Dispatcher, REFUSALS},
     shared::SharedConnection,
     socket::Socket,
-    turns::Turns,
 };
 use crate::{
     delivery::UnderWay,

@@ -25,7 +25,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// Larger buffers are not kept while there is nothing to write.
 const KEPT_BYTES: usize = 16 * 1024;
 /// After so many reads other tasks get a turn.
-const READS_MAX: usize = 16;
+const READS_MAX: usize = 2;
 
 thread_local! {
     static READ_BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_BYTES].into());

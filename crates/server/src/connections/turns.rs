@@ -1,9 +1,13 @@
 //! In which order calls begin when more of them arrive than can be handled: namespaces take turns.
 //!
-//! A call is in turn from its arrival until it waits for the first time (for its commit, for a task). As long as few calls are
-//! in turn, nothing else happens. When there are many, further ones wait in a lane of their namespace, and each call that
-//! leaves its turn gives it to the next lane. So a namespace with thousands of calls delays the call of another one by a few
-//! milliseconds, not by all of them.
+//! A call is in turn from its arrival until it is answered, or waits for something that may take long: a task, an event, a
+//! worker. As long as few calls are in turn, nothing else happens. When there are many, further ones wait in a lane of their
+//! namespace, and each call that leaves its turn gives it to the next lane. So the queues of the async runtime and of the
+//! commits stay short, and a namespace with thousands of calls delays the call of another one by a few milliseconds, not by
+//! all of them.
+//!
+//! Nobody keeps its turn for long: while calls wait, time goes on in steps ([`STEP`]), and a call that began two steps ago is
+//! counted no more. A slow disk or another node that does not answer holds nobody up.
 
 use std::{
     collections::VecDeque,
@@ -12,8 +16,9 @@ use std::{
     pin::Pin,
     sync::{
         Arc, LazyLock, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering::SeqCst},
+        atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
+    time::Duration,
 };
 
 use segno_runtime::HashMap;
@@ -21,8 +26,12 @@ use tokio::sync::oneshot;
 
 use crate::{request_fields, security::rules};
 
-/// Calls that may be in turn. Some milliseconds of work for one core: enough to keep all cores busy.
-const IN_TURN_MAX: usize = 128;
+/// Calls that may be in turn: some milliseconds of work, and two groups of commits.
+const IN_TURN_MAX: u32 = 128;
+/// The same where commits go to another machine, in larger groups.
+const IN_TURN_REMOTE_MAX: u32 = 512;
+/// How fast time goes on while calls wait.
+const STEP: Duration = Duration::from_millis(100);
 
 /// Who takes turns: the hash of a namespace's name.
 pub(super) type LaneKey = u64;
@@ -33,6 +42,8 @@ struct Lanes {
     calls: HashMap<LaneKey, VecDeque<oneshot::Sender<Turn>>>,
     /// Lanes with calls, the next one first.
     order: VecDeque<LaneKey>,
+    /// Whether time goes on.
+    is_ticking: bool,
 }
 
 impl Lanes {
@@ -57,27 +68,80 @@ impl Lanes {
     }
 }
 
+/// How many calls are in turn, by the step in which they began: this one, or the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    step: u32,
+    now: u16,
+    before: u16,
+}
+
+impl Count {
+    fn of(packed: u64) -> Self {
+        Self { step: (packed >> 32) as u32, now: (packed >> 16) as u16, before: packed as u16 }
+    }
+
+    fn packed(self) -> u64 {
+        u64::from(self.step) << 32 | u64::from(self.now) << 16 | u64::from(self.before)
+    }
+
+    fn in_turn(self) -> u32 {
+        u32::from(self.now) + u32::from(self.before)
+    }
+
+    /// One more, if there are fewer than `most`.
+    fn begin(self, most: u32) -> Option<Self> {
+        (self.in_turn() < most).then(|| Self { now: self.now + 1, ..self })
+    }
+
+    /// One less, of those that began in a step. Those that began long ago are not counted.
+    fn end(self, step: u32) -> Self {
+        match self.step.wrapping_sub(step) {
+            0 => Self { now: self.now.saturating_sub(1), ..self },
+            1 => Self { before: self.before.saturating_sub(1), ..self },
+            _ => self,
+        }
+    }
+
+    fn next_step(self) -> Self {
+        Self { step: self.step.wrapping_add(1), now: 0, before: self.now }
+    }
+}
+
 /// See the module.
-#[derive(Default)]
 pub(crate) struct Turns {
-    in_turn: AtomicUsize,
+    /// Calls that may be in turn.
+    most: u32,
+    /// A [`Count`].
+    count: AtomicU64,
     waiting: AtomicUsize,
     lanes: Mutex<Lanes>,
 }
 
 impl Turns {
-    /// A call that has arrived.
-    pub(super) fn arrive(self: &Arc<Self>) -> Arrival {
-        let begins = self.waiting.load(SeqCst) == 0 && self.take();
-        match begins {
-            true => Arrival::InTurn(Turn::of(self)),
-            false => Arrival::Late(self.clone()),
-        }
+    /// For a server whose store is, or is not, on another machine.
+    pub(crate) fn new(is_remote: bool) -> Self {
+        let most = if is_remote { IN_TURN_REMOTE_MAX } else { IN_TURN_MAX };
+        Self { most, count: AtomicU64::default(), waiting: AtomicUsize::default(), lanes: Mutex::default() }
     }
 
-    /// Makes room for one more call in turn, if there is any.
-    fn take(&self) -> bool {
-        self.in_turn.fetch_update(SeqCst, SeqCst, |count| (count < IN_TURN_MAX).then_some(count + 1)).is_ok()
+    /// A call that has arrived.
+    pub(super) fn arrive(self: &Arc<Self>) -> Arrival {
+        let turn = if self.waiting.load(SeqCst) == 0 { self.take() } else { None };
+        turn.map_or_else(|| Arrival::Late(self.clone()), Arrival::InTurn)
+    }
+
+    /// One more call in turn, if there is room.
+    fn take(self: &Arc<Self>) -> Option<Turn> {
+        let begun = self
+            .count
+            .fetch_update(SeqCst, SeqCst, |count| Count::of(count).begin(self.most).map(Count::packed))
+            .ok()?;
+        Some(Turn { turns: Some(self.clone()), step: Count::of(begun).step })
+    }
+
+    fn change(&self, change: impl Fn(Count) -> Count) {
+        let _ = self.count.fetch_update(SeqCst, SeqCst, |count| Some(change(Count::of(count)).packed()));
     }
 
     /// Waits in the lane of a namespace.
@@ -87,6 +151,9 @@ impl Turns {
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             lanes.push(key, sender);
             self.waiting.fetch_add(1, SeqCst);
+            if !std::mem::replace(&mut lanes.is_ticking, true) {
+                tokio::spawn(self.clone().tick());
+            }
         }
         // Whoever left its turn before it could see that this one waits.
         self.go_on();
@@ -98,7 +165,9 @@ impl Turns {
     /// A call that leaves its turn first makes room and then looks who waits; a call that comes first waits and then looks for
     /// room. So one of the two sees the other.
     fn go_on(self: &Arc<Self>) {
-        while self.waiting.load(SeqCst) > 0 && self.take() {
+        while self.waiting.load(SeqCst) > 0
+            && let Some(turn) = self.take()
+        {
             let next = {
                 let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
                 let next = lanes.pop();
@@ -108,8 +177,8 @@ impl Turns {
                 next
             };
             let refused = match next {
-                Some(call) => call.send(Turn::of(self)).err(),
-                None => Some(Turn::of(self)),
+                Some(call) => call.send(turn).err(),
+                None => Some(turn),
             };
             // The caller has left, or another thread was faster. Dropping the turn would come back to this function.
             if let Some(mut turn) = refused {
@@ -117,20 +186,34 @@ impl Turns {
             }
         }
     }
+
+    /// Lets time go on as long as calls wait.
+    async fn tick(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(STEP).await;
+            self.change(Count::next_step);
+            self.go_on();
+            let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
+            if lanes.order.is_empty() {
+                lanes.is_ticking = false;
+                return;
+            }
+        }
+    }
 }
 
 /// A call that is in turn. When it is dropped, another one may begin.
-pub(super) struct Turn(Option<Arc<Turns>>);
+pub(super) struct Turn {
+    turns: Option<Arc<Turns>>,
+    /// When it began.
+    step: u32,
+}
 
 impl Turn {
-    fn of(turns: &Arc<Turns>) -> Self {
-        Self(Some(turns.clone()))
-    }
-
     /// Makes room, and leaves it to others to see it.
     fn end(&mut self) -> Option<Arc<Turns>> {
-        let turns = self.0.take()?;
-        turns.in_turn.fetch_sub(1, SeqCst);
+        let turns = self.turns.take()?;
+        turns.change(|count| count.end(self.step));
         Some(turns)
     }
 }
@@ -160,8 +243,8 @@ impl Arrival {
     }
 }
 
-/// Handles a call whose turn it is; that ends when the call waits for the first time.
-pub(super) async fn handle<F: Future + ?Sized>(mut turn: Option<Turn>, mut handling: Pin<Box<F>>) -> F::Output {
+/// Handles a call that may wait for long: its turn ends when it waits for the first time.
+pub(super) async fn handle_waiting<F: Future + ?Sized>(mut turn: Option<Turn>, mut handling: Pin<Box<F>>) -> F::Output {
     poll_fn(move |context| {
         let polled = handling.as_mut().poll(context);
         drop(turn.take());
@@ -180,9 +263,11 @@ pub(super) fn lane(path: &str, message: &[u8]) -> LaneKey {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
+
+    fn in_turn(turns: &Turns) -> u32 {
+        Count::of(turns.count.load(SeqCst)).in_turn()
+    }
 
     /// As many calls in turn as there may be.
     fn full(turns: &Arc<Turns>) -> Vec<Arrival> {
@@ -202,27 +287,26 @@ mod tests {
 
     #[tokio::test]
     async fn lanes_take_turns() {
-        let (turns, order) = (Arc::new(Turns::default()), Arc::default());
+        let (turns, order) = (Arc::new(Turns::new(false)), Arc::default());
         let mut calls = full(&turns);
         let mut waiting = Vec::new();
         for key in [1, 1, 1, 1, 2, 3, 3] {
             waiting.push(late(&turns, key, &order));
             tokio::task::yield_now().await;
         }
-        assert_eq!(turns.waiting.load(SeqCst), 7);
         calls.pop();
         for call in waiting {
             call.await.expect("no panic");
         }
         assert_eq!(*order.lock().expect("no panic"), [1, 2, 3, 1, 3, 1, 1]);
         calls.clear();
-        assert_eq!(turns.in_turn.load(SeqCst), 0);
+        assert_eq!(in_turn(&turns), 0);
         assert!(matches!(turns.arrive(), Arrival::InTurn(_)));
     }
 
     #[tokio::test]
     async fn a_caller_that_leaves_passes_its_turn_on() {
-        let (turns, order) = (Arc::new(Turns::default()), Arc::default());
+        let (turns, order) = (Arc::new(Turns::new(false)), Arc::default());
         let mut calls = full(&turns);
         let waiting: Vec<_> = (0..1_000).map(|_| late(&turns, 1, &order)).collect();
         let last = late(&turns, 2, &order);
@@ -236,21 +320,24 @@ mod tests {
         for call in waiting {
             let _ = call.await;
         }
-        assert_eq!((turns.in_turn.load(SeqCst), turns.waiting.load(SeqCst)), (0, 0));
+        assert_eq!((in_turn(&turns), turns.waiting.load(SeqCst)), (0, 0));
     }
 
     /// Whatever the threads do, nobody waits for ever and no turn is lost.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn nobody_is_forgotten() {
-        let turns = Arc::new(Turns::default());
+        let turns = Arc::new(Turns::new(false));
         for _ in 0..20 {
-            let calls: Vec<_> = (0..1_000_u64)
+            let calls: Vec<_> = (0..2_000_u64)
                 .map(|number| {
                     let arrival = turns.arrive();
                     tokio::spawn(async move {
                         let turn = arrival.turn(|| number % 7).await;
                         assert!(turn.is_some());
-                        handle(turn, Box::pin(tokio::task::yield_now())).await;
+                        match number % 3 {
+                            0 => handle_waiting(turn, Box::pin(tokio::task::yield_now())).await,
+                            _ => tokio::task::yield_now().await,
+                        }
                     })
                 })
                 .collect();
@@ -261,25 +348,48 @@ mod tests {
                 }
             }
         }
-        while turns.in_turn.load(SeqCst) > 0 {
+        while in_turn(&turns) > 0 {
             tokio::task::yield_now().await;
         }
         assert_eq!(turns.waiting.load(SeqCst), 0);
     }
 
     #[tokio::test]
-    async fn a_turn_ends_when_the_call_waits() {
-        let turns = Arc::new(Turns::default());
+    async fn a_turn_ends_when_a_call_waits_that_may_wait_for_long() {
+        let turns = Arc::new(Turns::new(false));
         let Arrival::InTurn(turn) = turns.arrive() else { panic!("nobody else is there") };
-        let was_free = Arc::new(AtomicBool::new(false));
-        let (seen, looked) = (turns.clone(), was_free.clone());
+        let seen = turns.clone();
         let handling = async move {
-            assert_eq!(seen.in_turn.load(SeqCst), 1);
+            let first = in_turn(&seen);
             tokio::task::yield_now().await;
-            looked.store(seen.in_turn.load(SeqCst) == 0, SeqCst);
+            (first, in_turn(&seen))
         };
-        handle(Some(turn), Box::pin(handling)).await;
-        assert!(was_free.load(SeqCst));
+        assert_eq!(handle_waiting(Some(turn), Box::pin(handling)).await, (1, 0));
+    }
+
+    /// Calls that hang do not keep others from beginning, and nothing is counted twice when they end.
+    #[tokio::test]
+    async fn a_turn_does_not_last_for_ever() {
+        let turns = Arc::new(Turns::new(false));
+        let hanging = full(&turns);
+        let late = turns.arrive();
+        let turn = late.turn(|| 1).await.expect("a turn");
+        assert_eq!(in_turn(&turns), 1);
+        drop(hanging);
+        assert_eq!(in_turn(&turns), 1);
+        drop(turn);
+        assert_eq!(in_turn(&turns), 0);
+    }
+
+    #[test]
+    fn counts_are_packed_and_steps_wrap_around() {
+        let count = Count { step: u32::MAX, now: 3, before: 200 };
+        assert_eq!(Count::of(count.packed()), count);
+        let next = count.next_step();
+        assert_eq!(next, Count { step: 0, now: 0, before: 3 });
+        assert_eq!(next.end(u32::MAX).before, 2);
+        assert_eq!(next.end(u32::MAX - 1), next);
+        assert_eq!(Count { step: 0, now: 56, before: 72 }.begin(IN_TURN_MAX), None);
     }
 
     #[test]
