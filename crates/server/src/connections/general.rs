@@ -26,7 +26,7 @@ use super::{
     compression::{ENCODING, decompress},
     incoming::{IncomingRequest, PREFIX_BYTES},
     shared::Responder,
-    turns::{Arrival, LaneKey},
+    turns::{self, Arrival, LaneKey},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -137,11 +137,21 @@ pub(super) fn handle(
                     Some((arrival, lane)) => arrival.turn(|| lane).await,
                     None => None,
                 };
-                let response = unbuilt::as_temporal_says(match admission {
-                    None => call_service(&services, request).await,
-                    Some(admission) => call_if_admitted(&services, request, &admission).await,
+                let may_wait = turns::may_wait(request.uri().path());
+                let handling = Box::pin(async {
+                    match admission {
+                        None => call_service(&services, request).await,
+                        Some(admission) => call_if_admitted(&services, request, &admission).await,
+                    }
                 });
-                drop(turn);
+                let response = unbuilt::as_temporal_says(match may_wait {
+                    true => turns::handle_waiting(turn, handling).await,
+                    false => {
+                        let response = handling.await;
+                        drop(turn);
+                        response
+                    }
+                });
                 let code = calls::code_of(response.headers());
                 calls.ended(code, begun);
                 traced.ended(code);

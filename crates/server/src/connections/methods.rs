@@ -3,7 +3,9 @@
 //! The general path ([`super::general`]) would handle them as well, at about twice the cost.
 
 use std::{
+    future::poll_fn,
     sync::{Arc, LazyLock},
+    task::Poll,
     time::Instant,
 };
 
@@ -53,7 +55,7 @@ pub(super) struct Call {
     pub(super) trace: Option<TraceParent>,
 }
 
-/// Methods are `short`, or they may be `waiting` for long: for a task, an event, a worker.
+/// Methods are `short`, or they may be `waiting` for long: for a task, an event, a worker, other lists.
 macro_rules! methods {
     (@short $turn:ident, $handling:ident) => {{
         let outcome = $handling.await;
@@ -92,11 +94,11 @@ macro_rules! methods {
 }
 
 static METHODS: &[Method] = &methods! {
-    "CountWorkflowExecutions" count_workflow_executions short,
+    "CountWorkflowExecutions" count_workflow_executions waiting,
     "DescribeWorkflowExecution" describe_workflow_execution short,
     "ExecuteMultiOperation" execute_multi_operation waiting,
     "GetWorkflowExecutionHistory" get_workflow_execution_history waiting,
-    "ListWorkflowExecutions" list_workflow_executions short,
+    "ListWorkflowExecutions" list_workflow_executions waiting,
     "PollActivityTaskQueue" poll_activity_task_queue waiting,
     "PollNexusTaskQueue" poll_nexus_task_queue waiting,
     "PollWorkflowExecutionUpdate" poll_workflow_execution_update waiting,
@@ -151,9 +153,15 @@ async fn begin<T: Message + Default, F>(
         Some(admission) => match admission.admit_now(path, &message) {
             Some(admitted) => admitted?,
             None => {
-                // It may take long to find out who calls.
-                *turn = None;
-                Box::pin(admission.admit(path, &message)).await?
+                let mut admitting = Box::pin(admission.admit(path, &message));
+                match poll_fn(|context| Poll::Ready(admitting.as_mut().poll(context))).await {
+                    Poll::Ready(admitted) => admitted?,
+                    // It may take long to find out who calls.
+                    Poll::Pending => {
+                        *turn = None;
+                        admitting.await?
+                    }
+                }
             }
         },
     };

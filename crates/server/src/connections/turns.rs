@@ -4,10 +4,10 @@
 //! worker. As long as few calls are in turn, nothing else happens. When there are many, further ones wait in a lane of their
 //! namespace, and each call that leaves its turn gives it to the next lane. So the queues of the async runtime and of the
 //! commits stay short, and a namespace with thousands of calls delays the call of another one by a few milliseconds, not by
-//! all of them.
+//! all of them. Calls of workers have a lane of their own, so that they do not wait behind those that make work for them.
 //!
-//! Nobody keeps its turn for long: while calls wait, time goes on in steps ([`STEP`]), and a call that began two steps ago is
-//! counted no more. A slow disk or another node that does not answer holds nobody up.
+//! Nobody keeps its turn for long: a call that began two [steps](STEP) ago is counted no more when there is no room. A slow disk
+//! or another node that does not answer holds others up for no longer than that.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use std::{
         Arc, LazyLock, Mutex, PoisonError,
         atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use segno_runtime::HashMap;
@@ -30,10 +30,15 @@ use crate::{request_fields, security::rules};
 const IN_TURN_MAX: u32 = 128;
 /// The same where commits go to another machine, in larger groups.
 const IN_TURN_REMOTE_MAX: u32 = 512;
-/// How fast time goes on while calls wait.
+/// In which time is counted.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Who takes turns: the hash of a namespace's name.
+/// Calls of workers.
+const WORKER_CALLS: [&str; 4] = ["Poll", "Record", "Respond", "ShutdownWorker"];
+/// Calls that may wait for long, of those that have no direct path.
+const WAITING_CALLS: [&str; 4] = ["Count", "DescribeActivityExecution", "List", "Poll"];
+
+/// Who takes turns: the hash of a namespace's name, and whether it is a worker.
 pub(super) type LaneKey = u64;
 
 /// Calls that wait, a lane for each namespace.
@@ -42,7 +47,7 @@ struct Lanes {
     calls: HashMap<LaneKey, VecDeque<oneshot::Sender<Turn>>>,
     /// Lanes with calls, the next one first.
     order: VecDeque<LaneKey>,
-    /// Whether time goes on.
+    /// Whether [`Turns::tick`] runs.
     is_ticking: bool,
 }
 
@@ -103,8 +108,13 @@ impl Count {
         }
     }
 
-    fn next_step(self) -> Self {
-        Self { step: self.step.wrapping_add(1), now: 0, before: self.now }
+    /// The same in a later step; `None` if it is this one.
+    fn at(self, step: u32) -> Option<Self> {
+        match step.wrapping_sub(self.step) {
+            0 => None,
+            1 => Some(Self { step, now: 0, before: self.now }),
+            _ => Some(Self { step, now: 0, before: 0 }),
+        }
     }
 }
 
@@ -112,6 +122,8 @@ impl Count {
 pub(crate) struct Turns {
     /// Calls that may be in turn.
     most: u32,
+    /// When the first step began.
+    begun: Instant,
     /// A [`Count`].
     count: AtomicU64,
     waiting: AtomicUsize,
@@ -122,7 +134,8 @@ impl Turns {
     /// For a server whose store is, or is not, on another machine.
     pub(crate) fn new(is_remote: bool) -> Self {
         let most = if is_remote { IN_TURN_REMOTE_MAX } else { IN_TURN_MAX };
-        Self { most, count: AtomicU64::default(), waiting: AtomicUsize::default(), lanes: Mutex::default() }
+        let (count, waiting) = (AtomicU64::default(), AtomicUsize::default());
+        Self { most, begun: Instant::now(), count, waiting, lanes: Mutex::default() }
     }
 
     /// A call that has arrived.
@@ -133,15 +146,20 @@ impl Turns {
 
     /// One more call in turn, if there is room.
     fn take(self: &Arc<Self>) -> Option<Turn> {
-        let begun = self
-            .count
-            .fetch_update(SeqCst, SeqCst, |count| Count::of(count).begin(self.most).map(Count::packed))
-            .ok()?;
-        Some(Turn { turns: Some(self.clone()), step: Count::of(begun).step })
+        let one_more = || self.change(|count| count.begin(self.most));
+        // Time goes on when there is no room: who began long ago makes some.
+        let begun = one_more().or_else(|| {
+            let step = (self.begun.elapsed().as_millis() / STEP.as_millis()) as u32;
+            self.change(|count| count.at(step))?;
+            one_more()
+        })?;
+        Some(Turn { turns: Some(self.clone()), step: begun.step })
     }
 
-    fn change(&self, change: impl Fn(Count) -> Count) {
-        let _ = self.count.fetch_update(SeqCst, SeqCst, |count| Some(change(Count::of(count)).packed()));
+    /// Changes the count unless there is nothing to change; how it was before.
+    fn change(&self, change: impl Fn(Count) -> Option<Count>) -> Option<Count> {
+        let changed = self.count.fetch_update(SeqCst, SeqCst, |count| change(Count::of(count)).map(Count::packed));
+        changed.ok().map(Count::of)
     }
 
     /// Waits in the lane of a namespace.
@@ -187,11 +205,10 @@ impl Turns {
         }
     }
 
-    /// Lets time go on as long as calls wait.
+    /// Looks for room in every step, as long as calls wait: no call may end that would do it.
     async fn tick(self: Arc<Self>) {
         loop {
             tokio::time::sleep(STEP).await;
-            self.change(Count::next_step);
             self.go_on();
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
             if lanes.order.is_empty() {
@@ -213,7 +230,7 @@ impl Turn {
     /// Makes room, and leaves it to others to see it.
     fn end(&mut self) -> Option<Arc<Turns>> {
         let turns = self.turns.take()?;
-        turns.change(|count| count.end(self.step));
+        turns.change(|count| Some(count.end(self.step)));
         Some(turns)
     }
 }
@@ -253,12 +270,22 @@ pub(super) async fn handle_waiting<F: Future + ?Sized>(mut turn: Option<Turn>, m
     .await
 }
 
+/// Whether a call without a direct path may wait for long.
+pub(super) fn may_wait(path: &str) -> bool {
+    begins_with(path, &WAITING_CALLS)
+}
+
 /// The lane of a request: that of its namespace, as far as it names one.
 pub(super) fn lane(path: &str, message: &[u8]) -> LaneKey {
     static HASHER: LazyLock<RandomState> = LazyLock::new(Default::default);
     let field = rules::find(path).and_then(|call| call.fields.name);
     let namespace = field.and_then(|number| request_fields::last(message, number)).unwrap_or_default();
-    HASHER.hash_one(namespace)
+    HASHER.hash_one((namespace, begins_with(path, &WORKER_CALLS)))
+}
+
+fn begins_with(path: &str, beginnings: &[&str]) -> bool {
+    let method = path.rsplit('/').next().unwrap_or_default();
+    beginnings.iter().any(|beginning| method.starts_with(beginning))
 }
 
 #[cfg(test)]
@@ -371,10 +398,13 @@ mod tests {
     #[tokio::test]
     async fn a_turn_does_not_last_for_ever() {
         let turns = Arc::new(Turns::new(false));
-        let hanging = full(&turns);
+        let mut hanging = full(&turns);
+        tokio::time::sleep(2 * STEP).await;
+        // They have hung for long: nobody has to wait.
+        assert!(matches!(turns.arrive(), Arrival::InTurn(_)));
+        hanging.extend(full(&turns));
         let late = turns.arrive();
         let turn = late.turn(|| 1).await.expect("a turn");
-        assert_eq!(in_turn(&turns), 1);
         drop(hanging);
         assert_eq!(in_turn(&turns), 1);
         drop(turn);
@@ -385,8 +415,9 @@ mod tests {
     fn counts_are_packed_and_steps_wrap_around() {
         let count = Count { step: u32::MAX, now: 3, before: 200 };
         assert_eq!(Count::of(count.packed()), count);
-        let next = count.next_step();
+        let next = count.at(0).expect("another step");
         assert_eq!(next, Count { step: 0, now: 0, before: 3 });
+        assert_eq!((next.at(0), next.at(2)), (None, Some(Count { step: 2, now: 0, before: 0 })));
         assert_eq!(next.end(u32::MAX).before, 2);
         assert_eq!(next.end(u32::MAX - 1), next);
         assert_eq!(Count { step: 0, now: 56, before: 72 }.begin(IN_TURN_MAX), None);
@@ -397,5 +428,8 @@ mod tests {
         let start = "/temporal.api.workflowservice.v1.WorkflowService/StartWorkflowExecution";
         assert_eq!(lane(start, b"\x0a\x01a"), lane(start, b"\x12\x01x\x0a\x01a"));
         assert_ne!(lane(start, b"\x0a\x01a"), lane(start, b"\x0a\x01b"));
+        let poll = start.replace("StartWorkflowExecution", "PollWorkflowTaskQueue");
+        assert_ne!(lane(start, b"\x0a\x01a"), lane(&poll, b"\x0a\x01a"));
+        assert!(may_wait(&poll) && !may_wait(start));
     }
 }
