@@ -1,7 +1,8 @@
 //! Runs that cannot be read: set aside, so that they keep nobody from working.
 //!
-//! A damaged run is logged once and counted; its tasks are not offered any more. It stays listed, and deleting it by its
-//! ids removes whatever is left of it (see [`crate::Node::delete_run`]).
+//! A damaged run is logged once and counted; its tasks are not offered any more. It stays listed. Terminating it
+//! by its ids closes it and frees its workflow id (see [`crate::Node::terminate_run`]), deleting it removes whatever is left
+//! of it (see [`crate::Node::delete_run`]).
 
 use std::{
     collections::BTreeMap,
@@ -54,7 +55,7 @@ impl Node {
         if self.damaged.add(run, why) {
             tracing::error!(
                 run = run.0,
-                "a run is damaged and set aside: {why}. Its tasks are not offered; delete the run to be rid of it"
+                "a run is damaged and set aside: {why}. Its tasks are not offered; terminate or delete the run to be rid of it"
             );
         }
     }

@@ -1,5 +1,5 @@
-//! Deleting a run: at once if it is closed; a running one is terminated first. A damaged one cannot be terminated: what
-//! is left of it is removed.
+//! Deleting a run: at once if it is closed; a running one is terminated first. Of a damaged one
+//! whatever is left is removed.
 
 use std::{sync::Arc, time::Duration};
 
@@ -147,16 +147,16 @@ impl Node {
 }
 
 /// A run that cannot be read, and what its workflow id leads to when it is gone (`None` if that stays).
-struct Damaged {
-    run: RunKey,
-    leads_to: Option<Option<RunKey>>,
+pub(crate) struct Damaged {
+    pub(crate) run: RunKey,
+    pub(crate) leads_to: Option<Option<RunKey>>,
 }
 
 /// Runs of one workflow id that are looked at.
 const RUNS_MAX: usize = 10_000;
 
 /// Finds the damaged run that is meant: by its id, else the current one, else the newest.
-fn find_damaged(
+pub(crate) fn find_damaged(
     store: &dyn Store,
     namespace: NamespaceKey,
     workflow_id: &str,

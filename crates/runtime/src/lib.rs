@@ -54,6 +54,7 @@ mod standalone;
 mod starts;
 mod supervise;
 mod tasks;
+mod terminate;
 mod timers;
 mod tokens;
 mod transact;

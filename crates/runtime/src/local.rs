@@ -76,6 +76,10 @@ impl Storage for Local {
         Box::pin(async move { answer.await.unwrap_or_else(|error| vec![Err(error); length]) })
     }
 
+    fn version(&self, key: RunKey) -> Read<Option<u64>> {
+        self.read(move |store| store.version(key))
+    }
+
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
         let found = self.0.current(namespace, workflow_id);
         Box::pin(std::future::ready(found))

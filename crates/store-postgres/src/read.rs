@@ -323,6 +323,13 @@ pub(crate) async fn namespaces(link: &Link) -> Result<Vec<NamespaceRecord>, Read
     Ok(records)
 }
 
+/// The version of a run, whether or not its row is damaged.
+pub(crate) async fn version(link: &Link, key: RunKey) -> Result<Option<u64>, ReadError> {
+    let Some(row) = layout::run_row(key) else { return Ok(None) };
+    let rows = query(link, "SELECT version FROM segno.runs WHERE run_key = $1", &[&row]).await?;
+    Ok(rows.first().map(|row| row.get::<_, i64>(0).unsigned_abs()))
+}
+
 pub(crate) async fn facts(link: &Link, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
     let Some(row) = layout::run_row(key) else { return Ok(None) };
     let select = format!("SELECT {} FROM segno.runs v WHERE v.run_key = $1", facts::COLUMNS);

@@ -289,6 +289,10 @@ impl Storage for PostgresStore {
         Box::pin(self.inner.gather.clone().load(key))
     }
 
+    fn version(&self, key: RunKey) -> Read<Option<u64>> {
+        reading!(self, |link| read::version(&link, key))
+    }
+
     fn load_many(&self, keys: &[RunKey]) -> Answer<Vec<Result<Option<RunRecord>, ReadError>>> {
         let (keys, length) = (keys.to_vec(), keys.len());
         let answer: Read<_> = reading!(self, |link| read::load_many(&link, &keys));

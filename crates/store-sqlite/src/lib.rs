@@ -225,6 +225,10 @@ impl Store for SqliteStore {
         self.loads.read(|connection| read::load(connection, key))
     }
 
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+        self.loads.read(|connection| read::version(connection, key))
+    }
+
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
         self.pointers.read(|connection| read::current(connection, namespace, workflow_id))
     }

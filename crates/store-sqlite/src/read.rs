@@ -173,6 +173,15 @@ pub(crate) fn load(connection: &Connection, key: RunKey) -> Result<Option<RunRec
     }
 }
 
+/// See [`segno_store::Store::version`].
+pub(crate) fn version(connection: &Connection, key: RunKey) -> Result<Option<u64>, ReadError> {
+    let Some(row) = layout::run_row(key) else { return Ok(None) };
+    let found = connection
+        .prepare_cached("SELECT version FROM runs WHERE run_key = ?1")
+        .and_then(|mut statement| statement.query_row([row], |row| row.get(0)).optional());
+    found.map_err(|error| read_error(&format!("run {}", key.0), &error))
+}
+
 /// See [`segno_store::Store::current`].
 pub(crate) fn current(
     connection: &Connection,

@@ -285,6 +285,10 @@ pub trait Store: Send + Sync + 'static {
         self.current(namespace, workflow_id)?.map_or(Ok(None), |key| self.load(key))
     }
 
+    /// The stored version of a run, also if its row does not match its checksum: a write that replaces what cannot be read
+    /// builds on it.
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError>;
+
     /// A script state of a run, see [`ScriptWrite`].
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError>;
 

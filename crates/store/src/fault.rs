@@ -227,6 +227,11 @@ impl<S: Store> Store for FaultStore<S> {
         self.store.load(key)
     }
 
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+        self.plan.next_read()?;
+        self.store.version(key)
+    }
+
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
         self.plan.next_read()?;
         self.plan.check_run(key)?;

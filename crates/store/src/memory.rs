@@ -211,6 +211,10 @@ impl Store for MemoryStore {
         Ok(self.tables().runs.get(&key).cloned())
     }
 
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+        Ok(self.tables().runs.get(&key).map(|run| run.version))
+    }
+
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
         Ok(self.tables().scripts.get(&(key, slot)).cloned())
     }

@@ -36,6 +36,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).current_run(namespace, workflow_id)
     }
 
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+        (**self).version(key)
+    }
+
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
         (**self).script_state(key, slot)
     }

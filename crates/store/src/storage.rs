@@ -57,6 +57,9 @@ pub trait Storage: Send + Sync + 'static {
     /// See [`Store::load_many`].
     fn load_many(&self, keys: &[RunKey]) -> Answer<Vec<Result<Option<RunRecord>, ReadError>>>;
 
+    /// See [`Store::version`].
+    fn version(&self, key: RunKey) -> Read<Option<u64>>;
+
     /// See [`Store::current`].
     fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>>;
 
@@ -179,6 +182,10 @@ impl<S: Storage + ?Sized> Store for Blocked<S> {
 
     fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
         wait(self.0.load(key))
+    }
+
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+        wait(self.0.version(key))
     }
 
     fn load_many(&self, keys: &[RunKey]) -> Vec<Result<Option<RunRecord>, ReadError>> {

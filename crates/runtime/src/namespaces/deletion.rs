@@ -186,6 +186,13 @@ impl Node {
         };
         let Some(run) = record else {
             tracing::error!(run = key.0, "a run that cannot be read is deleted with its namespace or after its time");
+            // Where its facts tell which workflow it belongs to, the pointer to it goes too.
+            if let Ok(Some(facts)) = self.read(move |store| store.facts(key)).await {
+                let workflow = WorkflowKey::new(facts.namespace, &facts.workflow_id);
+                if self.delete_anywhere(&workflow, &facts.run_id).await.is_ok() {
+                    return Ok(());
+                }
+            }
             return Ok(self.committer.commit(Commit { delete_runs: vec![key], ..Default::default() }).await?);
         };
         let workflow = WorkflowKey::new(NamespaceKey(run.info.namespace_key), &run.info.workflow_id);

@@ -7,16 +7,20 @@ use std::{
 };
 
 use crate::common::{JumpingClock, gate::Gate, story, worker};
-use segno_engine::signal::{self, Signal};
+use segno_engine::{
+    Rejection,
+    signal::{self, Signal},
+    terminate::{self, Terminate},
+};
 use segno_proto::{
     command::{Command, command::Attributes},
     common::RetryPolicy,
-    enums::EventType,
+    enums::{EventType, WorkflowExecutionStatus},
 };
 use segno_runtime::{
     CallError, Node, NodeOptions, QueueKind, RunSelector, SystemClock, WorkflowKey, with_request_bytes,
 };
-use segno_store::{RunKey, Store};
+use segno_store::{Commit, CurrentReset, RunKey, Store};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -41,6 +45,12 @@ async fn start(node: &Arc<Node>, id: &str) -> (WorkflowKey, RunKey) {
 async fn signal(node: &Arc<Node>, key: &WorkflowKey, name: String) -> Result<(), CallError> {
     let call = Signal { name, ..Default::default() };
     node.transact(key, &RunSelector::default(), move |run, context| signal::signal(run, context, call)).await
+}
+
+async fn terminate(node: &Arc<Node>, key: &WorkflowKey, run_id: &str, first_run_id: &str) -> Result<(), CallError> {
+    let call = Terminate { first_run_id: first_run_id.to_owned(), ..Default::default() };
+    let decide = move |run: &segno_engine::Run, context| terminate::terminate(run, context, call);
+    node.terminate_run(key, &RunSelector::run(run_id), first_run_id, decide).await
 }
 
 /// Runs whose workflow task a worker gets until none comes any more.
@@ -170,6 +180,66 @@ async fn a_damaged_run_can_be_deleted() {
     node.delete_run(&key, "").await.expect("it can be deleted");
     assert_eq!(gate.memory.current(key.namespace, "w"), Ok(None));
     start(&node, "w").await;
+}
+
+/// Terminating it is a way out as well: it is listed as terminated, offered nowhere, and its workflow id can be used again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_run_can_be_terminated() {
+    let (node, gate) = node_with(forgetful()).await;
+    let (key, run) = start(&node, "w").await;
+    let run_id = node.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
+    gate.damaged.lock().expect("nobody panics here").insert(run);
+    for id in 0..100 {
+        start(&node, &format!("other{id}")).await;
+    }
+    let other = WorkflowKey::new(key.namespace, "other1");
+    assert!(terminate(&node, &other, &run_id, "").await.is_err(), "it does not belong to that workflow");
+    let unknown = "ffffffff-ffff-7fff-8fff-ffffffffffff";
+    assert_eq!(terminate(&node, &key, "", unknown).await, Err(Rejection::RunNotFound.into()), "another chain");
+    terminate(&node, &key, &run_id, "").await.expect("it can be terminated");
+    let facts = gate.memory.facts(run).expect("it is readable").expect("it is listed");
+    assert_eq!(facts.status, WorkflowExecutionStatus::Terminated as i32);
+    let closed = facts.closed.expect("it is closed");
+    assert_eq!(closed.history_length, 2, "what is left of its history tells");
+    assert_eq!(gate.memory.current(key.namespace, "w"), Ok(None));
+    let open = gate.memory.open_runs(None, 1000).expect("they are readable");
+    assert!(open.iter().all(|open| open.key != run), "a restart does not come across it");
+    // The store accepted what was written, so it is damaged in another way now.
+    gate.damaged.lock().expect("nobody panics here").remove(&run);
+    assert!(matches!(node.snapshot(&key, &run_id).await, Err(CallError::DataLoss(_))), "it stays damaged");
+    assert_eq!(terminate(&node, &key, &run_id, "").await, Err(Rejection::Closed.into()));
+    let (_, next) = start(&node, "w").await;
+    assert!(!drain(&node).await.contains(&run.0));
+    node.delete_run(&key, &run_id).await.expect("it can be deleted");
+    assert_eq!(gate.memory.facts(run), Ok(None));
+    assert_eq!(gate.memory.current(key.namespace, "w"), Ok(Some(next)), "nobody touched the new one");
+}
+
+/// Runs whose state is there are terminated by a transition, though their pointer or their first event is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
+    let (node, gate) = node_with(forgetful()).await;
+    let (lost, lost_run) = start(&node, "lost").await;
+    let namespace = node.namespaces.get("default").expect("it is always there");
+    let mut retried = story::start(&namespace, "retried");
+    retried.options.retry_policy = Some(RetryPolicy { maximum_attempts: 3, ..Default::default() });
+    let retried_run = RunKey(node.start_workflow(retried).await.expect("a workflow starts").run.info.run_key);
+    for id in 0..100 {
+        start(&node, &format!("other{id}")).await;
+    }
+    let reset = CurrentReset { namespace: namespace.key, workflow_id: "lost".to_owned(), current: None };
+    let done = gate.memory.commit(&[Commit { current_reset: vec![reset], ..Default::default() }]);
+    assert_eq!(done, [Ok(())]);
+    gate.without_history.lock().expect("nobody panics here").insert(retried_run);
+    for (key, run) in [(lost, lost_run), (WorkflowKey::new(namespace.key, "retried"), retried_run)] {
+        assert!(node.snapshot(&key, "").await.is_err(), "{}: it is damaged", key.workflow_id);
+        terminate(&node, &key, "", "").await.expect("it can be terminated");
+        let found = node.snapshot(&key, "").await.expect("it can be read now");
+        assert_eq!((found.key(), found.run.status()), (run, WorkflowExecutionStatus::Terminated));
+        let last = gate.memory.history_reverse(run, i64::MAX, 1).expect("it is readable").remove(0);
+        assert_eq!(last.last_event_id, 3, "{}: its history ends with the termination", key.workflow_id);
+        start(&node, &key.workflow_id).await;
+    }
 }
 
 /// A task that its worker never got is offered again, also when its run left memory meanwhile.

@@ -174,7 +174,7 @@ impl Workflows {
             ..Default::default()
         };
         let apply = move |run: &Run, context| terminate::terminate(run, context, call);
-        self.node.transact(&key, &RunSelector::default(), apply).await.map_err(failed)?;
+        self.node.terminate_run(&key, &RunSelector::default(), "", apply).await.map_err(failed)?;
         Ok(DeleteScheduleResponse::default())
     }
 

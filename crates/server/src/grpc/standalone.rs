@@ -38,7 +38,7 @@ use segno_proto::{
         TerminateActivityExecutionResponse, count_activity_executions_response::AggregationGroup,
     },
 };
-use segno_runtime::{CallError, Current, FoundRun, Namespace, Token, WorkflowKey};
+use segno_runtime::{CallError, Current, FoundRun, Namespace, RunSelector, Token, WorkflowKey};
 use tonic::{Code, Request, Status};
 
 use super::{
@@ -251,7 +251,9 @@ impl Workflows {
         let request_id = self.request_id(request_id);
         let call = Terminate { reason, identity, request_id };
         let apply = move |run: &Run, context| calls::terminate(run, context, call);
-        self.operate_standalone(&namespace.name, &activity_id, run_id, apply).await?;
+        let key = activity_key(&namespace, &activity_id);
+        let terminated = self.node.terminate_run(&key, &RunSelector::run(run_id), "", apply).await;
+        terminated.map_err(|error| failed_for(&activity_id, error))?;
         Ok(TerminateActivityExecutionResponse::default())
     }
 

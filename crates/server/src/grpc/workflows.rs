@@ -82,15 +82,16 @@ impl Workflows {
         validate::workflow::terminate(&mut request).map_err(refused)?;
         let (key, run_id) = key_of(&namespace, request.workflow_execution.as_ref());
         let selector = chain_or_run(run_id, &request.first_execution_run_id);
+        let first_run_id = request.first_execution_run_id;
         let call = Terminate {
             reason: request.reason,
             details: request.details,
             identity: request.identity,
             links: request.links,
-            first_run_id: request.first_execution_run_id,
+            first_run_id: first_run_id.clone(),
         };
         let apply = move |run: &Run, context| terminate::terminate(run, context, call);
-        self.node.transact(&key, &selector, apply).await.map_err(failed)?;
+        self.node.terminate_run(&key, &selector, &first_run_id, apply).await.map_err(failed)?;
         Ok(TerminateWorkflowExecutionResponse::default())
     }
 

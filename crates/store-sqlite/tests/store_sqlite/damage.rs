@@ -42,6 +42,7 @@ fn rows(directory: &Directory, table: &str) -> i64 {
 fn a_damaged_run_is_listed_among_the_others_and_its_facts_tell_what_it_is() {
     let (_directory, store) = changed("UPDATE runs SET state = x'00' WHERE run_key = 1");
     assert!(matches!(store.load(RunKey(1)), Err(ReadError::Damaged(_))));
+    assert_eq!(store.version(RunKey(1)), Ok(Some(1)), "a write that replaces it can build on it");
     let listed = list(&store);
     assert_eq!(listed.iter().map(|run| run.key.0).collect::<Vec<_>>(), [3, 2, 1]);
     assert!(listed[0].state.is_ok() && listed[1].state.is_ok());

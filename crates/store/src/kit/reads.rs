@@ -16,6 +16,7 @@ pub(super) const TESTS: &[Test] = &[
     ("history backwards", history_backwards),
     ("open runs page, and go when closed", open_runs),
     ("the outbox pages, and rows go once removed", outbox),
+    ("the version of a run counts its commits", versions),
     ("large values", large_values),
     ("reads beside writes see whole commits", reads_beside_writes),
     ("lists and counts stop at their limit", limited_lists),
@@ -32,6 +33,18 @@ fn with_history(store: &dyn Store) {
         let more = vec![batch(4, 4), batch(5, 9), batch(10, 10)];
         store_runs(store, vec![RunWrite { batches: more, ..run(key, 1, "b") }]);
     }
+}
+
+fn versions(make: Make<'_>) {
+    let test = make();
+    let store = test.store();
+    assert_eq!(store.version(RunKey(2)), Ok(None));
+    with_history(&*store);
+    assert_eq!(store.version(RunKey(2)), Ok(Some(2)));
+    assert_eq!(store.version(RunKey(4)), Ok(None));
+    assert_eq!(store.version(RunKey(u64::MAX)), Ok(None));
+    store_runs(&*store, vec![run(2, 2, "c")]);
+    assert_eq!(store.version(RunKey(2)), Ok(Some(3)));
 }
 
 fn firsts(batches: &[HistoryBatch]) -> Vec<i64> {

@@ -73,6 +73,10 @@ impl Store for Gate {
         self.memory.load(key)
     }
 
+    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+        self.memory.version(key)
+    }
+
     fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<bytes::Bytes>, ReadError> {
         self.memory.script_state(key, slot)
     }
