@@ -189,9 +189,9 @@ pub enum StatementKind {
         value: Expr,
     },
     Delete(Target),
+    /// `if` and any number of `else if`.
     If {
-        condition: Expr,
-        then: Block,
+        arms: Vec<Arm>,
         otherwise: Option<Block>,
     },
     While {
@@ -228,6 +228,17 @@ pub enum StatementKind {
     Break,
     Continue,
     Expr(Expr),
+}
+
+/// A condition of an `if` and what follows if it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Arm {
+    /// The condition.
+    pub condition: Expr,
+    /// What follows.
+    pub then: Block,
+    /// Where its `if` begins.
+    pub at: Position,
 }
 
 /// Cases with the same statements (stacked labels).
@@ -271,13 +282,85 @@ pub enum Step {
 }
 
 /// An expression.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Expr {
     /// What it computes.
     pub kind: ExprKind,
     /// Where errors of it are reported: for a call and an access the beginning of the name of the function or field, for
     /// an operator the beginning of the operator, otherwise its first token.
     pub at: Position,
+}
+
+impl Expr {
+    /// What an access or a call of a function of a value is made on. There may be as many of them in a row as the source has
+    /// room for, so whoever walks over them does not do it by recursion.
+    pub fn base(&self) -> Option<&Self> {
+        match &self.kind {
+            ExprKind::Field { base, .. }
+            | ExprKind::Index { base, .. }
+            | ExprKind::Call { callee: Callee::Method { receiver: base, .. }, .. } => Some(base),
+            _ => None,
+        }
+    }
+
+    fn base_mut(&mut self) -> Option<&mut Self> {
+        match &mut self.kind {
+            ExprKind::Field { base, .. }
+            | ExprKind::Index { base, .. }
+            | ExprKind::Call { callee: Callee::Method { receiver: base, .. }, .. } => Some(base),
+            _ => None,
+        }
+    }
+
+    const fn null(at: Position) -> Self {
+        Self { kind: ExprKind::Null, at }
+    }
+
+    /// Without what it is made on.
+    fn clone_alone(&self) -> Self {
+        let base = Box::new(Self::null(self.at));
+        let kind = match &self.kind {
+            ExprKind::Field { key, access, .. } => ExprKind::Field { base, key: key.clone(), access: *access },
+            ExprKind::Index { index, access, .. } => ExprKind::Index { base, index: index.clone(), access: *access },
+            ExprKind::Call { callee: Callee::Method { method, access, .. }, arguments } => ExprKind::Call {
+                callee: Callee::Method { receiver: base, method: *method, access: *access },
+                arguments: arguments.clone(),
+            },
+            kind => kind.clone(),
+        };
+        Self { kind, at: self.at }
+    }
+}
+
+impl Clone for Expr {
+    fn clone(&self) -> Self {
+        let mut steps = vec![self];
+        while let Some(base) = steps.last().and_then(|step| step.base()) {
+            steps.push(base);
+        }
+        let mut whole = Self::null(self.at);
+        for step in steps.into_iter().rev() {
+            let mut next = step.clone_alone();
+            if let Some(base) = next.base_mut() {
+                *base = whole;
+            }
+            whole = next;
+        }
+        whole
+    }
+}
+
+impl Drop for Expr {
+    fn drop(&mut self) {
+        let take = |expr: &mut Self| {
+            let at = expr.at;
+            expr.base_mut().map(|base| std::mem::replace(base, Self::null(at)))
+        };
+        let mut base = take(self);
+        while let Some(mut expr) = base {
+            base = take(&mut expr);
+        }
+    }
 }
 
 /// What an expression computes.
@@ -321,11 +404,22 @@ pub enum ExprKind {
         first: Box<Expr>,
         rest: Vec<Operation>,
     },
+    /// `a ? b : c ? d : e`.
     Conditional {
-        condition: Box<Expr>,
-        then: Box<Expr>,
+        arms: Vec<ConditionalArm>,
         otherwise: Box<Expr>,
     },
+}
+
+/// `condition ? then :`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConditionalArm {
+    /// The condition.
+    pub condition: Expr,
+    /// The value if it holds.
+    pub then: Expr,
+    /// Where the condition begins.
+    pub at: Position,
 }
 
 /// An operator with two operands and its right one.

@@ -16,11 +16,11 @@ use crate::syntax::tree::{Expr, ExprKind, Name};
 enum Called<'t> {
     Script(hir::FunctionId),
     Library(Function),
-    Method {
+    /// A function that changes what a variable holds.
+    Changing {
         receiver: &'t Expr,
         method: Method,
         key: &'t Name,
-        optional: bool,
     },
     /// Nobody; it has been reported.
     Unknown,
@@ -43,7 +43,7 @@ impl Checker<'_> {
     }
 
     /// `Namespace.name`, if the base is a namespace of the library.
-    fn library_path(&self, base: &Expr, key: &Name) -> Option<String> {
+    pub fn library_path(&self, base: &Expr, key: &Name) -> Option<String> {
         let ExprKind::Name(namespace) = &base.bare().kind else { return None };
         (self.is_library(namespace) && self.lookup(namespace).is_none()).then(|| format!("{namespace}.{}", key.text))
     }
@@ -68,7 +68,7 @@ impl Checker<'_> {
     /// A call of `Workflow.continueAsNew` where it may stand.
     pub fn call_allowed(&mut self, expr: &Expr) -> hir::Expr {
         let ExprKind::Call { callee, arguments } = &expr.kind else { return self.expr(expr) };
-        self.call(expr, callee, arguments, true).0
+        self.call(expr, callee, arguments, true)
     }
 
     /// A call as a statement: nobody reads what it gives.
@@ -79,8 +79,69 @@ impl Checker<'_> {
         lowered
     }
 
-    /// A call, and whether there is a `?.` in its chain. `allowed`: it is the operand of `return` in the workflow.
-    pub fn call(&mut self, expr: &Expr, callee: &Expr, arguments: &[Expr], allowed: bool) -> (hir::Expr, bool) {
+    /// What a call is made on, if it is a step of a chain: neither a function of the script or of the library nor one that
+    /// changes a variable.
+    pub fn receiver_of<'t>(&self, callee: &'t Expr) -> Option<&'t Expr> {
+        match &callee.bare().kind {
+            ExprKind::Name(_) => None,
+            ExprKind::Field { base, key, optional } => {
+                let changes = index::method(&key.text).is_some_and(Method::changes_receiver);
+                let begins = self.library_path(base, key).is_some()
+                    || self.is_foreign(base)
+                    || changes && !optional && is_path(base);
+                if begins { None } else { Some(base) }
+            }
+            _ => matches!(callee.kind, ExprKind::Call { .. } | ExprKind::Index { .. }).then_some(callee),
+        }
+    }
+
+    /// A namespace of another language.
+    fn is_foreign(&self, base: &Expr) -> bool {
+        matches!(&base.kind, ExprKind::Name(name) if self.lookup(name).is_none() && is_foreign_namespace(name))
+    }
+
+    /// A call that is a step of a chain; see [`Checker::step`].
+    pub fn called_step(
+        &mut self,
+        expr: &Expr,
+        callee: &Expr,
+        arguments: &[Expr],
+        (receiver, before): (hir::Expr, bool),
+        reported: usize,
+    ) -> (hir::Expr, bool) {
+        let is_fine = self.diagnostics.len() == reported;
+        let nothing = hir::Expr { kind: Out::Null, at: expr.span.start };
+        let ExprKind::Field { key, optional, .. } = &callee.bare().kind else {
+            if is_fine {
+                self.error("F0107", "functions are not values", callee.span);
+            }
+            self.quiet_arguments(arguments);
+            return (nothing, false);
+        };
+        let Some(method) = index::method(&key.text) else {
+            if is_fine {
+                self.unknown_method(&key.text, key.span);
+            }
+            self.quiet_arguments(arguments);
+            return (nothing, false);
+        };
+        let signature = method.signature();
+        if method.changes_receiver() && is_fine {
+            self.error("F0211", "this changes a value that nobody keeps", expr.span);
+        }
+        self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
+        let arguments = self.arguments(signature, arguments);
+        let at = key.span.start;
+        if method.changes_receiver() {
+            return (hir::Expr { kind: Out::Null, at }, false);
+        }
+        let access = if *optional { Access::Optional } else { Access::Plain };
+        let callee = hir::Callee::Method { receiver: Box::new(receiver), method, access };
+        (hir::Expr { kind: Out::Call { callee, arguments }, at }, before || *optional)
+    }
+
+    /// A call that begins a chain. `allowed`: it is the operand of `return` in the workflow.
+    pub fn call(&mut self, expr: &Expr, callee: &Expr, arguments: &[Expr], allowed: bool) -> hir::Expr {
         match self.called(callee) {
             Called::Script(id) => {
                 self.note_call(id, expr.span);
@@ -89,7 +150,7 @@ impl Checker<'_> {
                 self.check_count(&name, least, most, arguments.len(), callee.span);
                 let arguments = arguments.iter().map(|argument| hir::Argument::Value(self.expr(argument))).collect();
                 let kind = Out::Call { callee: hir::Callee::Function(id), arguments };
-                (hir::Expr { kind, at: callee.span.start }, false)
+                hir::Expr { kind, at: callee.span.start }
             }
             Called::Library(function) => {
                 if function == Function::WorkflowContinueAsNew && !allowed {
@@ -97,14 +158,12 @@ impl Checker<'_> {
                 }
                 let arguments = self.library_arguments(function, arguments, callee.span, expr.span);
                 let kind = Out::Call { callee: hir::Callee::Library(function), arguments };
-                (hir::Expr { kind, at: callee.span.start }, false)
+                hir::Expr { kind, at: callee.span.start }
             }
-            Called::Method { receiver, method, key, optional } => {
-                self.method_call(expr, receiver, method, key, optional, arguments)
-            }
+            Called::Changing { receiver, method, key } => self.changing_call(expr, receiver, method, key, arguments),
             Called::Unknown => {
                 self.quiet_arguments(arguments);
-                (hir::Expr { kind: Out::Null, at: expr.span.start }, false)
+                hir::Expr { kind: Out::Null, at: expr.span.start }
             }
         }
     }
@@ -141,7 +200,7 @@ impl Checker<'_> {
                     }
                 },
             },
-            ExprKind::Field { base, key, optional } => self.called_field(base, key, *optional, callee.span),
+            ExprKind::Field { base, key, .. } => self.called_field(base, key, callee.span),
             _ => {
                 let before = self.diagnostics.len();
                 self.expr(callee);
@@ -153,7 +212,7 @@ impl Checker<'_> {
         }
     }
 
-    fn called_field<'t>(&mut self, base: &'t Expr, key: &'t Name, optional: bool, span: Span) -> Called<'t> {
+    fn called_field<'t>(&mut self, base: &'t Expr, key: &'t Name, span: Span) -> Called<'t> {
         if let Some(path) = self.library_path(base, key) {
             return match self.library_function(&path) {
                 Some(function) => Called::Library(function),
@@ -163,69 +222,42 @@ impl Checker<'_> {
                 }
             };
         }
-        if let ExprKind::Name(name) = &base.kind
-            && self.lookup(name).is_none()
-            && is_foreign_namespace(name)
-        {
-            self.unknown_function(&format!("{name}.{}", key.text), span);
-            return Called::Unknown;
-        }
-        match index::method(&key.text) {
-            Some(method) => Called::Method { receiver: base, method, key, optional },
-            None => {
-                let before = self.diagnostics.len();
-                self.expr(base);
-                if self.diagnostics.len() == before {
-                    self.unknown_method(&key.text, key.span);
-                }
+        match (&base.kind, index::method(&key.text)) {
+            (ExprKind::Name(name), _) if self.is_foreign(base) => {
+                self.unknown_function(&format!("{name}.{}", key.text), span);
+                Called::Unknown
+            }
+            (_, Some(method)) => Called::Changing { receiver: base, method, key },
+            (_, None) => {
+                self.unknown_method(&key.text, key.span);
                 Called::Unknown
             }
         }
     }
 
-    fn method_call(
+    fn changing_call(
         &mut self,
         expr: &Expr,
         receiver: &Expr,
         method: Method,
         key: &Name,
-        optional: bool,
         arguments: &[Expr],
-    ) -> (hir::Expr, bool) {
+    ) -> hir::Expr {
         let signature = method.signature();
-        let at = key.span.start;
-        if method.changes_receiver() {
-            let callee = if !optional && is_path(receiver) {
-                let target = self.target(receiver, Change::Inside);
-                // `xs.push(1)` alone does not read `xs`.
-                if let Some(target) = &target
-                    && self.dropped != Some(expr.span)
-                {
-                    self.variables[target.variable].read = true;
-                }
-                target.map(|target| hir::Callee::Changing { target, method })
-            } else {
-                let before = self.diagnostics.len();
-                self.expr(receiver);
-                if self.diagnostics.len() == before {
-                    self.error("F0211", "this changes a value that nobody keeps", expr.span);
-                }
-                None
-            };
-            self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
-            let arguments = self.arguments(signature, arguments);
-            let kind = match callee {
-                Some(callee) => Out::Call { callee, arguments },
-                None => Out::Null,
-            };
-            return (hir::Expr { kind, at }, false);
+        let target = self.target(receiver, Change::Inside);
+        // `xs.push(1)` alone does not read `xs`.
+        if let Some(target) = &target
+            && self.dropped != Some(expr.span)
+        {
+            self.variables[target.variable].read = true;
         }
-        let (receiver, before) = self.link(receiver, Access::Plain);
         self.check_count(signature.name, signature.least, signature.most, arguments.len(), key.span);
         let arguments = self.arguments(signature, arguments);
-        let access = if optional { Access::Optional } else { Access::Plain };
-        let callee = hir::Callee::Method { receiver: Box::new(receiver), method, access };
-        (hir::Expr { kind: Out::Call { callee, arguments }, at }, before || optional)
+        let kind = match target {
+            Some(target) => Out::Call { callee: hir::Callee::Changing { target, method }, arguments },
+            None => Out::Null,
+        };
+        hir::Expr { kind, at: key.span.start }
     }
 
     fn library_arguments(
@@ -404,9 +436,11 @@ fn null_argument(span: Span) -> hir::Argument {
 
 /// Whether an expression is a name and a path without `?.`.
 fn is_path(expr: &Expr) -> bool {
-    match &expr.kind {
-        ExprKind::Name(_) => true,
-        ExprKind::Field { base, optional: false, .. } | ExprKind::Index { base, optional: false, .. } => is_path(base),
-        _ => false,
+    let mut first = expr;
+    while let ExprKind::Field { base, optional: false, .. } | ExprKind::Index { base, optional: false, .. } =
+        &first.kind
+    {
+        first = base;
     }
+    matches!(first.kind, ExprKind::Name(_))
 }

@@ -31,9 +31,8 @@ impl Checker<'_> {
             }
             ExprKind::Unary { operator, operand } => self.unary(*operator, operand, expr.span),
             ExprKind::Binary { first, rest } => return self.binary(first, rest, false),
-            ExprKind::Conditional { condition, then, otherwise } => Out::Conditional {
-                condition: Box::new(self.condition(condition)),
-                then: Box::new(self.expr(then)),
+            ExprKind::Conditional { arms, otherwise } => Out::Conditional {
+                arms: arms.iter().map(|(condition, then)| self.conditional_arm(condition, then)).collect(),
                 otherwise: Box::new(self.expr(otherwise)),
             },
             ExprKind::Arrow(_) => {
@@ -42,6 +41,11 @@ impl Checker<'_> {
             }
         };
         hir::Expr { kind, at }
+    }
+
+    fn conditional_arm(&mut self, condition: &Expr, then: &Expr) -> hir::ConditionalArm {
+        let at = condition.span.start;
+        hir::ConditionalArm { condition: self.condition(condition), then: self.expr(then), at }
     }
 
     fn template(&mut self, parts: &[TemplatePart]) -> Out {
@@ -204,8 +208,8 @@ impl Checker<'_> {
                     self.refuse_literal(right, None);
                 }
             }
-            ExprKind::Conditional { then, otherwise, .. } if hint.is_none() => {
-                self.refuse_literal(then, None);
+            ExprKind::Conditional { arms, otherwise } if hint.is_none() => {
+                arms.iter().for_each(|(_, then)| self.refuse_literal(then, None));
                 self.refuse_literal(otherwise, None);
             }
             _ => {}
@@ -222,27 +226,63 @@ impl Checker<'_> {
         lowered
     }
 
-    /// A step of a chain, and whether there is a `?.` in it or before it.
-    pub fn link(&mut self, expr: &Expr, last: Access) -> (hir::Expr, bool) {
+    /// A chain, and whether there is a `?.` in it. Its steps are lowered one after the other, not inside of each other: there
+    /// may be as many as the source has room for.
+    fn link(&mut self, expr: &Expr, last: Access) -> (hir::Expr, bool) {
+        let reported = self.diagnostics.len();
+        let mut steps = Vec::new();
+        let mut first = expr;
+        while let Some(base) = self.base_of(first) {
+            steps.push(first);
+            first = base;
+        }
+        let mut lowered = match &first.kind {
+            ExprKind::Field { base, key, .. } => {
+                let kind = self.library_field(base, key, first.span).unwrap_or(Out::Null);
+                (hir::Expr { kind, at: first.span.start }, false)
+            }
+            ExprKind::Call { callee, arguments } => (self.call(first, callee, arguments, false), false),
+            _ => (self.expr(first), false),
+        };
+        while let Some(step) = steps.pop() {
+            let last = if steps.is_empty() { last } else { Access::Plain };
+            lowered = self.step(step, lowered, last, reported);
+        }
+        lowered
+    }
+
+    /// What a step of a chain is made on. `None` if it is no step but begins the chain.
+    fn base_of<'t>(&self, expr: &'t Expr) -> Option<&'t Expr> {
         match &expr.kind {
-            ExprKind::Field { base, key, optional } => {
-                if let Some(kind) = self.library_field(base, key, expr.span) {
-                    return (hir::Expr { kind, at: expr.span.start }, false);
-                }
-                let (base, before) = self.link(base, Access::Plain);
+            ExprKind::Field { base, key, .. } => self.library_path(base, key).is_none().then_some(base),
+            ExprKind::Index { base, .. } => Some(base),
+            ExprKind::Call { callee, .. } => self.receiver_of(callee),
+            _ => None,
+        }
+    }
+
+    /// A step of a chain. `reported`: the errors before the chain, so that nothing that follows from another is reported.
+    fn step(
+        &mut self,
+        expr: &Expr,
+        (base, before): (hir::Expr, bool),
+        last: Access,
+        reported: usize,
+    ) -> (hir::Expr, bool) {
+        match &expr.kind {
+            ExprKind::Field { key, optional, .. } => {
                 let access = if *optional { Access::Optional } else { last };
                 let kind = Out::Field { base: Box::new(base), key: key.text.clone(), access };
                 (hir::Expr { kind, at: key.span.start }, before || *optional)
             }
-            ExprKind::Index { base, index, optional, bracket } => {
-                let (base, before) = self.link(base, Access::Plain);
+            ExprKind::Index { index, optional, bracket, .. } => {
                 let access = if *optional { Access::Optional } else { last };
                 let index = Box::new(self.expr(index));
                 let kind = Out::Index { base: Box::new(base), index, access };
                 (hir::Expr { kind, at: bracket.start }, before || *optional)
             }
-            ExprKind::Call { callee, arguments } => self.call(expr, callee, arguments, false),
-            _ => (self.expr(expr), false),
+            ExprKind::Call { callee, arguments } => self.called_step(expr, callee, arguments, (base, before), reported),
+            _ => (base, before),
         }
     }
 
@@ -259,6 +299,23 @@ impl Checker<'_> {
 
 /// The first part of an expression that no constant may have.
 fn not_constant(expr: &Expr) -> Option<&Expr> {
+    let mut indexes = Vec::new();
+    let mut first = expr;
+    loop {
+        first = match &first.kind {
+            ExprKind::Field { base, .. } => base,
+            ExprKind::Index { base, index, .. } => {
+                indexes.push(&**index);
+                base
+            }
+            _ => break,
+        };
+    }
+    not_constant_in(first).or_else(|| indexes.into_iter().rev().find_map(not_constant))
+}
+
+/// The same of an expression that does not end with an access.
+fn not_constant_in(expr: &Expr) -> Option<&Expr> {
     match &expr.kind {
         ExprKind::Call { .. } | ExprKind::New { .. } => Some(expr),
         ExprKind::Null
@@ -268,12 +325,14 @@ fn not_constant(expr: &Expr) -> Option<&Expr> {
         | ExprKind::Str(_)
         | ExprKind::Name(_)
         | ExprKind::Arrow(_)
+        | ExprKind::Field { .. }
+        | ExprKind::Index { .. }
         | ExprKind::Broken => None,
         ExprKind::Template(parts) => parts.iter().find_map(|part| match part {
             TemplatePart::Text(_) => None,
             TemplatePart::Expr(expr) => not_constant(expr),
         }),
-        ExprKind::Paren(inner) | ExprKind::Field { base: inner, .. } => not_constant(inner),
+        ExprKind::Paren(inner) => not_constant(inner),
         ExprKind::Unary { operator: Unary::Await, .. } => None,
         ExprKind::Unary { operand, .. } => not_constant(operand),
         ExprKind::List(items) => {
@@ -284,12 +343,12 @@ fn not_constant(expr: &Expr) -> Option<&Expr> {
             ObjectItem::Short(_) => None,
             ObjectItem::Computed(key, value) => not_constant(key).or_else(|| not_constant(value)),
         }),
-        ExprKind::Index { base, index, .. } => not_constant(base).or_else(|| not_constant(index)),
         ExprKind::Binary { first, rest } => {
             not_constant(first).or_else(|| rest.iter().find_map(|operation| not_constant(&operation.right)))
         }
-        ExprKind::Conditional { condition, then, otherwise } => {
-            not_constant(condition).or_else(|| not_constant(then)).or_else(|| not_constant(otherwise))
+        ExprKind::Conditional { arms, otherwise } => {
+            let arms = arms.iter().flat_map(|(condition, then)| [condition, then]);
+            arms.chain([&**otherwise]).find_map(not_constant)
         }
     }
 }

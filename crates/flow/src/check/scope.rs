@@ -234,8 +234,8 @@ impl Checker<'_> {
                 }
             }
             StatementKind::Block(block) => self.find_assigned_in(&block.statements, hidden),
-            StatementKind::If { then, otherwise, .. } => {
-                self.find_assigned(then, hidden);
+            StatementKind::If { arms, otherwise } => {
+                arms.iter().for_each(|arm| self.find_assigned(&arm.then, hidden));
                 if let Some(otherwise) = otherwise {
                     self.find_assigned(otherwise, hidden);
                 }

@@ -70,11 +70,14 @@ impl Checker<'_> {
                 }
                 return;
             }
-            StatementKind::If { condition, then, otherwise } => {
-                let condition = self.condition(condition);
-                let then = self.body(then);
+            StatementKind::If { arms, otherwise } => {
+                let arms = arms.iter().map(|arm| {
+                    let condition = self.condition(&arm.condition);
+                    hir::Arm { condition, then: self.body(&arm.then), at: arm.span.start }
+                });
+                let arms = arms.collect();
                 let otherwise = otherwise.as_ref().map(|otherwise| self.body(otherwise));
-                Out::If { condition, then, otherwise }
+                Out::If { arms, otherwise }
             }
             StatementKind::While { condition, body } => {
                 let condition = self.condition(condition);
@@ -372,8 +375,9 @@ fn has_break(statement: &Statement) -> bool {
     match &statement.kind {
         StatementKind::Break | StatementKind::Broken => true,
         StatementKind::Block(block) => block.statements.iter().any(has_break),
-        StatementKind::If { then, otherwise, .. } => {
-            has_break(then) || otherwise.as_ref().is_some_and(|otherwise| has_break(otherwise))
+        StatementKind::If { arms, otherwise } => {
+            arms.iter().any(|arm| has_break(&arm.then))
+                || otherwise.as_ref().is_some_and(|otherwise| has_break(otherwise))
         }
         StatementKind::Try { body, catch, finally } => {
             let catch = catch.iter().flat_map(|catch| &catch.body.statements);

@@ -113,9 +113,11 @@ impl Uses {
                 self.expr(value)?;
             }
             StatementKind::Delete(target) => self.target(target)?,
-            StatementKind::If { condition, then, otherwise } => {
-                self.expr(condition)?;
-                self.block(then)?;
+            StatementKind::If { arms, otherwise } => {
+                for arm in arms {
+                    self.expr(&arm.condition)?;
+                    self.block(&arm.then)?;
+                }
                 otherwise.iter().try_for_each(|block| self.block(block))?;
             }
             StatementKind::While { condition, body } => {
@@ -169,6 +171,34 @@ impl Uses {
 
     fn expr(&mut self, expr: &Expr) -> Result<(), Failed> {
         self.enter(expr.at)?;
+        let mut step = expr;
+        while let Some(base) = step.base() {
+            match &step.kind {
+                ExprKind::Index { index, .. } => self.expr(index)?,
+                ExprKind::Call { arguments, .. } => self.arguments(arguments)?,
+                _ => {}
+            }
+            step = base;
+        }
+        self.first(step)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn arguments(&mut self, arguments: &[Argument]) -> Result<(), Failed> {
+        for argument in arguments {
+            match argument {
+                Argument::Value(value) => self.expr(value)?,
+                Argument::Function(function) => {
+                    self.functions.insert(*function);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What begins a row of accesses and calls.
+    fn first(&mut self, expr: &Expr) -> Result<(), Failed> {
         match &expr.kind {
             ExprKind::Null
             | ExprKind::Bool(_)
@@ -202,23 +232,21 @@ impl Uses {
             ExprKind::Variable(variable) => {
                 self.used.insert(*variable);
             }
-            ExprKind::Field { base: inner, .. }
-            | ExprKind::Chain(inner)
+            ExprKind::Field { .. } | ExprKind::Index { .. } => {}
+            ExprKind::Chain(inner)
             | ExprKind::Await(inner)
             | ExprKind::Not(inner)
             | ExprKind::Negate(inner)
             | ExprKind::Typeof(inner) => self.expr(inner)?,
-            ExprKind::Index { base, index, .. } => {
-                self.expr(base)?;
-                self.expr(index)?;
-            }
             ExprKind::Binary { first, rest } => {
                 self.expr(first)?;
                 rest.iter().try_for_each(|operation| self.expr(&operation.right))?;
             }
-            ExprKind::Conditional { condition, then, otherwise } => {
-                self.expr(condition)?;
-                self.expr(then)?;
+            ExprKind::Conditional { arms, otherwise } => {
+                for arm in arms {
+                    self.expr(&arm.condition)?;
+                    self.expr(&arm.then)?;
+                }
                 self.expr(otherwise)?;
             }
             ExprKind::Call { callee, arguments } => {
@@ -226,21 +254,12 @@ impl Uses {
                     Callee::Function(function) => {
                         self.functions.insert(*function);
                     }
-                    Callee::Library(_) => {}
-                    Callee::Method { receiver, .. } => self.expr(receiver)?,
+                    Callee::Library(_) | Callee::Method { .. } => {}
                     Callee::Changing { target, .. } => self.target(target)?,
                 }
-                for argument in arguments {
-                    match argument {
-                        Argument::Value(value) => self.expr(value)?,
-                        Argument::Function(function) => {
-                            self.functions.insert(*function);
-                        }
-                    }
-                }
+                self.arguments(arguments)?;
             }
         }
-        self.depth -= 1;
         Ok(())
     }
 }

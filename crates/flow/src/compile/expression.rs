@@ -2,7 +2,8 @@
 
 use crate::diagnostic::Position;
 use crate::hir::{
-    Access, Argument, Callee, Expr, ExprKind, ListItem, ObjectItem, Operation, Operator, Step, Target, TemplatePart,
+    Access, Argument, Callee, ConditionalArm, Expr, ExprKind, ListItem, ObjectItem, Operation, Operator, Step, Target,
+    TemplatePart,
 };
 
 use super::code::{ClosureInfo, Literal, Op, Place, StepInfo, TargetInfo};
@@ -12,8 +13,60 @@ use super::{Failed, failed, index};
 impl Body<'_, '_> {
     /// Pushes the value of an expression.
     pub(super) fn expr(&mut self, expr: &Expr) -> Result<(), Failed> {
+        self.enter(expr.at)?;
+        let mut steps = Vec::new();
+        let mut first = expr;
+        while let Some(base) = first.base() {
+            steps.push(first);
+            first = base;
+        }
+        self.first(first)?;
+        while let Some(step) = steps.pop() {
+            self.step(step)?;
+        }
+        self.leave();
+        Ok(())
+    }
+
+    /// An access or a call of a function of a value. What it is made on is on the stack.
+    fn step(&mut self, step: &Expr) -> Result<(), Failed> {
+        let at = step.at;
+        match &step.kind {
+            ExprKind::Field { key, access, .. } => {
+                self.optional(*access, at)?;
+                let key = self.compiler.string(key);
+                self.emit(Op::Field { key, access: *access }, at);
+            }
+            ExprKind::Index { index, access, .. } => {
+                self.optional(*access, at)?;
+                // Inside of the brackets another expression begins.
+                let chain = self.chain.take();
+                self.expr(index)?;
+                self.chain = chain;
+                self.emit(Op::Index { access: *access }, at);
+            }
+            ExprKind::Call { callee: Callee::Method { method, access, .. }, arguments } => {
+                self.optional(*access, at)?;
+                let chain = self.chain.take();
+                let closure = self.arguments(arguments, at)?;
+                self.chain = chain;
+                let method = *method;
+                match closure {
+                    None => self.emit(Op::Method { method, arguments: index(arguments.len()) }, at),
+                    Some(closure) => {
+                        let closure = self.closure(closure, at)?;
+                        self.emit(Op::MethodWith { method, arguments: index(arguments.len() - 1), closure }, at);
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// An expression that is no [`Body::step`].
+    fn first(&mut self, expr: &Expr) -> Result<(), Failed> {
         let at = expr.at;
-        self.enter(at)?;
         match &expr.kind {
             ExprKind::Null => self.emit(Op::Null, at),
             ExprKind::Bool(true) => self.emit(Op::True, at),
@@ -38,21 +91,7 @@ impl Body<'_, '_> {
             ExprKind::Object(items) => self.object(items, at)?,
             ExprKind::Variable(variable) => self.load(*variable, at)?,
             ExprKind::Constant(constant) => self.emit(Op::Constant(index(*constant)), at),
-            ExprKind::Field { base, key, access } => {
-                self.expr(base)?;
-                self.optional(*access, at)?;
-                let key = self.compiler.string(key);
-                self.emit(Op::Field { key, access: *access }, at);
-            }
-            ExprKind::Index { base, index, access } => {
-                self.expr(base)?;
-                self.optional(*access, at)?;
-                // Inside of the brackets another expression begins.
-                let chain = self.chain.take();
-                self.expr(index)?;
-                self.chain = chain;
-                self.emit(Op::Index { access: *access }, at);
-            }
+            ExprKind::Field { .. } | ExprKind::Index { .. } => {}
             ExprKind::Chain(inner) => {
                 let end = self.label();
                 let outer = self.chain.replace(end);
@@ -81,20 +120,22 @@ impl Body<'_, '_> {
                 self.emit(Op::Typeof, at);
             }
             ExprKind::Binary { first, rest } => self.binary(first, rest)?,
-            ExprKind::Conditional { condition, then, otherwise } => {
-                let (other, end) = (self.label(), self.label());
-                self.expr(condition)?;
-                self.jump(Op::JumpIfFalse, other, condition.at);
-                let height = self.height;
-                self.expr(then)?;
-                self.jump(Op::Jump, end, at);
-                self.place(other);
-                self.height = height;
+            ExprKind::Conditional { arms, otherwise } => {
+                let end = self.label();
+                for ConditionalArm { condition, then, at } in arms {
+                    let other = self.label();
+                    self.expr(condition)?;
+                    self.jump(Op::JumpIfFalse, other, condition.at);
+                    let height = self.height;
+                    self.expr(then)?;
+                    self.jump(Op::Jump, end, *at);
+                    self.place(other);
+                    self.height = height;
+                }
                 self.expr(otherwise)?;
                 self.place(end);
             }
         }
-        self.leave();
         Ok(())
     }
 
@@ -227,21 +268,7 @@ impl Body<'_, '_> {
                     }
                 }
             }
-            Callee::Method { receiver, method, access } => {
-                self.expr(receiver)?;
-                self.optional(*access, at)?;
-                let chain = self.chain.take();
-                let closure = self.arguments(arguments, at)?;
-                self.chain = chain;
-                let method = *method;
-                match closure {
-                    None => self.emit(Op::Method { method, arguments: index(arguments.len()) }, at),
-                    Some(closure) => {
-                        let closure = self.closure(closure, at)?;
-                        self.emit(Op::MethodWith { method, arguments: index(arguments.len() - 1), closure }, at);
-                    }
-                }
-            }
+            Callee::Method { .. } => {}
             Callee::Changing { target, method } => {
                 let target = self.target(target)?;
                 let chain = self.chain.take();

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use crate::diagnostic::Position;
 use crate::hir::{
-    Access, Argument, Binary, Block, Callee, Case, Catch as HirCatch, Expr, ExprKind, Function, FunctionKind, Pattern,
-    Statement, StatementKind, Target, VariableId,
+    Access, Argument, Arm, Binary, Block, Callee, Case, Catch as HirCatch, Expr, ExprKind, Function, FunctionKind,
+    Pattern, Statement, StatementKind, Target, VariableId,
 };
 use crate::library::Function as LibraryFunction;
 
@@ -352,19 +352,7 @@ impl Body<'_, '_> {
                 let number = self.target(target)?;
                 self.emit(Op::Delete(number), target.at);
             }
-            StatementKind::If { condition, then, otherwise } => {
-                let (other, end) = (self.label(), self.label());
-                self.condition(condition, other)?;
-                self.block(then, at)?;
-                if let Some(otherwise) = otherwise {
-                    self.jump(Op::Jump, end, at);
-                    self.place(other);
-                    self.block(otherwise, at)?;
-                } else {
-                    self.place(other);
-                }
-                self.place(end);
-            }
+            StatementKind::If { arms, otherwise } => self.if_statement(arms, otherwise.as_ref())?,
             StatementKind::While { condition, body } => {
                 let (begin, end) = (self.label(), self.label());
                 self.place(begin);
@@ -407,6 +395,26 @@ impl Body<'_, '_> {
         // Code after a jump is never reached; what follows counts from here.
         self.height = 0;
         self.leave();
+        Ok(())
+    }
+
+    fn if_statement(&mut self, arms: &[Arm], otherwise: Option<&Block>) -> Result<(), Failed> {
+        let end = self.label();
+        for (number, Arm { condition, then, at }) in arms.iter().enumerate() {
+            let other = self.label();
+            self.condition(condition, other)?;
+            self.block(then, *at)?;
+            if number + 1 < arms.len() || otherwise.is_some() {
+                self.jump(Op::Jump, end, *at);
+            }
+            self.place(other);
+            // Code after a jump is never reached; what follows counts from here.
+            self.height = 0;
+        }
+        if let (Some(otherwise), Some(last)) = (otherwise, arms.last()) {
+            self.block(otherwise, last.at)?;
+        }
+        self.place(end);
         Ok(())
     }
 

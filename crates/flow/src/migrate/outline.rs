@@ -1,12 +1,13 @@
 //! The statements of a script with the text that identifies them.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use crate::diagnostic::Position;
 use crate::syntax::parser::Parsed;
 use crate::syntax::token::{Span, Token, TokenKind};
 use crate::syntax::tree::{
-    Arrow, ArrowBody, Block, Expr, ExprKind, HandlerKind, Item, ListItem, ObjectItem, Params, Pattern, Statement,
+    Arm, Arrow, ArrowBody, Block, Expr, ExprKind, HandlerKind, Item, ListItem, ObjectItem, Params, Pattern, Statement,
     StatementKind, TemplatePart,
 };
 
@@ -43,7 +44,11 @@ pub(crate) struct Outline {
     words: Vec<Word>,
 }
 
+/// Arms of an `if` that are places of their own.
+const ARMS_MAX: usize = 200;
+
 /// What is around a statement.
+#[derive(Clone)]
 struct Chain {
     /// Function, parameters and headers.
     text: String,
@@ -166,6 +171,7 @@ impl Outline {
                 let name = format!("{}{kind} {}", chain.text, handler.name.text);
                 return self.function(&name, &handler.params, &handler.body);
             }
+            StatementKind::If { arms, otherwise } => return self.if_statement(arms, otherwise.as_deref(), chain),
             _ => {}
         }
         let span = statement.span;
@@ -189,13 +195,6 @@ impl Outline {
         }
         match &statement.kind {
             StatementKind::Block(block) => self.statements(&block.statements, &below("{")),
-            StatementKind::If { then, otherwise, .. } => {
-                let header = header(self, then.span.from);
-                self.inner(then, &below(&header));
-                if let Some(otherwise) = otherwise {
-                    self.inner(otherwise, &below(&format!("{header}else")));
-                }
-            }
             StatementKind::While { body, .. } | StatementKind::ForOf { body, .. } | StatementKind::For { body, .. } => {
                 let chain = below(&header(self, body.span.from));
                 self.inner(body, &chain);
@@ -228,13 +227,44 @@ impl Outline {
     }
 }
 
+impl Outline {
+    /// Each `else if` is a statement of its own in the `else` of the one before. Those behind [`ARMS_MAX`] are part of the
+    /// last one, because the text of an arm holds all that follow it.
+    fn if_statement(&mut self, arms: &[Arm], otherwise: Option<&Statement>, chain: &Chain) {
+        let mut chain = Cow::Borrowed(chain);
+        let mut start = arms.first().map_or_else(Position::default, |arm| arm.span.start);
+        let mut header = String::new();
+        for (number, Arm { span, condition, then }) in arms.iter().enumerate() {
+            if number > 0 && number < ARMS_MAX {
+                chain = Cow::Owned(chain.below(start, &format!("{header}else")));
+            }
+            if number < ARMS_MAX {
+                start = span.start;
+                let key = format!("{}{}", chain.text, self.text(*span, &[]));
+                let (around, guarded) = (chain.around.clone(), chain.guarded.clone());
+                self.places.push(Place { key, span: *span, around, guarded, is_switch: false });
+            }
+            let mut arrows = Vec::new();
+            find_arrows(condition, &mut arrows);
+            let blocks: Vec<Span> = arrows.iter().map(|(_, block)| block.span).collect();
+            header = self.text(Span { to: then.span.from, ..*span }, &blocks);
+            for (number, (_, block)) in arrows.iter().enumerate() {
+                self.statements(&block.statements, &chain.below(start, &format!("{header}=> {number}")));
+            }
+            self.inner(then, &chain.below(start, &header));
+        }
+        if let Some(otherwise) = otherwise {
+            self.inner(otherwise, &chain.below(start, &format!("{header}else")));
+        }
+    }
+}
+
 /// The body of a statement with a header.
 fn body_of(statement: &Statement) -> Option<Span> {
     match &statement.kind {
-        StatementKind::If { then: body, .. }
-        | StatementKind::While { body, .. }
-        | StatementKind::ForOf { body, .. }
-        | StatementKind::For { body, .. } => Some(body.span),
+        StatementKind::While { body, .. } | StatementKind::ForOf { body, .. } | StatementKind::For { body, .. } => {
+            Some(body.span)
+        }
         _ => None,
     }
 }
@@ -275,8 +305,7 @@ fn expressions<'t>(statement: &'t Statement, visit: &mut impl FnMut(&'t Expr)) {
                 value.iter().for_each(&mut *visit);
             }
         }
-        StatementKind::If { condition: expr, .. }
-        | StatementKind::While { condition: expr, .. }
+        StatementKind::While { condition: expr, .. }
         | StatementKind::Switch { value: expr, .. }
         | StatementKind::Throw(expr)
         | StatementKind::Return(Some(expr))
@@ -324,6 +353,26 @@ fn in_pattern<'t>(pattern: &'t Pattern, visit: &mut impl FnMut(&'t Expr)) {
 
 /// The arrows with a block in an expression, without those in such a block.
 fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
+    let mut steps = Vec::new();
+    let mut first = expr;
+    while let ExprKind::Field { base, .. } | ExprKind::Index { base, .. } | ExprKind::Call { callee: base, .. } =
+        &first.kind
+    {
+        steps.push(first);
+        first = base;
+    }
+    find_arrows_in(first, found);
+    for step in steps.into_iter().rev() {
+        match &step.kind {
+            ExprKind::Index { index, .. } => find_arrows(index, found),
+            ExprKind::Call { arguments, .. } => arguments.iter().for_each(|argument| find_arrows(argument, found)),
+            _ => {}
+        }
+    }
+}
+
+/// The same of an expression that does not end with an access or a call.
+fn find_arrows_in<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
     match &expr.kind {
         ExprKind::Arrow(arrow) => match &arrow.body {
             ArrowBody::Block(block) => found.push((arrow, block)),
@@ -336,9 +385,7 @@ fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
                 }
             }
         }
-        ExprKind::Paren(inner) | ExprKind::Field { base: inner, .. } | ExprKind::Unary { operand: inner, .. } => {
-            find_arrows(inner, found)
-        }
+        ExprKind::Paren(inner) | ExprKind::Unary { operand: inner, .. } => find_arrows(inner, found),
         ExprKind::List(items) => {
             for ListItem::Item(item) | ListItem::Spread(item) in items {
                 find_arrows(item, found);
@@ -357,21 +404,15 @@ fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
             }
         }
         ExprKind::New { arguments, .. } => arguments.iter().for_each(|argument| find_arrows(argument, found)),
-        ExprKind::Call { callee, arguments } => {
-            find_arrows(callee, found);
-            arguments.iter().for_each(|argument| find_arrows(argument, found));
-        }
-        ExprKind::Index { base, index, .. } => {
-            find_arrows(base, found);
-            find_arrows(index, found);
-        }
         ExprKind::Binary { first, rest } => {
             find_arrows(first, found);
             rest.iter().for_each(|operation| find_arrows(&operation.right, found));
         }
-        ExprKind::Conditional { condition, then, otherwise } => {
-            find_arrows(condition, found);
-            find_arrows(then, found);
+        ExprKind::Conditional { arms, otherwise } => {
+            for (condition, then) in arms {
+                find_arrows(condition, found);
+                find_arrows(then, found);
+            }
             find_arrows(otherwise, found);
         }
         ExprKind::Null
@@ -380,6 +421,9 @@ fn find_arrows<'t>(expr: &'t Expr, found: &mut Vec<(&'t Arrow, &'t Block)>) {
         | ExprKind::Float(_)
         | ExprKind::Str(_)
         | ExprKind::Name(_)
+        | ExprKind::Field { .. }
+        | ExprKind::Index { .. }
+        | ExprKind::Call { .. }
         | ExprKind::Broken => {}
     }
 }

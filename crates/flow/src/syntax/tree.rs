@@ -172,9 +172,10 @@ pub(crate) struct Statement {
 pub(crate) enum StatementKind {
     Block(Block),
     Let(Let),
+    /// `if` and any number of `else if`, in one node however many there are.
     If {
-        condition: Expr,
-        then: Box<Statement>,
+        /// At least one.
+        arms: Vec<Arm>,
         otherwise: Option<Box<Statement>>,
     },
     While {
@@ -225,6 +226,15 @@ pub(crate) enum StatementKind {
     Handler(Box<Handler>),
     /// What could not be parsed.
     Broken,
+}
+
+/// `if (condition) then`.
+#[derive(Debug)]
+pub(crate) struct Arm {
+    /// From its `if` to the end of the whole statement.
+    pub span: Span,
+    pub condition: Expr,
+    pub then: Statement,
 }
 
 /// `let` and `const`.
@@ -290,7 +300,7 @@ pub(crate) struct Catch {
 pub(crate) struct Expr {
     pub kind: ExprKind,
     pub span: Span,
-    /// How deep the tree below is.
+    /// How deep the tree below is. What stands in a row counts once.
     pub depth: u16,
 }
 
@@ -336,14 +346,37 @@ pub(crate) enum ExprKind {
         first: Box<Expr>,
         rest: Vec<Operation>,
     },
+    /// `a ? b : c ? d : e`, in one node however many there are: conditions with their values, and the value at the end.
     Conditional {
-        condition: Box<Expr>,
-        then: Box<Expr>,
+        /// At least one.
+        arms: Vec<(Expr, Expr)>,
         otherwise: Box<Expr>,
     },
     Arrow(Box<Arrow>),
     /// What could not be parsed.
     Broken,
+}
+
+/// Accesses and calls in a row are as many as the source has room for. Without this, each would be dropped inside of the
+/// next one, and the stack would not be enough.
+impl Drop for Expr {
+    fn drop(&mut self) {
+        let mut base = take_base(self);
+        while let Some(mut expr) = base {
+            base = take_base(&mut expr);
+        }
+    }
+}
+
+/// Takes what is accessed or called out of an expression that is dropped.
+fn take_base(expr: &mut Expr) -> Option<Expr> {
+    match &mut expr.kind {
+        ExprKind::Field { base, .. } | ExprKind::Index { base, .. } | ExprKind::Call { callee: base, .. } => {
+            let nothing = Expr { kind: ExprKind::Null, span: base.span, depth: 0 };
+            Some(std::mem::replace(&mut **base, nothing))
+        }
+        _ => None,
+    }
 }
 
 impl Expr {

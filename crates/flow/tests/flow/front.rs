@@ -107,17 +107,48 @@ fn nesting_is_limited_to_100() {
     let blocks = |depth: usize| errors(&format!("workflow w() {{ {}{} }}", "{".repeat(depth), "}".repeat(depth)));
     assert_eq!(blocks(99), [""; 0]);
     assert_eq!(blocks(100), ["1:115 F0008"]);
-    for chain in ["!".repeat(100_000), "-".repeat(100_000), "a ? b : ".repeat(20_000)] {
+    for chain in ["!".repeat(100_000), "-".repeat(100_000), "true ? ".repeat(20_000)] {
         let source = format!("workflow w() {{\nreturn {chain}1\n}}");
         assert_eq!(errors(&source).len(), 1);
         assert!(errors(&source)[0].contains("F0008") || errors(&source)[0].contains("F0101"));
     }
     let ifs = format!("workflow w(a) {{\n{} return\n}}", "if (a) ".repeat(30_000));
     assert!(errors(&ifs)[0].ends_with("F0008"));
-    let elses = format!("workflow w(a) {{\n{} return\n}}", "if (a) {} else ".repeat(15_000));
-    assert!(errors(&elses)[0].ends_with("F0008"));
-    let fields = format!("workflow w(a) {{\n return a{}\n}}", ".b".repeat(50_000));
-    assert!(errors(&fields)[0].ends_with("F0008"));
+}
+
+#[test]
+fn what_stands_in_a_row_is_not_nested() {
+    let returned = |first: &str, link: &str, count: usize, last: &str| {
+        format!("workflow w(a) {{\n  return {first}{}{last}\n}}\n", link.repeat(count))
+    };
+    for (source, expected) in [
+        (returned("", "a ? 1 : ", 8_000, "2"), None),
+        (returned("", "(a) ? [1, 2] : ", 6_000, "2"), None),
+        (returned("a", ".b", 100_000, ""), None),
+        (returned("a", "?.b", 60_000, ""), None),
+        (returned("a", "[0]", 60_000, ""), None),
+        (returned("a", "?.[a.b]", 30_000, " ?? 1"), None),
+        (returned("a", ".trim()", 15_000, ""), None),
+        (returned("a", ".map(x => x)", 8_000, ".length"), None),
+        (format!("workflow w(a) {{\n  {}log(3)\n}}\n", "if (a) { log(1) } else ".repeat(6_000)), None),
+        (format!("workflow w(a) {{\n  {}log(3)\n}}\n", "if (a) log(1)\nelse ".repeat(8_000)), None),
+        // One error, not one that follows from another.
+        (returned("a", ".foo()", 15_000, ""), Some("2:12 F0207")),
+        (returned("a.trim", "()", 60_000, ""), Some("2:10 F0107")),
+        (returned("a.trim()", ".push(1)", 10_000, ""), Some("2:10 F0211")),
+        (returned("b", ".c[0].trim()", 8_000, ""), Some("2:10 F0201")),
+        (returned("", "a ? \"x\" : ", 8_000, "b"), Some("2:80010 F0201")),
+    ] {
+        let start = &source[..source.len().min(60)];
+        assert_eq!(errors(&source), expected.into_iter().collect::<Vec<_>>(), "{start}");
+        let formatted = segno_flow::format(&source).expect("it can be parsed");
+        assert!(segno_flow::format(&formatted).as_ref() == Ok(&formatted), "{start}");
+    }
+    // Conditions are looked at one by one.
+    let source = format!("workflow w(a) {{\n{}log(1)\n}}", "if (1) log(1)\nelse ".repeat(3));
+    assert_eq!(errors(&source), ["2:5 F0218", "3:10 F0218", "4:10 F0218"]);
+    let constant = format!("const C = {{}}\nconst D = C{}\nworkflow w() {{ return D }}", "?.c".repeat(50_000));
+    assert_eq!(errors(&constant), [""; 0]);
 }
 
 #[test]

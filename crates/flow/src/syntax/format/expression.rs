@@ -59,7 +59,7 @@ impl Formatter<'_> {
                 Doc::concat(vec![Doc::text(sign), self.expr(operand)])
             }
             ExprKind::Binary { first, rest } => self.binary(first, rest),
-            ExprKind::Conditional { .. } => self.conditional(expr),
+            ExprKind::Conditional { arms, otherwise } => self.conditional(arms, otherwise),
             ExprKind::Arrow(arrow) => self.arrow(arrow),
         }
     }
@@ -75,11 +75,10 @@ impl Formatter<'_> {
     }
 
     /// `a ? b : c`; a further one behind the `:` is not indented more.
-    fn conditional(&mut self, expr: &Expr) -> Doc {
-        let mut expr = expr;
+    fn conditional(&mut self, arms: &[(Expr, Expr)], otherwise: &Expr) -> Doc {
         let mut first = None;
         let mut rest = Vec::new();
-        while let ExprKind::Conditional { condition, then, otherwise } = &expr.kind {
+        for (condition, then) in arms {
             let condition = self.expr(condition);
             if first.is_none() {
                 first = Some(condition);
@@ -87,9 +86,8 @@ impl Formatter<'_> {
                 rest.push(condition);
             }
             rest.extend([Doc::line(), Doc::text("? "), self.expr(then), Doc::line(), Doc::text(": ")]);
-            expr = otherwise;
         }
-        rest.push(self.expr(expr));
+        rest.push(self.expr(otherwise));
         Doc::concat(vec![first.unwrap_or_else(Doc::none), Doc::concat(rest).indent()]).group()
     }
 

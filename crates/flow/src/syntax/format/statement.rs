@@ -3,7 +3,10 @@
 use super::Formatter;
 use super::doc::Doc;
 use crate::syntax::token::Span;
-use crate::syntax::tree::{Block, Case, Expr, Statement, StatementKind};
+use crate::syntax::tree::{Arm, Block, Case, Expr, Statement, StatementKind};
+
+/// More arms of an `if` than fit on a line: the shortest one is `if (x) {} else`.
+const ARMS_ON_A_LINE: usize = super::doc::WIDTH / 14 + 1;
 
 impl Formatter<'_> {
     /// A block. The caller puts it into a group.
@@ -80,28 +83,7 @@ impl Formatter<'_> {
         match &statement.kind {
             StatementKind::Block(block) => self.block(block).group(),
             StatementKind::Let(_) | StatementKind::Assign { .. } | StatementKind::Step { .. } => self.short(statement),
-            StatementKind::If { condition, then, otherwise } => {
-                let mut parts = vec![Doc::text("if "), self.condition(condition)];
-                let then_is_block = matches!(then.kind, StatementKind::Block(_) | StatementKind::Empty);
-                parts.push(self.body(then));
-                if let Some(otherwise) = otherwise {
-                    if then_is_block {
-                        parts.push(Doc::text(" else"));
-                    } else {
-                        parts.push(self.leftover(then.span.to));
-                        parts.push(Doc::hard());
-                        parts.push(Doc::text("else"));
-                    }
-                    if matches!(otherwise.kind, StatementKind::If { .. }) {
-                        parts.push(Doc::text(" "));
-                        parts.push(self.leading(otherwise.span.from));
-                        parts.push(self.statement(otherwise));
-                    } else {
-                        parts.push(self.body(otherwise));
-                    }
-                }
-                Doc::concat(parts).group()
-            }
+            StatementKind::If { arms, otherwise } => self.if_statement(arms, otherwise.as_deref()),
             StatementKind::While { condition, body } => {
                 let condition = self.condition(condition);
                 Doc::concat(vec![Doc::text("while "), condition, self.body(body)]).group()
@@ -156,6 +138,43 @@ impl Formatter<'_> {
             StatementKind::Handler(handler) => self.handler(handler),
             StatementKind::Empty | StatementKind::Broken => Doc::none(),
         }
+    }
+
+    /// Each `else if` is a group in that of the arm before. Only the last arms can be on one line together, so those before
+    /// are broken in any case and need no groups.
+    fn if_statement(&mut self, arms: &[Arm], otherwise: Option<&Statement>) -> Doc {
+        let mut heads = Vec::new();
+        for (place, Arm { span, condition, then }) in arms.iter().enumerate() {
+            let mut parts = Vec::new();
+            if place > 0 {
+                parts.push(Doc::text(" "));
+                parts.push(self.leading(span.from));
+            }
+            parts.push(Doc::text("if "));
+            parts.push(self.condition(condition));
+            parts.push(self.body(then));
+            if place + 1 < arms.len() || otherwise.is_some() {
+                if matches!(then.kind, StatementKind::Block(_) | StatementKind::Empty) {
+                    parts.push(Doc::text(" else"));
+                } else {
+                    parts.push(self.leftover(then.span.to));
+                    parts.push(Doc::hard());
+                    parts.push(Doc::text("else"));
+                }
+            }
+            heads.push(parts);
+        }
+        let mut whole = otherwise.map_or_else(Doc::none, |otherwise| self.body(otherwise));
+        for mut parts in heads.split_off(heads.len().saturating_sub(ARMS_ON_A_LINE)).into_iter().rev() {
+            parts.push(whole);
+            whole = Doc::concat(parts).group();
+        }
+        if heads.is_empty() {
+            return whole;
+        }
+        let mut parts: Vec<Doc> = heads.into_iter().flatten().collect();
+        parts.push(whole);
+        Doc::concat(parts).group().broken()
     }
 
     /// A statement that may stand in the header of a `for`.

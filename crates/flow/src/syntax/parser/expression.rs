@@ -25,17 +25,28 @@ impl Parser<'_> {
                 return parser.arrow();
             }
             let condition = parser.binary(DEFAULT)?;
-            if !parser.take_sign("?") {
-                return Ok(condition);
-            }
-            let then = parser.expression()?;
-            parser.expect_sign(":")?;
-            let otherwise = parser.expression()?;
-            let below = condition.depth.max(then.depth).max(otherwise.depth);
-            let span = condition.span.to(otherwise.span);
-            let (condition, then, otherwise) = (Box::new(condition), Box::new(then), Box::new(otherwise));
-            parser.node(ExprKind::Conditional { condition, then, otherwise }, span, below)
+            if parser.is_sign("?") { parser.conditional(condition) } else { Ok(condition) }
         })
+    }
+
+    /// `condition ? then : otherwise`, of which the last may be another one.
+    fn conditional(&mut self, mut condition: Expr) -> Result<Expr> {
+        let start = condition.span;
+        let mut arms: Vec<(Expr, Expr)> = Vec::new();
+        let mut below = 0;
+        while self.take_sign("?") {
+            let then = self.expression()?;
+            self.expect_sign(":")?;
+            below = condition.depth.max(then.depth).max(below);
+            arms.push((condition, then));
+            condition = if self.is_arrow() { self.arrow()? } else { self.binary(DEFAULT)? };
+            if matches!(condition.kind, ExprKind::Arrow(_)) {
+                break;
+            }
+        }
+        let otherwise = Box::new(condition);
+        let (below, span) = (below.max(otherwise.depth), start.to(otherwise.span));
+        self.node(ExprKind::Conditional { arms, otherwise }, span, below)
     }
 
     /// Whether an arrow begins here: `x =>`, `(…) =>`, both also after `async`.
@@ -173,10 +184,10 @@ impl Parser<'_> {
 
     fn postfix(&mut self) -> Result<Expr> {
         let mut base = self.primary()?;
+        let mut below = base.depth;
         loop {
             let start = base.span;
             let newline = self.token().after_newline;
-            let mut below = base.depth;
             let kind = match self.token().kind {
                 TokenKind::Sign("." | "?.") => {
                     let optional = self.is_sign("?.");

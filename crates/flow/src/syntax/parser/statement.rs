@@ -2,7 +2,7 @@
 
 use super::{Broken, Parser, Result};
 use crate::syntax::token::Span;
-use crate::syntax::tree::{Assign, Block, Case, Catch, Expr, ExprKind, Let, Statement, StatementKind};
+use crate::syntax::tree::{Arm, Assign, Block, Case, Catch, Expr, ExprKind, Let, Statement, StatementKind};
 
 const IN_HINT: &str = "write for … of Object.keys(…)";
 
@@ -203,11 +203,23 @@ impl Parser<'_> {
     }
 
     fn if_statement(&mut self) -> Result<StatementKind> {
-        self.advance();
-        let condition = self.condition()?;
-        let then = self.body()?;
-        let otherwise = if self.take_word("else") { Some(self.body()?) } else { None };
-        Ok(StatementKind::If { condition, then, otherwise })
+        let mut arms = Vec::new();
+        let otherwise = loop {
+            let span = self.span();
+            self.advance();
+            let condition = self.condition()?;
+            let then = *self.body()?;
+            arms.push(Arm { span, condition, then });
+            if !self.take_word("else") {
+                break None;
+            }
+            if !self.is_word("if") {
+                break Some(self.body()?);
+            }
+        };
+        let end = self.last_span();
+        arms.iter_mut().for_each(|arm| arm.span = arm.span.to(end));
+        Ok(StatementKind::If { arms, otherwise })
     }
 
     fn for_statement(&mut self) -> Result<StatementKind> {
