@@ -70,43 +70,8 @@ pub(crate) fn run(input: &[u8]) {
     }
 }
 
-pub(crate) const SCRIPTS: [&str; 4] = [
-    r#"workflow w(x) {
-  let n = 1, list = [1, "two", { three: 3.5 }, null, true]
-  query q() { return [n, list] }
-  signal s(y) { n += y; await Task.delay(5); list.push(y) }
-  update u(y) { n = y; return n }
-  const r = await Task.race([Task.run("t", x), Task.delay("1d"), wait_for_signal("go", { timeout: 60 })])
-  return [n, list, r]
-}"#,
-    r#"async function f(n) { if (n > 0) return await f(n - 1); await Task.delay(1); return n }
-workflow w() {
-  let sum = 0
-  signal s(y) { sum += y }
-  try {
-    return await Task.map([1, 2, 3, 4], async x => { sum += x; return await f(x) }, { concurrency: 2 })
-  } catch (e) { throw e } finally { await Task.run("t") }
-}"#,
-    r#"workflow w() {
-  let n = 0, seen = []
-  query q() { return seen }
-  for (const c of "héllo") {
-    for (let i = 0; i < 3; i++) { seen.push([c, i]); await wait_until(() => n > i, "1m") }
-  }
-  return `${seen.length} ${n ?? 2}`
-}"#,
-    r#"// A saga.
-workflow w() {
-  const undo = []
-  try {
-    undo.push("a")
-    await Task.all({ a: Task.run("t", 1, { on_cancel: "wait" }), b: Workflow.run("c", 2) })
-  } catch (e) {
-    while (undo.length > 0) { await Task.run(undo.pop(), e.message) }
-    Workflow.setMemo({ k: e.type })
-  }
-}"#,
-];
+/// Those of the tests of the crate.
+pub(crate) const SCRIPTS: [&str; 5] = include!("../../../crates/flow/tests/flow/seeds/list.rs");
 
 pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     SCRIPTS.iter().enumerate().map(|(number, source)| (number.to_string(), source.as_bytes().to_vec())).collect()

@@ -25,48 +25,7 @@ fn json(text: &str) -> Payload {
     Payload { metadata: vec![("encoding".to_owned(), b"json/plain".to_vec())], data: text.as_bytes().to_vec() }
 }
 
-const SCRIPTS: [&str; 4] = [
-    r#"workflow w(x) {
-  let n = 1, list = [1, "two", { three: 3.5 }, null, true]
-  query q() { return [n, list] }
-  signal s(y) { n += y; await Task.delay(5); list.push(y) }
-  update u(y) { n = y; return n }
-  const r = await Task.race([Task.run("t", x), Task.delay("1d"), wait_for_signal("go", { timeout: 60 })])
-  return [n, list, r]
-}"#,
-    r#"async function f(n) { if (n > 0) return await f(n - 1); await Task.delay(1); return n }
-workflow w() {
-  let sum = 0
-  query q() { return sum }
-  signal s(y) { sum += y }
-  try {
-    const all = await Task.map([1, 2, 3, 4], async x => { sum += x; return await f(x) }, { concurrency: 2 })
-    return all
-  } catch (e) { throw e } finally { await Task.run("t") }
-}"#,
-    r#"workflow w() {
-  let n = 0, seen = []
-  query q() { return seen }
-  signal s(y) { n = y }
-  for (const c of "héllo") {
-    for (let i = 0; i < 3; i++) {
-      seen.push([c, i])
-      await wait_until(() => n > i, "1m")
-    }
-  }
-  return seen
-}"#,
-    r#"workflow w() {
-  query q() { return 1 }
-  signal s(y) { log("s", y) }
-  const p = Task.all({ a: Task.run("t", 1, { on_cancel: "wait" }), b: Workflow.run("c", 2) })
-  try { await Task.timeout(p, 30) } catch (e) {
-    Workflow.setMemo({ k: e.type })
-    const q = Task.settle([p, Task.any([Task.delay(1), wait_for_signal("z")])])
-    return [await q, uuid().length, Math.random() < 1]
-  }
-}"#,
-];
+const SCRIPTS: [&str; 5] = include!("seeds/list.rs");
 
 fn at(time: i64, kind: EventKind) -> Event {
     Event { time, kind }
