@@ -42,11 +42,11 @@ impl Migrate {
         };
         let answer = client.flows.migrate(request(message)).await;
         let answer: MigrateResponse = client.answer("migrate", answer)?;
-        let verb = if self.check { "can move" } else { "moved" };
         client.print(
             || {
                 let (from, to) = (short(&answer.from_version), short(&answer.to_version));
-                format!("{} {verb} from {from} to {to}, run {}\n", plain(&self.target.workflow_id), answer.run_id)
+                let done = done(self.check, self.from_event, (from, to), answer.from_version == answer.to_version);
+                format!("{} {done}, run {}\n", plain(&self.target.workflow_id), answer.run_id)
             },
             || {
                 Ok(Json::object([
@@ -56,5 +56,31 @@ impl Migrate {
                 ]))
             },
         )
+    }
+}
+
+/// What happened to the run, or could. `same`: it has the version already, so that nothing moves.
+fn done(check: bool, from_event: i64, (from, to): (&str, &str), same: bool) -> String {
+    match (same, from_event, check) {
+        (true, 0, _) => format!("already runs on {to}"),
+        (true, event, true) => format!("can begin again from event {event}, on {to} as before"),
+        (true, event, false) => format!("began again from event {event}, on {to} as before"),
+        (false, _, true) => format!("can move from {from} to {to}"),
+        (false, _, false) => format!("moved from {from} to {to}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::done;
+
+    #[test]
+    fn says_what_happened() {
+        assert_eq!(done(false, 0, ("a1", "b2"), false), "moved from a1 to b2");
+        assert_eq!(done(true, 5, ("a1", "b2"), false), "can move from a1 to b2");
+        assert_eq!(done(false, 0, ("a1", "a1"), true), "already runs on a1");
+        assert_eq!(done(true, 0, ("a1", "a1"), true), "already runs on a1");
+        assert_eq!(done(false, 5, ("a1", "a1"), true), "began again from event 5, on a1 as before");
+        assert_eq!(done(true, 5, ("a1", "a1"), true), "can begin again from event 5, on a1 as before");
     }
 }
