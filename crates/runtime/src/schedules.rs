@@ -19,12 +19,21 @@ use crate::{
 /// Stands for the id of a schedule or a standalone activity while a filter is read: a number that no attribute has.
 pub(crate) const RUN_NAME: Attribute = Attribute::Numbered(u32::MAX, Kind::Keyword);
 
+/// `ScheduleNextActionTime`. Filters know it as in Temporal, where schedules that are workflows have no value for it: a number
+/// that no attribute has.
+const NEXT_ACTION_TIME: Attribute = Attribute::Numbered(u32::MAX - 1, Kind::Datetime);
+
 /// The names that filters of schedules know.
 struct OfSchedules<'a>(&'a Namespace);
 
 impl Names for OfSchedules<'_> {
     fn find(&self, name: &str) -> Option<Attribute> {
-        self.0.find(name).or_else(|| (name == "ScheduleId").then_some(RUN_NAME))
+        let own = || match name {
+            "ScheduleId" => Some(RUN_NAME),
+            "ScheduleNextActionTime" => Some(NEXT_ACTION_TIME),
+            _ => None,
+        };
+        self.0.find(name).or_else(own)
     }
 
     fn known(&self) -> Vec<String> {

@@ -62,6 +62,26 @@ def by_pause(s: Session) -> None:
 
 
 @scenario
+def by_next_action_time(s: Session) -> None:
+    """Filters know the time of the next action; schedules that are workflows have no value for it."""
+    s.namespace = s.new_namespace()
+    create(s)
+    create(s, paused(s), short="asleep")
+    listed(s, "", 2)
+    listed(s, "TemporalSchedulePaused = true", 1)
+    for query in (
+        "ScheduleNextActionTime > '2020-01-01T00:00:00Z'",
+        "ScheduleNextActionTime < '2020-01-01T00:00:00Z'",
+        "ScheduleNextActionTime BETWEEN '2020-01-01T00:00:00Z' AND '2100-01-01T00:00:00Z'",
+        "ScheduleNextActionTime IS NOT NULL",
+        "ScheduleNextActionTime IS NULL AND TemporalSchedulePaused = true",
+        "ScheduleNextActionTime = 5",
+    ):
+        ask(s, query)
+    s.call("CountSchedules", query="ScheduleNextActionTime IS NULL")
+
+
+@scenario
 def names_refused(s: Session) -> None:
     """Names that no filter of schedules knows, or that it may not use."""
     for name in (
