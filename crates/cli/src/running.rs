@@ -33,8 +33,8 @@ const NODE_PORT: u16 = 7234;
 const REJOIN_MAX: Duration = Duration::from_secs(60);
 const REJOIN_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often the server looks whether its files are still there.
-const LOOK_FOR_FILES: Duration = Duration::from_secs(1);
+/// How often the server looks whether its files are still there. Commits look by themselves; this is what a server at rest does.
+const LOOK_FOR_FILES: Duration = Duration::from_secs(5);
 
 /// Two for each connection to the database, and what the runtime and the listeners need.
 const OPEN_FILES_MIN: u64 = 96;

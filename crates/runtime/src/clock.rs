@@ -16,6 +16,15 @@ use crate::skipping::SkippingClock;
 /// The longest sleep until a moment of the wall clock. Somebody may set that clock forward meanwhile, and a sleep is
 /// measured by the monotonic clock, which does not notice.
 pub const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// The same if the moment is further away than [`FAR`]: a server that only waits for such moments, for example one with many
+/// schedules, is at rest.
+const SLEEP_FAR_MAX: Duration = Duration::from_secs(10);
+const FAR: Duration = Duration::from_secs(3600);
+
+/// How long to sleep before looking at the clock again, if nothing is due before a moment that is so far away.
+pub fn sleep_for(left: Duration) -> Duration {
+    left.min(if left > FAR { SLEEP_FAR_MAX } else { SLEEP_MAX })
+}
 
 /// A source of time.
 pub trait Clock: Send + Sync + 'static {
@@ -143,6 +152,16 @@ mod tests {
     use super::*;
 
     const SECOND: Nanos = 1_000_000_000;
+
+    #[test]
+    fn sleeps_are_short_enough_to_notice_that_the_clock_was_set() {
+        let seconds = Duration::from_secs;
+        assert_eq!(sleep_for(Duration::ZERO), Duration::ZERO);
+        assert_eq!(sleep_for(Duration::from_millis(300)), Duration::from_millis(300));
+        assert_eq!(sleep_for(seconds(1800)), seconds(1));
+        assert_eq!(sleep_for(seconds(3600)), seconds(1));
+        assert_eq!(sleep_for(seconds(3601)), seconds(10));
+    }
 
     #[test]
     fn a_wall_clock_set_back_does_not_stop_time() {

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, Semaphore, futures::Notified};
 use crate::{
     access_keys::AccessKeys,
     batch::Batches,
-    clock::{Clock, SLEEP_MAX, until},
+    clock::{Clock, SLEEP_MAX, sleep_for, until},
     cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
     damaged::DamagedRuns,
@@ -406,7 +406,7 @@ async fn run_timers(node: Arc<Node>) {
         }
         match next {
             Some(at) => {
-                let _ = tokio::time::timeout(until(node.clock.now(), at).min(SLEEP_MAX), earlier).await;
+                let _ = tokio::time::timeout(sleep_for(until(node.clock.now(), at)), earlier).await;
             }
             None => earlier.await,
         }
