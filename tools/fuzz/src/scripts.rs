@@ -6,6 +6,10 @@ use segno_flow::{
     query, turn,
 };
 
+#[path = "../../../crates/flow/tests/flow/seeds.rs"]
+mod seeds;
+pub(crate) use seeds::SCRIPTS;
+
 /// Far below the usual limits, so that an endless loop costs little.
 pub(crate) const LIMITS: Limits = Limits {
     steps: 20_000,
@@ -69,9 +73,6 @@ pub(crate) fn run(input: &[u8]) {
         }
     }
 }
-
-/// Those of the tests of the crate.
-pub(crate) const SCRIPTS: [&str; 5] = include!("../../../crates/flow/tests/flow/seeds/list.rs");
 
 pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     SCRIPTS.iter().enumerate().map(|(number, source)| (number.to_string(), source.as_bytes().to_vec())).collect()

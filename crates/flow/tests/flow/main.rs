@@ -16,4 +16,5 @@ mod migrate;
 mod migrate_random;
 mod properties;
 mod scripts;
+mod seeds;
 mod states;

@@ -6,6 +6,7 @@ use segno_flow::interface::{Event, EventKind, FailureInfo, Limits, Pace, Payload
 use segno_flow::{Code, check, compile, inspect, query, turn};
 
 use crate::dice::{Dice, from_environment};
+use crate::seeds::SCRIPTS;
 
 /// Ends a turn that takes more steps than any of these scripts needs.
 struct Bounded;
@@ -24,8 +25,6 @@ fn code(source: &str) -> Code {
 fn json(text: &str) -> Payload {
     Payload { metadata: vec![("encoding".to_owned(), b"json/plain".to_vec())], data: text.as_bytes().to_vec() }
 }
-
-const SCRIPTS: [&str; 5] = include!("seeds/list.rs");
 
 fn at(time: i64, kind: EventKind) -> Event {
     Event { time, kind }
