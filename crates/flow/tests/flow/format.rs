@@ -223,4 +223,9 @@ fn comments_at_the_end_of_a_line_do_not_break_what_stands_before_them() {
     let once = formatted(&source);
     assert!(once.contains("a: { b: 1 }, /* c */"), "{once}");
     assert_eq!(formatted(&once), once);
+    // The spaces between more of them than a line has columns do not count either.
+    let source = format!("workflow w(a) {{\n  return f(a.map(x => x){})\n}}\n", "/* c */".repeat(120));
+    let once = formatted(&source);
+    assert!(once.contains("    a.map(x => x), /* c */ /* c */"), "{once}");
+    assert_eq!(formatted(&once), once);
 }

@@ -69,8 +69,7 @@ impl<'a> Formatter<'a> {
             self.next += 1;
             end = comment.span.to;
             let text = self.comment_text(comment);
-            parts.push(Doc::text(" "));
-            parts.push(if text.contains('\n') { Doc::raw(text) } else { Doc::comment(text) });
+            parts.push(at_end(text));
             parts.push(Doc::forced());
         }
         Doc::concat(parts)
@@ -114,8 +113,10 @@ impl<'a> Formatter<'a> {
         let mut own_line = false;
         while let Some(comment) = self.take_before(end) {
             let text = self.comment_text(comment);
-            parts.push(if own_line { Doc::hard() } else { Doc::text(" ") });
-            parts.push(if text.contains('\n') { Doc::raw(text) } else { Doc::comment(text) });
+            parts.push(match own_line {
+                true => Doc::concat(vec![Doc::hard(), Doc::raw(text)]),
+                false => at_end(text),
+            });
             parts.push(Doc::forced());
             own_line |= self.is_line_comment(comment) || text.contains('\n');
         }
@@ -144,5 +145,13 @@ impl<'a> Formatter<'a> {
             Some(end) if self.newlines(end, from) > 1 => Doc::blank(),
             _ => Doc::hard(),
         }
+    }
+}
+
+/// A comment at the end of a line, with the space in front of it. Neither counts for the width, unless it has several lines.
+fn at_end(text: &str) -> Doc {
+    match text.contains('\n') {
+        true => Doc::concat(vec![Doc::text(" "), Doc::raw(text)]),
+        false => Doc::comment(&format!(" {text}")),
     }
 }
