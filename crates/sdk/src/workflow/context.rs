@@ -523,11 +523,13 @@ impl<T: DeserializeOwned> Stream for SignalStream<T> {
     }
 }
 
-/// One value from the first payload; none is `null`.
+/// One value from the first payload; none is `null`. A tuple may come as one payload per element.
 pub(crate) fn decode_first<T: DeserializeOwned>(payloads: &[Payload]) -> Result<T, converter::ConversionError> {
-    match payloads.first() {
-        Some(payload) => converter::decode_payload(payload),
-        None => serde_json::from_slice(b"null")
+    match payloads {
+        [payload] => converter::decode_payload(payload),
+        [payload, ..] => converter::decode_payload(payload)
+            .or_else(|error| converter::decode_list(payloads, payloads.len()).map_err(|_| error)),
+        [] => serde_json::from_slice(b"null")
             .map_err(|_| converter::ConversionError("a value was expected, but there is no payload".to_owned())),
     }
 }

@@ -627,3 +627,54 @@ async fn interceptors_see_what_comes_and_goes() {
     });
     assert!(header.unwrap().fields.contains_key("from"));
 }
+
+// Several arguments of things that are written elsewhere: one payload each, as `#[task]` and `#[workflow]` have it.
+
+define_task!(
+    /// With documentation, and a comma at the end.
+    pub(crate) Weigh = "weigh": (String, Option<u32>, bool,) => Vec<String>
+);
+define_workflow!(Packed = "pack": (String, u32) => String);
+define_task!(Nothing = "nothing": () => ());
+const BOTH: Signal<(u32, String)> = Signal::named("both");
+
+#[task(name = "weigh", as = RealWeigh)]
+async fn real_weigh(item: String, weight: Option<u32>, fragile: bool) -> Result<Vec<String>> {
+    Ok(vec![item, format!("{weight:?}"), format!("{fragile}")])
+}
+
+#[workflow]
+async fn pack(ctx: Context, item: String, count: u32) -> Result<String> {
+    let (number, text) = ctx.receive(BOTH).await?;
+    Ok(format!("{count} of {item}, {number} {text}"))
+}
+
+#[workflow]
+async fn packs(ctx: Context) -> Result<Vec<String>> {
+    let mut weighed = ctx.schedule::<Weigh>(("tea".into(), None, true)).await?;
+    // As one list, which is what a caller sends that knows nothing of arguments.
+    let raw = ctx.schedule_raw("weigh", Value::from(vec![Value::from("milk"), Value::from(3), Value::from(false)]));
+    weighed.extend(serde_json::from_value::<Vec<String>>(raw.await?)?);
+    let packed = ctx.schedule_workflow::<Packed>("one", ("tea".into(), 2));
+    packed.signal(BOTH, (7, "seven".into())).await?;
+    weighed.push(packed.await?);
+    ctx.schedule::<Nothing>(()).await?;
+    Ok(weighed)
+}
+
+#[tokio::test]
+async fn tuples_are_several_arguments() {
+    assert_eq!((Weigh::KIND, Weigh::ARGUMENTS, Packed::ARGUMENTS), ("weigh", 3, 2));
+    let test = || WorkflowTest::<Packs>::new(()).task::<RealWeigh>().mock::<Nothing>(Ok);
+    let run = test().child::<Pack>(|test| test).run().await;
+    assert_eq!(run.output.unwrap(), ["tea", "None", "true", "milk", "Some(3)", "false", "2 of tea, 7 seven"]);
+    let inputs = run.history.iter().find_map(|event| match event.attributes.as_ref()? {
+        Attributes::ActivityTaskScheduledEventAttributes(task) => task.input.clone(),
+        _ => None,
+    });
+    assert_eq!(inputs.unwrap().payloads.len(), 3);
+    // Signals from other languages have one payload per argument.
+    const AS_TWO: Signal<(u32, String)> = Signal::with_arguments("both", 2);
+    let run = WorkflowTest::<Pack>::new(("tea".into(), 1)).signal(seconds(1), AS_TWO, (8, "eight".into())).run().await;
+    assert_eq!(run.output.unwrap(), "1 of tea, 8 eight");
+}
