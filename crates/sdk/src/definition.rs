@@ -53,6 +53,13 @@ pub trait TaskSet: Send + Sync + Sized + 'static {
     fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry);
 }
 
+/// So that an instance can be kept, for tests or for other workers.
+impl<S: TaskSet> TaskSet for Arc<S> {
+    fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry) {
+        S::register(Arc::clone(&*self), registry);
+    }
+}
+
 /// A workflow as its callers see it: a name, an input, an output.
 pub trait WorkflowDefinition: Send + Sync + 'static {
     /// What it is given.

@@ -255,6 +255,7 @@ pub use workflow::*;
 /// `tokio::select!` that asks its arms in the order in which they stand, so that side effects inside them have one order.
 #[macro_export]
 macro_rules! select {
+    (biased; $($arms:tt)*) => { $crate::select! { $($arms)* } };
     ($($arms:tt)*) => { $crate::__private::tokio::select! { biased; $($arms)* } };
 }
 

@@ -343,7 +343,7 @@ fn merge(call: ScheduleTaskOptions, definition: ScheduleTaskOptions) -> Schedule
         heartbeat_timeout: call.heartbeat_timeout.or(definition.heartbeat_timeout),
         queue: call.queue.or(definition.queue),
         retry_policy: call.retry_policy.or(definition.retry_policy),
-        priority: call.priority.or(definition.priority),
+        priority: call.priority.or(definition.priority.filter(|_| call.priority_seconds == 0)),
         cancellation: call.cancellation,
         disable_eager: call.disable_eager || definition.disable_eager,
         summary: call.summary.or(definition.summary),

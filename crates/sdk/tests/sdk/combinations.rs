@@ -678,3 +678,48 @@ async fn tuples_are_several_arguments() {
     let run = WorkflowTest::<Pack>::new(("tea".into(), 1)).signal(seconds(1), AS_TWO, (8, "eight".into())).run().await;
     assert_eq!(run.output.unwrap(), "1 of tea, 8 eight");
 }
+
+// Things that stand in odd places.
+
+mod deep {
+    pub(super) mod deeper {
+        /// Without the prelude, and private elsewhere.
+        #[segno_sdk::task]
+        pub(in super::super) async fn far_away(_: segno_sdk::TaskContext, r#type: u8) -> segno_sdk::Result<u8> {
+            Ok(r#type + 1)
+        }
+    }
+}
+
+struct Kept(Mutex<u32>);
+
+#[tasks]
+impl Kept {
+    #[task(as = Bump)]
+    fn r#move(&self, by: u32) -> Result<u32> {
+        let mut number = self.0.lock().unwrap();
+        *number += by;
+        Ok(*number)
+    }
+}
+
+#[tokio::test]
+async fn definitions_stand_anywhere() {
+    use deep::deeper::FarAway;
+
+    #[workflow]
+    async fn inside(ctx: Context, (first, second): (u8, u8), [third]: [u8; 1]) -> Result<u8> {
+        let mut timer = ctx.sleep(seconds(1));
+        let far = select! {
+            biased;
+            far = ctx.schedule::<FarAway>(first + second + third) => far?,
+            fired = &mut timer => { fired?; 0 }
+        };
+        Ok(far + ctx.schedule::<Bump>(2).await? as u8)
+    }
+
+    let kept = Arc::new(Kept(Mutex::new(10)));
+    let test = WorkflowTest::<Inside>::new(((1, 2), [3])).task::<FarAway>().tasks(kept.clone());
+    assert_eq!(test.run().await.output.unwrap(), 19);
+    assert_eq!((*kept.0.lock().unwrap(), Bump::KIND), (12, "move"));
+}
