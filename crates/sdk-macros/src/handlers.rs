@@ -123,7 +123,7 @@ pub fn init(block: &ItemImpl, methods: &Methods, run: &Arguments) -> syn::Result
     })
 }
 
-/// References to the parts of an input, for a function that takes as many, or none.
+/// References to the parts of an input, for a function that takes as many, or one to all of them together, or none.
 fn references(signature: &Signature, input: &syn::Ident, count: usize, what: &str) -> syn::Result<TokenStream> {
     let types: Vec<&Type> = signature
         .inputs
@@ -139,17 +139,18 @@ fn references(signature: &Signature, input: &syn::Ident, count: usize, what: &st
     if let Some(value) = types.iter().find(|ty| !matches!(ty, Type::Reference(_))) {
         return Err(syn::Error::new_spanned(value, format!("{what} is only lent here: take a reference")));
     }
+    let together = |ty: &Type| matches!(ty, Type::Reference(reference) if matches!(&*reference.elem, Type::Tuple(_)));
+    if let [only] = types.as_slice()
+        && (count == 1 || together(only))
+    {
+        return Ok(quote! { #input });
+    }
     if types.len() != count {
         let message = format!("{what} has {count} arguments: take references to all of them, or none");
         return Err(syn::Error::new_spanned(&signature.ident, message));
     }
-    Ok(match count {
-        1 => quote! { #input },
-        _ => {
-            let indices = (0..count).map(syn::Index::from);
-            quote! { #(&#input.#indices),* }
-        }
-    })
+    let indices = (0..count).map(syn::Index::from);
+    Ok(quote! { #(&#input.#indices),* })
 }
 
 /// Who calls a handler, and how.
@@ -349,8 +350,11 @@ fn signal(block: &ItemImpl, method: &ImplItemFn, options: &Options) -> Expanded 
             }
         },
         (_, Output::Nothing) => quote! { |#state: &mut Self, #parameters| #call },
+        (_, Output::Result(value)) if is_unit(&value) => quote! {
+            |#state: &mut Self, #parameters| ::segno_sdk::__private::outcome(#call)
+        },
         _ => {
-            let message = "nobody hears what a signal returns: let it return nothing (if `async`, also `Result<()>`)";
+            let message = "nobody hears what a signal returns: let it return nothing, or `Result<()>`";
             return Err(syn::Error::new_spanned(&method.sig.output, message));
         }
     };

@@ -54,7 +54,7 @@ fn measure(name: &str, replayer: &Replayer, bytes: &[u8]) {
     let mut events = 0;
     for _ in 0..9 {
         let began = Instant::now();
-        let history = History::from_bytes(bytes.to_vec()).expect("it was just encoded");
+        let history = History::from_bytes(bytes).expect("it was just encoded");
         events = replayer.replay(history).expect("it was just recorded").events;
         best = best.min(began.elapsed());
     }

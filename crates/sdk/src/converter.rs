@@ -91,6 +91,8 @@ pub fn decode_payload<T: DeserializeOwned>(payload: &Payload) -> Result<T, Conve
 }
 
 /// A value from payloads: the reverse of [`encode`]. Payloads that are too many are ignored, as in Temporal's SDKs.
+///
+/// A tuple may come as one payload per element or as one list, whichever its sender took it for.
 pub fn decode<T: DeserializeOwned + 'static>(payloads: &[Payload], arguments: usize) -> Result<T, ConversionError> {
     let kind = std::any::TypeId::of::<T>();
     if kind == std::any::TypeId::of::<()>() {
@@ -101,14 +103,26 @@ pub fn decode<T: DeserializeOwned + 'static>(payloads: &[Payload], arguments: us
     }
     if arguments < 2 {
         return match payloads.first() {
-            Some(payload) => decode_payload(payload),
+            Some(payload) => decode_payload(payload).or_else(|error| {
+                if payloads.len() > 1 { decode_list(payloads, payloads.len()).map_err(|_| error) } else { Err(error) }
+            }),
             // An argument that may be missing.
             None => serde_json::from_slice(b"null").map_err(|_| {
                 ConversionError(format!("{} expected, but there is no payload", std::any::type_name::<T>()))
             }),
         };
     }
-    let count = if arguments == ALL_PAYLOADS { payloads.len() } else { arguments };
+    if arguments == ALL_PAYLOADS {
+        return decode_list(payloads, payloads.len());
+    }
+    decode_list(payloads, arguments).or_else(|error| match payloads {
+        [only] => decode_payload(only).map_err(|_| error),
+        _ => Err(error),
+    })
+}
+
+/// A list from its elements; those that are missing are `null`.
+pub(crate) fn decode_list<T: DeserializeOwned>(payloads: &[Payload], count: usize) -> Result<T, ConversionError> {
     let mut text = vec![b'['];
     for index in 0..count {
         if index > 0 {

@@ -53,6 +53,13 @@ pub trait TaskSet: Send + Sync + Sized + 'static {
     fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry);
 }
 
+/// So that an instance can be kept, for tests or for other workers.
+impl<S: TaskSet> TaskSet for Arc<S> {
+    fn register(self: Arc<Self>, registry: &mut crate::task::TaskRegistry) {
+        S::register(Arc::clone(&*self), registry);
+    }
+}
+
 /// A workflow as its callers see it: a name, an input, an output.
 pub trait WorkflowDefinition: Send + Sync + 'static {
     /// What it is given.
@@ -140,31 +147,46 @@ named!(
 );
 
 /// Names a task that is written elsewhere: `define_task!(pub Charge = "charge": Order => Receipt);`
+///
+/// A tuple stands for several arguments, as it does for `#[task]`: `(String, u32)` is two payloads.
 #[macro_export]
 macro_rules! define_task {
-    ($(#[$meta:meta])* $visibility:vis $name:ident = $kind:literal : $input:ty => $output:ty $(;)?) => {
-        $(#[$meta])*
-        #[doc = concat!("The task `", $kind, "`.")]
-        $visibility struct $name;
-        impl $crate::TaskDefinition for $name {
-            type Input = $input;
-            type Output = $output;
-            const KIND: &'static str = $kind;
-        }
+    ($(#[$meta:meta])* $visibility:vis $name:ident = $kind:literal : $($types:tt)+) => {
+        $crate::__define!(TaskDefinition, "task", [$(#[$meta])* $visibility] $name, $kind, $($types)+);
     };
 }
 
 /// Names a workflow that is written elsewhere: `define_workflow!(pub Shipping = "Shipping": Order => Receipt);`
+///
+/// A tuple stands for several arguments, as it does for `#[workflow]`.
 #[macro_export]
 macro_rules! define_workflow {
-    ($(#[$meta:meta])* $visibility:vis $name:ident = $kind:literal : $input:ty => $output:ty $(;)?) => {
-        $(#[$meta])*
-        #[doc = concat!("The workflow `", $kind, "`.")]
-        $visibility struct $name;
-        impl $crate::WorkflowDefinition for $name {
+    ($(#[$meta:meta])* $visibility:vis $name:ident = $kind:literal : $($types:tt)+) => {
+        $crate::__define!(WorkflowDefinition, "workflow", [$(#[$meta])* $visibility] $name, $kind, $($types)+);
+    };
+}
+
+/// What both have in common.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __define {
+    ($trait:ident, $what:literal, $item:tt $name:ident, $kind:literal,
+        ($first:ty, $($rest:ty),+ $(,)?) => $output:ty $(;)?) => {
+        $crate::__define!(@ $trait, $what, $item $name, $kind, ($first, $($rest),+), $output,
+            [::core::stringify!($first), $(::core::stringify!($rest)),+].len());
+    };
+    ($trait:ident, $what:literal, $item:tt $name:ident, $kind:literal, $input:ty => $output:ty $(;)?) => {
+        $crate::__define!(@ $trait, $what, $item $name, $kind, $input, $output, 1);
+    };
+    (@ $trait:ident, $what:literal, [$($item:tt)*] $name:ident, $kind:literal, $input:ty, $output:ty, $count:expr) => {
+        #[doc = concat!("The ", $what, " `", $kind, "`.")]
+        $($item)*
+        struct $name;
+        impl $crate::$trait for $name {
             type Input = $input;
             type Output = $output;
             const KIND: &'static str = $kind;
+            const ARGUMENTS: usize = $count;
         }
     };
 }

@@ -207,8 +207,8 @@
 //!
 //! # Features of the crate
 //!
-//! All are off by default: `tls` (connections with TLS), `envconfig` (`temporal.toml`), `prometheus` (metrics over HTTP),
-//! `testing`.
+//! All are off by default: `tls` (connections with TLS), `envconfig` (`temporal.toml`), `prometheus` (metrics over HTTP), `otel`
+//! (traces of OpenTelemetry that travel along), `schema` (JSON schemas of definitions), `testing`.
 
 // So that the macros, whose expansions name the crate, also work inside it.
 extern crate self as segno_sdk;
@@ -225,6 +225,8 @@ pub mod raw;
 pub mod replay;
 pub mod schedule;
 mod schema;
+#[cfg(feature = "schema")]
+pub mod schemas;
 pub mod task;
 pub mod telemetry;
 #[cfg(feature = "testing")]
@@ -240,6 +242,8 @@ pub use failure::*;
 pub use options::*;
 pub use replay::{History, ReplayError, ReplayReport, Replayer};
 pub use schedule::{Schedule, ScheduleAction, ScheduleHandle, ScheduleSpec};
+#[cfg(feature = "schema")]
+pub use schemas::Schemas;
 pub use segno_sdk_macros::{task, tasks, workflow};
 pub use task::*;
 pub use telemetry::Metrics;
@@ -251,6 +255,7 @@ pub use workflow::*;
 /// `tokio::select!` that asks its arms in the order in which they stand, so that side effects inside them have one order.
 #[macro_export]
 macro_rules! select {
+    (biased; $($arms:tt)*) => { $crate::select! { $($arms)* } };
     ($($arms:tt)*) => { $crate::__private::tokio::select! { biased; $($arms)* } };
 }
 

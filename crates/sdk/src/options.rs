@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use segno_proto::{common, enums};
 
+use crate::client::Priority;
+
 /// How failed attempts are repeated. The default is Temporal's: without end, after 1 s, doubled up to 100 s.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetryPolicy {
@@ -102,6 +104,8 @@ pub struct ScheduleTaskOptions {
     pub queue: Option<String>,
     /// How attempts are repeated; `max_retries` goes before its number of attempts.
     pub retry_policy: Option<RetryPolicy>,
+    /// How urgent it is, exactly; goes before `priority_seconds`.
+    pub priority: Option<Priority>,
     /// What a cancellation means.
     pub cancellation: CancellationType,
     /// Never hand it to the worker that asked for it in the same call.
@@ -192,6 +196,8 @@ pub struct ChildOptions {
     pub retry_policy: Option<RetryPolicy>,
     /// A cron schedule.
     pub cron: Option<String>,
+    /// How urgent it and its tasks are; as the parent if not given.
+    pub priority: Option<Priority>,
     /// Notes for people.
     pub memo: Vec<(String, serde_json::Value)>,
     /// Values to search by.

@@ -1,4 +1,8 @@
-//! Logs that know replay, and [metrics](Metrics).
+//! Logs that know replay, spans, and [metrics](Metrics).
+//!
+//! Calls of clients, turns of workflows and attempts of tasks are spans of `tracing`: `call`, `workflow` and `task`, with the
+//! ids as fields, so that what is logged inside of them says whose it is. With the feature `otel` the trace of
+//! OpenTelemetry travels along in headers, as the global propagator writes it; other SDKs of Temporal understand it.
 //!
 //! Workflow code logs with `tracing` as any code does. When it is replayed it would say everything again;
 //! [`is_replaying`] tells, so that a subscriber can leave that out:
@@ -12,6 +16,7 @@
 //! ```
 
 mod metrics;
+pub(crate) mod spans;
 
 use std::cell::Cell;
 

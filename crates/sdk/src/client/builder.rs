@@ -12,6 +12,7 @@ use super::{
     connection::{Connection, Metadata},
     counted::Counted,
     interceptor::{ClientInterceptor, Interceptors},
+    proxy::{Connector, HttpProxy},
 };
 use crate::{
     converter::{
@@ -48,6 +49,7 @@ pub struct ClientBuilder {
     metadata: Vec<(String, String)>,
     keep_alive: Option<Duration>,
     lazy: bool,
+    proxy: Option<HttpProxy>,
     codecs: Codecs,
     interceptors: Interceptors,
     metrics: Option<Metrics>,
@@ -64,6 +66,7 @@ impl Default for ClientBuilder {
             metadata: Vec::new(),
             keep_alive: Some(Duration::from_secs(30)),
             lazy: false,
+            proxy: None,
             codecs: Codecs::default(),
             interceptors: Interceptors::new(),
             metrics: None,
@@ -117,6 +120,12 @@ impl ClientBuilder {
     /// Connects with the first call, not at once.
     pub fn lazy(mut self) -> Self {
         self.lazy = true;
+        self
+    }
+
+    /// Connects through a proxy.
+    pub fn http_proxy(mut self, proxy: impl Into<HttpProxy>) -> Self {
+        self.proxy = Some(proxy.into());
         self
     }
 
@@ -298,15 +307,18 @@ impl ClientBuilder {
     /// Connects, unless [`ClientBuilder::lazy`] was called.
     pub async fn connect(self) -> Result<Client, ClientError> {
         let (endpoint, metadata) = (self.endpoint()?, self.entries()?);
-        let channel = if self.lazy {
-            endpoint.connect_lazy()
-        } else {
-            endpoint.connect().await.map_err(|error| {
-                let address = self.address().1;
-                let message = format!("{address} cannot be reached: {}", innermost(&error));
-                ClientError::Rpc { code: tonic::Code::Unavailable, message }
-            })?
+        let connector = self.proxy.clone().map(Connector::new);
+        let connected = match (connector, self.lazy) {
+            (None, true) => Ok(endpoint.connect_lazy()),
+            (None, false) => endpoint.connect().await,
+            (Some(connector), true) => Ok(endpoint.connect_with_connector_lazy(connector)),
+            (Some(connector), false) => endpoint.connect_with_connector(connector).await,
         };
+        let channel = connected.map_err(|error| {
+            let address = self.address().1;
+            let message = format!("{address} cannot be reached: {}", innermost(&error));
+            ClientError::Rpc { code: tonic::Code::Unavailable, message }
+        })?;
         let counting = self.metrics.map(|metrics| (metrics, self.namespace.clone()));
         let inner = Inner {
             connection: Connection { channel: Counted::new(channel, counting), metadata },

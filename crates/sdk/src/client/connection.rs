@@ -6,6 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "testing")]
+use segno_proto::testservice::test_service_client::TestServiceClient;
 use segno_proto::{
     segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
@@ -32,6 +34,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) type Service = WorkflowServiceClient<InterceptedService<Counted, Metadata>>;
 /// Segno's own service for workers.
 pub(crate) type WorkerService = WorkerServiceClient<InterceptedService<Counted, Metadata>>;
+
+/// The clock of a server for tests.
+#[cfg(feature = "testing")]
+pub(crate) type TestService = TestServiceClient<InterceptedService<Counted, Metadata>>;
 
 /// What is added to every call.
 #[derive(Clone, Default)]
@@ -70,6 +76,11 @@ impl Connection {
         WorkerServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    #[cfg(feature = "testing")]
+    pub fn test_service(&self) -> TestService {
+        TestServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
     }
 
     /// A call that is repeated while the server cannot be reached or is too busy. The caller sends the same request each

@@ -16,6 +16,7 @@ use segno_proto::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tonic::Response;
 use uuid::Uuid;
 
 use super::{
@@ -371,37 +372,42 @@ impl<W> Handle<W> {
 
     /// Lets no workflow task and no task of it begin until [`unpause`](Self::unpause).
     pub async fn pause(&self, reason: impl Into<String>) -> Result<(), ClientError> {
-        let request = PauseWorkflowExecutionRequest {
-            namespace: self.client.namespace().to_owned(),
-            workflow_id: self.workflow_id.clone(),
-            run_id: self.run_id.clone(),
-            identity: self.client.identity().to_owned(),
-            reason: reason.into(),
-            request_id: Uuid::new_v4().to_string(),
-        };
-        self.client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.pause_workflow_execution(request).await }
-            })
-            .await?;
-        Ok(())
+        self.set_paused(reason.into(), true).await
     }
 
     /// Lets it go on.
     pub async fn unpause(&self, reason: impl Into<String>) -> Result<(), ClientError> {
-        let request = UnpauseWorkflowExecutionRequest {
+        self.set_paused(reason.into(), false).await
+    }
+
+    async fn set_paused(&self, reason: String, paused: bool) -> Result<(), ClientError> {
+        let pause = PauseWorkflowExecutionRequest {
             namespace: self.client.namespace().to_owned(),
             workflow_id: self.workflow_id.clone(),
             run_id: self.run_id.clone(),
             identity: self.client.identity().to_owned(),
-            reason: reason.into(),
+            reason,
             request_id: Uuid::new_v4().to_string(),
         };
         self.client
             .call(|mut service| {
-                let request = request.clone();
-                async move { service.unpause_workflow_execution(request).await }
+                let pause = pause.clone();
+                async move {
+                    if paused {
+                        return service.pause_workflow_execution(pause).await.map(|_| Response::new(()));
+                    }
+                    let PauseWorkflowExecutionRequest { namespace, workflow_id, run_id, identity, reason, request_id } =
+                        pause;
+                    let unpause = UnpauseWorkflowExecutionRequest {
+                        namespace,
+                        workflow_id,
+                        run_id,
+                        identity,
+                        reason,
+                        request_id,
+                    };
+                    service.unpause_workflow_execution(unpause).await.map(|_| Response::new(()))
+                }
             })
             .await?;
         Ok(())

@@ -3,8 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use segno_proto::common::{Header, Payload};
+use tracing::Instrument;
 
 use super::{Client, ClientError};
+use crate::telemetry::spans::call_span;
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,6 +19,20 @@ pub enum ClientCallKind {
     Signal,
     Query,
     Update,
+}
+
+impl ClientCallKind {
+    /// As Temporal's SDKs name the spans of such calls.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Start => "StartWorkflow",
+            Self::SignalWithStart => "SignalWithStartWorkflow",
+            Self::UpdateWithStart => "UpdateWithStartWorkflow",
+            Self::Signal => "SignalWorkflow",
+            Self::Query => "QueryWorkflow",
+            Self::Update => "UpdateWorkflow",
+        }
+    }
 }
 
 /// A call that reaches a workflow.
@@ -68,12 +84,28 @@ impl Client {
     where
         F: Future<Output = Result<T, ClientError>>,
     {
+        let span = call_span(kind.name(), name, workflow_id);
+        self.between(kind, workflow_id, name, call).instrument(span).await
+    }
+
+    async fn between<T, F>(
+        &self,
+        kind: ClientCallKind,
+        workflow_id: &str,
+        name: &str,
+        call: impl FnOnce(Option<Header>) -> F,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<T, ClientError>>,
+    {
         let interceptors = &self.0.interceptors;
-        if interceptors.is_empty() {
+        if interceptors.is_empty() && cfg!(not(feature = "otel")) {
             return call(None).await;
         }
         let (workflow_id, name) = (workflow_id.to_owned(), name.to_owned());
         let mut described = ClientCall { kind, workflow_id, name, headers: BTreeMap::new() };
+        #[cfg(feature = "otel")]
+        crate::telemetry::spans::inject(&mut described.headers);
         let mut begun = 0;
         let mut refused = Ok(());
         for interceptor in interceptors {

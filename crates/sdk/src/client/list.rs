@@ -1,49 +1,40 @@
 //! Lists of workflows.
 
-use std::collections::VecDeque;
-
-use bytes::Bytes;
 use segno_proto::{
     workflow::WorkflowExecutionInfo,
     workflowservice::{CountWorkflowExecutionsRequest, ListWorkflowExecutionsRequest},
 };
 use serde_json::Value;
 
-use super::{Client, ClientError, WorkflowDescription};
+use super::{
+    Client, ClientError, WorkflowDescription,
+    pages::{PAGE, Pages},
+};
 use crate::converter;
 
 /// Workflows that a filter matches, fetched a page at a time.
-pub struct WorkflowList {
-    client: Client,
-    query: String,
-    page: VecDeque<WorkflowExecutionInfo>,
-    /// Where the next page begins; `None`: there is none.
-    token: Option<Bytes>,
-}
+pub struct WorkflowList(Pages<WorkflowExecutionInfo>);
 
 impl WorkflowList {
     /// The next one; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<WorkflowDescription>, ClientError> {
-        loop {
-            if let Some(info) = self.page.pop_front() {
-                return WorkflowDescription::of_info(&self.client, info).await.map(Some);
-            }
-            let Some(token) = self.token.clone() else { return Ok(None) };
+        let fetch = async |pages: &Pages<_>, next_page_token| {
             let request = ListWorkflowExecutionsRequest {
-                namespace: self.client.namespace().to_owned(),
-                page_size: 1_000,
-                next_page_token: token,
-                query: self.query.clone(),
+                namespace: pages.client.namespace().to_owned(),
+                page_size: PAGE,
+                next_page_token,
+                query: pages.query.clone(),
             };
-            let answer = self
-                .client
-                .call(|mut service| {
-                    let request = request.clone();
-                    async move { service.list_workflow_executions(request).await }
-                })
-                .await?;
-            self.page = answer.executions.into();
-            self.token = Some(answer.next_page_token).filter(|token| !token.is_empty());
+            let call = pages.client.call(|mut service| {
+                let request = request.clone();
+                async move { service.list_workflow_executions(request).await }
+            });
+            let answer = call.await?;
+            Ok((answer.executions, answer.next_page_token))
+        };
+        match self.0.next(fetch).await? {
+            Some(info) => WorkflowDescription::of_info(&self.0.client, info).await.map(Some),
+            None => Ok(None),
         }
     }
 
@@ -70,7 +61,7 @@ impl Client {
     /// The workflows that a filter matches, such as `WorkflowType = 'Cart' AND ExecutionStatus = 'Running'`. An empty one
     /// matches all.
     pub fn list(&self, query: impl Into<String>) -> WorkflowList {
-        WorkflowList { client: self.clone(), query: query.into(), page: VecDeque::new(), token: Some(Bytes::new()) }
+        WorkflowList(Pages::new(self.clone(), query.into()))
     }
 
     /// How many workflows a filter matches.

@@ -14,8 +14,10 @@ mod error;
 mod handle;
 mod interceptor;
 mod list;
+mod pages;
 #[cfg(feature = "envconfig")]
 mod profile;
+mod proxy;
 mod queue;
 mod result;
 mod start;
@@ -40,6 +42,8 @@ pub use error::ClientError;
 pub use handle::{Handle, RawWorkflow, ResetOptions};
 pub use interceptor::{ClientCall, ClientCallKind, ClientInterceptor};
 pub use list::{WorkflowCount, WorkflowList};
+pub(crate) use pages::{PAGE, Pages};
+pub use proxy::HttpProxy;
 pub use queue::Queue;
 pub use start::{Priority, StartOptions, VersioningOverride};
 pub use update::{UpdateHandle, UpdateOptions};
@@ -127,6 +131,12 @@ impl Client {
 
     pub(crate) fn worker_service(&self) -> WorkerService {
         self.0.connection.worker_service()
+    }
+
+    /// The clock of a server for tests.
+    #[cfg(feature = "testing")]
+    pub(crate) fn test_service(&self) -> connection::TestService {
+        self.0.connection.test_service()
     }
 
     /// A call that is repeated while the server cannot be reached or is too busy. The closure must send the same request

@@ -1,5 +1,8 @@
 //! The result of a workflow: the end of its last run.
 
+use std::time::Duration;
+
+use bytes::Bytes;
 use segno_proto::{
     common::{Payload, WorkflowExecution},
     enums::{HistoryEventFilterType, TimeoutType},
@@ -9,6 +12,9 @@ use segno_proto::{
 
 use super::{Client, ClientError};
 use crate::failure::Failure;
+
+/// How long until a paused workflow is asked for again.
+const PAUSED: Duration = Duration::from_secs(1);
 
 /// Where the end of a run leads.
 enum End {
@@ -48,12 +54,32 @@ async fn closing_event(client: &Client, workflow_id: &str, run_id: &str) -> Resu
             })
             .await?;
         let events = answer.history.unwrap_or_default().events().map_err(super::handle::unreadable)?;
-        if let Some(event) = events.into_iter().next_back() {
-            return Ok(event);
+        match events.into_iter().next_back() {
+            Some(event) if is_end(&event) => return Ok(event),
+            // Temporal gives the last event of a run that is paused, at once.
+            Some(_) => {
+                tokio::time::sleep(PAUSED).await;
+                request.next_page_token = Bytes::new();
+            }
+            // No news yet: the token makes the server go on with the same run.
+            None => request.next_page_token = answer.next_page_token,
         }
-        // No news yet: the token makes the server go on with the same run.
-        request.next_page_token = answer.next_page_token;
     }
+}
+
+fn is_end(event: &HistoryEvent) -> bool {
+    use Attributes as A;
+    matches!(
+        event.attributes,
+        Some(
+            A::WorkflowExecutionCompletedEventAttributes(_)
+                | A::WorkflowExecutionFailedEventAttributes(_)
+                | A::WorkflowExecutionTimedOutEventAttributes(_)
+                | A::WorkflowExecutionContinuedAsNewEventAttributes(_)
+                | A::WorkflowExecutionCanceledEventAttributes(_)
+                | A::WorkflowExecutionTerminatedEventAttributes(_)
+        )
+    )
 }
 
 async fn end(client: &Client, event: HistoryEvent) -> Result<End, ClientError> {

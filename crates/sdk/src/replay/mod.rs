@@ -62,8 +62,8 @@ impl History {
     }
 
     /// From the encoded message `temporal.api.history.v1.History`.
-    pub fn from_bytes(bytes: impl Into<Bytes>) -> Result<Self, ReplayError> {
-        let encoded = bytes.into();
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> Result<Self, ReplayError> {
+        let encoded = Bytes::copy_from_slice(bytes.as_ref());
         let mut rest = encoded.clone();
         while !rest.is_empty() {
             next_event(&mut rest).map_err(|error| ReplayError::Malformed(error.to_owned()))?;
@@ -201,6 +201,13 @@ impl Replayer {
     /// Adds a workflow.
     pub fn workflow<W: Workflow>(mut self) -> Self {
         self.workflows.add::<W>();
+        self
+    }
+
+    /// A task that is scheduled on another queue or with another input than history has is a violation, too. Without this
+    /// only its kind and its place count.
+    pub fn strict(mut self) -> Self {
+        self.workflows.set_strict();
         self
     }
 

@@ -14,10 +14,7 @@
 
 mod spec;
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, SystemTime},
-};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use segno_proto::{
@@ -36,7 +33,7 @@ use uuid::Uuid;
 pub use spec::{Calendar, Interval, ScheduleSpec};
 
 use crate::{
-    client::{Client, ClientError, StartOptions, time},
+    client::{Client, ClientError, PAGE, Pages, StartOptions, time},
     converter,
     definition::WorkflowDefinition,
     options::wire_duration,
@@ -283,7 +280,7 @@ impl Client {
 
     /// The schedules that a filter matches; an empty one matches all.
     pub fn list_schedules(&self, query: impl Into<String>) -> ScheduleList {
-        ScheduleList { client: self.clone(), query: query.into(), page: VecDeque::new(), token: Some(Bytes::new()) }
+        ScheduleList(Pages::new(self.clone(), query.into()))
     }
 }
 
@@ -432,38 +429,27 @@ fn or_default(note: impl Into<String>, otherwise: &str) -> String {
 }
 
 /// Schedules that a filter matches, fetched a page at a time.
-pub struct ScheduleList {
-    client: Client,
-    query: String,
-    page: VecDeque<wire::ScheduleListEntry>,
-    /// Where the next page begins; `None`: there is none.
-    token: Option<Bytes>,
-}
+pub struct ScheduleList(Pages<wire::ScheduleListEntry>);
 
 impl ScheduleList {
     /// The next one; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<ScheduleHandle>, ClientError> {
-        loop {
-            if let Some(entry) = self.page.pop_front() {
-                return Ok(Some(self.client.schedule(entry.schedule_id)));
-            }
-            let Some(token) = self.token.clone() else { return Ok(None) };
+        let fetch = async |pages: &Pages<_>, next_page_token| {
             let request = ListSchedulesRequest {
-                namespace: self.client.namespace().to_owned(),
-                maximum_page_size: 1_000,
-                next_page_token: token,
-                query: self.query.clone(),
+                namespace: pages.client.namespace().to_owned(),
+                maximum_page_size: PAGE,
+                next_page_token,
+                query: pages.query.clone(),
             };
-            let answer = self
-                .client
-                .call(|mut service| {
-                    let request = request.clone();
-                    async move { service.list_schedules(request).await }
-                })
-                .await?;
-            self.page = answer.schedules.into();
-            self.token = Some(answer.next_page_token).filter(|token| !token.is_empty());
-        }
+            let call = pages.client.call(|mut service| {
+                let request = request.clone();
+                async move { service.list_schedules(request).await }
+            });
+            let answer = call.await?;
+            Ok((answer.schedules, answer.next_page_token))
+        };
+        let entry = self.0.next(fetch).await?;
+        Ok(entry.map(|entry| self.0.client.schedule(entry.schedule_id)))
     }
 
     /// All that are left.

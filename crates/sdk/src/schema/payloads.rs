@@ -13,8 +13,8 @@ use super::schema;
 const PAYLOAD: &str = ".temporal.api.common.v1.Payload";
 const FAILURE: &str = ".temporal.api.failure.v1.Failure";
 const ANY: &str = ".google.protobuf.Any";
-/// Servers must be able to read these.
-const PLAIN: &str = ".temporal.api.common.v1.SearchAttributes";
+/// Servers must be able to read the first; the second is for interceptors, which may be of other programs.
+const PLAIN: [&str; 2] = [".temporal.api.common.v1.SearchAttributes", ".temporal.api.common.v1.Header"];
 /// How deeply messages may be nested.
 const DEPTH_MAX: usize = 100;
 
@@ -90,7 +90,9 @@ fn walk(name: &str, bytes: &[u8], depth: usize, visit: &mut Visit<'_>) -> Result
         }
         return Ok(any.encode_to_vec());
     }
-    let Some(message) = schema().messages.get(name).filter(|_| name != PLAIN) else { return Ok(bytes.to_vec()) };
+    let Some(message) = schema().messages.get(name).filter(|_| !PLAIN.contains(&name)) else {
+        return Ok(bytes.to_vec());
+    };
     let mut copy = Vec::with_capacity(bytes.len());
     let mut rest = bytes;
     while !rest.is_empty() {

@@ -1,6 +1,9 @@
 //! What a task knows about its own attempt.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, SystemTime},
+};
 
 use segno_proto::common::Payload;
 use serde::de::DeserializeOwned;
@@ -47,6 +50,8 @@ pub struct TaskInfo {
     pub token: Vec<u8>,
     /// Whether it is a local task: executed by the workflow's own worker, without a task queue.
     pub is_local: bool,
+    /// What travelled along, for interceptors.
+    pub headers: BTreeMap<String, Payload>,
     pub(crate) heartbeat_details: Vec<Payload>,
 }
 
@@ -73,6 +78,7 @@ impl TaskInfo {
             priority: 0,
             token: Vec::new(),
             is_local: false,
+            headers: BTreeMap::new(),
             heartbeat_details: Vec::new(),
         }
     }

@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
+    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
+use futures_util::FutureExt;
 use segno_proto::{Nanos, common::Payload};
 use tokio::{sync::mpsc::UnboundedSender, task::AbortHandle};
 
@@ -160,10 +162,12 @@ impl Attempts {
                 let _ = sender.send(Done::Local { run, id, attempt: 1, result });
             }),
             LocalWork::Async(f) => tokio::spawn(async move {
-                let result = f().await;
+                // The closure itself may panic as well as its future.
+                let body = AssertUnwindSafe(async move { f().await });
+                let result = body.catch_unwind().await.unwrap_or_else(|panic| Err(Failure::panic(&*panic)));
                 let _ = sender.send(Done::Local { run, id, attempt: 1, result });
             }),
-            LocalWork::Task { kind, input, options } => {
+            LocalWork::Task { kind, input, options, header } => {
                 let Some(executor) = plans.executor(&kind) else { return Err(kind) };
                 let function: TaskFn = match executor {
                     Executor::Task(function) => function,
@@ -179,6 +183,7 @@ impl Attempts {
                 tokio::spawn(async move {
                     let mut info = TaskInfo::new(kind, id.clone());
                     (info.workflow_id, info.run_id, info.workflow_kind) = ids;
+                    info.headers = header.map(|header| header.fields).unwrap_or_default();
                     let tries = local_attempts(function, info, input, latency, policy, timeout, expires);
                     let (attempt, result) = tries.await;
                     let _ = sender.send(Done::Local { run, id, attempt, result });

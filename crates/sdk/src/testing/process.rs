@@ -5,10 +5,15 @@ use std::{
     net::TcpListener,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
-use crate::client::{Client, ClientError};
+use segno_proto::testservice::{LockTimeSkippingRequest, SleepRequest};
+
+use crate::{
+    client::{Client, ClientError, time},
+    options::wire_duration,
+};
 
 /// How long a server may take until it answers.
 const START: Duration = Duration::from_secs(30);
@@ -20,7 +25,33 @@ pub struct TestServer {
     process: Child,
     address: String,
     client: Client,
+    clock: Clock,
 }
+
+/// What is known of the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clock {
+    /// It is the machine's.
+    Real,
+    /// It jumps only when it is told to.
+    Locked,
+    /// It jumps whenever nothing is under way.
+    Jumping,
+}
+
+impl Clock {
+    /// The clock of a server with these arguments.
+    fn of(is_segno: bool, arguments: &[String]) -> Self {
+        let on_disk = |argument: &String| argument == "-f" || argument.starts_with("--db-filename");
+        match is_segno {
+            true if arguments.iter().any(|argument| argument == SKIP_TIME) => Self::Jumping,
+            true if !arguments.iter().any(on_disk) => Self::Locked,
+            _ => Self::Real,
+        }
+    }
+}
+
+const SKIP_TIME: &str = "--skip-time";
 
 /// A [`TestServer`] that is being made.
 #[derive(Clone, Debug, Default)]
@@ -60,9 +91,11 @@ impl TestServerBuilder {
             Some(port) => port,
             None => free_port()?,
         };
+        let clock = Clock::of(is_segno(&binary), &self.arguments);
         let mut process = Command::new(&binary)
             .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", &port.to_string()])
             .args(["--log-level", "error"])
+            .args((clock == Clock::Locked).then_some(SKIP_TIME))
             .args(&self.arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -70,8 +103,8 @@ impl TestServerBuilder {
             .spawn()
             .map_err(|error| ClientError::Configuration(format!("{} cannot be started: {error}", binary.display())))?;
         let address = format!("http://127.0.0.1:{port}");
-        match reach(&mut process, &address).await {
-            Ok(client) => Ok(TestServer { process, address, client }),
+        match reach(&mut process, &address, clock).await {
+            Ok(client) => Ok(TestServer { process, address, client, clock }),
             Err(error) => {
                 end(&mut process);
                 Err(error)
@@ -106,13 +139,32 @@ impl TestServer {
         self.process.id()
     }
 
-    /// Lets this much time pass on the server.
+    /// Lets this much time pass on the server, without waiting for it: its clock jumps from timer to timer, and stands
+    /// still for workflow tasks and tasks that are under way. Workers keep their own time.
     ///
-    /// Neither Segno nor Temporal's server for development can move its clock: it takes as long as it says. Use
-    /// [`WorkflowTest`](crate::testing::WorkflowTest) for a clock that jumps.
-    pub async fn skip(&self, time: Duration) -> Result<(), ClientError> {
-        tokio::time::sleep(time).await;
+    /// Temporal's server for development cannot move its clock, nor can one with a file: there it takes as long as it says.
+    /// [`WorkflowTest`](crate::testing::WorkflowTest) needs no server for a clock that jumps.
+    pub async fn skip(&self, duration: Duration) -> Result<(), ClientError> {
+        let request = || SleepRequest { duration: wire_duration(duration) };
+        match self.clock {
+            Clock::Real => tokio::time::sleep(duration).await,
+            Clock::Jumping => {
+                self.client.test_service().sleep(request()).await?;
+            }
+            Clock::Locked => {
+                self.client.test_service().unlock_time_skipping_with_sleep(request()).await?;
+            }
+        }
         Ok(())
+    }
+
+    /// The time on the server.
+    pub async fn now(&self) -> Result<SystemTime, ClientError> {
+        if self.clock == Clock::Real {
+            return Ok(SystemTime::now());
+        }
+        let answer = self.client.test_service().get_current_time(()).await?.into_inner();
+        Ok(answer.time.as_ref().and_then(time).unwrap_or(SystemTime::UNIX_EPOCH))
     }
 }
 
@@ -128,11 +180,11 @@ fn end(process: &mut Child) {
     let _ = process.wait();
 }
 
-async fn reach(process: &mut Child, address: &str) -> Result<Client, ClientError> {
+async fn reach(process: &mut Child, address: &str, clock: Clock) -> Result<Client, ClientError> {
     let began = Instant::now();
     loop {
         let error = match Client::connect(address).await {
-            Ok(client) => match is_ready(&client).await {
+            Ok(client) => match is_ready(&client, clock).await {
                 Ok(()) => return Ok(client),
                 Err(error) => error,
             },
@@ -149,13 +201,22 @@ async fn reach(process: &mut Child, address: &str) -> Result<Client, ClientError
 }
 
 /// Temporal's server for development listens before its namespace is there.
-async fn is_ready(client: &Client) -> Result<(), ClientError> {
+async fn is_ready(client: &Client, clock: Clock) -> Result<(), ClientError> {
     let request = segno_proto::workflowservice::DescribeNamespaceRequest {
         namespace: client.namespace().to_owned(),
         ..Default::default()
     };
     client.service().describe_namespace(request).await?;
+    if clock == Clock::Locked {
+        client.test_service().lock_time_skipping(LockTimeSkippingRequest {}).await?;
+    }
     Ok(())
+}
+
+/// Whether the program is Segno and not Temporal's.
+fn is_segno(binary: &Path) -> bool {
+    let output = Command::new(binary).arg("--version").stdin(Stdio::null()).output();
+    output.is_ok_and(|output| output.stdout.starts_with(b"segno"))
 }
 
 fn free_port() -> Result<u16, ClientError> {

@@ -55,12 +55,15 @@ pub(crate) struct Settings {
     pub(crate) cached: bool,
     pub(crate) sabotage: Option<&'static str>,
     pub(crate) queries: Vec<(Duration, String, Vec<Payload>, Ask)>,
+    /// It has no workflows, but the rules for them.
+    pub(crate) registry: WorkflowRegistry,
 }
 
 impl Default for Settings {
     fn default() -> Self {
         let workflow_id = "test".to_owned();
-        Self { window: None, workflow_id, seed: 1, cached: true, sabotage: None, queries: Vec::new() }
+        let registry = WorkflowRegistry::default();
+        Self { window: None, workflow_id, seed: 1, cached: true, sabotage: None, queries: Vec::new(), registry }
     }
 }
 
@@ -153,7 +156,7 @@ fn nanos(duration: Duration) -> Nanos {
 
 impl Simulation {
     async fn run(plan: Arc<Plan>, settings: Settings, input: Vec<Payload>) -> Ended {
-        let mut registry = WorkflowRegistry::default();
+        let mut registry = settings.registry;
         for register in &plan.register {
             register(&mut registry);
         }

@@ -137,11 +137,11 @@ impl Instances {
         input: Vec<Payload>,
     ) -> Result<Vec<Payload>, Failure> {
         if let Some(execution) = self.cached.get_mut(&run) {
-            return execution.query(kind, &input);
+            return execution.query(kind, &input, None);
         }
         let mut execution = Execution::new(self.registry.clone(), NAMESPACE, "");
         execution.replay(history).map_err(|failed| failed.failure)?;
-        execution.query(kind, &input)
+        execution.query(kind, &input, None)
     }
 
     /// Does a turn again in a fresh instance, which has only the history. Says what differs.

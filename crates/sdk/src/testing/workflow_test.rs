@@ -16,7 +16,7 @@ use crate::{
     definition::{Query, Signal, Task, TaskDefinition, TaskSet, Update, Workflow, WorkflowDefinition},
     failure::{Failure, Result},
     task::TaskRegistry,
-    workflow::DeterminismViolation,
+    workflow::{DeterminismViolation, WorkflowInterceptor},
 };
 
 /// A test of the workflow `W`: says what surrounds it, then [runs](Self::run) it.
@@ -253,6 +253,18 @@ impl<W: Workflow> WorkflowTest<W> {
     /// Throws the instance away after every turn, as a worker without a cache does: every turn begins with a replay.
     pub fn without_cache(mut self) -> Self {
         self.settings.cached = false;
+        self
+    }
+
+    /// Adds code around what the workflow and its children receive and ask for.
+    pub fn workflow_interceptor(mut self, interceptor: impl WorkflowInterceptor) -> Self {
+        self.settings.registry.intercept(interceptor);
+        self
+    }
+
+    /// Tasks that a replay schedules on another queue or with another input are violations, too.
+    pub fn strict(mut self) -> Self {
+        self.settings.registry.set_strict();
         self
     }
 

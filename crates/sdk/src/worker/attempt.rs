@@ -2,6 +2,7 @@
 
 use std::{
     panic::AssertUnwindSafe,
+    pin::pin,
     sync::{Arc, atomic::Ordering},
     time::{Duration, SystemTime},
 };
@@ -17,19 +18,19 @@ use segno_proto::{
 };
 use tokio::time::{Instant, sleep_until};
 use tonic::Code;
+use tracing::Instrument;
 
 use super::{
     answer::{self, TaskAnswer},
     shared::{Phase, Shared},
-    slots::TaskSlot,
+    slots::Slot,
 };
 use crate::{
     converter,
     failure::Failure,
     options::RetryPolicy,
-    task::{
-        Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskFn, TaskInfo, cancelled, interval,
-    },
+    task::{Answer, CancelReason, Cancellation, Cancelled, Heartbeats, TaskContext, TaskInfo, cancelled, interval},
+    telemetry::spans::{self, Spanned},
 };
 
 /// The server's time-out has run out for sure if ours, which began later, is over for this long: a heartbeat may have
@@ -37,7 +38,7 @@ use crate::{
 const TIME_OUT_MARGIN: Duration = Duration::from_secs(1);
 
 /// Executes a task and answers it. Returns at once.
-pub(super) fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: TaskSlot) {
+pub(super) fn start(shared: Arc<Shared>, task: PollActivityTaskQueueResponse, slot: Slot) {
     let cancellation = Arc::new(Cancellation::default());
     let held = Held::new(shared.clone(), task.task_token.clone(), cancellation.clone());
     tokio::spawn(async move {
@@ -140,24 +141,18 @@ async fn execute(
             return Outcome::Failed(Failure::application("Conversion", error.to_string()).into(), None);
         }
     };
-    let Some(function) = shared.tasks.get(&kind) else {
+    let Some(function) = shared.task_function(&kind) else {
         let known = shared.tasks.kinds().collect::<Vec<_>>().join(", ");
         let message = format!("this worker has no task {kind:?}; it has: {known}");
         return Outcome::Failed(Failure::application("NoSuchTask", message).into(), None);
     };
-    let function = shared.interceptors.iter().rev().fold(function, |next, interceptor| {
-        let interceptor = interceptor.clone();
-        let around: TaskFn = Arc::new(move |ctx, input| interceptor.execute(ctx, input, next.clone()));
-        around
-    });
-
     let info = info(shared, task, kind, details);
     let every = interval(info.heartbeat_timeout, shared.options.heartbeat_throttle);
     let heartbeats = Heartbeats::server(heartbeat_sender(shared, &task.task_token), every, cancellation.clone());
     let ctx = TaskContext::new(info, cancellation.clone(), heartbeats);
     let mut phase = shared.phase.subscribe();
     let outcome = {
-        let mut body = function(ctx.clone(), input);
+        let mut body = pin!(traced(&ctx, || function(ctx.clone(), input)));
         loop {
             let time_out = limits.next_time_out(&ctx);
             tokio::select! {
@@ -280,6 +275,14 @@ async fn heartbeat(shared: &Shared, task_token: Bytes, details: Vec<Payload>) ->
     }
 }
 
+/// An attempt in a span of its own, in the trace of whoever started the workflow.
+pub(super) fn traced<F: Future>(ctx: &TaskContext, begin: impl FnOnce() -> F) -> impl Future<Output = F::Output> {
+    let info = ctx.info();
+    let task = Spanned { kind: &info.kind, workflow_id: &info.workflow_id, run_id: &info.run_id };
+    let span = spans::task_span(&info.headers, &task, &info.id, info.attempt);
+    spans::in_trace(&info.headers, async move { begin().await }.instrument(span))
+}
+
 /// When the server gives up an attempt.
 #[derive(Clone, Copy)]
 struct Limits {
@@ -344,5 +347,6 @@ fn info(shared: &Shared, task: &PollActivityTaskQueueResponse, kind: String, det
     info.priority = task.priority.as_ref().map_or(0, |priority| priority.priority_key);
     info.token = task.task_token.to_vec();
     info.heartbeat_details = details;
+    info.headers = task.header.as_ref().map(|header| header.fields.clone()).unwrap_or_default();
     info
 }

@@ -13,7 +13,7 @@ use crate::{
     client::{Client, ClientError, Queue},
     definition::{Task, TaskSet, Workflow},
     task::TaskRegistry,
-    workflow::WorkflowRegistry,
+    workflow::{WorkflowInterceptor, WorkflowRegistry},
 };
 
 /// A worker that is being made: [`Queue::worker`](crate::Queue::worker).
@@ -94,8 +94,13 @@ impl WorkerBuilder {
     }
 
     /// How many workflow tasks are worked on at a time; 200 if not given.
-    pub fn max_concurrent_workflow_tasks(mut self, tasks: usize) -> Self {
-        self.options.max_concurrent_workflow_tasks = tasks;
+    pub fn max_concurrent_workflow_tasks(self, tasks: usize) -> Self {
+        self.workflow_tuner(Tuner::fixed(tasks))
+    }
+
+    /// Decides how many workflow tasks are worked on at a time. With a single slot no run is cached.
+    pub fn workflow_tuner(mut self, tuner: Tuner) -> Self {
+        self.options.workflow_tuner = tuner;
         self
     }
 
@@ -120,6 +125,17 @@ impl WorkerBuilder {
     /// Decides how many tasks are executed at a time.
     pub fn tuner(mut self, tuner: Tuner) -> Self {
         self.options.tuner = tuner;
+        self
+    }
+
+    /// How many local tasks are executed at a time; 200 if not given.
+    pub fn max_concurrent_local_tasks(self, tasks: usize) -> Self {
+        self.local_tuner(Tuner::fixed(tasks))
+    }
+
+    /// Decides how many local tasks are executed at a time.
+    pub fn local_tuner(mut self, tuner: Tuner) -> Self {
+        self.options.local_tuner = tuner;
         self
     }
 
@@ -197,6 +213,19 @@ impl WorkerBuilder {
     /// Adds code around every task. The first one added is the outermost.
     pub fn interceptor(mut self, interceptor: impl TaskInterceptor) -> Self {
         self.interceptors.push(Arc::new(interceptor));
+        self
+    }
+
+    /// Adds code around what workflows receive and ask for. The first one added is called first.
+    pub fn workflow_interceptor(mut self, interceptor: impl WorkflowInterceptor) -> Self {
+        self.workflows.intercept(interceptor);
+        self
+    }
+
+    /// A task that is scheduled on another queue or with another input than history has counts as a
+    /// [violation](crate::DeterminismViolation), too. Without this only its kind and its place do.
+    pub fn strict(mut self) -> Self {
+        self.workflows.set_strict();
         self
     }
 

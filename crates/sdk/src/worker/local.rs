@@ -6,10 +6,11 @@ use futures_util::FutureExt;
 use segno_proto::enums::TimeoutType;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use super::shared::Shared;
 use crate::{
     failure::Failure,
     options::LocalOptions,
-    task::{CancelReason, TaskContext, TaskInfo, TaskRegistry},
+    task::{CancelReason, TaskContext, TaskInfo},
     workflow::local::{LocalOutcome, LocalRequest, LocalResult, LocalWork},
 };
 
@@ -17,7 +18,7 @@ use crate::{
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Does it. `info` says whose it is.
-pub(crate) async fn execute(tasks: &TaskRegistry, info: TaskInfo, request: LocalRequest) -> LocalResult {
+pub(super) async fn execute(shared: &Shared, info: TaskInfo, request: LocalRequest) -> LocalResult {
     let LocalRequest { id, work } = request;
     let (attempt, outcome) = match work {
         LocalWork::Run(body) => (1, run(body).await),
@@ -26,7 +27,7 @@ pub(crate) async fn execute(tasks: &TaskRegistry, info: TaskInfo, request: Local
             let body = AssertUnwindSafe(async move { body().await });
             (1, body.catch_unwind().await.unwrap_or_else(|panic| Err(Failure::panic(&*panic))))
         }
-        LocalWork::Task { kind, input, options } => task(tasks, info, &kind, input, &options).await,
+        LocalWork::Task { kind, input, options, .. } => task(shared, info, &kind, input, &options).await,
     };
     LocalResult { id, attempt, outcome }
 }
@@ -39,13 +40,13 @@ async fn run(body: Box<dyn FnOnce() -> LocalOutcome + Send>) -> LocalOutcome {
 }
 
 async fn task(
-    tasks: &TaskRegistry,
+    shared: &Shared,
     mut info: TaskInfo,
     kind: &str,
     input: Vec<segno_proto::common::Payload>,
     options: &LocalOptions,
 ) -> (u32, LocalOutcome) {
-    let Some(function) = tasks.get(kind) else {
+    let Some(function) = shared.task_function(kind) else {
         let message = format!("the workflow's worker does not know the task {kind:?}");
         return (1, Err(Failure::application("UnknownTask", message).non_retryable().into()));
     };
@@ -59,7 +60,8 @@ async fn task(
         if let Some(end) = end {
             until = until.min(end);
         }
-        let outcome = match timeout_at(until, function(context.clone(), input.clone())).await {
+        let body = super::attempt::traced(&context, || function(context.clone(), input.clone()));
+        let outcome = match timeout_at(until, body).await {
             Ok(outcome) => outcome,
             Err(_) => {
                 context.cancel(CancelReason::TimedOut);
@@ -67,7 +69,7 @@ async fn task(
             }
         };
         let failure = match outcome {
-            Err(failure) if !failure.is_non_retryable() => failure,
+            Err(failure) if !failure.is_non_retryable() && !failure.is_cancelled() => failure,
             outcome => return (attempt, outcome),
         };
         let known =

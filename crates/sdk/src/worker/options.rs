@@ -92,7 +92,8 @@ pub(crate) struct WorkerOptions {
     pub max_cached_workflows: usize,
     pub max_cache_bytes: usize,
     pub workflow_threads: usize,
-    pub max_concurrent_workflow_tasks: usize,
+    pub workflow_tuner: Tuner,
+    pub local_tuner: Tuner,
     pub sticky_timeout: Duration,
     pub fail_workflow_on: Vec<String>,
     pub tuner: Tuner,
@@ -113,7 +114,8 @@ impl Default for WorkerOptions {
             max_cached_workflows: 10_000,
             max_cache_bytes: 256 * 1024 * 1024,
             workflow_threads: std::thread::available_parallelism().map_or(2, usize::from),
-            max_concurrent_workflow_tasks: 200,
+            workflow_tuner: Tuner::fixed(200),
+            local_tuner: Tuner::fixed(200),
             sticky_timeout: Duration::from_secs(10),
             fail_workflow_on: Vec::new(),
             tuner: Tuner::fixed(200),
@@ -143,12 +145,12 @@ impl WorkerOptions {
         if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&self.lease) {
             return Some(format!("a lease is from 1 s to 1 h long, not {:?}", self.lease));
         }
-        if self.workflow_threads == 0 || self.max_concurrent_workflow_tasks == 0 {
-            return Some("a worker needs at least one thread and one slot for workflows".to_owned());
+        if self.workflow_threads == 0 {
+            return Some("a worker needs at least one thread for workflows".to_owned());
         }
         if self.max_tasks_per_second.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Some("the limit of tasks per second is a number above 0".to_owned());
         }
-        self.tuner.problem()
+        [&self.tuner, &self.workflow_tuner, &self.local_tuner].into_iter().find_map(|tuner| tuner.problem())
     }
 }

@@ -20,11 +20,11 @@ use super::{
     lease::Deltas,
     options::{VersioningBehavior, WorkerOptions},
     pollers::{PollStop, Scaling},
-    slots::{Slots, TaskSlot},
+    slots::{Slot, Slots},
 };
 use crate::{
     client::Client,
-    task::{CancelReason, Cancellation, TaskRegistry},
+    task::{CancelReason, Cancellation, TaskFn, TaskRegistry},
     workflow::WorkflowRegistry,
 };
 
@@ -49,6 +49,7 @@ pub(crate) struct Shared {
     pub interceptors: Vec<Arc<dyn TaskInterceptor>>,
     pub options: WorkerOptions,
     pub(super) slots: Slots,
+    pub(super) local_slots: Slots,
     pub(super) running: Running,
     pub(super) deltas: Mutex<Deltas>,
     /// Until when the server has promised to wait for this worker; `None` if it keeps no leases.
@@ -85,6 +86,7 @@ impl Shared {
         let control_queue = format!("temporal-sys/worker-commands/{}/{}", client.namespace(), Uuid::new_v4().simple());
         Self {
             slots: Slots::new(options.tuner.clone()),
+            local_slots: Slots::new(options.local_tuner.clone()),
             running: Running::default(),
             deltas: Mutex::default(),
             leased_until: Mutex::default(),
@@ -104,6 +106,16 @@ impl Shared {
             interceptors,
             options,
         }
+    }
+
+    /// What executes tasks of a kind, between the interceptors.
+    pub(super) fn task_function(&self, kind: &str) -> Option<TaskFn> {
+        let function = self.tasks.get(kind)?;
+        Some(self.interceptors.iter().rev().fold(function, |next, interceptor| {
+            let interceptor = interceptor.clone();
+            let around: TaskFn = Arc::new(move |ctx, input| interceptor.execute(ctx, input, next.clone()));
+            around
+        }))
     }
 
     /// The key that names this worker to the server, on every poll. It changes when the server took the worker for lost.
@@ -174,7 +186,7 @@ impl Shared {
     }
 
     /// Up to `max` slots for tasks, for eager ones. None if this worker does not execute tasks.
-    pub(crate) fn try_reserve_tasks(&self, max: usize) -> Vec<TaskSlot> {
+    pub(crate) fn try_reserve_tasks(&self, max: usize) -> Vec<Slot> {
         match self.options.eager_tasks && !self.tasks.is_empty() {
             true => self.slots.try_reserve(max),
             false => Vec::new(),
@@ -182,7 +194,7 @@ impl Shared {
     }
 
     /// Executes a task that was handed to this worker, and answers it.
-    pub(crate) fn start_task(self: &Arc<Self>, task: PollActivityTaskQueueResponse, slot: TaskSlot) {
+    pub(crate) fn start_task(self: &Arc<Self>, task: PollActivityTaskQueueResponse, slot: Slot) {
         attempt::start(self.clone(), task, slot);
     }
 }

@@ -1,4 +1,5 @@
-//! Slots: how many tasks a worker executes at a time. A slot is taken before a poll and free when the task is over.
+//! Slots: how many tasks of a kind (tasks, local tasks, workflow tasks) a worker executes at a time. A slot is taken before
+//! a poll and free when the task is over.
 
 use std::{
     sync::{
@@ -15,7 +16,8 @@ use tokio::{
 
 use super::resources::Usage;
 
-/// Decides how many tasks a worker executes at a time.
+/// Decides how many tasks a worker executes at a time: [`WorkerBuilder::tuner`](super::WorkerBuilder::tuner),
+/// [`local_tuner`](super::WorkerBuilder::local_tuner) and [`workflow_tuner`](super::WorkerBuilder::workflow_tuner).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuner {
     /// Slots that are there whatever the machine does.
@@ -56,7 +58,7 @@ impl Tuner {
 /// Above its minimum a worker asks for a slot not more often than this, so that the last one shows its effect.
 const RAMP: Duration = Duration::from_millis(50);
 
-/// The slots for tasks of one worker.
+/// The slots of one kind of one worker.
 pub(crate) struct Slots {
     tuner: Tuner,
     free: Arc<Semaphore>,
@@ -67,12 +69,12 @@ pub(crate) struct Slots {
 }
 
 /// Room for one task. It is given back when this is dropped.
-pub(crate) struct TaskSlot {
+pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     used: Arc<AtomicUsize>,
 }
 
-impl Drop for TaskSlot {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
@@ -85,7 +87,7 @@ impl Slots {
     }
 
     /// Waits for room.
-    pub(crate) async fn reserve(&self) -> TaskSlot {
+    pub(crate) async fn reserve(&self) -> Slot {
         // The semaphore is never closed; if it were there would never be room.
         let Ok(permit) = self.free.clone().acquire_owned().await else { return std::future::pending().await };
         while !self.has_resources() {
@@ -95,7 +97,7 @@ impl Slots {
     }
 
     /// Takes up to `count` slots that are free now.
-    pub(crate) fn try_reserve(&self, count: usize) -> Vec<TaskSlot> {
+    pub(crate) fn try_reserve(&self, count: usize) -> Vec<Slot> {
         let mut slots = Vec::new();
         while slots.len() < count {
             let Ok(permit) = self.free.clone().try_acquire_owned() else { break };
@@ -105,6 +107,13 @@ impl Slots {
             slots.push(self.slot(permit));
         }
         slots
+    }
+
+    /// Waits until all slots are free, and lets none go again.
+    pub(crate) async fn drained(&self) {
+        if let Ok(all) = self.free.acquire_many(u32::try_from(self.tuner.max).unwrap_or(u32::MAX)).await {
+            all.forget();
+        }
     }
 
     /// Slots in use: by tasks, and by polls that wait for one.
@@ -122,9 +131,9 @@ impl Slots {
         self.tuner.max
     }
 
-    fn slot(&self, permit: OwnedSemaphorePermit) -> TaskSlot {
+    fn slot(&self, permit: OwnedSemaphorePermit) -> Slot {
         self.used.fetch_add(1, Ordering::Relaxed);
-        TaskSlot { _permit: permit, used: self.used.clone() }
+        Slot { _permit: permit, used: self.used.clone() }
     }
 
     fn has_resources(&self) -> bool {

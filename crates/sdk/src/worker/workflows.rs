@@ -21,7 +21,6 @@ use segno_proto::{
         RespondQueryTaskCompletedRequest, RespondWorkflowTaskCompletedRequest, RespondWorkflowTaskFailedRequest,
     },
 };
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tonic::{Code, Status};
 
 use super::{
@@ -31,6 +30,7 @@ use super::{
     meter::PolledKind,
     options::VersioningBehavior,
     pollers::{PollStop, Polled, Scaling},
+    slots::{Slot, Slots},
     tasks::POLL,
     threads::WorkflowThreads,
 };
@@ -72,10 +72,11 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
             return;
         }
     };
-    let cache = Cache::new(options.max_cached_workflows, options.max_cache_bytes);
+    let slots = Arc::new(Slots::new(options.workflow_tuner.clone()));
+    // A single slot is for the polls of the queue itself: those for cached runs would wait with it for a minute.
+    let cached = if slots.max() > 1 { options.max_cached_workflows } else { 0 };
+    let cache = Cache::new(cached, options.max_cache_bytes);
     let is_sticky = cache.is_enabled();
-    let count = options.max_concurrent_workflow_tasks;
-    let slots = Arc::new(Semaphore::new(count));
     let grace = options.shutdown_grace;
     let pollers = options.workflow_pollers;
     let scaling = shared.pollers_workflow();
@@ -89,13 +90,12 @@ pub(crate) async fn run(shared: Arc<Shared>, ending: PollStop) {
     }
     drop(offer);
     // What was polled is answered before the worker ends.
-    let all = slots.acquire_many(u32::try_from(count).unwrap_or(u32::MAX));
-    let _ = tokio::time::timeout(grace, all).await;
+    let _ = tokio::time::timeout(grace, slots.drained()).await;
 }
 
 /// Takes the first workflow tasks of workflows that the same client starts. Not with a deployment: which version a new
 /// run is for is the server's decision.
-fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Semaphore>) -> Option<EagerOffer> {
+fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Slots>) -> Option<EagerOffer> {
     let shared = &workflows.shared;
     if shared.deployment_options().is_some() {
         return None;
@@ -104,7 +104,7 @@ fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Semaphore>) -> Option<Eag
     let runtime = tokio::runtime::Handle::current();
     Some(shared.client.offer_eager(&shared.queue, move |kind| {
         let workflows = workflows.upgrade().filter(|workflows| workflows.shared.workflows.get(kind).is_some())?;
-        let (slot, runtime) = (slots.clone().try_acquire_owned().ok()?, runtime.clone());
+        let (slot, runtime) = (slots.try_reserve(1).pop()?, runtime.clone());
         let place: Place = Box::new(move |task| {
             runtime.spawn(async move {
                 workflows.handle(task).await;
@@ -115,17 +115,17 @@ fn offer_eager(workflows: &Arc<Workflows>, slots: &Arc<Semaphore>) -> Option<Eag
     }))
 }
 
-async fn poll(workflows: Arc<Workflows>, sticky: bool, scaling: Arc<Scaling>, slots: Arc<Semaphore>, ending: PollStop) {
+async fn poll(workflows: Arc<Workflows>, sticky: bool, scaling: Arc<Scaling>, slots: Arc<Slots>, ending: PollStop) {
     let reserve = move || {
         let slots = slots.clone();
-        async move { slots.acquire_owned().await.ok() }
+        async move { slots.reserve().await }
     };
     let polls = workflows.clone();
     let poll = move || {
         let workflows = polls.clone();
         async move { workflows.poll(sticky).await }
     };
-    let take = move |task: PollWorkflowTaskQueueResponse, slot: Option<OwnedSemaphorePermit>| {
+    let take = move |task: PollWorkflowTaskQueueResponse, slot: Slot| {
         let workflows = workflows.clone();
         tokio::spawn(async move {
             workflows.handle(task).await;
@@ -513,7 +513,7 @@ impl Workflows {
     }
 
     /// Asks for some of the scheduled tasks at once, as far as there is room for them.
-    fn reserve_eager(&self, finished: &mut Finished) -> Vec<super::slots::TaskSlot> {
+    fn reserve_eager(&self, finished: &mut Finished) -> Vec<Slot> {
         let wanted = finished.commands.iter().filter(|command| asks_eagerly(command)).count();
         let slots = if wanted == 0 { Vec::new() } else { self.shared.try_reserve_tasks(wanted.min(EAGER_MAX)) };
         let mut left = slots.len();
@@ -677,7 +677,7 @@ fn asks_eagerly(command: &segno_proto::command::Command) -> bool {
 }
 
 fn answer(execution: &mut Execution, query: WorkflowQuery) -> WorkflowQueryResult {
-    match execution.query(&query.query_type, converter::items(&query.query_args)) {
+    match execution.query(&query.query_type, converter::items(&query.query_args), query.header.as_ref()) {
         Ok(payloads) => WorkflowQueryResult {
             result_type: QueryResultType::Answered as i32,
             answer: converter::list(payloads),
@@ -701,6 +701,10 @@ fn local_info(shared: &Shared, task: &PollWorkflowTaskQueueResponse, request: &L
         LocalWork::Task { kind, .. } => kind.clone(),
         LocalWork::Run(_) | LocalWork::Async(_) => String::new(),
     };
+    let headers = match &request.work {
+        LocalWork::Task { header: Some(header), .. } => header.fields.clone(),
+        _ => Default::default(),
+    };
     let run = task.workflow_execution.clone().unwrap_or_default();
     let mut info = TaskInfo::new(kind, request.id.clone());
     info.workflow_id = run.workflow_id;
@@ -708,6 +712,7 @@ fn local_info(shared: &Shared, task: &PollWorkflowTaskQueueResponse, request: &L
     info.workflow_kind = task.workflow_type.as_ref().map(|kind| kind.name.clone()).unwrap_or_default();
     info.namespace = shared.client.namespace().to_owned();
     info.queue.clone_from(&shared.queue);
+    info.headers = headers;
     info
 }
 
@@ -733,8 +738,15 @@ impl Locals {
         }
         for request in step.start {
             let info = local_info(shared, task, &request);
-            let (id, tasks) = (request.id.clone(), shared.tasks.clone());
-            let running = tokio::spawn(async move { local::execute(&tasks, info, request).await });
+            let (id, shared) = (request.id.clone(), shared.clone());
+            let running = tokio::spawn(async move {
+                // Closures and futures of the workflow itself need no slot.
+                let _slot = match &request.work {
+                    LocalWork::Task { .. } => Some(shared.local_slots.reserve().await),
+                    LocalWork::Run(_) | LocalWork::Async(_) => None,
+                };
+                local::execute(&shared, info, request).await
+            });
             self.abort.insert(id, running.abort_handle());
             self.running.push(running);
         }

@@ -33,6 +33,7 @@ pub(crate) enum Ask {
     Timer {
         id: String,
         duration: Duration,
+        summary: Option<String>,
     },
     CancelTimer {
         id: String,
@@ -50,6 +51,7 @@ pub(crate) enum Ask {
         execution: common::WorkflowExecution,
         name: String,
         input: Vec<Payload>,
+        header: Option<common::Header>,
         child_only: bool,
     },
     Marker(Box<wire::RecordMarkerCommandAttributes>),
@@ -84,13 +86,12 @@ impl Ask {
                     wire::RequestCancelActivityTaskCommandAttributes { scheduled_event_id },
                 ),
             ),
-            Self::Timer { id, duration } => (
-                CommandType::StartTimer,
-                Attributes::StartTimerCommandAttributes(wire::StartTimerCommandAttributes {
-                    timer_id: id,
-                    start_to_fire_timeout: wire_duration(duration),
-                }),
-            ),
+            Self::Timer { id, duration, summary } => {
+                summarise(summary);
+                let attributes =
+                    wire::StartTimerCommandAttributes { timer_id: id, start_to_fire_timeout: wire_duration(duration) };
+                (CommandType::StartTimer, Attributes::StartTimerCommandAttributes(attributes))
+            }
             Self::CancelTimer { id } => (
                 CommandType::CancelTimer,
                 Attributes::CancelTimerCommandAttributes(wire::CancelTimerCommandAttributes { timer_id: id }),
@@ -111,13 +112,14 @@ impl Ask {
                     },
                 ),
             ),
-            Self::SignalExternal { execution, name, input, child_only } => (
+            Self::SignalExternal { execution, name, input, header, child_only } => (
                 CommandType::SignalExternalWorkflowExecution,
                 Attributes::SignalExternalWorkflowExecutionCommandAttributes(
                     wire::SignalExternalWorkflowExecutionCommandAttributes {
                         execution: Some(execution),
                         signal_name: name,
                         input: converter::list(input),
+                        header,
                         child_workflow_only: child_only,
                         ..Default::default()
                     },
@@ -186,20 +188,65 @@ pub(crate) enum CloseKind {
 /// What history must have for a command that was sent.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
-    Task { op: OpId, id: String, kind: String, sequence: u64 },
-    CancelTask { scheduled_event_id: i64 },
-    Timer { op: OpId, id: String, duration: Duration, sequence: u64 },
-    CancelTimer { id: String },
-    Child { op: OpId, workflow_id: String, kind: String, sequence: u64 },
-    CancelExternal { op: OpId, workflow_id: String },
-    SignalExternal { op: OpId, workflow_id: String, name: String },
-    Run { name: String, index: u64 },
-    Local { kind: String, id: String, index: u64 },
-    Patch { id: String },
-    State { keys: Vec<String> },
-    SearchAttributes { keys: Vec<String> },
-    UpdateAccepted { id: String },
-    UpdateCompleted { id: String },
+    /// `print` is there if queue and input count as well.
+    Task {
+        op: OpId,
+        id: String,
+        kind: String,
+        sequence: u64,
+        print: Option<u64>,
+    },
+    CancelTask {
+        scheduled_event_id: i64,
+    },
+    Timer {
+        op: OpId,
+        id: String,
+        duration: Duration,
+        sequence: u64,
+    },
+    CancelTimer {
+        id: String,
+    },
+    Child {
+        op: OpId,
+        workflow_id: String,
+        kind: String,
+        sequence: u64,
+    },
+    CancelExternal {
+        op: OpId,
+        workflow_id: String,
+    },
+    SignalExternal {
+        op: OpId,
+        workflow_id: String,
+        name: String,
+    },
+    Run {
+        name: String,
+        index: u64,
+    },
+    Local {
+        kind: String,
+        id: String,
+        index: u64,
+    },
+    Patch {
+        id: String,
+    },
+    State {
+        keys: Vec<String>,
+    },
+    SearchAttributes {
+        keys: Vec<String>,
+    },
+    UpdateAccepted {
+        id: String,
+    },
+    UpdateCompleted {
+        id: String,
+    },
     Close(CloseKind),
 }
 

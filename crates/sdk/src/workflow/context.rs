@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures_util::Stream;
-use segno_proto::common::{Payload, WorkflowExecution};
+use segno_proto::common::{Header, Payload, WorkflowExecution};
 use serde::{Serialize, de::DeserializeOwned};
 use uuid::Uuid;
 
@@ -18,8 +18,10 @@ use super::{
     futures::{
         CancelledFuture, ConditionFuture, Elapsed, ExternalFuture, JoinHandle, Operation, SignalFuture, signal_external,
     },
-    handlers::{ANY, Dynamic, HandlerOutcome},
+    handlers::{ANY, Dynamic},
     info::{Stored, UpdateInfo, WorkflowInfo},
+    interceptor::OutboundKind,
+    outcome::{SignalOutcome, UpdateOutcome},
     scope::{NO_SCOPE, Scope},
     signals::SignalHandler,
     state::{Ref, RefMut, StateCell},
@@ -51,6 +53,7 @@ pub struct ContinueAsNew {
     pub(crate) kind: String,
     pub(crate) input: Vec<Payload>,
     pub(crate) options: Box<ContinueOptions>,
+    pub(crate) header: Option<Header>,
 }
 
 impl<S: Send + Sync + 'static> Context<S> {
@@ -163,38 +166,30 @@ impl<S: Send + Sync + 'static> Context<S> {
         SignalStream { shared: self.shared.clone(), scope: self.scope, signal, next: None }
     }
 
-    /// Handles a signal, those that wait already first.
-    pub fn on_signal<T, R, F>(&self, signal: Signal<T>, handle: F)
+    /// Handles a signal, those that wait already first. The closure may return nothing, a `Result<()>`, or a future.
+    pub fn on_signal<T, R, M>(&self, signal: Signal<T>, handle: impl Fn(T) -> R + Send + Sync + 'static)
     where
         T: DeserializeOwned + 'static,
-        R: HandlerOutcome,
-        F: Fn(T) -> R + Send + Sync + 'static,
+        R: SignalOutcome<M>,
     {
         let arguments = signal.arguments();
         self.add_signal_handler(
             signal.name(),
-            Arc::new(move |_, payloads| match handle(converter::decode(&payloads, arguments)?).into_result() {
-                Ok(()) => Ok(None),
-                Err(error) => Ok(Some(Box::pin(async move { Err(error) }) as BoxFuture<Result<()>>)),
-            }),
+            Arc::new(move |_, payloads| Ok(handle(converter::decode(&payloads, arguments)?).into_rest())),
         );
     }
 
     /// Handles all signals without a handler of their own, those that wait already first: name and arguments.
     /// [`receive`](Self::receive) then gets none.
-    pub fn on_any_signal<A, R, F>(&self, handle: F)
+    pub fn on_any_signal<A, R, M>(&self, handle: impl Fn(String, A) -> R + Send + Sync + 'static)
     where
         A: DeserializeOwned + 'static,
-        R: HandlerOutcome,
-        F: Fn(String, A) -> R + Send + Sync + 'static,
+        R: SignalOutcome<M>,
     {
         self.add_signal_handler(
             ANY,
             Arc::new(move |name: &str, payloads| {
-                match handle(name.to_owned(), converter::decode(&payloads, ALL_PAYLOADS)?).into_result() {
-                    Ok(()) => Ok(None),
-                    Err(error) => Ok(Some(Box::pin(async move { Err(error) }) as BoxFuture<Result<()>>)),
-                }
+                Ok(handle(name.to_owned(), converter::decode(&payloads, ALL_PAYLOADS)?).into_rest())
             }),
         );
     }
@@ -244,8 +239,8 @@ impl<S: Send + Sync + 'static> Context<S> {
         queries.insert(ANY.to_owned(), Arc::new(answer));
     }
 
-    /// Handles an update; `validate` decides whether it is accepted.
-    pub fn on_update<I, O, R>(
+    /// Handles an update; `validate` decides whether it is accepted. `handle` returns a `Result`, or a future of one.
+    pub fn on_update<I, O, R, M>(
         &self,
         update: Update<I, O>,
         validate: impl Fn(&I) -> Result<()> + Send + Sync + 'static,
@@ -253,12 +248,12 @@ impl<S: Send + Sync + 'static> Context<S> {
     ) where
         I: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
-        R: Future<Output = Result<O>> + Send + 'static,
+        R: UpdateOutcome<O, M>,
     {
         let arguments = update.arguments();
         let check = move |_: &str, payloads: &[Payload]| validate(&converter::decode(payloads, arguments)?);
         let handle = move |_: &str, payloads: &[Payload]| {
-            let future = handle(converter::decode(payloads, arguments)?);
+            let future = handle(converter::decode(payloads, arguments)?).into_outcome();
             let future = async move { Ok(converter::encode(&future.await?, 1)?) };
             Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
         };
@@ -267,18 +262,18 @@ impl<S: Send + Sync + 'static> Context<S> {
     }
 
     /// Handles all updates without a handler of their own: name and arguments.
-    pub fn on_any_update<A, O, R>(
+    pub fn on_any_update<A, O, R, M>(
         &self,
         validate: impl Fn(&str, &A) -> Result<()> + Send + Sync + 'static,
         handle: impl Fn(String, A) -> R + Send + Sync + 'static,
     ) where
         A: DeserializeOwned + Send + 'static,
         O: Serialize + Send + 'static,
-        R: Future<Output = Result<O>> + Send + 'static,
+        R: UpdateOutcome<O, M>,
     {
         let check = move |name: &str, payloads: &[Payload]| validate(name, &converter::decode(payloads, ALL_PAYLOADS)?);
         let handle = move |name: &str, payloads: &[Payload]| {
-            let future = handle(name.to_owned(), converter::decode(payloads, ALL_PAYLOADS)?);
+            let future = handle(name.to_owned(), converter::decode(payloads, ALL_PAYLOADS)?).into_outcome();
             let future = async move { Ok(converter::encode(&future.await?, 1)?) };
             Ok(Box::pin(future) as BoxFuture<Result<Vec<Payload>>>)
         };
@@ -344,7 +339,8 @@ impl<S: Send + Sync + 'static> Context<S> {
         match converter::encode(&input, W::ARGUMENTS) {
             Ok(input) => {
                 let options = Box::new(options);
-                Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input, options })
+                let header = self.shared.outbound(OutboundKind::ContinueAsNew, W::KIND);
+                Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input, options, header })
             }
             Err(error) => {
                 self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
@@ -527,11 +523,13 @@ impl<T: DeserializeOwned> Stream for SignalStream<T> {
     }
 }
 
-/// One value from the first payload; none is `null`.
+/// One value from the first payload; none is `null`. A tuple may come as one payload per element.
 pub(crate) fn decode_first<T: DeserializeOwned>(payloads: &[Payload]) -> Result<T, converter::ConversionError> {
-    match payloads.first() {
-        Some(payload) => converter::decode_payload(payload),
-        None => serde_json::from_slice(b"null")
+    match payloads {
+        [payload] => converter::decode_payload(payload),
+        [payload, ..] => converter::decode_payload(payload)
+            .or_else(|error| converter::decode_list(payloads, payloads.len()).map_err(|_| error)),
+        [] => serde_json::from_slice(b"null")
             .map_err(|_| converter::ConversionError("a value was expected, but there is no payload".to_owned())),
     }
 }

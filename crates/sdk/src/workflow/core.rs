@@ -16,6 +16,7 @@ use segno_proto::{command::Command, common::Payload, protocol};
 use super::{
     commands::{Ask, Expected, STATE_PREFIX},
     info::{StartInfo, Stored, UpdateInfo},
+    interceptor::Rules,
     local::LocalWork,
     queue::{RootId, RunQueue},
     random::{Generator, Seed},
@@ -197,6 +198,26 @@ pub(crate) struct ReplayedTurn {
     pub patches: Vec<(String, bool)>,
 }
 
+/// How a run was before code that may only read: see [`Core::before`].
+pub(crate) struct Before {
+    next_op: OpId,
+    next_root: RootId,
+    counters: [u64; Counter::ALL],
+    user_random: Generator,
+    streams: Sorted<String, Generator>,
+    commands: usize,
+    spawned: usize,
+    changed_state: BTreeMap<String, Option<Payload>>,
+    patches: BTreeMap<String, bool>,
+}
+
+/// What [`Core::take_back`] took back. What is the user's in it is dropped with this, when the core is no longer held.
+pub(crate) struct TakenBack {
+    /// Whether anything was asked for that only a workflow may ask for.
+    pub asked: bool,
+    _dropped: (Vec<Op>, Vec<Spawned>),
+}
+
 pub(crate) struct Core {
     pub info: StartInfo,
     pub seed: Seed,
@@ -256,10 +277,17 @@ pub(crate) struct Core {
 pub(crate) struct Shared {
     core: Mutex<Core>,
     pub queue: Arc<RunQueue>,
+    pub rules: Arc<Rules>,
 }
 
 impl Shared {
-    pub fn new(info: StartInfo, seed: Seed, memo: Sorted<String, Stored>, search: Sorted<String, Stored>) -> Arc<Self> {
+    pub fn new(
+        info: StartInfo,
+        seed: Seed,
+        memo: Sorted<String, Stored>,
+        search: Sorted<String, Stored>,
+        rules: Arc<Rules>,
+    ) -> Arc<Self> {
         let core = Core {
             memo,
             search,
@@ -300,7 +328,7 @@ impl Shared {
             poison: None,
             cancelled_locals: Vec::new(),
         };
-        Arc::new(Self { core: Mutex::new(core), queue: Arc::default() })
+        Arc::new(Self { core: Mutex::new(core), queue: Arc::default(), rules })
     }
 
     /// Never held while user code runs.
@@ -524,6 +552,48 @@ impl Core {
     /// The run has ended: the server ends the rest.
     pub fn discard_dropped(&mut self) {
         self.dropped.clear();
+    }
+
+    /// Before a query or a validator: code that replay does not call, so that it must leave nothing behind.
+    pub fn before(&self) -> Before {
+        Before {
+            next_op: self.next_op,
+            next_root: self.next_root,
+            counters: self.counters,
+            user_random: self.user_random.clone(),
+            streams: self.streams.clone(),
+            commands: self.commands.len(),
+            spawned: self.spawned.len(),
+            changed_state: self.changed_state.clone(),
+            patches: self.patches.clone(),
+        }
+    }
+
+    /// Takes back what was done since.
+    pub fn take_back(&mut self, before: Before) -> TakenBack {
+        let mut asked = self.commands.len() > before.commands
+            || self.spawned.len() > before.spawned
+            || self.changed_state != before.changed_state;
+        let ops: Vec<Op> = (before.next_op..self.next_op).filter_map(|id| self.forget(id).map(|op| *op)).collect();
+        for op in &ops {
+            match &op.kind {
+                OpKind::Child { workflow_id, .. } if op.command.is_some() => {
+                    self.open_children.remove(workflow_id);
+                }
+                OpKind::Local { .. } => asked = true,
+                _ => {}
+            }
+        }
+        self.next_op = before.next_op;
+        self.next_root = before.next_root;
+        self.counters = before.counters;
+        self.user_random = before.user_random;
+        self.streams = before.streams;
+        self.commands.truncate(before.commands);
+        let spawned = self.spawned.split_off(before.spawned);
+        self.changed_state = before.changed_state;
+        self.patches = before.patches;
+        TakenBack { asked, _dropped: (ops, spawned) }
     }
 
     /// Fails the workflow task: what happened is nothing that user code could handle.

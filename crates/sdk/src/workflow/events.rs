@@ -3,7 +3,7 @@
 use segno_proto::{
     common::Payload,
     enums::{
-        CancelExternalWorkflowExecutionFailedCause, SignalExternalWorkflowExecutionFailedCause,
+        CancelExternalWorkflowExecutionFailedCause, RetryState, SignalExternalWorkflowExecutionFailedCause,
         StartChildWorkflowExecutionFailedCause, TimeoutType, WorkflowTaskFailedCause,
     },
     events::{HistoryEvent, history_event::Attributes},
@@ -19,7 +19,10 @@ use super::{
     schedule::already_started,
     scope::ROOT,
 };
-use crate::{converter, failure::Failure};
+use crate::{
+    converter,
+    failure::{Failure, FailureKind},
+};
 
 /// Signals that resolve promises.
 pub(crate) const PROMISE: &str = "segno.promise";
@@ -41,7 +44,7 @@ pub(crate) fn deliver(instance: &mut Instance, event: HistoryEvent) -> Result<()
                 PROMISE_REJECT => settle_promise(core, &payloads, true),
                 name => {
                     drop(guard);
-                    return instance.signal(name, payloads);
+                    return instance.signal(name, payloads, signal.header.as_ref());
                 }
             }
         }
@@ -241,6 +244,23 @@ fn fail_task(core: &mut Core, scheduled: i64, started: i64, retry_state: i32, ca
     };
     let failure = Failure::with_info("task failed".to_owned(), FailureInfo::ActivityFailureInfo(info), cause);
     core.resolve(id, Err(failure));
+}
+
+/// The failure of a local task: like that of any other, with its cause.
+pub(crate) fn task_failed(kind: String, id: String, cause: Failure) -> Failure {
+    let retry_state = match cause.kind() {
+        FailureKind::Timeout { .. } => RetryState::Timeout,
+        FailureKind::Cancelled => RetryState::CancelRequested,
+        _ if cause.is_non_retryable() => RetryState::NonRetryableFailure,
+        _ => RetryState::MaximumAttemptsReached,
+    };
+    let info = ActivityFailureInfo {
+        activity_type: Some(segno_proto::common::ActivityType { name: kind }),
+        activity_id: id,
+        retry_state: retry_state as i32,
+        ..Default::default()
+    };
+    Failure::with_info("task failed".to_owned(), FailureInfo::ActivityFailureInfo(info), Some(cause))
 }
 
 fn fail_child(core: &mut Core, initiated: i64, started: i64, retry_state: i32, cause: Option<Failure>) {

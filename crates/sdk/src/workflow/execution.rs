@@ -26,6 +26,7 @@ use super::{
     history::{Batch, Gap, HistoryTurn, Part, Splitter},
     info::{StartInfo, Stored, UpdateInfo},
     instance::{Instance, Stop},
+    interceptor::InboundKind,
     local::{LocalRequest, LocalResult},
     matching::{self, Difference},
     random::Seed,
@@ -181,7 +182,7 @@ impl Execution {
         let batch = turn.batch.take();
         let first = self.instance.is_none();
         if first {
-            self.make_instance(&turn)?;
+            self.make_instance(&turn, batch.is_some())?;
         }
         let replayed = batch
             .as_ref()
@@ -198,6 +199,7 @@ impl Execution {
         let Some(instance) = self.instance.as_mut() else { return Ok(()) };
         instance.begin_turn();
         let _replaying = crate::telemetry::ReplayMark::begin(batch.is_some());
+        let _span = instance.span().entered();
         {
             let mut core = instance.shared.core();
             core.replayed = replayed;
@@ -320,7 +322,7 @@ impl Execution {
             core.push(Ask::Message { id: message.id.clone() }, expected);
             core.messages.push(message);
         }
-        instance.update(info, update.input(), move |shared, result| {
+        instance.update(info, update.input(), update.header(), move |shared, result| {
             let value = match result {
                 Ok(payloads) => update::outcome::Value::Success(common::Payloads { payloads }),
                 Err(error) => update::outcome::Value::Failure(error.failure().to_wire()),
@@ -335,7 +337,7 @@ impl Execution {
         instance.settle()
     }
 
-    fn make_instance(&mut self, turn: &HistoryTurn) -> Result<(), TaskFailed> {
+    fn make_instance(&mut self, turn: &HistoryTurn, replaying: bool) -> Result<(), TaskFailed> {
         let unhandled = |failure: Failure| TaskFailed {
             cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
             failure,
@@ -368,9 +370,14 @@ impl Execution {
         let seed = Seed::of(&started.original_execution_run_id);
         let memo = started.memo.as_ref().map(|memo| Stored::all(&memo.fields)).unwrap_or_default();
         let search = started.search_attributes.as_ref().map(|there| Stored::all(&there.indexed_fields));
-        let shared = Shared::new(info, seed, memo, search.unwrap_or_default());
+        let shared = Shared::new(info, seed, memo, search.unwrap_or_default(), self.registry.rules().clone());
+        shared.core().replayed = replaying.then(ReplayedTurn::default);
         let input = converter::items(&started.input).to_vec();
-        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| factory.make(shared.clone(), &input)));
+        let kind = started.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
+        let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            shared.inbound(InboundKind::Run, kind, started.header.as_ref());
+            factory.make(shared.clone(), &input)
+        }));
         let made = match made {
             Ok(Ok(made)) => made,
             Ok(Err(error)) => return Err(unhandled(Failure::application("Conversion", error.to_string()).into())),
@@ -442,6 +449,7 @@ impl Execution {
     pub fn local_done(&mut self, result: LocalResult) -> Result<Step, TaskFailed> {
         let time = self.turn_time;
         if let Some(instance) = self.instance.as_mut() {
+            let _span = instance.span().entered();
             instance.begin_turn();
             instance.shared.core().time = time;
             let settled = match deliver_local(instance, &result) {
@@ -527,11 +535,16 @@ impl Execution {
     }
 
     /// Answers a query. Nothing that the workflow can see is changed.
-    pub fn query(&mut self, name: &str, input: &[Payload]) -> Result<Vec<Payload>, Failure> {
+    pub fn query(
+        &mut self,
+        name: &str,
+        input: &[Payload],
+        header: Option<&common::Header>,
+    ) -> Result<Vec<Payload>, Failure> {
         let Some(instance) = self.instance.as_mut() else {
             return Err(Failure::new("the workflow has not begun").into());
         };
-        super::query::answer(instance, name, input)
+        super::query::answer(instance, name, input, header)
     }
 
     fn failed(&mut self, stop: Stop) -> TaskFailed {
@@ -585,6 +598,10 @@ impl UpdateRequest {
     fn info(&self) -> Arc<UpdateInfo> {
         let id = self.request.meta.as_ref().map(|meta| meta.update_id.clone()).unwrap_or_default();
         Arc::new(UpdateInfo { id, name: self.name().to_owned() })
+    }
+
+    fn header(&self) -> Option<&common::Header> {
+        self.request.input.as_ref().and_then(|input| input.header.as_ref())
     }
 
     fn input(&self) -> &[Payload] {
@@ -659,6 +676,7 @@ fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
         Ok(payloads) => (None, payloads.clone()),
         Err(failure) => (Some(failure.to_wire()), Vec::new()),
     };
+    let task = is_task.then(|| name.clone());
     let (ask, expected) = if is_task {
         let details = vec![
             ("kind", json(name.clone().into())),
@@ -677,7 +695,10 @@ fn deliver_local(instance: &mut Instance, result: &LocalResult) -> bool {
         (marker(RUN_MARKER, details, failure), Expected::Run { name, index })
     };
     core.push(ask, expected);
-    let outcome: Result<Vec<Payload>, Failure> = result.outcome.clone();
+    let outcome = result.outcome.clone().map_err(|failure| match task {
+        Some(kind) => events::task_failed(kind, result.id.clone(), failure),
+        None => failure,
+    });
     core.resolve(op, outcome);
     true
 }
@@ -688,7 +709,7 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
         Err(Err(failure)) if cancelled && failure.is_cancelled() => (Ask::Cancel, CloseKind::Canceled),
         Err(Err(failure)) => (Ask::Fail(Box::new(failure.to_wire())), CloseKind::Failed),
         Err(Ok(continued)) => {
-            let ContinueAsNew { kind, input, options } = continued;
+            let ContinueAsNew { kind, input, options, header } = continued;
             let options = *options;
             let changed = |values: Vec<(String, serde_json::Value)>, there: &Sorted<String, Stored>| {
                 let mut fields = Stored::payloads(there);
@@ -708,6 +729,7 @@ fn closing_command(result: Result<Vec<Payload>, Error>, cancelled: bool, core: &
                     ..Default::default()
                 }),
                 input: converter::list(input),
+                header,
                 workflow_run_timeout: options.run_timeout.and_then(wire_duration),
                 workflow_task_timeout: options.task_timeout.and_then(wire_duration),
                 // Servers take no policy for "none", not for "as before".

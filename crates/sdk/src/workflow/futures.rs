@@ -15,6 +15,7 @@ use super::{
     cancel,
     commands::{Ask, Expected},
     core::{OpId, OpKind, Outcome, Shared},
+    interceptor::OutboundKind,
     queue::RootId,
 };
 use crate::{
@@ -289,6 +290,7 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
     child: Option<OpId>,
 ) -> ExternalFuture {
     let input = converter::encode(&value, signal.arguments());
+    let header = shared.outbound(OutboundKind::Signal, signal.name());
     let mut core = shared.core();
     let workflow_id = execution.workflow_id.clone();
     let id = core.add(scope, OpKind::External { what: "signal", workflow_id: workflow_id.clone() });
@@ -298,7 +300,7 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
         Ok(input) => {
             let name = signal.name().to_owned();
             let expected = Expected::SignalExternal { op: id, workflow_id: workflow_id.clone(), name: name.clone() };
-            let ask = Ask::SignalExternal { execution, name, input, child_only: child.is_some() };
+            let ask = Ask::SignalExternal { execution, name, input, header, child_only: child.is_some() };
             core.push_when_started(child, id, ask, expected);
         }
     }
@@ -340,6 +342,12 @@ impl<T> Future for JoinHandle<T> {
         };
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner).take();
         Poll::Ready(outcome.and_then(|_| value.ok_or_else(Failure::cancelled)))
+    }
+}
+
+impl<T> FusedFuture for JoinHandle<T> {
+    fn is_terminated(&self) -> bool {
+        self.operation.done
     }
 }
 

@@ -46,7 +46,6 @@ impl StartInfo {
             workflow_type: None,
             task_queue: None,
             input: None,
-            header: None,
             original_execution_run_id: String::new(),
             ..started.clone()
         };
@@ -64,6 +63,16 @@ impl StartInfo {
             start_time,
             encoded,
         }
+    }
+
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    /// The headers that the run was started with.
+    pub fn headers(&self) -> BTreeMap<String, Payload> {
+        let started = WorkflowExecutionStartedEventAttributes::decode(&*self.encoded).unwrap_or_default();
+        started.header.map(|header| header.fields).unwrap_or_default()
     }
 
     /// How failed runs are repeated, if the workflow was started with that.

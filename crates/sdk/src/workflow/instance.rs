@@ -8,12 +8,13 @@ use std::{
     task::{Context as TaskContext, Poll, Waker},
 };
 
-use segno_proto::common::Payload;
+use segno_proto::common::{Header, Payload};
 
 use super::{
     core::{BoxFuture, Check, Closing, OpId, OpKind, Poison, Shared, Spawned},
     handlers::{ANY, Bound, HandlerKind},
     info::UpdateInfo,
+    interceptor::InboundKind,
     queue::{self, RootId},
     registry::Made,
     violation::ViolationKind,
@@ -21,6 +22,7 @@ use super::{
 use crate::{
     converter::ConversionError,
     failure::{Error, Failure, Result, panic_message},
+    telemetry::spans::{self, Spanned},
 };
 
 /// The run itself.
@@ -88,6 +90,14 @@ impl Instance {
     /// The first poll of the run itself is due.
     pub fn begin_run(&self) {
         self.shared.queue.push(RUN);
+    }
+
+    /// What is logged in a turn belongs to this.
+    pub fn span(&self) -> tracing::Span {
+        let core = self.shared.core();
+        let info = &core.info;
+        let run = Spanned { kind: &info.kind, workflow_id: &info.workflow_id, run_id: info.run_id() };
+        spans::workflow_span(|| info.headers(), &run)
     }
 
     pub fn begin_turn(&mut self) {
@@ -248,13 +258,21 @@ impl Instance {
     }
 
     /// Delivers a signal to its handler, or keeps it for whoever receives it.
-    pub fn signal(&mut self, name: &str, payloads: Vec<Payload>) -> std::result::Result<(), Stop> {
+    pub fn signal(
+        &mut self,
+        name: &str,
+        payloads: Vec<Payload>,
+        header: Option<&Header>,
+    ) -> std::result::Result<(), Stop> {
         let core = self.shared.core();
         let [handler, any] = [name, ANY].map(|name| core.signals.handlers.get(name).cloned());
         drop(core);
-        let handled = catch_unwind(AssertUnwindSafe(|| match handler {
-            Some(handler) => Some(handler(name, payloads.clone())),
-            None => self.handlers.signal(name, &payloads).or_else(|| Some(any?(name, payloads.clone()))),
+        let handled = catch_unwind(AssertUnwindSafe(|| {
+            self.shared.inbound(InboundKind::Signal, name, header);
+            match handler {
+                Some(handler) => Some(handler(name, payloads.clone())),
+                None => self.handlers.signal(name, &payloads).or_else(|| Some(any?(name, payloads.clone()))),
+            }
         }));
         match handled {
             Ok(None) => self.shared.core().deliver_signal(name, payloads),
@@ -274,10 +292,22 @@ impl Instance {
 
     /// Whether an update is accepted. `None`: there is no such update.
     pub fn validate(&self, update: &Arc<UpdateInfo>, payloads: &[Payload]) -> Option<std::result::Result<(), Failure>> {
-        self.shared.core().current_update = Some(update.clone());
+        let before = {
+            let mut core = self.shared.core();
+            core.current_update = Some(update.clone());
+            core.before()
+        };
         let validated = catch_unwind(AssertUnwindSafe(|| self.handlers.validate(&update.name, payloads)));
-        self.shared.core().current_update = None;
+        let taken_back = {
+            let mut core = self.shared.core();
+            core.current_update = None;
+            core.take_back(before)
+        };
         match validated {
+            Ok(Some(_)) if taken_back.asked => {
+                let message = format!("the validator of update {:?} must not schedule anything", update.name);
+                Some(Err(Failure::application("UpdateRejected", message).into()))
+            }
             Ok(validated) => validated.map(|result| result.map_err(|error| error.failure())),
             Err(panic) => Some(Err(Failure::panic(&*panic))),
         }
@@ -288,11 +318,15 @@ impl Instance {
         &mut self,
         update: Arc<UpdateInfo>,
         payloads: &[Payload],
+        header: Option<&Header>,
         done: impl FnOnce(&Shared, std::result::Result<Vec<Payload>, Error>) + Send + 'static,
     ) -> std::result::Result<(), Stop> {
         let name = update.name.as_str();
         self.shared.core().current_update = Some(update.clone());
-        let begun = catch_unwind(AssertUnwindSafe(|| self.handlers.update(name, payloads)));
+        let begun = catch_unwind(AssertUnwindSafe(|| {
+            self.shared.inbound(InboundKind::Update, name, header);
+            self.handlers.update(name, payloads)
+        }));
         self.shared.core().current_update = None;
         let future = match begun {
             Ok(Some(Ok(future))) => future,

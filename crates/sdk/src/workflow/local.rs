@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use segno_proto::common::Payload;
+use segno_proto::common::{Header, Payload};
 
 use crate::{failure::Failure, options::LocalOptions};
 
@@ -17,7 +17,7 @@ pub(crate) enum LocalWork {
     /// A future.
     Async(Box<dyn FnOnce() -> BoxFuture<LocalOutcome> + Send>),
     /// A task that the worker knows.
-    Task { kind: String, input: Vec<Payload>, options: LocalOptions },
+    Task { kind: String, input: Vec<Payload>, options: LocalOptions, header: Option<Header> },
 }
 
 /// Work to begin now.

@@ -1,6 +1,6 @@
 //! Workflows: the context, its futures, and what executes them.
 //!
-//! - `context`, `context_trait`, `schedule`, `futures`, `handlers`, `state`, `scope`: what workflows use
+//! - `context`, `context_trait`, `schedule`, `futures`, `handlers`, `outcome`, `state`, `scope`: what workflows use
 //! - `core`: what they share; who becomes ready
 //! - `instance`: roots and polls; `events`: what an event means; `execution`: history in, commands out
 //! - `history`, `commands`, `matching`, `violation`: turns, and their comparison with history
@@ -19,8 +19,10 @@ pub mod handlers;
 pub(crate) mod history;
 mod info;
 pub(crate) mod instance;
+mod interceptor;
 pub(crate) mod local;
 pub(crate) mod matching;
+mod outcome;
 mod query;
 mod queue;
 pub(crate) mod random;
@@ -40,6 +42,8 @@ pub use futures::{
     PromiseFuture, SignalFuture, StartedFuture, TaskFuture, TimerFuture,
 };
 pub use info::{UpdateInfo, WorkflowInfo};
+pub use interceptor::{InboundCall, InboundKind, InterceptedRun, OutboundCall, OutboundKind, WorkflowInterceptor};
+pub use outcome::{AtOnce, Later, LaterNothing, SignalOutcome, UpdateOutcome};
 pub use registry::WorkflowRegistry;
 pub use schedule::AsyncOperation;
 pub use scope::Scope;

@@ -2,22 +2,30 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use segno_proto::common::Payload;
+use segno_proto::common::{Header, Payload};
 use serde_json::json;
 
-use super::{handlers::unknown, instance::Instance};
+use super::{handlers::unknown, instance::Instance, interceptor::InboundKind};
 use crate::{converter, failure::Failure};
 
 /// Answers a query.
-pub(crate) fn answer(instance: &mut Instance, name: &str, input: &[Payload]) -> Result<Vec<Payload>, Failure> {
+pub(crate) fn answer(
+    instance: &mut Instance,
+    name: &str,
+    input: &[Payload],
+    header: Option<&Header>,
+) -> Result<Vec<Payload>, Failure> {
     match name {
         "__stack_trace" => text(&stack(instance)),
         "__temporal_workflow_metadata" => metadata(instance),
         _ => {
-            let commands = instance.shared.core().commands.len();
-            let answered = catch_unwind(AssertUnwindSafe(|| instance.handlers.query(name, input)));
-            if instance.shared.core().commands.len() != commands {
-                instance.shared.core().commands.truncate(commands);
+            let before = instance.shared.core().before();
+            let answered = catch_unwind(AssertUnwindSafe(|| {
+                instance.shared.inbound(InboundKind::Query, name, header);
+                instance.handlers.query(name, input)
+            }));
+            let taken_back = instance.shared.core().take_back(before);
+            if taken_back.asked {
                 return Err(
                     Failure::application("QueryFailed", format!("query {name:?} must not schedule anything")).into()
                 );

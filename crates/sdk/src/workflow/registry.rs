@@ -8,6 +8,7 @@ use super::{
     Context,
     core::{BoxFuture, Shared},
     handlers::{Bound, BoundHandlers, Handlers},
+    interceptor::{Rules, WorkflowInterceptor},
     scope::ROOT,
     state::StateCell,
 };
@@ -52,6 +53,7 @@ impl<W: Workflow> Factory for Of<W> {
 pub struct WorkflowRegistry {
     factories: HashMap<&'static str, Arc<dyn Factory>>,
     duplicates: Vec<&'static str>,
+    rules: Arc<Rules>,
 }
 
 impl WorkflowRegistry {
@@ -61,6 +63,20 @@ impl WorkflowRegistry {
         if self.factories.insert(W::KIND, factory).is_some() {
             self.duplicates.push(W::KIND);
         }
+    }
+
+    /// Adds code around what they receive and ask for.
+    pub fn intercept(&mut self, interceptor: impl WorkflowInterceptor) {
+        Arc::make_mut(&mut self.rules).interceptors.push(Arc::new(interceptor));
+    }
+
+    /// Compares queue and input of tasks with history, too.
+    pub fn set_strict(&mut self) {
+        Arc::make_mut(&mut self.rules).strict = true;
+    }
+
+    pub(crate) fn rules(&self) -> &Arc<Rules> {
+        &self.rules
     }
 
     /// The kinds, in order.

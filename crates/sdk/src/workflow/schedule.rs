@@ -18,9 +18,12 @@ use super::{
     context::decode_first,
     core::{BoxFuture, Counter, OpKind},
     futures::{ChildWorkflowFuture, Decode, OperationFuture, PromiseFuture, TaskFuture, TimerFuture},
+    interceptor::OutboundKind,
     local::{LocalOutcome, LocalWork},
+    matching,
 };
 use crate::{
+    client::Priority,
     converter::{self, ConversionError},
     definition::{TaskDefinition, WorkflowDefinition},
     failure::{Error, Failure, Result},
@@ -63,17 +66,40 @@ impl<S: Send + Sync + 'static> Context<S> {
         let id = core.seed.id("task", sequence).to_string();
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
         drop(core);
+        let header = self.shared.outbound(OutboundKind::Task, kind);
+        let strict = self.shared.rules.strict;
         let op = OpKind::Task { id: id.clone(), kind: kind.to_owned(), cancellation: options.cancellation };
         let operation = self.operation(op, |core, op| match input {
             Err(error) => core.fail_task(Failure::application("Conversion", error.to_string())),
             Ok(input) => {
                 let summary = options.summary.clone();
-                let attributes = Box::new(task_attributes(id.clone(), kind, queue, input, &options));
-                let expected = Expected::Task { op, id: id.clone(), kind: kind.to_owned(), sequence };
+                let print = strict.then(|| matching::print(&queue, &input));
+                let mut attributes = Box::new(task_attributes(id.clone(), kind, queue, input, &options));
+                attributes.header = header;
+                let expected = Expected::Task { op, id: id.clone(), kind: kind.to_owned(), sequence, print };
                 core.push_for(op, Ask::Task { attributes, summary }, expected);
             }
         });
         TaskFuture::new(operation, id, decode)
+    }
+
+    /// A timer with a line for people, which user interfaces show beside it.
+    pub fn sleep_with_summary(&self, duration: Duration, summary: impl Into<String>) -> TimerFuture {
+        self.timer(duration, Some(summary.into()))
+    }
+
+    fn timer(&self, duration: Duration, summary: Option<String>) -> TimerFuture {
+        let mut core = self.shared.core();
+        let sequence = core.count(Counter::Timer);
+        let id = core.seed.id("timer", sequence).to_string();
+        drop(core);
+        // The server knows milliseconds at least, and no timers of no length.
+        let duration = duration.max(Duration::from_millis(1));
+        let operation = self.operation(OpKind::Timer { id: id.clone() }, |core, op| {
+            let expected = Expected::Timer { op, id: id.clone(), duration, sequence };
+            core.push_for(op, Ask::Timer { id: id.clone(), duration, summary }, expected);
+        });
+        TimerFuture { operation, id }
     }
 
     fn start_child<T>(
@@ -93,6 +119,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
         let taken = core.open_children.insert(workflow_id.clone(), ()).is_some();
         drop(core);
+        let header = self.shared.outbound(OutboundKind::Child, kind);
         let op = OpKind::Child {
             workflow_id: workflow_id.clone(),
             kind: kind.to_owned(),
@@ -105,7 +132,8 @@ impl<S: Send + Sync + 'static> Context<S> {
             Ok(_) if taken => core.resolve(op, Err(already_started(&workflow_id))),
             Ok(input) => {
                 let summary = options.summary.clone();
-                let attributes = Box::new(child_attributes(workflow_id.clone(), kind, queue, input, &options));
+                let mut attributes = Box::new(child_attributes(workflow_id.clone(), kind, queue, input, &options));
+                attributes.header = header;
                 let expected =
                     Expected::Child { op, workflow_id: workflow_id.clone(), kind: kind.to_owned(), sequence };
                 core.push_for(op, Ask::Child { attributes, summary }, expected);
@@ -142,11 +170,9 @@ impl<S: Send + Sync + 'static> Context<S> {
     /// Has the workflow's own worker execute a task, without a task queue.
     pub fn schedule_local<T: TaskDefinition>(&self, input: T::Input) -> TaskFuture<T::Output> {
         let defaults = T::options();
-        let retry_policy =
-            defaults.max_retries.map(|retries| RetryPolicy::attempts(retries + 1)).or(defaults.retry_policy);
-        let options =
-            LocalOptions { timeout: defaults.timeout, schedule_to_close: defaults.schedule_to_close, retry_policy };
-        self.schedule_local_with_options::<T>(input, options)
+        let retry_policy = retry_policy(&defaults);
+        let (timeout, schedule_to_close) = (defaults.timeout, defaults.schedule_to_close);
+        self.schedule_local_with_options::<T>(input, LocalOptions { timeout, schedule_to_close, retry_policy })
     }
 
     /// The same with options.
@@ -162,7 +188,8 @@ impl<S: Send + Sync + 'static> Context<S> {
                 Vec::new()
             }
         };
-        let work = LocalWork::Task { kind: T::KIND.to_owned(), input, options };
+        let header = self.shared.outbound(OutboundKind::LocalTask, T::KIND);
+        let work = LocalWork::Task { kind: T::KIND.to_owned(), input, options, header };
         let (operation, id) = self.local_operation(T::KIND, work);
         TaskFuture::new(operation, id, |payloads| converter::decode(payloads, 1))
     }
@@ -229,17 +256,7 @@ impl<S: Send + Sync + 'static> WorkflowContext for Context<S> {
     }
 
     fn sleep(&self, duration: Duration) -> TimerFuture {
-        let mut core = self.shared.core();
-        let sequence = core.count(Counter::Timer);
-        let id = core.seed.id("timer", sequence).to_string();
-        drop(core);
-        // The server knows milliseconds at least, and no timers of no length.
-        let duration = duration.max(Duration::from_millis(1));
-        let operation = self.operation(OpKind::Timer { id: id.clone() }, |core, op| {
-            let expected = Expected::Timer { op, id: id.clone(), duration, sequence };
-            core.push_for(op, Ask::Timer { id: id.clone(), duration }, expected);
-        });
-        TimerFuture { operation, id }
+        self.timer(duration, None)
     }
 
     fn schedule_workflow<W: WorkflowDefinition>(&self, name: &str, input: W::Input) -> ChildWorkflowFuture<W::Output> {
@@ -326,6 +343,7 @@ fn merge(call: ScheduleTaskOptions, definition: ScheduleTaskOptions) -> Schedule
         heartbeat_timeout: call.heartbeat_timeout.or(definition.heartbeat_timeout),
         queue: call.queue.or(definition.queue),
         retry_policy: call.retry_policy.or(definition.retry_policy),
+        priority: call.priority.or(definition.priority.filter(|_| call.priority_seconds == 0)),
         cancellation: call.cancellation,
         disable_eager: call.disable_eager || definition.disable_eager,
         summary: call.summary.or(definition.summary),
@@ -336,6 +354,27 @@ fn task_queue(name: String) -> Option<TaskQueue> {
     Some(TaskQueue { name, kind: enums::TaskQueueKind::Normal as i32, ..Default::default() })
 }
 
+/// How attempts are repeated; `None`: as the server does by itself.
+fn retry_policy(options: &ScheduleTaskOptions) -> Option<RetryPolicy> {
+    let Some(retries) = options.max_retries else { return options.retry_policy.clone() };
+    let policy = options.retry_policy.clone().unwrap_or_default();
+    Some(RetryPolicy { maximum_attempts: retries.saturating_add(1), ..policy })
+}
+
+/// The priority that was given, or that the seconds stand for.
+fn priority(options: &ScheduleTaskOptions) -> Option<common::Priority> {
+    if let Some(priority) = &options.priority {
+        return Some(priority.to_wire());
+    }
+    let priority_key = match options.priority_seconds {
+        60.. => 1,
+        1.. => 2,
+        0 => return None,
+        _ => 4,
+    };
+    Some(common::Priority { priority_key, ..Default::default() })
+}
+
 fn task_attributes(
     activity_id: String,
     kind: &str,
@@ -343,24 +382,10 @@ fn task_attributes(
     input: Vec<Payload>,
     options: &ScheduleTaskOptions,
 ) -> ScheduleActivityTaskCommandAttributes {
-    let retry_policy = match (options.max_retries, &options.retry_policy) {
-        (None, None) => None,
-        (Some(retries), policy) => {
-            let mut policy = policy.clone().unwrap_or_default();
-            policy.maximum_attempts = retries.saturating_add(1);
-            Some(policy.to_wire())
-        }
-        (None, Some(policy)) => Some(policy.to_wire()),
-    };
+    let retry_policy = retry_policy(options).as_ref().map(RetryPolicy::to_wire);
     let timeout = match (options.timeout, options.schedule_to_close) {
         (None, None) => Some(DEFAULT_TIMEOUT),
         (timeout, _) => timeout,
-    };
-    let priority_key = match options.priority_seconds {
-        60.. => 1,
-        1.. => 2,
-        0 => 0,
-        _ => 4,
     };
     ScheduleActivityTaskCommandAttributes {
         activity_id,
@@ -373,7 +398,7 @@ fn task_attributes(
         start_to_close_timeout: timeout.and_then(wire_duration),
         heartbeat_timeout: options.heartbeat_timeout.and_then(wire_duration),
         retry_policy,
-        priority: (priority_key != 0).then(|| common::Priority { priority_key, ..Default::default() }),
+        priority: priority(options),
         ..Default::default()
     }
 }
@@ -408,6 +433,7 @@ fn child_attributes(
         memo: (!options.memo.is_empty()).then(|| common::Memo { fields: fields(&options.memo) }),
         search_attributes: (!options.search_attributes.is_empty())
             .then(|| common::SearchAttributes { indexed_fields: fields(&options.search_attributes) }),
+        priority: options.priority.as_ref().map(Priority::to_wire),
         ..Default::default()
     }
 }

@@ -4,6 +4,7 @@
 use std::borrow::Borrow;
 
 /// A map as a list, sorted by key.
+#[derive(Clone)]
 pub(crate) struct Sorted<K, V>(Vec<(K, V)>);
 
 impl<K, V> Default for Sorted<K, V> {

@@ -8,6 +8,7 @@
 #![allow(clippy::only_used_in_recursion)]
 
 mod api;
+mod combinations;
 mod guide;
 mod macros;
 mod macros_impl;

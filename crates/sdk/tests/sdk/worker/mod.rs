@@ -3,6 +3,8 @@
 //! Plain `cargo test` ignores them, because it builds no server and has no Temporal to compare with. `cargo xtask test`
 //! runs them all in its step `sdk`, against both servers; `--only build,venv,sdk` runs what they need and them alone.
 
+mod around;
+mod caches;
 mod client;
 mod examples;
 mod failing;
@@ -28,6 +30,11 @@ async fn server() -> TestServer {
     // `RUST_LOG=debug` shows what workers do.
     let _ = tracing_subscriber::fmt().with_env_filter(tracing_subscriber::EnvFilter::from_default_env()).try_init();
     TestServer::start().await.expect("a server; SEGNO_BIN names one")
+}
+
+/// Whether that server is Segno and not Temporal's.
+fn is_segno() -> bool {
+    std::env::var("SEGNO_BIN").is_ok_and(|binary| !binary.ends_with("temporal"))
 }
 
 /// A queue that no other test has.

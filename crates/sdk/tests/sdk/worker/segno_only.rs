@@ -112,3 +112,34 @@ async fn cancellation_reaches_a_task_without_heartbeats() {
     assert_eq!(watch.0.cancelled.load(Ordering::SeqCst), 1);
     assert!(took < Duration::from_secs(5), "{took:?}");
 }
+
+#[workflow]
+async fn sleeps_for_days(ctx: Context, days: u64) -> Result<u64> {
+    for day in 1..=days {
+        ctx.sleep(Duration::from_secs(86_400)).await?;
+        ctx.set_state("day", &day)?;
+    }
+    Ok(days)
+}
+
+#[tokio::test]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn a_server_for_tests_skips_time() {
+    let server = server().await;
+    let queue = queue(&server.client());
+    let worker = queue.worker().workflow::<SleepsForDays>().build().unwrap();
+    let (began, first) = (Instant::now(), server.now().await.unwrap());
+    let body = async {
+        let handle = queue.start::<SleepsForDays>("days", 3).await?;
+        // Without being told to, it does not jump.
+        let early = tokio::time::timeout(Duration::from_millis(500), handle.result()).await;
+        assert!(early.is_err());
+        server.skip(Duration::from_secs(86_400 + 3_600)).await?;
+        assert_eq!(handle.state::<u64>("day").await?, Some(1));
+        server.skip(Duration::from_secs(2 * 86_400)).await?;
+        handle.result().await
+    };
+    assert_eq!(worker.run_until(body).await.unwrap(), 3);
+    let skipped = server.now().await.unwrap().duration_since(first).unwrap();
+    assert!(skipped >= Duration::from_secs(3 * 86_400 + 3_600) && began.elapsed() < Duration::from_secs(20));
+}

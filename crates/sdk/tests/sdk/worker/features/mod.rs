@@ -1,10 +1,11 @@
 //! The scenarios of Temporal's repository `features` that its Python SDK has, said with this SDK. Each is named after its
 //! directory there. They run against Segno and against Temporal, and what they say of histories holds for both.
 //!
-//! Left out: `client/http_proxy`, because this SDK knows no proxies. Differences: an interceptor of a client adds headers
+//! Differences: an interceptor of a client adds headers
 //! and refuses calls but does not change arguments (`update/client_interceptor`), arguments that are too many are ignored
 //! (`query/unexpected_arguments`), and messages of Protocol Buffers need a converter (`data_converter/*_protobuf`).
 
+mod connections;
 mod converters;
 mod messages;
 mod tasks;
