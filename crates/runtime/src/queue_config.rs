@@ -68,6 +68,7 @@ impl Node {
                 }
             }
         }
+        self.limits_changed();
         Ok(())
     }
 
@@ -108,6 +109,7 @@ impl Node {
                 node.committer.commit(Commit { documents: vec![document], ..Default::default() }).await?;
             }
             node.take_config(key, &config);
+            node.limits_changed();
             Ok(config)
         })
         .await
