@@ -61,8 +61,7 @@ type Poller = (String, String);
 /// A take that stands at the home.
 struct Standing {
     since: Instant,
-    /// `None` until its task runs.
-    asking: Option<AbortHandle>,
+    asking: AbortHandle,
 }
 
 /// The polls of one queue.
@@ -120,8 +119,8 @@ impl EdgeQueue {
     /// Ends takes beyond so many, the newest first.
     fn end_takes(&mut self, kept: usize) {
         while self.takes.len() > kept {
-            if let Some(asking) = self.takes.pop_last().and_then(|(_, take)| take.asking) {
-                asking.abort();
+            if let Some((_, take)) = self.takes.pop_last() {
+                take.asking.abort();
             }
         }
     }
@@ -237,23 +236,23 @@ impl Edge {
         Some(EdgeWait { edge: self, key: &poll.queue, id, met, takes_missing, is_news })
     }
 
-    /// Notes that takes are about to stand at the home: as many as are missing, numbered, in the name of the newest poll.
-    pub(super) fn begin_takes(&self, key: &QueueKey) -> Option<(Arc<Asker>, Vec<u64>)> {
+    /// Lets as many takes as are missing stand at the home, in the name of the newest poll. `begin` begins one under its
+    /// number; it is called under the lock, so that no take ends before it is known.
+    pub(super) fn begin_takes(&self, key: &QueueKey, begin: impl Fn(u64, Arc<Asker>) -> AbortHandle) {
         let mut queues = lock(&self.queues);
-        let queue = queues.get_mut(key)?;
-        let (_, newest) = queue.waiting.last_key_value()?;
+        let Some(queue) = queues.get_mut(key) else { return };
+        let Some((_, newest)) = queue.waiting.last_key_value() else { return };
         let (asker, since) = (newest.asker.clone(), Instant::now());
-        let numbers: Vec<u64> = (0..queue.takes_missing()).map(|_| self.next.fetch_add(1, Ordering::Relaxed)).collect();
-        queue.takes.extend(numbers.iter().map(|number| (*number, Standing { since, asking: None })));
-        Some((asker, numbers))
+        for _ in 0..queue.takes_missing() {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            queue.takes.insert(number, Standing { since, asking: begin(number, asker.clone()) });
+        }
     }
 
-    /// The task of a take runs. It is ended if the take is not wanted any more.
-    pub(super) fn take_runs(&self, key: &QueueKey, number: u64, asking: AbortHandle) {
-        match lock(&self.queues).get_mut(key).and_then(|queue| queue.takes.get_mut(&number)) {
-            Some(take) => take.asking = Some(asking),
-            None => asking.abort(),
-        }
+    /// Queues with polls that too few takes stand for.
+    pub(super) fn wanting(&self) -> Vec<QueueKey> {
+        let queues = lock(&self.queues);
+        queues.iter().filter(|(_, queue)| queue.takes_missing() > 0).map(|(key, _)| key.clone()).collect()
     }
 
     /// A take ended. `quiet` is what the home said with a task, if it gave one.
@@ -392,7 +391,8 @@ mod tests {
 
     fn takes(queue: &mut EdgeQueue, count: u64, since: Instant) {
         for number in 0..count {
-            queue.takes.insert(number, Standing { since, asking: None });
+            let asking = tokio::spawn(std::future::pending::<()>()).abort_handle();
+            queue.takes.insert(number, Standing { since, asking });
         }
     }
 

@@ -63,6 +63,10 @@ pub(crate) async fn look_after_polls(node: Arc<Node>) {
         for (home, key, polls) in cluster.edge.look() {
             cluster.tell(home, Told::Polls(Polls { queue: wire_queue(&key), ..polls }));
         }
+        // A take that ended begins the next one itself; no poll is to depend on it.
+        for key in cluster.edge.wanting() {
+            node.take_from_home(&cluster, &key);
+        }
     }
 }
 
@@ -147,12 +151,10 @@ impl Node {
 
     /// Lets as many takes as are missing stand at the home of a queue.
     fn take_from_home(self: &Arc<Self>, cluster: &Arc<Cluster>, key: &QueueKey) {
-        let Some((asker, numbers)) = cluster.edge.begin_takes(key) else { return };
-        for number in numbers {
-            let (node, queue, asker) = (self.clone(), key.clone(), asker.clone());
-            let asking = tokio::spawn(async move { node.take_one(&queue, &asker, number).await });
-            cluster.edge.take_runs(key, number, asking.abort_handle());
-        }
+        cluster.edge.begin_takes(key, |number, asker| {
+            let (node, queue) = (self.clone(), key.clone());
+            tokio::spawn(async move { node.take_one(&queue, &asker, number).await }).abort_handle()
+        });
     }
 
     /// One take, from when it stands at the home until a poll has what it brought.
