@@ -6,7 +6,8 @@
 starts a private PostgreSQL (15 or newer; `initdb` and `postgres` in the path or under /usr/lib/postgresql), one database for
 each server, and lets `segno-harness load` run the same workload against both, several times over. CPU is read from /proc: of the
 server, and of PostgreSQL with all its processes, those that have ended included. `--nodes 1,2,3,4` compares clusters of Segno
-of that size at a fixed rate instead; `--takeover 100000` kills one of three nodes with that many open workflows and waits until
+of that size instead, each node with clients and workers of its own: of a queue for each node, whose workers are at that node alone, or
+with `--one-queue` of one queue, which has workers at every node; `--takeover 100000` kills one of three nodes with that many open workflows and waits until
 every shard answers again.
 
 Temporal's server is built from its Go modules, which needs Go:
@@ -273,7 +274,8 @@ def cluster_sizes(options, postgres) -> None:
         def drive(prefix, count):
             loads = [subprocess.Popen(
                 [options.harness, "load", "--port", str(node.port), "--count", str(count // size), "--concurrency",
-                 str(max(1, options.concurrency // size))], stdout=subprocess.PIPE, text=True) for node in nodes]
+                 str(max(1, options.concurrency // size)), *(["--queue", "bench"] if options.one_queue else [])],
+                stdout=subprocess.PIPE, text=True) for node in nodes]
             texts = [one.communicate()[0] for one in loads]
             if any(one.returncode for one in loads) or any(" x " in text for text in texts):
                 raise SystemExit("the load failed:\n" + "\n".join(texts))
@@ -281,13 +283,16 @@ def cluster_sizes(options, postgres) -> None:
         rounds = []
         for _ in range(options.rounds):
             cpu, database = sum(cpu_of(node.process.pid) for node in nodes), postgres.cpu()
-            frames = sum(node.metric("segno_cluster_link_frames_sent_total") for node in nodes)
+            total = lambda name: sum(node.metric(name) for node in nodes)
+            counted = {"frames": "segno_cluster_link_frames_sent_total", "writes": "segno_cluster_link_writes_total",
+                       "met": "segno_tasks_met_total", "commits": "segno_commits_total", "groups": "segno_syncs_total"}
+            before = {what: total(name) for what, name in counted.items()}
             drive("load", options.count)
             done = options.count // size * size
             rounds.append({
                 "nodes' CPU ms": (sum(cpu_of(node.process.pid) for node in nodes) - cpu) * 1e3 / done,
                 "database CPU ms": (postgres.cpu() - database) * 1e3 / done,
-                "frames": (sum(node.metric("segno_cluster_link_frames_sent_total") for node in nodes) - frames) / done,
+                **{what: (total(name) - before[what]) / done for what, name in counted.items()},
             })
         medians = show(f"{size} nodes", rounds)
         first = first or medians["nodes' CPU ms"]
@@ -329,6 +334,7 @@ def main() -> None:
     parser.add_argument("--slow-count", type=int, default=300)
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--nodes", type=lambda text: [int(part) for part in text.split(",")])
+    parser.add_argument("--one-queue", action="store_true", help="with --nodes: one queue, with workers at every node")
     parser.add_argument("--takeover", type=int)
     options = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="segno-bench-"))

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 
 use crate::{
-    cluster::RemoteHold,
+    cluster::{MetHere, RemoteHold},
     node::Node,
     queues::{QueueKey, Queued},
     slots::lock,
@@ -23,6 +23,8 @@ pub(crate) enum Held {
     Nothing,
     /// A task that was taken from its queue and not started yet.
     Queued(QueueKey, Queued),
+    /// A task that met a worker of its own node and is not started yet.
+    Met(Box<MetHere>),
     /// A started workflow task, or a query.
     Task(HeldTask),
     /// A started activity.
@@ -81,6 +83,8 @@ impl Drop for InTransit {
         let Some(node) = self.node.upgrade() else { return };
         if let Held::Queued(queue, queued) = held {
             node.queues.take_back(&queue, queued, node.clock.now());
+        } else if let Held::Met(met) = held {
+            met.offer_again(&node);
         } else if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { node.take_undelivered(held).await });
         }
@@ -90,7 +94,7 @@ impl Drop for InTransit {
 impl Node {
     async fn take_undelivered(self: &Arc<Self>, held: Held) {
         match held {
-            Held::Nothing | Held::Queued(..) | Held::Elsewhere(_) => {}
+            Held::Nothing | Held::Queued(..) | Held::Met(_) | Held::Elsewhere(_) => {}
             Held::Task(task) => self.give_back_workflow_task(&task).await,
             Held::Activity(activity) => self.give_back_activity(&activity).await,
             Held::Reply(task, activities) => {

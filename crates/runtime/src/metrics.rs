@@ -51,6 +51,7 @@ counters! {
     workflow_tasks_started: "Workflow tasks handed to workers.",
     activity_tasks_started: "Activity tasks handed to workers.",
     activity_tasks_eager: "Activity tasks handed to workers in answers to workflow tasks.",
+    tasks_met: "Tasks of this node's runs that met a worker of this node without asking the home of their queue.",
     tasks_given_back: "Tasks given back because the worker's connection was gone.",
     queue_overflows: "Tasks not kept in memory because a queue was over its limit.",
     runs_loaded: "Runs loaded from storage.",

@@ -231,6 +231,7 @@ impl Node {
             Some(_) => {
                 node.take_first_shards().await?;
                 node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
+                node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));
             }
         }
         node.supervise("the delivery of messages", outbox::run(node.clone()));
@@ -310,6 +311,7 @@ impl Node {
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Release);
         self.queues.dismiss_everybody();
+        self.end_polls(|_| true);
         self.stop.notify_waiters();
         // The timer loop looks up from its sleep and sees that it is over.
         self.timers.earlier.notify_one();

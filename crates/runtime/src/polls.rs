@@ -209,13 +209,56 @@ impl Queues {
         }
     }
 
+    /// Whether the configuration of a queue has a limit.
+    pub(crate) fn is_configured_with_limits(&self, key: &QueueKey) -> bool {
+        let mut limits = QueueLimits::default();
+        if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
+            limits.configure(config);
+        }
+        !limits.is_unlimited()
+    }
+
+    /// Whether a queue is limited, by its configuration or by workers.
+    pub(crate) fn is_limited(&self, key: &QueueKey) -> bool {
+        lock(&self.queues).get(key).is_some_and(|queue| !queue.limits.is_unlimited())
+    }
+
+    /// See [`Queue::is_quiet`].
+    pub(crate) fn is_quiet(&self, key: &QueueKey) -> bool {
+        lock(&self.queues).get(key).is_some_and(Queue::is_quiet)
+    }
+
+    /// Somebody polls a queue at another node, and tasks met workers there.
+    pub(crate) fn polled_elsewhere(
+        &self,
+        key: &QueueKey,
+        sticky: bool,
+        identity: Option<&str>,
+        met: &BTreeMap<i32, u32>,
+        now: Nanos,
+    ) {
+        let mut queues = lock(&self.queues);
+        let queue = self.queue(&mut queues, key);
+        if let Some(identity) = identity {
+            queue.polled(identity, now);
+            queue.sticky = sticky;
+        }
+        met.iter().for_each(|(priority, count)| queue.met_elsewhere(*priority, *count, now));
+    }
+
     /// Whether a queue takes no more tasks that storage knows.
     pub(crate) fn is_full(&self, key: &QueueKey) -> bool {
         lock(&self.queues).get(key).is_some_and(Queue::is_full)
     }
 
     /// Waits for a task; `None` if time is up or the worker said goodbye, which `is_over` tells.
-    async fn poll(&self, poll: &Poll, clock: &Arc<dyn Clock>, is_over: impl Fn() -> bool) -> Option<Queued> {
+    async fn poll(
+        &self,
+        poll: &Poll,
+        elsewhere: bool,
+        clock: &Arc<dyn Clock>,
+        is_over: impl Fn() -> bool,
+    ) -> Option<Queued> {
         let mut is_new = true;
         loop {
             let changed = self.limits_changed.notified();
@@ -223,7 +266,7 @@ impl Queues {
                 return None;
             }
             let now = clock.now();
-            let next = match self.take_or_wait(poll, std::mem::take(&mut is_new), now, &is_over) {
+            let next = match self.take_or_wait(poll, elsewhere, std::mem::take(&mut is_new), now, &is_over) {
                 Ok(queued) => return Some(queued),
                 Err(next) => next,
             };
@@ -252,6 +295,7 @@ impl Queues {
     fn take_or_wait<'a>(
         &'a self,
         poll: &'a Poll,
+        elsewhere: bool,
         is_new: bool,
         now: Nanos,
         is_over: &impl Fn() -> bool,
@@ -287,7 +331,10 @@ impl Queues {
         }
         let id = self.next_waiting.fetch_add(1, Ordering::Relaxed);
         let (hand_over, task) = oneshot::channel();
-        queue.wait(id, poll.caller.worker.clone(), hand_over);
+        match elsewhere {
+            false => queue.wait(id, poll.caller.worker.clone(), hand_over),
+            true => queue.wait_elsewhere(id, poll.caller.worker.clone(), hand_over),
+        }
         Err(Next::Wait(Wait { queues: self, key: &poll.queue, id, since: now, task }))
     }
 
@@ -501,15 +548,16 @@ impl Node {
             return None;
         }
         let guard = self.poll_begins(poll);
-        let taken = self.wait_here(poll).await;
+        let taken = self.wait_here(poll, false).await;
         if let Some(guard) = guard {
             guard.answered();
         }
         taken
     }
 
-    /// Waits for a task in a queue whose home is here. Whoever drops the delivery returns the task.
-    pub(crate) async fn wait_here(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
+    /// Waits for a task in a queue whose home is here; for a worker at another node if `elsewhere`. Whoever drops the delivery
+    /// returns the task.
+    pub(crate) async fn wait_here(self: &Arc<Self>, poll: &Poll, elsewhere: bool) -> Option<(TaskOffer, Delivery)> {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return None;
         }
@@ -517,7 +565,7 @@ impl Node {
             let moved = self.queue_home(&poll.queue) != Place::Here;
             moved || self.is_stopping() || self.is_dismissed(&poll.caller.worker)
         };
-        let queued = self.queues.poll(poll, &self.clock, is_over).await?;
+        let queued = self.queues.poll(poll, elsewhere, &self.clock, is_over).await?;
         let task = queued.task.clone();
         Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))
     }
@@ -544,6 +592,7 @@ impl Node {
             self.dismissals.notify_waiters();
         }
         let left = self.queues.dismiss(namespace, worker, sticky);
+        self.end_sticky_polls(namespace, sticky);
         if !left.is_empty() {
             let node = self.clone();
             tokio::spawn(async move {
@@ -564,12 +613,22 @@ impl Node {
     /// The only worker that served a sticky queue is gone.
     pub(crate) fn give_up_queue(self: &Arc<Self>, namespace: NamespaceKey, sticky: &str) {
         let left = self.queues.dismiss(namespace, "", sticky);
+        self.end_sticky_polls(namespace, sticky);
         let node = self.clone();
         tokio::spawn(async move {
             for task in left {
                 node.redirect(task).await;
             }
         });
+    }
+
+    /// Polls of a sticky queue that wait here end, wherever its home is.
+    fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
+        if !sticky.is_empty() {
+            let is_it =
+                |key: &QueueKey| key.namespace == namespace && key.kind == QueueKind::Workflow && key.name == sticky;
+            self.end_polls(is_it);
+        }
     }
 
     /// A poll is a sign of life. On a queue for commands it stands for all workers of its process.
@@ -624,6 +683,9 @@ impl Node {
             key.name.clone_from(&run.info.task_queue);
         } else if task.sticky && !is_here {
             let otherwise = QueueKey { name: run.info.task_queue.clone(), ..key.clone() };
+            if self.meet_here(&key, &offer, &place, shard_of(run), Some(&otherwise)) {
+                return;
+            }
             return self.offer_at_home(key, offer, place, shard_of(run), Some(otherwise));
         }
         self.offer(key, offer, place, run);
@@ -633,6 +695,7 @@ impl Node {
     fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
         match self.queue_home(&key) {
             Place::Here => self.offer_here(key, task, place),
+            Place::There(_) if self.meet_here(&key, &task, &place, shard_of(run), None) => {}
             _ => self.offer_at_home(key, task, place, shard_of(run), None),
         }
     }

@@ -64,11 +64,21 @@ impl Node {
                     let rest = document.name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('/'));
                     let known = rest.and_then(|(kind, name)| Some((kind.parse().ok()?, name.to_owned())));
                     let (kind, name) = known.ok_or_else(|| damaged("no queue has this name".to_owned()))?;
-                    lock(&self.queues.configs).insert(ConfigKey { namespace: key, kind, name }, Arc::new(config));
+                    self.take_config(ConfigKey { namespace: key, kind, name }, &config);
                 }
             }
         }
+        self.limits_changed();
         Ok(())
+    }
+
+    /// A configuration is in effect from now on, also for the queue if that is in memory.
+    fn take_config(&self, key: ConfigKey, config: &TaskQueueConfig) {
+        let before = lock(&self.queues.configs).insert(key.clone(), Arc::new(config.clone()));
+        if key.kind == ACTIVITY && before.as_deref() != Some(config) {
+            let queue = QueueKey { namespace: key.namespace, kind: QueueKind::Activity, name: key.name };
+            self.queues.configure(&queue, config, self.clock.now());
+        }
     }
 
     /// The configuration of a queue of a kind, a number of the wire, if somebody configured it.
@@ -98,11 +108,8 @@ impl Node {
                 let document = DocumentWrite { namespace: key.namespace, name: key.document(), content };
                 node.committer.commit(Commit { documents: vec![document], ..Default::default() }).await?;
             }
-            lock(&node.queues.configs).insert(key.clone(), Arc::new(config.clone()));
-            if key.kind == ACTIVITY {
-                let queue = QueueKey { namespace: key.namespace, kind: QueueKind::Activity, name: key.name };
-                node.queues.configure(&queue, &config, node.clock.now());
-            }
+            node.take_config(key, &config);
+            node.limits_changed();
             Ok(config)
         })
         .await

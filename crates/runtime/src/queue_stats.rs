@@ -52,8 +52,13 @@ impl Counter {
     }
 
     fn add(&mut self, now: Nanos) {
+        self.add_many(1, now);
+    }
+
+    fn add_many(&mut self, many: u32, now: Nanos) {
         self.turn(now);
-        self.counts[self.newest as usize % SLICES] += 1;
+        let newest = &mut self.counts[self.newest as usize % SLICES];
+        *newest = newest.saturating_add(many);
     }
 
     /// One less, if there was one.
@@ -90,6 +95,13 @@ impl Measured {
     /// A task went to a worker.
     pub fn dispatched(&mut self, priority: i32, now: Nanos) {
         self.counters.entry(priority).or_default().1.add(now);
+    }
+
+    /// Tasks came and went elsewhere.
+    pub fn passed(&mut self, priority: i32, many: u32, now: Nanos) {
+        let (added, dispatched) = self.counters.entry(priority).or_default();
+        added.add_many(many, now);
+        dispatched.add_many(many, now);
     }
 
     /// A task that went came back.

@@ -141,6 +141,8 @@ pub struct Queue {
     backlog_len: usize,
     /// By their numbers, which grow: the longest waiting first.
     waiting: BTreeMap<u64, Waiting>,
+    /// Polls that wait at other nodes, which take from here, likewise.
+    waiting_elsewhere: BTreeMap<u64, Waiting>,
     /// Tasks were not kept: storage knows them.
     pub overflowed: bool,
     /// When a worker last asked.
@@ -178,6 +180,7 @@ impl Queue {
             backlog: BTreeMap::new(),
             backlog_len: 0,
             waiting: BTreeMap::new(),
+            waiting_elsewhere: BTreeMap::new(),
             overflowed: false,
             last_poll: 0,
             pollers: HashMap::default(),
@@ -228,7 +231,9 @@ impl Queue {
             self.serve(now);
             return kept;
         }
-        while let Some((_, waiting)) = self.waiting.pop_first() {
+        // What is here is started here: a worker of this node saves the way.
+        let is_own = !matches!(queued.task, TaskOffer::Remote(_));
+        while let Some(waiting) = self.next_waiting(is_own) {
             let priority = queued.priority;
             match waiting.hand_over.send(Handed::Task(queued)) {
                 Ok(()) => {
@@ -246,14 +251,14 @@ impl Queue {
     /// Hands out what may go to workers that wait. If something must wait for its time, one worker is told when to look
     /// again; it does this again after that, so that there is always one who looks as long as there are tasks and workers.
     pub fn serve(&mut self, now: Nanos) {
-        while !self.waiting.is_empty() {
+        while self.waiting() > 0 {
             let handed = match (self.take(now), self.later(now)) {
                 (Some(queued), _) => Handed::Task(queued),
                 (None, Some(at)) => Handed::Look(at),
                 (None, None) => return,
             };
             let looks = matches!(handed, Handed::Look(_));
-            let Some((_, waiting)) = self.waiting.pop_first() else { return };
+            let Some(waiting) = self.next_waiting(false) else { return };
             match waiting.hand_over.send(handed) {
                 Ok(()) if looks => return,
                 Ok(()) => {}
@@ -264,6 +269,21 @@ impl Queue {
                 Err(Handed::Look(_)) => {}
             }
         }
+    }
+
+    /// The worker that waited longest; one of this node, if there is one and that is wanted.
+    fn next_waiting(&mut self, near_first: bool) -> Option<Waiting> {
+        let near = match (self.waiting.first_key_value(), self.waiting_elsewhere.first_key_value()) {
+            (Some((near, _)), Some((far, _))) => near_first || near < far,
+            (_, far) => far.is_none(),
+        };
+        let next = if near { self.waiting.pop_first() } else { self.waiting_elsewhere.pop_first() };
+        next.map(|(_, waiting)| waiting)
+    }
+
+    /// Whether nothing waits here and nothing has to wait: a task and a worker may meet elsewhere, and nobody is overtaken.
+    pub fn is_quiet(&self) -> bool {
+        self.backlog_len == 0 && !self.overflowed && self.limits.is_unlimited()
     }
 
     /// When the first of the tasks that wait may go, if there are some and none may go now.
@@ -330,19 +350,33 @@ impl Queue {
         self.waiting.insert(id, Waiting { worker, hand_over });
     }
 
+    /// The same for a worker at another node.
+    pub fn wait_elsewhere(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<Handed>) {
+        self.waiting_elsewhere.insert(id, Waiting { worker, hand_over });
+    }
+
     /// A worker gave up waiting.
     pub fn forget(&mut self, id: u64) {
-        self.waiting.remove(&id);
+        if self.waiting.remove(&id).is_none() {
+            self.waiting_elsewhere.remove(&id);
+        }
     }
 
     /// Sends away all waiting workers of a process: their polls end empty at once.
     pub fn dismiss(&mut self, worker: &str) {
         self.waiting.retain(|_, waiting| waiting.worker != worker);
+        self.waiting_elsewhere.retain(|_, waiting| waiting.worker != worker);
     }
 
     /// Sends everybody away.
     pub fn dismiss_all(&mut self) {
         self.waiting.clear();
+        self.waiting_elsewhere.clear();
+    }
+
+    /// Tasks of a priority met workers at another node.
+    pub fn met_elsewhere(&mut self, priority: i32, count: u32, now: Nanos) {
+        self.measured.passed(priority, count, now);
     }
 
     /// A worker asked.
@@ -375,7 +409,7 @@ impl Queue {
 
     /// Whether somebody who takes commands is there, and not too many wait already.
     pub fn takes_commands(&self, now: Nanos) -> bool {
-        let served = !self.waiting.is_empty() || now - self.last_poll < COMMAND_AGE_MAX;
+        let served = self.waiting() > 0 || now - self.last_poll < COMMAND_AGE_MAX;
         served && self.backlog_len < COMMANDS_MAX
     }
 
@@ -409,13 +443,13 @@ impl Queue {
 
     /// Whether somebody waits here, or did not long ago.
     pub fn in_use(&self, now: Nanos, memory: Nanos) -> bool {
-        self.backlog_len > 0 || !self.waiting.is_empty() || self.overflowed || now - self.last_poll < memory
+        self.backlog_len > 0 || self.waiting() > 0 || self.overflowed || now - self.last_poll < memory
     }
 
     /// Whether the worker of a sticky queue is gone. Tasks that wait there time out and are offered elsewhere; what is left
     /// here is out of date.
     pub fn is_deserted(&self, now: Nanos) -> bool {
-        self.sticky && self.waiting.is_empty() && now - self.last_poll > DESERTED_AFTER
+        self.sticky && self.waiting() == 0 && now - self.last_poll > DESERTED_AFTER
     }
 
     /// Tasks waiting.
@@ -425,7 +459,7 @@ impl Queue {
 
     /// Workers waiting.
     pub fn waiting(&self) -> usize {
-        self.waiting.len()
+        self.waiting.len() + self.waiting_elsewhere.len()
     }
 
     /// Tasks that wait here, for refilling without doubles: the run, and the scheduled event of an activity or 0.
@@ -576,6 +610,44 @@ mod tests {
         let stats = queue.stats(40 * second);
         assert_eq!((stats[&1].backlog, stats[&1].oldest), (0, 0));
         assert!(stats[&1].dispatch_rate > 0.0 && stats[&3].dispatch_rate == 0.0);
+    }
+
+    #[test]
+    fn a_task_of_this_node_goes_to_a_worker_of_this_node_first() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        let (far, mut at_another) = oneshot::channel();
+        queue.wait_elsewhere(1, String::new(), far);
+        let (near, mut at_this) = oneshot::channel();
+        queue.wait(2, String::new(), near);
+        assert_eq!(queue.waiting(), 2);
+        assert_eq!(queue.offer(task(7), 3, 0), Offered::HandedOver);
+        assert!(at_this.try_recv().is_ok() && at_another.try_recv().is_err());
+        assert_eq!(queue.offer(task(8), 3, 0), Offered::HandedOver);
+        assert!(at_another.try_recv().is_ok());
+        assert_eq!(queue.offer(task(9), 3, 0), Offered::Kept);
+    }
+
+    #[test]
+    fn a_task_of_another_node_goes_to_whoever_waited_longest() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        let (far, mut at_another) = oneshot::channel();
+        queue.wait_elsewhere(1, String::new(), far);
+        let (near, _at_this) = oneshot::channel();
+        queue.wait(2, String::new(), near);
+        assert_eq!(queue.offer(TaskOffer::Remote(Box::default()), 3, 0), Offered::HandedOver);
+        assert!(at_another.try_recv().is_ok());
+    }
+
+    #[test]
+    fn a_queue_is_quiet_while_nothing_waits_and_nothing_is_limited() {
+        let mut queue = Queue::new(BACKLOG_MAX);
+        assert!(queue.is_quiet());
+        queue.offer(task(1), 3, 0);
+        assert!(!queue.is_quiet(), "a task waits");
+        queue.take(0);
+        assert!(queue.is_quiet());
+        queue.limits.asked(5.0);
+        assert!(!queue.is_quiet(), "a worker limits it");
     }
 
     #[test]

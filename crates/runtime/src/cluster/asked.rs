@@ -36,12 +36,12 @@ pub(crate) fn outcome_of(outcome: Outcome) -> Result<Arrived, CallError> {
 
 impl Node {
     /// Answers a question of another node. What the answer holds is given back unless the asker says that it arrived.
-    pub(super) async fn asked(self: &Arc<Self>, _from: NodeId, ask: Ask) -> (Reply, Option<Delivery>) {
+    pub(super) async fn asked(self: &Arc<Self>, from: NodeId, ask: Ask) -> (Reply, Option<Delivery>) {
         let Some(cluster) = self.cluster.clone() else { return (Reply::Moved(Default::default()), None) };
         let reply = match ask.question {
             Some(Question::Call(call)) => return cluster.make_call(call).await,
-            Some(Question::Take(take)) => return self.give_task(take).await,
-            Some(Question::Offer(offer)) => self.take_offer(offer),
+            Some(Question::Take(take)) => return self.give_task(from, take).await,
+            Some(Question::Offer(offer)) => self.take_offer(offer).0,
             Some(Question::Receive(receive)) => self.receive_from(receive).await,
             Some(Question::Reload(_)) => {
                 self.reload().await;
@@ -137,6 +137,8 @@ impl Node {
         match news.told {
             Some(Told::Seen(seen)) => self.seen_elsewhere(seen),
             Some(Told::Closed(closed)) => self.closed_elsewhere(closed),
+            Some(Told::Polls(polls)) => self.polls_elsewhere(polls),
+            Some(Told::Limited(queue)) => self.limited_elsewhere(queue),
             Some(Told::Map(_)) => {
                 if let Some(cluster) = &self.cluster {
                     cluster.membership.look();

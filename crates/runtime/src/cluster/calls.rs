@@ -108,6 +108,18 @@ impl Cluster {
         call: ForwardedCall,
         deadline: Option<Instant>,
     ) -> Result<Forwarded, ForwardError> {
+        self.forward_held(me, to, call, deadline, false).await
+    }
+
+    /// The same. That what the answer carries has arrived may be told later if `lazy`.
+    pub(super) async fn forward_held(
+        &self,
+        me: &Arc<Node>,
+        to: NodeId,
+        call: ForwardedCall,
+        deadline: Option<Instant>,
+        lazy: bool,
+    ) -> Result<Forwarded, ForwardError> {
         let deadline = deadline.unwrap_or_else(|| Instant::now() + ANSWER_MAX);
         let left = deadline.saturating_duration_since(Instant::now()).saturating_sub(MARGIN);
         let timeout = call.timeout.map(|timeout| timeout.min(left).max(Duration::from_millis(1)));
@@ -122,7 +134,8 @@ impl Cluster {
         match self.ask(to, question, deadline).await {
             Ok(answered) => match answered.reply {
                 Reply::Called(Called { code, message, details, body }) => {
-                    let delivery = answered.held.map(|held| Delivery::new(me, Held::Elsewhere(held)));
+                    let held = answered.held.map(|held| if lazy { held.lazily() } else { held });
+                    let delivery = held.map(|held| Delivery::new(me, Held::Elsewhere(held)));
                     Ok(Forwarded { code, message, details, body, delivery, moved: false })
                 }
                 Reply::Moved(_) => Err(ForwardError::Moved),

@@ -1,6 +1,7 @@
 //! Connections between nodes. Each node dials each other one and asks on that connection; answers come back on it.
 //!
-//! A frame that waits is sent with all others that wait, so that under load a write carries many. What an answer holds for a
+//! A frame that waits is sent with all others that wait, so that under load a write carries many; one that nobody waits for
+//! is sent with the next one. What an answer holds for a
 //! worker is kept by the answering side until the asker says `Written`; a connection that breaks gives it back.
 //!
 //! What holds: a question is sent at most once; one whose connection broke after it was sent is [`AskError::Broken`], and
@@ -10,6 +11,7 @@ use std::{
     collections::HashMap,
     hash::Hasher,
     io,
+    pin::pin,
     sync::{
         Arc, Mutex, Weak,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -31,7 +33,7 @@ use tokio_rustls::TlsAcceptor;
 
 use super::Cluster;
 use super::encryption::{self, Channel};
-use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Reply, Said};
+use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Question, Reply, Said};
 use crate::{delivery::Delivery, node::Node, slots::lock};
 
 /// The largest write that is accepted: a request of 4 MiB many times over.
@@ -43,6 +45,8 @@ const FRAMES_MAX: usize = 256;
 /// Frames that may wait for a connection, and their bytes, before questions are refused and none are taken.
 const WAITING_MAX: usize = 16_384;
 const WAITING_BYTES_MAX: usize = 64 << 20;
+/// How long a frame may wait for others that nobody waits for.
+const LAZY_MAX: Duration = Duration::from_millis(10);
 const PING: Duration = Duration::from_secs(1);
 /// A connection on which nothing came for so long is broken.
 const SILENCE_MAX: Duration = Duration::from_secs(3);
@@ -77,6 +81,7 @@ pub struct RemoteHold {
     frames: Outgoing,
     id: u64,
     arrived: bool,
+    lazy: bool,
 }
 
 impl RemoteHold {
@@ -84,17 +89,31 @@ impl RemoteHold {
     pub fn written(mut self) {
         self.arrived = true;
     }
+
+    /// That the worker has it may be told with something else: nothing is given out twice if it is never told.
+    pub fn lazily(mut self) -> Self {
+        self.lazy = true;
+        self
+    }
 }
 
 impl Drop for RemoteHold {
     fn drop(&mut self) {
-        let said = if self.arrived { Said::Written(Nothing {}) } else { Said::GiveUp(Nothing {}) };
-        self.frames.send(self.id, said);
+        match (self.arrived, self.lazy) {
+            (true, true) => self.frames.send_lazily(self.id, Said::Written(Nothing {})),
+            (true, false) => self.frames.send(self.id, Said::Written(Nothing {})),
+            (false, _) => self.frames.send(self.id, Said::GiveUp(Nothing {})),
+        }
     }
 }
 
-/// A frame that waits, and its length.
-type Waiting = (Frame, usize);
+/// A frame that waits.
+struct Waiting {
+    frame: Frame,
+    length: usize,
+    /// It may wait for others.
+    lazy: bool,
+}
 
 /// Where frames of one connection go.
 #[derive(Clone, Debug)]
@@ -147,11 +166,20 @@ impl Outgoing {
 
     /// A connection that is gone needs to hear nothing.
     fn send(&self, id: u64, said: Said) {
+        self.put(id, said, false);
+    }
+
+    /// Sends something that nobody waits for: with the next frame, or after [`LAZY_MAX`].
+    fn send_lazily(&self, id: u64, said: Said) {
+        self.put(id, said, true);
+    }
+
+    fn put(&self, id: u64, said: Said, lazy: bool) {
         let frame = Frame { id, said: Some(said) };
         let length = frame.encoded_len();
         self.backlog.frames.fetch_add(1, Ordering::Relaxed);
         self.backlog.bytes.fetch_add(length, Ordering::Relaxed);
-        let _ = self.frames.send((frame, length));
+        let _ = self.frames.send(Waiting { frame, length, lazy });
     }
 }
 
@@ -325,7 +353,7 @@ impl Link {
         match tokio::time::timeout_at(deadline, answered).await {
             Ok(Ok(Answer { held, reply: Some(reply) })) => {
                 asking.done = true;
-                let held = held.then(|| RemoteHold { frames: open.frames.clone(), id, arrived: false });
+                let held = held.then(|| RemoteHold { frames: open.frames.clone(), id, arrived: false, lazy: false });
                 Ok(Answered { reply, held })
             }
             Ok(Ok(Answer { .. })) => {
@@ -499,37 +527,60 @@ async fn write_frames(
     pings: bool,
 ) -> io::Result<()> {
     let mut ping = tokio::time::interval(PING);
-    let mut frames = Vec::new();
+    let mut lazy = pin!(tokio::time::sleep(Duration::ZERO));
+    let mut frames: Vec<Waiting> = Vec::new();
     loop {
+        let before = frames.len();
         tokio::select! {
             received = receiver.recv_many(&mut frames, FRAMES_MAX) => {
                 if received == 0 {
                     return Ok(());
                 }
-                // Large frames go one by one, so that no write is larger than what is accepted.
-                let (mut some, mut bytes) = (Vec::with_capacity(received), 0);
-                for (frame, length) in frames.drain(..) {
-                    if bytes + length > WRITE_BYTES && !some.is_empty() {
-                        let count = some.len();
-                        write_some(&mut write, Frames { frames: std::mem::take(&mut some) }).await?;
-                        traffic.sent(count, bytes);
-                        backlog.wrote(count, bytes);
-                        bytes = 0;
+                let room = frames.len() < FRAMES_MAX;
+                if room && frames[before..].iter().all(|waiting| waiting.lazy) {
+                    if before == 0 {
+                        lazy.as_mut().reset(Instant::now() + LAZY_MAX);
                     }
-                    bytes += length;
-                    some.push(frame);
+                    continue;
                 }
-                let count = some.len();
-                write_some(&mut write, Frames { frames: some }).await?;
-                traffic.sent(count, bytes);
-                backlog.wrote(count, bytes);
+                // Whoever else is about to say something gets the chance to share the write.
+                tokio::task::yield_now().await;
+                while frames.len() < 2 * FRAMES_MAX && let Ok(waiting) = receiver.try_recv() {
+                    frames.push(waiting);
+                }
             }
+            () = lazy.as_mut(), if !frames.is_empty() => {}
             _ = ping.tick(), if pings => {
-                let ping = Frame { id: 0, said: Some(Said::Ping(Nothing {})) };
-                write_some(&mut write, Frames { frames: vec![ping] }).await?;
+                frames.push(Waiting { frame: Frame { id: 0, said: Some(Said::Ping(Nothing {})) }, length: 0, lazy: false });
+                backlog.frames.fetch_add(1, Ordering::Relaxed);
             }
         }
+        // Large frames go one by one, so that no write is larger than what is accepted.
+        let (mut some, mut bytes) = (Vec::with_capacity(frames.len()), 0);
+        for Waiting { frame, length, .. } in frames.drain(..) {
+            if bytes + length > WRITE_BYTES && !some.is_empty() {
+                write_counted(&mut write, std::mem::take(&mut some), bytes, backlog, traffic).await?;
+                bytes = 0;
+            }
+            bytes += length;
+            some.push(frame);
+        }
+        write_counted(&mut write, some, bytes, backlog, traffic).await?;
     }
+}
+
+async fn write_counted(
+    write: &mut Writing,
+    frames: Vec<Frame>,
+    bytes: usize,
+    backlog: &Backlog,
+    traffic: &Traffic,
+) -> io::Result<()> {
+    let count = frames.len();
+    write_some(write, Frames { frames }).await?;
+    traffic.sent(count, bytes);
+    backlog.wrote(count, bytes);
+    Ok(())
 }
 
 async fn read_answers(mut read: Reading, pending: &Pending, traffic: &Traffic) -> io::Result<()> {
@@ -649,6 +700,12 @@ async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Node>) -> io
             let Some(node) = local.upgrade() else { return Ok(()) };
             for Frame { id, said } in received.frames {
                 match said {
+                    // It needs no waiting.
+                    Some(Said::Ask(Ask { question: Some(Question::Offer(offer)) })) => {
+                        let (reply, lazy) = node.take_offer(offer);
+                        let answer = Said::Answer(Answer { held: false, reply: Some(reply) });
+                        if lazy { frames.send_lazily(id, answer) } else { frames.send(id, answer) }
+                    }
                     Some(Said::Ask(ask)) => answer(&node, from, &serving, &frames, id, ask),
                     Some(Said::Written(_)) => {
                         if let Some(held) = lock(&serving).held.remove(&id) {

@@ -1,7 +1,7 @@
 //! A node among others: what is here, what is elsewhere, and how to reach it.
 //!
 //! A workflow belongs to a shard, and a shard to one node at a time, its owner ([`ownership`]). A queue has a home, where
-//! tasks and workers meet ([`offers`]). Signs of life of workers are told to everybody ([`seen`]), because each owner decides
+//! tasks and workers meet ([`offers`]), unless both are at the same node and nobody waits ([`meeting`]). Signs of life of workers are told to everybody ([`seen`]), because each owner decides
 //! about the workers that hold something of its runs. A client's call goes to the node that it is about as it came
 //! ([`calls`]). With one store in this process there is no cluster, and everything is here.
 //!
@@ -10,8 +10,10 @@
 
 mod asked;
 mod calls;
+mod edge;
 mod encryption;
 mod link;
+mod meeting;
 mod offers;
 mod ownership;
 mod seen;
@@ -36,12 +38,14 @@ pub use calls::{ClientCalls, ForwardError, Forwarded, ForwardedCall, RemoteTask}
 pub use encryption::NodeIdentity;
 pub use link::LinkFigures;
 pub(crate) use link::{AskError, RemoteHold};
+pub(crate) use meeting::{MetHere, look_after_polls};
 pub use offers::Polled;
 pub(crate) use ownership::run as follow_map;
 pub(crate) use seen::ToldWorkers;
 pub(crate) use wire::Task;
 
 use crate::{error::CallError, flow, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
+use edge::Edge;
 use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};
 
@@ -97,6 +101,10 @@ pub struct Cluster {
     offering_all: tokio::sync::Mutex<()>,
     /// Connections that other nodes made, numbered, the newest of each.
     incoming: Mutex<HashMap<NodeId, u64>>,
+    /// Polls that wait here for tasks of queues whose homes are elsewhere.
+    edge: Edge,
+    /// Queues of which others were told lately that workers limit them.
+    told_limits: Mutex<HashMap<QueueKey, Instant>>,
 }
 
 impl Cluster {
@@ -122,6 +130,8 @@ impl Cluster {
             offering: Arc::default(),
             offering_all: tokio::sync::Mutex::default(),
             incoming: Mutex::default(),
+            edge: Edge::default(),
+            told_limits: Mutex::default(),
         }))
     }
 

@@ -1,8 +1,9 @@
 //! Tasks and workers that meet at the home of a queue, wherever they come from.
 //!
-//! The owner of a run offers its tasks at the queue's home. A worker's poll ends at the node that it is connected to; that
-//! node takes a task from the home and lets the task's owner start it. What is offered stays with the home until the owner has
-//! answered, so that a node which fails in between loses nothing.
+//! The owner of a run offers its tasks at the queue's home, unless a worker of the same node waits for one
+//! ([`super::meeting`]). A worker's poll ends at the node that it is connected to; that node takes a task from the home and lets
+//! the task's owner start it. What is offered stays with the home until the owner has answered, so that a node which fails in
+//! between loses nothing.
 
 use std::{
     sync::{
@@ -22,11 +23,10 @@ use tokio::time::Instant;
 use super::{
     Place,
     calls::{ForwardError, ForwardedCall, RemoteTask},
-    link::Answered,
     wire::{Command, Offer, Question, Queue, Reply, Take, Task, TaskKind},
 };
 use crate::{
-    delivery::{Delivery, Held},
+    delivery::Delivery,
     fair::Fairness,
     node::Node,
     polls::{Poll, QueuePlace},
@@ -134,7 +134,7 @@ impl Node {
     }
 
     /// A task that another node named, as this node knows it if it is its own.
-    fn task_of(&self, task: Task) -> Option<TaskOffer> {
+    pub(super) fn task_of(&self, task: Task) -> Option<TaskOffer> {
         let mine = self.cluster.as_ref().is_some_and(|cluster| cluster.me.0 == task.owner);
         let run = RunKey(task.run);
         match task.kind() {
@@ -195,6 +195,7 @@ impl Node {
                             sticky: otherwise.is_some(),
                             fairness_key: fairness_key.clone(),
                             fairness_weight,
+                            quiet: false,
                         };
                         let deadline = Instant::now() + OFFER_MAX;
                         match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
@@ -255,16 +256,19 @@ impl Node {
         false
     }
 
-    /// Another node offers a task for a queue whose home is here.
-    pub(super) fn take_offer(&self, offer: Offer) -> Reply {
-        let Some(key) = queue_of(offer.queue) else { return Reply::Failed("unknown kind of queue".to_owned()) };
+    /// Another node offers a task for a queue whose home is here. Gives the answer, and whether nobody waits for it.
+    pub(super) fn take_offer(&self, offer: Offer) -> (Reply, bool) {
+        let Some(key) = queue_of(offer.queue) else {
+            return (Reply::Failed("unknown kind of queue".to_owned()), false);
+        };
         if self.queue_home(&key) != Place::Here {
-            return Reply::Moved(Default::default());
+            return (Reply::Moved(Default::default()), false);
         }
         if offer.sticky && !self.queues.is_served(&key, self.clock.now()) {
-            return Reply::Unserved(Default::default());
+            return (Reply::Unserved(Default::default()), false);
         }
-        let Some(task) = self.task_of(offer.task) else { return Reply::Done(Default::default()) };
+        let asks = offer.task.kind() == TaskKind::Query;
+        let Some(task) = self.task_of(offer.task) else { return (Reply::Done(Default::default()), false) };
         match task {
             TaskOffer::Command(command) => self.offer_command_here(key, *command),
             task => {
@@ -274,11 +278,12 @@ impl Node {
                 self.offer_here(key, task, QueuePlace { priority: offer.priority, fairness });
             }
         }
-        Reply::Done(Default::default())
+        // Whoever asks a workflow waits until the query is on its way.
+        (Reply::Done(Default::default()), !asks)
     }
 
     /// Another node takes a task for a worker of its own.
-    pub(super) async fn give_task(self: &Arc<Self>, take: Take) -> (Reply, Option<Delivery>) {
+    pub(super) async fn give_task(self: &Arc<Self>, from: NodeId, take: Take) -> (Reply, Option<Delivery>) {
         let Some(queue) = queue_of(take.queue) else {
             return (Reply::Failed("unknown kind of queue".to_owned()), None);
         };
@@ -297,10 +302,11 @@ impl Node {
         if poll.queue.kind == QueueKind::WorkerCommand {
             self.claim_commands(&poll.queue);
         }
-        match self.wait_here(&poll).await {
+        self.tell_if_limited(from, &poll.queue);
+        match self.wait_at_home(&poll, true).await {
             Some((task, delivery)) => {
-                let task = wire_task(&task, cluster.me);
-                let offer = Offer { queue: wire_queue(&poll.queue), task, ..Default::default() };
+                let (task, quiet) = (wire_task(&task, cluster.me), self.queues.is_quiet(&poll.queue));
+                let offer = Offer { queue: wire_queue(&poll.queue), task, quiet, ..Default::default() };
                 (Reply::Task(offer), Some(delivery))
             }
             None if self.queue_home(&poll.queue) != Place::Here => (Reply::Moved(Default::default()), None),
@@ -308,7 +314,13 @@ impl Node {
         }
     }
 
-    /// Waits for a task at the home of its queue, wherever that is. Whoever drops the delivery returns the task.
+    /// Waits at the home of a queue, which is this node, for a worker of this node or of another one.
+    async fn wait_at_home(self: &Arc<Self>, poll: &Poll, elsewhere: bool) -> Option<(TaskOffer, Delivery)> {
+        self.tell_limited(poll);
+        self.wait_here(poll, elsewhere).await
+    }
+
+    /// Waits for a task of a queue, wherever its home is. Whoever drops the delivery returns the task.
     pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         let Some(cluster) = self.cluster.clone() else { return self.wait_with_guard(poll).await };
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
@@ -317,47 +329,20 @@ impl Node {
         let guard = self.poll_begins(poll);
         let taken = loop {
             let homes = cluster.homes();
-            // Before the look, so that no goodbye is missed.
-            let dismissal = self.dismissals.notified();
-            let now = Instant::now();
-            if now >= poll.deadline || self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
+            if Instant::now() >= poll.deadline || self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
                 break None;
             }
             match self.queue_home(&poll.queue) {
-                Place::Here => match self.wait_here(poll).await {
+                Place::Here => match self.wait_at_home(poll, false).await {
                     Some(taken) => break Some(taken),
                     None if cluster.homes() == homes => break None,
                     None => {}
                 },
-                Place::There(home) => {
-                    let take = Take {
-                        queue: wire_queue(&poll.queue),
-                        identity: poll.identity.clone(),
-                        worker: poll.caller.worker.clone(),
-                        sticky: poll.sticky,
-                        tasks_per_second: poll.tasks_per_second,
-                        wait_ms: poll.deadline.saturating_duration_since(now).as_millis() as u64,
-                    };
-                    let patience = poll.deadline + Duration::from_secs(1);
-                    let asked = tokio::select! {
-                        asked = cluster.ask(home, Question::Take(take), patience) => asked,
-                        // Whose it was is seen with the next look.
-                        () = dismissal => continue,
-                    };
-                    match asked {
-                        Ok(Answered { reply: Reply::Task(offer), held }) => {
-                            let delivery = Delivery::new(self, held.map_or(Held::Nothing, Held::Elsewhere));
-                            match self.task_of(offer.task) {
-                                Some(task) => break Some((task, delivery)),
-                                // A query whose asker left.
-                                None => delivery.delivered(),
-                            }
-                        }
-                        // Time is up, or the worker said goodbye.
-                        Ok(Answered { reply: Reply::Done(_), .. }) => break None,
-                        Ok(_) | Err(_) => tokio::time::sleep(AGAIN).await,
-                    }
-                }
+                Place::There(home) => match self.wait_at_edge(&cluster, poll, home, homes).await {
+                    Ok(taken) => break taken,
+                    // Everything is looked at again.
+                    Err(()) => tokio::task::yield_now().await,
+                },
                 Place::Nowhere => tokio::time::sleep(AGAIN).await,
             }
         };
@@ -377,7 +362,9 @@ impl Node {
         let cluster = self.cluster.clone()?;
         let call = ForwardedCall { task: Some(RemoteTask(task.clone())), ..call?.clone() };
         let deadline = Instant::now() + BEGIN_MAX;
-        match cluster.forward(self, NodeId(task.owner), call, Some(deadline)).await {
+        // A workflow task that is given back although its worker has it is done twice and counts once; an activity is not.
+        let lazy = task.kind() == TaskKind::Workflow;
+        match cluster.forward_held(self, NodeId(task.owner), call, Some(deadline), lazy).await {
             Ok(forwarded) if forwarded.code == 0 && forwarded.delivery.is_some() => {
                 delivery.delivered();
                 Some(Polled::There { body: forwarded.body, delivery: forwarded.delivery })

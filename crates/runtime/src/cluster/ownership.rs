@@ -319,6 +319,7 @@ impl Node {
     fn homes_changed(self: &Arc<Self>, cluster: &Arc<Cluster>) {
         cluster.homes.fetch_add(1, Ordering::AcqRel);
         self.queues.forget_moved(|key: &QueueKey| self.queue_home(key) == Place::Here);
+        cluster.edge.forget_moved(|key, home| self.queue_home(key) != Place::There(home));
         self.retention_changed.notify_one();
         self.direct_queries.offer_again.notify_waiters();
         self.resume_deletions();

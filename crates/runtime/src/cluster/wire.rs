@@ -2,6 +2,8 @@
 //!
 //! Fields are only added, and what a node does not know it answers as unsupported, so that two versions can talk.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 /// The version of this protocol.
@@ -263,6 +265,9 @@ pub struct Offer {
     pub fairness_key: String,
     #[prost(float, tag = "6")]
     pub fairness_weight: f32,
+    /// Of a task that a home gives: nothing else waits there, and nothing limits the queue.
+    #[prost(bool, tag = "7")]
+    pub quiet: bool,
 }
 
 /// A message between runs.
@@ -317,7 +322,7 @@ pub struct Delete {
 /// News that nobody answers.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct News {
-    #[prost(oneof = "Told", tags = "1, 2, 3")]
+    #[prost(oneof = "Told", tags = "1, 2, 3, 4, 5")]
     pub told: Option<Told>,
 }
 
@@ -332,6 +337,31 @@ pub enum Told {
     /// The map has changed.
     #[prost(message, tag = "3")]
     Map(Nothing),
+    /// What the home of a queue does not see: who polls elsewhere, and what met there.
+    #[prost(message, tag = "4")]
+    Polls(Polls),
+    /// Workers limit the rate of a queue, so that every task of it has to go through its home.
+    #[prost(message, tag = "5")]
+    Limited(Queue),
+}
+
+/// Polls of a queue that wait at another node than its home.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct Polls {
+    #[prost(message, required, tag = "1")]
+    pub queue: Queue,
+    /// The queue is one worker's own.
+    #[prost(bool, tag = "2")]
+    pub sticky: bool,
+    /// Who polls; empty if nobody is told of.
+    #[prost(string, tag = "3")]
+    pub identity: String,
+    /// The worker process.
+    #[prost(string, tag = "4")]
+    pub worker: String,
+    /// Tasks that met a worker without the home, by priority.
+    #[prost(btree_map = "int32, uint32", tag = "5")]
+    pub met: BTreeMap<i32, u32>,
 }
 
 /// A sign of life of a worker.

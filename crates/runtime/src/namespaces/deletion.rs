@@ -85,6 +85,7 @@ impl Node {
     async fn carry_out_deletion(self: Arc<Self>, namespace: Arc<Namespace>) {
         // Workers that wait here are sent away.
         self.queues.forget_namespace(namespace.key);
+        self.end_polls(|queue| queue.namespace == namespace.key);
         if !lock(&self.deleting_namespaces).insert(namespace.key) {
             return;
         }
@@ -135,6 +136,7 @@ impl Node {
             }
         }
         self.queues.forget_namespace(key);
+        self.end_polls(|queue| queue.namespace == key);
         self.workers.forget_namespace(key);
         self.leases.forget_namespace(key);
         self.forget_batches(key, Nanos::MAX).await?;

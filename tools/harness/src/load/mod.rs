@@ -1,7 +1,7 @@
 //! The load driver: client, workflow worker and activity worker in one thread, over raw gRPC, so that the cost of the
 //! server dominates. It works against any server of the protocol.
 //!
-//! `cargo xtask load --workload NAME --port 7233 --count 5000 --concurrency 32 [--sticky]`, where NAME is one of
+//! `cargo xtask load --workload NAME --port 7233 --count 5000 --concurrency 32 [--sticky] [--queue NAME]`, where NAME is one of
 //! [`workload::WORKLOADS`]. The process behind the port is found and its CPU, memory and writes are shown; Segno's commits are
 //! read from `--http-port`. One file per workload, `worker.rs` and `workflows.rs` are shared.
 
@@ -67,6 +67,8 @@ pub struct Load {
     pub label: String,
     /// Prefix of the workflow ids, unique per server and run of the driver.
     pub prefix: String,
+    /// The task queue, if several drivers share one; else it is named like the prefix.
+    pub queue: Option<String>,
 }
 
 impl Load {
@@ -86,6 +88,7 @@ impl Load {
             beside: None,
             label: String::new(),
             prefix: prefix.to_owned(),
+            queue: None,
         }
     }
 
@@ -103,6 +106,7 @@ pub fn command(mut args: Args) -> Result<()> {
     load.connections = args.option_or("--connections", load.connections)?;
     load.pollers = args.option_or("--pollers", load.pollers)?;
     load.sticky = args.flag("--sticky");
+    load.queue = args.option("--queue")?;
     let start_only = args.flag("--start-only");
     let workload = args.option_or("--workload", Workload::OneActivity)?;
     load = load.of(if start_only { Workload::StartOnly } else { workload });
@@ -131,7 +135,8 @@ pub fn command(mut args: Args) -> Result<()> {
     let http_port = args.option_or("--http-port", load.port + 1_000)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;
     load.label = load.workload.name().to_owned();
-    load.prefix = format!("load-{}", now.as_millis());
+    // Several drivers may begin in the same moment.
+    load.prefix = format!("load-{}-{}", now.as_millis(), std::process::id());
     args.finish()?;
     // A server elsewhere, or of another user, is loaded all the same; its cost is then not known.
     let gauge = Gauge::of_listener(load.port, Some(http_port)).ok();

@@ -73,7 +73,7 @@ impl Session {
 
     /// The name of the task queue everything goes through.
     pub fn queue(&self) -> &str {
-        &self.load.prefix
+        self.load.queue.as_deref().unwrap_or(&self.load.prefix)
     }
 
     /// The worker's own queue.
@@ -81,7 +81,7 @@ impl Session {
         TaskQueue {
             name: format!("{}-sticky", self.load.prefix),
             kind: TaskQueueKind::Sticky.into(),
-            normal_name: self.load.prefix.clone(),
+            normal_name: self.queue().to_owned(),
         }
     }
 

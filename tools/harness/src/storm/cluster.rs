@@ -21,6 +21,10 @@ use crate::process::{self, Kind, Plan, Server, free_port};
 
 /// How long the nodes may take to come together on a busy machine.
 const TOGETHER_MAX: Duration = Duration::from_secs(60);
+/// How long the database may take to recover from what was done to it, likewise.
+const RECOVERY_MAX: Duration = Duration::from_secs(30);
+/// What PostgreSQL says meanwhile.
+const RECOVERING: [&str; 3] = ["in recovery mode", "is starting up", "not yet accepting connections"];
 
 /// A node and what leads to it.
 pub struct Node {
@@ -202,10 +206,23 @@ impl Cluster {
         self.postgres.lock().unwrap_or_else(PoisonError::into_inner).directory().to_owned()
     }
 
-    /// Executes SQL.
+    /// Executes SQL, once the database takes it.
     pub async fn sql(&self, sql: impl Into<String>) -> Result<String> {
         let sql = sql.into();
-        self.database(move |postgres| postgres.psql(&sql)).await
+        let until = Instant::now() + RECOVERY_MAX;
+        loop {
+            let again = sql.clone();
+            let done = self.database(move |postgres| postgres.psql(&again)).await;
+            // The fault before may have made the database recover: nothing was done.
+            let recovers = |error: &anyhow::Error| {
+                let text = format!("{error:#}");
+                RECOVERING.iter().any(|word| text.contains(word))
+            };
+            if !done.as_ref().is_err_and(recovers) || Instant::now() >= until {
+                return done;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Ends whatever still runs and removes the database.
