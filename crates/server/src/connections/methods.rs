@@ -22,7 +22,7 @@ use super::{
     general,
     incoming::PREFIX_BYTES,
     shared::Responder,
-    turns::{self, Arrival, Turn},
+    turns::{self, Arrival, HeldTurn},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -142,7 +142,7 @@ fn message(call: &mut Call) -> Result<Bytes, Status> {
 /// would make it several KiB large, and tokio moves tasks a few times when it starts and ends them.
 async fn begin<T: Message + Default, F>(
     call: &mut Call,
-    turn: &mut Option<Turn>,
+    turn: &mut Option<HeldTurn>,
     message: Result<Bytes, Status>,
     path: &str,
     handle: impl FnOnce(Request<T>) -> F,

@@ -44,7 +44,7 @@ pub(super) type LaneKey = u64;
 /// Calls that wait, a lane for each namespace.
 #[derive(Default)]
 struct Lanes {
-    calls: HashMap<LaneKey, VecDeque<oneshot::Sender<Turn>>>,
+    calls: HashMap<LaneKey, VecDeque<oneshot::Sender<HeldTurn>>>,
     /// Lanes with calls, the next one first.
     order: VecDeque<LaneKey>,
     /// Whether [`Turns::tick`] runs.
@@ -52,7 +52,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    fn push(&mut self, key: LaneKey, call: oneshot::Sender<Turn>) {
+    fn push(&mut self, key: LaneKey, call: oneshot::Sender<HeldTurn>) {
         let lane = self.calls.entry(key).or_default();
         if lane.is_empty() {
             self.order.push_back(key);
@@ -60,7 +60,7 @@ impl Lanes {
         lane.push_back(call);
     }
 
-    fn pop(&mut self) -> Option<oneshot::Sender<Turn>> {
+    fn pop(&mut self) -> Option<oneshot::Sender<HeldTurn>> {
         let key = self.order.pop_front()?;
         let lane = self.calls.get_mut(&key)?;
         let call = lane.pop_front();
@@ -145,7 +145,7 @@ impl Turns {
     }
 
     /// One more call in turn, if there is room.
-    fn take(self: &Arc<Self>) -> Option<Turn> {
+    fn take(self: &Arc<Self>) -> Option<HeldTurn> {
         let one_more = || self.change(|count| count.begin(self.most));
         // Time goes on when there is no room: who began long ago makes some.
         let begun = one_more().or_else(|| {
@@ -153,7 +153,7 @@ impl Turns {
             self.change(|count| count.at(step))?;
             one_more()
         })?;
-        Some(Turn { turns: Some(self.clone()), step: begun.step })
+        Some(HeldTurn { turns: Some(self.clone()), step: begun.step })
     }
 
     /// Changes the count unless there is nothing to change; how it was before.
@@ -163,7 +163,7 @@ impl Turns {
     }
 
     /// Waits in the lane of a namespace.
-    async fn wait(self: &Arc<Self>, key: LaneKey) -> Option<Turn> {
+    async fn wait(self: &Arc<Self>, key: LaneKey) -> Option<HeldTurn> {
         let (sender, receiver) = oneshot::channel();
         {
             let mut lanes = self.lanes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -220,13 +220,13 @@ impl Turns {
 }
 
 /// A call that is in turn. When it is dropped, another one may begin.
-pub(super) struct Turn {
+pub(super) struct HeldTurn {
     turns: Option<Arc<Turns>>,
     /// When it began.
     step: u32,
 }
 
-impl Turn {
+impl HeldTurn {
     /// Makes room, and leaves it to others to see it.
     fn end(&mut self) -> Option<Arc<Turns>> {
         let turns = self.turns.take()?;
@@ -235,7 +235,7 @@ impl Turn {
     }
 }
 
-impl Drop for Turn {
+impl Drop for HeldTurn {
     fn drop(&mut self) {
         if let Some(turns) = self.end() {
             turns.go_on();
@@ -245,14 +245,14 @@ impl Drop for Turn {
 
 /// A call at its arrival.
 pub(super) enum Arrival {
-    InTurn(Turn),
+    InTurn(HeldTurn),
     /// Too many others are in turn.
     Late(Arc<Turns>),
 }
 
 impl Arrival {
     /// Waits for the call's turn.
-    pub(super) async fn turn(self, lane: impl FnOnce() -> LaneKey) -> Option<Turn> {
+    pub(super) async fn turn(self, lane: impl FnOnce() -> LaneKey) -> Option<HeldTurn> {
         match self {
             Self::InTurn(turn) => Some(turn),
             Self::Late(turns) => Box::pin(turns.wait(lane())).await,
@@ -261,7 +261,10 @@ impl Arrival {
 }
 
 /// Handles a call that may wait for long: its turn ends when it waits for the first time.
-pub(super) async fn handle_waiting<F: Future + ?Sized>(mut turn: Option<Turn>, mut handling: Pin<Box<F>>) -> F::Output {
+pub(super) async fn handle_waiting<F: Future + ?Sized>(
+    mut turn: Option<HeldTurn>,
+    mut handling: Pin<Box<F>>,
+) -> F::Output {
     poll_fn(move |context| {
         let polled = handling.as_mut().poll(context);
         drop(turn.take());
