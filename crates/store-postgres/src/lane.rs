@@ -273,36 +273,41 @@ impl Lane {
                 tokio::time::sleep(AGAIN).await;
                 continue;
             };
-            let done = match void {
-                true => false,
-                false => match self.row(&session).await {
-                    // The number was used up by an empty group of ours whose answer was lost.
-                    Ok(Some((last, voided))) if last == group => voided != group,
-                    // Something else held the row for a moment.
-                    Ok(Some((last, _))) if last == group - 1 => continue,
-                    Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
-                    Err(_) => {
-                        session.give_up();
-                        continue;
-                    }
-                },
-            };
-            if !done {
+            if void {
                 state.last = group;
-                self.counters.settled_not_done.fetch_add(1, Ordering::Relaxed);
-                tracing::info!(node = self.node, lane = self.lane, group, "it did not happen");
                 state.session = Some(session);
-                return Ok(Settled::NotDone);
+                return Ok(self.settled(group, Settled::NotDone));
             }
-            // When the next one returns, everything before it is where the database keeps it.
-            if !self.confirm(state, group).await? {
-                tracing::warn!(node = self.node, lane = self.lane, group, "a failover undid it: it is settled again");
-                continue;
+            let found = match self.row(&session).await {
+                // The number was used up by an empty group of ours whose answer was lost.
+                Ok(Some((last, voided))) if last == group && voided == group => Settled::NotDone,
+                Ok(Some((last, _))) if last == group => Settled::Done,
+                // Something else held the row for a moment.
+                Ok(Some((last, _))) if last == group - 1 => continue,
+                Ok(found) => return Err(self.end(state, found.map(|(last, _)| last))),
+                Err(_) => {
+                    session.give_up();
+                    continue;
+                }
+            };
+            // Whichever it is, nobody has acknowledged it yet: a failover may undo it. When the next one returns, everything
+            // before it is where the database keeps it.
+            if self.confirm(state, group).await? {
+                return Ok(self.settled(group, found));
             }
-            self.counters.settled_done.fetch_add(1, Ordering::Relaxed);
-            tracing::info!(node = self.node, lane = self.lane, group, "it happened");
-            return Ok(Settled::Done);
+            tracing::warn!(node = self.node, lane = self.lane, group, "a failover undid it: it is settled again");
         }
+    }
+
+    /// Counts what was found out.
+    fn settled(&self, group: i64, found: Settled) -> Settled {
+        let (counter, what) = match found {
+            Settled::Done => (&self.counters.settled_done, "it happened"),
+            Settled::NotDone => (&self.counters.settled_not_done, "it did not happen"),
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+        tracing::info!(node = self.node, lane = self.lane, group, "{what}");
+        found
     }
 
     /// The fault that harnesses must catch: a group without an answer is taken for one that did not happen.
