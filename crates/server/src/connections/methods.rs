@@ -169,7 +169,8 @@ async fn begin<T: Message + Default, F>(
         Ok(request) => request,
         Err(status) => return admitted.outcome(Err(status)),
     };
-    if let Some(caller) = &admitted.caller {
+    // Of methods with a direct path only polls want to know who calls, and only if its queues are limited.
+    if let Some(caller) = admitted.caller.as_ref().filter(|caller| caller.has_limited_queues()) {
         request.extensions_mut().insert(caller.clone());
     }
     Ok((admitted, handle(request)))

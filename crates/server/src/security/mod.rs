@@ -126,6 +126,11 @@ impl Caller {
         rule.one_of.iter().any(|needed| roles.include(*needed))
     }
 
+    /// Whether this caller may poll some queues only.
+    pub(crate) fn has_limited_queues(&self) -> bool {
+        !self.grants.queues.is_empty()
+    }
+
     /// Who has the admin key.
     fn admin() -> Self {
         Self {
@@ -541,7 +546,7 @@ pub(crate) fn check_queue<T>(
     may_be_sticky: bool,
 ) -> Result<(), Status> {
     let Some(caller) = request.extensions().get::<Arc<Caller>>() else { return Ok(()) };
-    let Some(queue) = queue.filter(|_| !caller.grants.queues.is_empty()) else { return Ok(()) };
+    let Some(queue) = queue.filter(|_| caller.has_limited_queues()) else { return Ok(()) };
     let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32 && ends_with_uuid(&queue.name);
     let name = if is_sticky { &queue.normal_name } else { &queue.name };
     if caller.grants.may_poll(name) { Ok(()) } else { Err(Status::permission_denied(UNAUTHORIZED)) }
