@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tokio_postgres::error::Severity;
+use tokio_postgres::error::{Severity, SqlState};
 use tokio_postgres::{AsyncMessage, Client, Config, Statement};
 
 use crate::{OpenError, tls};
@@ -23,6 +23,9 @@ const BACK_OFF_MIN: Duration = Duration::from_millis(50);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// The connection and its checks together.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
+
+/// How long a server that starts waits for a database that starts, too.
+const START_MAX: Duration = Duration::from_secs(60);
 
 /// What a connection is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,9 +122,9 @@ impl Link {
         self.session_after(patience, true).await
     }
 
-    /// The connection at a start: the first refusal counts.
+    /// The connection at a start: the first refusal counts, unless the database says that it is starting.
     pub(crate) async fn first_session(&self) -> Result<Arc<Session>, OpenError> {
-        self.session_after(CONNECT_MAX, false).await
+        self.session_after(START_MAX, false).await
     }
 
     async fn session_after(&self, patience: Duration, again_and_again: bool) -> Result<Arc<Session>, OpenError> {
@@ -153,7 +156,8 @@ impl Link {
                 Err(_) => OpenError::Unreachable("it did not answer in time".to_owned()),
             };
             self.note(Some(trouble.to_string()));
-            if !again_and_again || Instant::now() + back_off >= until {
+            let is_hopeless = !again_and_again && !matches!(trouble, OpenError::Starting(_));
+            if is_hopeless || Instant::now() + back_off >= until {
                 return Err(trouble);
             }
             tokio::time::sleep(back_off).await;
@@ -201,11 +205,11 @@ pub(crate) fn configure(url: &str, name: &str) -> Result<(Config, tls::Settings)
 /// One attempt.
 pub(crate) async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError> {
     let connector = common.tls.connector()?;
-    let (client, mut connection) = common
-        .config
-        .connect(connector.clone())
-        .await
-        .map_err(|error| OpenError::Unreachable(format!("{}{}", describe(&error), common.tls.hint())))?;
+    let (client, mut connection) =
+        common.config.connect(connector.clone()).await.map_err(|error| match error.code() {
+            Some(&SqlState::CANNOT_CONNECT_NOW) => OpenError::Starting(describe(&error)),
+            _ => OpenError::Unreachable(format!("{}{}", describe(&error), common.tls.hint())),
+        })?;
     let warned = Arc::new(AtomicBool::new(false));
     let noted = warned.clone();
     let driver = tokio::spawn(async move {

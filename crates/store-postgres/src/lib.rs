@@ -43,6 +43,9 @@ pub enum OpenError {
     /// It does not answer, or not as a database that works.
     #[error("the database cannot be reached: {0}")]
     Unreachable(String),
+    /// It starts, or recovers from a crash.
+    #[error("the database does not take connections yet: {0}")]
+    Starting(String),
     /// PostgreSQL is too old.
     #[error("this is PostgreSQL {found}; Segno needs 15 or newer")]
     Version {

@@ -1,6 +1,10 @@
 //! What a start refuses, who may write, and what happens while the database is away.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    time::{Duration, Instant},
+};
 
 use crate::common::{World, blocking};
 use segno_store::kit::run;
@@ -46,6 +50,46 @@ fn a_start_refuses_what_it_cannot_use() {
     let other = "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LOCALE 'C'";
     world.postgres.psql("postgres", other).unwrap();
     assert!(matches!(open(&world.postgres.url("latin")), Err(OpenError::Setting { name: "server_encoding", .. })));
+}
+
+/// Speaks for a database that starts: so many connections are refused with 57P03, all later ones go to `target`.
+fn starting(refusals: usize, target: u16) -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            if number >= refusals {
+                let mut behind = TcpStream::connect(("127.0.0.1", target)).unwrap();
+                let (mut from, mut to) = (stream.try_clone().unwrap(), behind.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                std::thread::spawn(move || std::io::copy(&mut behind, &mut stream));
+                continue;
+            }
+            let mut packet = [0; 1024];
+            // A request for TLS has eight bytes; then comes the packet that begins the session.
+            if stream.read(&mut packet).unwrap() == 8 {
+                stream.write_all(b"N").unwrap();
+                let _ = stream.read(&mut packet).unwrap();
+            }
+            let fields = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is starting up\0\0";
+            stream.write_all(b"E").unwrap();
+            stream.write_all(&(4 + fields.len() as u32).to_be_bytes()).unwrap();
+            stream.write_all(fields).unwrap();
+        }
+    });
+    port
+}
+
+/// Machines start in any order.
+#[test]
+fn a_database_that_starts_is_waited_for() {
+    let world = World::new(&[]);
+    let database = world.postgres.database();
+    let port = starting(3, world.postgres.port);
+    let store = world.try_open(&world.postgres.url_at(port, &database)).unwrap();
+    assert_eq!(blocking(&store).commit(&commit(0)), [Ok(())]);
+    world.close(store);
 }
 
 /// A node whose beat stands still loses its place, and from then on nothing of it is stored.

@@ -210,6 +210,10 @@ impl Ledger {
             updates: BTreeMap::new(),
             result: None,
         });
+        // A worker that is faster than the answer to the start does not know what kind of workflow it works for.
+        if kind != Kind::Activity {
+            facts.kind = kind;
+        }
         facts.runs.insert(run_id.to_owned());
         write(facts, round);
         self.touched.borrow_mut().insert(workflow_id.to_owned());
