@@ -296,13 +296,15 @@ def bad_then_good(s: Session) -> None:
     s.history()
 
 
-def too_many(s: Session, made: Callable[[int], Fields]) -> None:
-    """More pending ones than a run may have, in one completion: the task fails; one is fine."""
+def too_many(s: Session, made: Callable[[int], Fields], effect: str = "") -> None:
+    """More pending ones than a run may have, in one completion: the task fails; one is fine, and has its effect."""
     s.start()
     s.complete(s.poll(), *[made(n) for n in range(MOST_PENDING + 1)])
     s.steps[-1]["request"] = f"{MOST_PENDING + 1} commands"
     s.history()
     s.run_task(made(0))
+    if effect:
+        s.wait_event(effect)
     s.history()
 
 
@@ -315,18 +317,20 @@ def too_many_activities(s: Session) -> None:
 @scenario
 def too_many_children(s: Session) -> None:
     """Too many pending children."""
-    too_many(s, lambda n: child(s, f"child-{n}"))
+    too_many(s, lambda n: child(s, f"child-{n}"), "child_workflow_execution_started")
 
 
 @scenario
 def too_many_cancel_requests(s: Session) -> None:
     """Too many pending cancel requests."""
     there = {"workflow_id": "nobody"}
-    too_many(s, lambda n: command("REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION", **there))
+    effect = "request_cancel_external_workflow_execution_failed"
+    too_many(s, lambda n: command("REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION", **there), effect)
 
 
 @scenario
 def too_many_external_signals(s: Session) -> None:
     """Too many pending signals to other workflows."""
     there = {"execution": {"workflow_id": "nobody"}, "signal_name": "sig"}
-    too_many(s, lambda n: command("SIGNAL_EXTERNAL_WORKFLOW_EXECUTION", **there))
+    effect = "signal_external_workflow_execution_failed"
+    too_many(s, lambda n: command("SIGNAL_EXTERNAL_WORKFLOW_EXECUTION", **there), effect)
