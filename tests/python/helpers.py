@@ -15,7 +15,7 @@ import uuid
 from collections import Counter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, AsyncIterator, Awaitable, Callable, Sequence
 
@@ -338,3 +338,10 @@ def chain(error: BaseException | None) -> list[BaseException]:
 def to_dict(message: Any) -> dict[str, Any]:
     """A protobuf message as a dict with proto field names."""
     return MessageToDict(message, preserving_proto_field_name=True)
+
+
+async def scheduled_times(client: Client, schedule: str) -> list[datetime]:
+    """The times for which workflows of a schedule were started whose action has the id `SCHEDULE-wf`."""
+    found = client.list_workflows(f"TemporalScheduledById = '{schedule}'")
+    stamps = [workflow.id.removeprefix(f"{schedule}-wf-") async for workflow in found]
+    return sorted(datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ") for stamp in stamps)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections import Counter
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -33,7 +33,7 @@ from temporalio.client import (
     ScheduleState,
 )
 
-from helpers import NAMESPACE, eventually, segno_binary
+from helpers import NAMESPACE, eventually, scheduled_times, segno_binary
 from nodes import Cluster, connect, insist
 
 pytestmark = pytest.mark.timeout(180)
@@ -153,13 +153,6 @@ async def create(client: Client, id: str, **state: Any) -> Any:
     return await client.create_schedule(id, schedule)
 
 
-async def times(client: Client, id: str) -> list[datetime]:
-    """The times for which workflows of a schedule were started."""
-    found = client.list_workflows(f"TemporalScheduledById = '{id}'")
-    stamps = [workflow.id.removeprefix(f"{id}-wf-") async for workflow in found]
-    return sorted(datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ") for stamp in stamps)
-
-
 async def test_schedules_are_served_by_every_node(cluster: Cluster) -> None:
     clients = [await connect(node) for node in cluster.nodes]
     for number in range(MANY):
@@ -199,10 +192,10 @@ async def test_schedules_go_on_when_their_node_is_killed(cluster: Cluster) -> No
         await create(clients[number % 2], id)
     await asyncio.sleep(2)
     two.kill()
-    before = {id: len(await insist(lambda: times(clients[0], id))) for id in ids}
+    before = {id: len(await insist(lambda: scheduled_times(clients[0], id))) for id in ids}
 
     async def went_on() -> bool:
-        return all([len(await insist(lambda: times(clients[1], id))) >= before[id] + 4 for id in ids])
+        return all([len(await insist(lambda: scheduled_times(clients[1], id))) >= before[id] + 4 for id in ids])
 
     await eventually(went_on, timeout=60, interval=1)
     for id in ids:
@@ -210,7 +203,7 @@ async def test_schedules_go_on_when_their_node_is_killed(cluster: Cluster) -> No
     await asyncio.sleep(1.5)
     for id in ids:
         # No time was missed, and none came twice.
-        started = await times(clients[1], id)
+        started = await scheduled_times(clients[1], id)
         gaps = Counter((later - earlier).total_seconds() for earlier, later in zip(started, started[1:]))
         assert set(gaps) == {1.0}, f"{id}: {gaps}"
         info = (await clients[1].get_schedule_handle(id).describe()).info

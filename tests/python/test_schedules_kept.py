@@ -21,7 +21,7 @@ from temporalio.client import (
     ScheduleState,
 )
 
-from helpers import NAMESPACE, Env, SegnoServer, eventually, segno_binary
+from helpers import NAMESPACE, Env, SegnoServer, eventually, scheduled_times, segno_binary
 from scripts import Flows
 
 SECONDLY = ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(seconds=1))])
@@ -31,13 +31,6 @@ async def create(client: Client, id: str, policy: ScheduleOverlapPolicy, kind: s
     action = ScheduleActionStartWorkflow(kind, id=f"{id}-wf", task_queue="nobody-polls")
     schedule = Schedule(action=action, spec=SECONDLY, policy=SchedulePolicy(overlap=policy), **more)
     return await client.create_schedule(id, schedule)
-
-
-async def times(client: Client, id: str) -> list[datetime]:
-    """The times for which workflows of a schedule were started."""
-    found = client.list_workflows(f"TemporalScheduledById = '{id}'")
-    stamps = [workflow.id.removeprefix(f"{id}-wf-") async for workflow in found]
-    return sorted(datetime.strptime(stamp, "%Y-%m-%dT%H:%M:%SZ") for stamp in stamps)
 
 
 async def test_kills_lose_nothing_and_start_nothing_twice(durable_server: SegnoServer) -> None:
@@ -62,7 +55,7 @@ async def test_kills_lose_nothing_and_start_nothing_twice(durable_server: SegnoS
         await handle.pause()
     await asyncio.sleep(1.5)
     for name, handle in zip(names, handles):
-        started = await times(client, name)
+        started = await scheduled_times(client, name)
         assert len(started) > 8, name
         gaps = Counter((later - one).total_seconds() for one, later in zip(started, started[1:]))
         assert set(gaps) == {1.0}, f"{name}: {gaps}"

@@ -161,16 +161,32 @@ async fn a_run_whose_start_is_missing_is_damaged() {
     start(&node, "w").await;
 }
 
+/// A node with a run that cannot be read any more, and others that have taken its place in the cache.
+struct Damaged {
+    node: Arc<Node>,
+    gate: Arc<Gate>,
+    key: WorkflowKey,
+    run: RunKey,
+    run_id: String,
+}
+
+impl Damaged {
+    async fn new() -> Self {
+        let (node, gate) = node_with(forgetful()).await;
+        let (key, run) = start(&node, "w").await;
+        let run_id = node.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
+        gate.damaged.lock().expect("nobody panics here").insert(run);
+        for id in 0..100 {
+            start(&node, &format!("other{id}")).await;
+        }
+        Self { node, gate, key, run, run_id }
+    }
+}
+
 /// There is a way out: a damaged run can be deleted, and its workflow id used again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_run_can_be_deleted() {
-    let (node, gate) = node_with(forgetful()).await;
-    let (key, run) = start(&node, "w").await;
-    let run_id = node.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
-    gate.damaged.lock().expect("nobody panics here").insert(run);
-    for id in 0..100 {
-        start(&node, &format!("other{id}")).await;
-    }
+    let Damaged { node, gate, key, run_id, .. } = Damaged::new().await;
     assert!(matches!(node.snapshot(&key, "").await, Err(CallError::DataLoss(_))), "it is damaged");
     let other = WorkflowKey::new(key.namespace, "other1");
     assert!(node.delete_run(&other, &run_id).await.is_err(), "it does not belong to that workflow");
@@ -185,13 +201,7 @@ async fn a_damaged_run_can_be_deleted() {
 /// Terminating it is a way out as well: it is listed as terminated, offered nowhere, and its workflow id can be used again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_damaged_run_can_be_terminated() {
-    let (node, gate) = node_with(forgetful()).await;
-    let (key, run) = start(&node, "w").await;
-    let run_id = node.snapshot(&key, "").await.expect("it exists").run.info.run_id.clone();
-    gate.damaged.lock().expect("nobody panics here").insert(run);
-    for id in 0..100 {
-        start(&node, &format!("other{id}")).await;
-    }
+    let Damaged { node, gate, key, run, run_id } = Damaged::new().await;
     let other = WorkflowKey::new(key.namespace, "other1");
     assert!(terminate(&node, &other, &run_id, "").await.is_err(), "it does not belong to that workflow");
     let unknown = "ffffffff-ffff-7fff-8fff-ffffffffffff";

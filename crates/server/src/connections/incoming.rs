@@ -18,7 +18,7 @@ use super::{
     general::{self, BodySender, GeneralCall},
     methods::{self, Call, Method},
     shared::{Responder, SharedConnection},
-    turns,
+    turns::{self, Arrival, LaneKey},
 };
 use crate::{
     delivery::{OneCall, Receipt},
@@ -259,7 +259,12 @@ impl Dispatcher {
         // A body that is still arriving may take its time.
         let arrival = ended.then(|| {
             let message = Prefix::of(&body).filter(|prefix| !prefix.is_compressed).map(|_| &body[PREFIX_BYTES..]);
-            (self.services.turns.arrive(), turns::lane(&request.path, message.unwrap_or_default()))
+            let arrival = self.services.turns.arrive();
+            let lane = match &arrival {
+                Arrival::InTurn(_) => LaneKey::default(),
+                Arrival::Late(_) => turns::lane(&request.path, message.unwrap_or_default()),
+            };
+            (arrival, lane)
         });
         let (sender, receiver) = general::body(!general::is_streaming(&request.path));
         // There is room for a first part.

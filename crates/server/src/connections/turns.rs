@@ -8,6 +8,9 @@
 //!
 //! Nobody keeps its turn for long: a call that began two [steps](STEP) ago is counted no more when there is no room. A slow disk
 //! or another node that does not answer holds others up for no longer than that.
+//!
+//! How many calls may wait is limited by the streams and the bytes of their connections, which they count for while they wait.
+//! A caller that leaves drops its place.
 
 use std::{
     collections::VecDeque,
