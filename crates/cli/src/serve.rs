@@ -71,6 +71,9 @@ pub struct Serve {
     /// Memory for cached runs, in MiB.
     #[arg(long, env = "SEGNO_CACHE_MIB", default_value_t = 64, value_name = "MIB")]
     cache_mib: usize,
+    /// Let operators pause and unpause workflows. Temporal's server has this off by default, too.
+    #[arg(long, env = "SEGNO_WORKFLOW_PAUSE")]
+    workflow_pause: bool,
     /// How log lines look.
     #[arg(long, env = "SEGNO_LOG_FORMAT", value_enum, default_value_t = logs::Format::Human)]
     log_format: logs::Format,
@@ -127,6 +130,7 @@ impl Serve {
         let node = NodeOptions {
             cache_bytes_max: self.cache_mib * 1024 * 1024,
             leases: self.liveness.settings(),
+            workflow_pause: self.workflow_pause,
             ..Default::default()
         };
         let discard_damaged_log = self.discard_damaged_log;

@@ -11,7 +11,7 @@ use std::{
 use anyhow::bail;
 use clap::{Args, Subcommand, ValueEnum};
 use segno_proto::enums::IndexedValueType;
-use segno_runtime::{Limits, NodeOptions};
+use segno_runtime::NodeOptions;
 use segno_server::ServerOptions;
 use segno_store_sqlite::DATABASE_FILE;
 
@@ -57,7 +57,8 @@ pub struct StartDev {
     #[arg(long, value_name = "NAME=TYPE", value_parser = search_attribute)]
     search_attribute: Vec<(String, IndexedValueType)>,
     /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew,
-    /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown.
+    /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown,
+    /// frontend.WorkflowPauseEnabled.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP if --http-port is not given.
@@ -142,6 +143,7 @@ enum Setting {
     BlobBytes(usize),
     FailureBytesKept(usize),
     PollsEndOnShutdown(bool),
+    WorkflowPause(bool),
     Unknown(String),
 }
 
@@ -160,6 +162,7 @@ fn setting(text: &str) -> Result<Setting, String> {
         "limit.blobsize.error" => Ok(Setting::BlobBytes(bytes()?)),
         "limit.blobsize.warn" => Ok(Setting::FailureBytesKept(bytes()?)),
         "frontend.enablecancelworkerpollsonshutdown" => Ok(Setting::PollsEndOnShutdown(truth()?)),
+        "frontend.workflowpauseenabled" => Ok(Setting::WorkflowPause(truth()?)),
         _ => Ok(Setting::Unknown(key)),
     }
 }
@@ -190,15 +193,16 @@ impl StartDev {
     fn plan(self) -> anyhow::Result<Plan> {
         let ip = resolve(&self.ip)?;
         let http_port = self.http_port.or(self.ui_port).or(self.metrics_port).unwrap_or(0);
-        let mut limits = Limits::default();
-        let mut polls_end_on_shutdown = true;
+        let mut node = NodeOptions { leases: self.liveness.settings(), ..Default::default() };
+        let limits = &mut node.limits;
         for setting in &self.dynamic_config_value {
             match setting {
                 Setting::EventsSuggest(events) => limits.history_events_suggest = *events,
                 Setting::BytesSuggest(bytes) => limits.history_bytes_suggest = *bytes,
                 Setting::BlobBytes(bytes) => limits.blob_bytes = *bytes,
                 Setting::FailureBytesKept(bytes) => limits.failure_bytes_kept = *bytes,
-                Setting::PollsEndOnShutdown(truth) => polls_end_on_shutdown = *truth,
+                Setting::PollsEndOnShutdown(truth) => node.polls_end_on_shutdown = *truth,
+                Setting::WorkflowPause(truth) => node.workflow_pause = *truth,
                 Setting::Unknown(_) => {}
             }
         }
@@ -217,7 +221,7 @@ impl StartDev {
             },
             data,
             discard_damaged_log: false,
-            node: NodeOptions { limits, leases: self.liveness.settings(), polls_end_on_shutdown, ..Default::default() },
+            node,
             skipping: if self.skip_time { Skipping::Unlocked } else { Skipping::Off },
             setup: Setup { namespaces: self.namespace, search_attributes: self.search_attribute },
         })
@@ -293,6 +297,7 @@ fn data(path: &Path) -> anyhow::Result<Data> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use segno_runtime::Limits;
 
     use super::*;
 
@@ -357,6 +362,7 @@ mod tests {
         assert_eq!(setting("limit.blobSize.warn=100"), Ok(Setting::FailureBytesKept(100)));
         assert_eq!(setting("frontend.enableCancelWorkerPollsOnShutdown=false"), Ok(Setting::PollsEndOnShutdown(false)));
         assert!(setting("frontend.enableCancelWorkerPollsOnShutdown=maybe").is_err());
+        assert_eq!(setting("frontend.WorkflowPauseEnabled=true"), Ok(Setting::WorkflowPause(true)));
         assert!(setting("limit.historyCount.suggestContinueAsNew=0").is_err());
         assert!(setting("limit.historyCount.suggestContinueAsNew=\"many\"").is_err());
         assert!(setting("nothing").is_err());

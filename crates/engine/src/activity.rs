@@ -92,7 +92,7 @@ pub fn start(
     let known = run.state.activities.get(&scheduled_event_id);
     let current =
         known.is_some_and(|activity| activity.stamp == stamp && activity.started_time == 0 && activity.pause.is_none());
-    if !run.has_work() || !current {
+    if !run.has_work() || run.is_paused() || !current {
         return Err(Rejection::TaskObsolete);
     }
     let mut draft = Draft::new(run, context);

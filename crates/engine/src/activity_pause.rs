@@ -4,9 +4,7 @@
 //! by heartbeat, and whatever it reports counts, except that a failure that would be retried waits for the activity to
 //! be resumed. Resuming and resetting begin an attempt at once if nobody has one.
 
-use std::collections::BTreeSet;
-
-use segno_proto::{Nanos, common::Payload};
+use segno_proto::Nanos;
 
 use crate::{
     Shared,
@@ -15,13 +13,11 @@ use crate::{
     draft::Draft,
     error::Rejection,
     machine::activity::Event,
+    pause,
     run::{Applied, Context, Effect, Run},
-    state::{Activity, ActivityPause},
+    state::{Activity, PauseInfo},
     steps::OfActivity,
 };
-
-/// The search attribute by which runs with paused activities are found.
-pub const PAUSE_INFO: &str = "TemporalPauseInfo";
 
 /// Which activities of a run a call is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,14 +75,14 @@ pub fn pause(run: &Run, context: Context, selection: &Selection, call: &Pause) -
                 // Offers made so far are void.
                 activity.stamp += 1;
             }
-            activity.pause = Some(ActivityPause {
+            activity.pause = Some(PauseInfo {
                 time: context.now,
                 identity: call.identity.clone(),
                 reason: call.reason.clone(),
                 request_id: call.request_id.clone(),
             });
         });
-        note_paused(&mut draft);
+        note_pauses(&mut draft);
     }
     Ok(draft.finish(()))
 }
@@ -121,7 +117,7 @@ pub fn unpause(run: &Run, context: Context, selection: &Selection, call: Unpause
         if activity.started_time == 0 {
             reschedule(&mut draft, id, moment_within(context, id, call.jitter));
         }
-        note_paused(&mut draft);
+        note_pauses(&mut draft);
         offer_if_due(&mut draft, id);
     }
     Ok(draft.finish(()))
@@ -165,7 +161,7 @@ pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) ->
         if known.is_some_and(|activity| activity.started_time == 0 && activity.pause.is_none()) {
             reschedule(&mut draft, id, moment_within(context, id, call.jitter));
         }
-        note_paused(&mut draft);
+        note_pauses(&mut draft);
         offer_if_due(&mut draft, id);
     }
     Ok(draft.finish(()))
@@ -220,24 +216,10 @@ pub(crate) fn moment_within(context: Context, id: i64, jitter: Nanos) -> Nanos {
     context.now.saturating_add((random % jitter as u64) as Nanos)
 }
 
-/// Brings the run's search attribute in line with what is paused. It is looked at by these calls alone: the end of a
-/// paused activity leaves it as it is.
-fn note_paused(draft: &mut Draft) {
+/// Brings the run's search attribute in line with what is paused. These calls do so, and those that pause and unpause the
+/// run: the end of a paused activity leaves it as it is.
+fn note_pauses(draft: &mut Draft) {
     draft.touch();
-    let state = &mut draft.run.state;
-    let paused = state.activities.values().filter(|activity| activity.pause.is_some());
-    let types: BTreeSet<&str> = paused.map(|activity| activity.activity_type.as_str()).collect();
-    if types.is_empty() {
-        state.search_attributes.remove(PAUSE_INFO);
-        return;
-    }
-    let entries: Vec<_> =
-        types.into_iter().map(|name| serde_json::Value::from(format!("property:activityType={name}"))).collect();
-    let metadata = [("encoding", "json/plain"), ("type", "KeywordList")];
-    let payload = Payload {
-        metadata: metadata.map(|(name, value)| (name.to_owned(), value.into())).into(),
-        data: serde_json::Value::Array(entries).to_string().into(),
-        ..Default::default()
-    };
-    state.search_attributes.insert(PAUSE_INFO.to_owned(), payload);
+    let run = &mut draft.run;
+    pause::note(&mut run.state, &run.info.workflow_id);
 }

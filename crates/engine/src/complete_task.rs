@@ -136,6 +136,10 @@ fn take(
     surroundings: &Surroundings<'_>,
 ) -> Result<Applied<Completed>, Rejection> {
     validate::commands::command_sequence(&call.commands).map_err(|invalid| Rejection::InvalidArgument(invalid.0))?;
+    if run.is_paused() && call.force_new_task {
+        let text = "Workflow is paused and force create new workflow task is not allowed.";
+        return Err(Rejection::Precondition(text.to_owned()));
+    }
     let heartbeat = call.force_new_task && call.commands.is_empty() && call.messages.is_empty();
     if heartbeat && context.now > task.original_scheduled_time + TASK_HEARTBEAT_MAX {
         let mut draft = Draft::new(run, context);
@@ -224,6 +228,7 @@ fn apply(
         if !call.force_new_task {
             messages::reject_unprocessed(&mut draft);
         }
+        let eager = if draft.run.is_paused() { Vec::new() } else { eager };
         for (id, request_id) in eager.into_iter().zip(call.eager_request_ids.iter().cloned()) {
             let taker = Taker {
                 identity: call.identity.clone(),

@@ -210,9 +210,10 @@ impl Draft {
         self.illegal.get_or_insert_with(|| Box::new(illegal));
     }
 
-    /// Adds a consequence.
+    /// Adds a consequence. Nothing of a paused run is offered.
     pub fn effect(&mut self, effect: Effect) {
-        if !self.effects.contains(&effect) {
+        let offers = matches!(effect, Effect::OfferWorkflowTask | Effect::OfferActivity(_));
+        if !(offers && self.run.is_paused() || self.effects.contains(&effect)) {
             self.effects.push(effect);
         }
     }

@@ -32,6 +32,7 @@ pub mod machine;
 pub mod options;
 pub mod outbox;
 pub mod oversize;
+pub mod pause;
 pub mod priority;
 pub mod problems;
 pub mod rebuild;

@@ -59,7 +59,7 @@ machine! {
     /// differs is whether their events are stored.
     workflow_task {
         states { Absent, Scheduled, Started }
-        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack, Discard }
+        events { Schedule, Start, Complete, Fail, TimeOut, GiveBack, Discard, Pause }
         steps {
             Absent + Schedule => Scheduled,
             Scheduled + Start => Started,
@@ -70,6 +70,7 @@ machine! {
             Started + GiveBack => Scheduled,
             Scheduled + Discard => Absent,
             Started + Discard => Absent,
+            Scheduled + Pause => Absent,
         }
     }
 }
@@ -125,10 +126,10 @@ machine! {
 }
 
 machine! {
-    /// A run.
+    /// A run. Paused: it is open, and nothing of it is handed to workers; a command cannot close it.
     run {
-        states { Running, Completed, Failed, Canceled, Terminated, ContinuedAsNew, TimedOut }
-        events { Complete, Fail, Cancel, Terminate, ContinueAsNew, TimeOut }
+        states { Running, Paused, Completed, Failed, Canceled, Terminated, ContinuedAsNew, TimedOut }
+        events { Complete, Fail, Cancel, Terminate, ContinueAsNew, TimeOut, Pause, Unpause }
         steps {
             Running + Complete => Completed,
             Running + Fail => Failed,
@@ -136,6 +137,10 @@ machine! {
             Running + Terminate => Terminated,
             Running + ContinueAsNew => ContinuedAsNew,
             Running + TimeOut => TimedOut,
+            Running + Pause => Paused,
+            Paused + Unpause => Running,
+            Paused + Terminate => Terminated,
+            Paused + TimeOut => TimedOut,
         }
     }
 }

@@ -10,15 +10,15 @@ use segno_proto::{
     common::Payload,
     duration_nanos,
     enums::WorkflowExecutionStatus,
-    events::{HistoryEvent, history_event::Attributes as A},
+    events::{HistoryEvent, WorkflowExecutionPausedEventAttributes, history_event::Attributes as A},
     timestamp_nanos,
 };
 
 use crate::{
     builds::{self, Build},
-    callbacks, signal_ids,
+    callbacks, pause, signal_ids,
     start::is_null,
-    state::{Activity, Child, External, RunInfo, RunState, Timer, WorkflowTask},
+    state::{Activity, Child, External, PauseInfo, RunInfo, RunState, Timer, WorkflowTask},
 };
 
 /// The state after these events, which begin with the first one of a run.
@@ -245,6 +245,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
                 state.attached_request_ids.insert(a.attached_request_id, id);
             }
         }
+        A::WorkflowExecutionPausedEventAttributes(a) => {
+            let WorkflowExecutionPausedEventAttributes { identity, reason, request_id } = a;
+            pause::set(state, &info.workflow_id, PauseInfo { time, identity, reason, request_id });
+        }
+        A::WorkflowExecutionUnpausedEventAttributes(_) => pause::clear(state, &info.workflow_id),
         A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {
             let update = a.request.and_then(|request| request.meta).map(|meta| meta.update_id).unwrap_or_default();
             state.updates.entry(update).or_default().admitted_event_id = id;

@@ -19,6 +19,7 @@ use crate::{
     machine,
     options::{self, UpdateOptions},
     outbox::{CancelExternal, Content, SignalExternal, StartChild},
+    pause,
     rebuild::{rebuild, rebuild_from},
     run::{Applied, Context, Effect, Run},
     script,
@@ -109,6 +110,9 @@ pub fn reset(
     };
     let mut run = Run::new(info, state);
     run.state.last_reset_time = now;
+    if run.is_paused() {
+        pause::clear(&mut run.state, &run.info.workflow_id);
+    }
     if let Some(script) = script {
         run.state.search_attributes.insert(script::VERSION_ATTRIBUTE.to_owned(), script::attribute(&script.version));
         if let Some(task) = &mut run.state.task {

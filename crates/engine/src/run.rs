@@ -183,6 +183,11 @@ impl Run {
         self.state.is_running()
     }
 
+    /// Whether it is open, and nothing of it is handed to workers.
+    pub fn is_paused(&self) -> bool {
+        self.state.is_paused()
+    }
+
     /// Whether its activities are carried out: it is open, or it is a script that has ended before them.
     pub fn has_work(&self) -> bool {
         self.is_running() || self.lingers()
@@ -217,6 +222,9 @@ impl Run {
 
     /// Whether a task of this run waits for a worker.
     pub fn is_dispatchable(&self, now: Nanos) -> bool {
+        if self.is_paused() {
+            return false;
+        }
         let task = self.state.task.as_ref();
         self.is_running() && task.is_some_and(|task| task.started_event_id == 0 && !self.is_speculating())
             || self.has_work() && self.state.activities.values().any(|activity| is_waiting(activity, now))

@@ -310,6 +310,9 @@ pub struct RunState {
     /// Completion callbacks, see [`crate::callbacks`].
     #[prost(message, repeated, tag = "71")]
     pub callbacks: Vec<RegisteredCallback>,
+    /// Who paused the run, if it is paused, or was when it closed; see [`crate::pause`].
+    #[prost(message, optional, boxed, tag = "72")]
+    pub pause: Option<Box<PauseInfo>>,
 }
 
 /// A completion callback that the start of a run brought, or a later start that was attached to it.
@@ -324,9 +327,14 @@ pub struct RegisteredCallback {
 }
 
 impl RunState {
-    /// Whether the run is still open.
+    /// Whether the run is still open, be it paused.
     pub fn is_running(&self) -> bool {
-        self.status == WorkflowExecutionStatus::Running as i32
+        self.status == WorkflowExecutionStatus::Running as i32 || self.is_paused()
+    }
+
+    /// Whether the run is open and paused.
+    pub fn is_paused(&self) -> bool {
+        self.status == WorkflowExecutionStatus::Paused as i32
     }
 
     /// Whether a worker holds a workflow task right now.
@@ -697,7 +705,7 @@ pub struct Activity {
     pub worker_version: Option<WorkerVersionStamp>,
     /// Who paused it, as long as it is paused.
     #[prost(message, optional, tag = "40")]
-    pub pause: Option<ActivityPause>,
+    pub pause: Option<PauseInfo>,
     /// It was reset since its last attempt was scheduled; a worker that has it is told so.
     #[prost(bool, tag = "41")]
     pub reset: bool,
@@ -724,9 +732,9 @@ pub struct Activity {
     pub heartbeats: i64,
 }
 
-/// Who paused an activity, when and why.
+/// Who paused a run or an activity, when and why.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct ActivityPause {
+pub struct PauseInfo {
     /// When.
     #[prost(int64, tag = "1")]
     pub time: Nanos,

@@ -103,6 +103,7 @@ fn state_of_run(run: &Run) -> machine::run::State {
         Status::Terminated => State::Terminated,
         Status::ContinuedAsNew => State::ContinuedAsNew,
         Status::TimedOut => State::TimedOut,
+        Status::Paused => State::Paused,
         _ => State::Running,
     }
 }

@@ -22,7 +22,11 @@ use crate::{
 
 /// When the run next wants to be woken.
 pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
-    let activities = run.state.activities.values().filter_map(|activity| activity_timeouts::wake_at(activity, now));
+    let activities = run.state.activities.values().filter_map(|activity| match run.is_paused() {
+        // The end of a back-off changes nothing before the end of the pause.
+        true => activity_timeouts::earliest_timeout(activity).map(|(at, _)| at),
+        false => activity_timeouts::wake_at(activity, now),
+    });
     if !run.is_running() {
         return if run.lingers() { activities.min() } else { None };
     }
@@ -41,8 +45,11 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
 }
 
 /// Whether work on the run is under way, or waits for a worker: time that can be skipped must not be meanwhile. An attempt
-/// of an activity that is put off does not count, nor does one that is paused.
+/// of an activity that is put off does not count, nor does one that is paused, by itself or with its run.
 pub fn holds_time(run: &Run, now: Nanos) -> bool {
+    if run.is_paused() {
+        return run.state.task_started() || run.state.activities.values().any(|activity| activity.started_time != 0);
+    }
     let is_under_way = |activity: &Activity| {
         let put_off = activity_timeouts::is_held_back(activity) && activity.scheduled_time > now;
         activity.started_time != 0 || (activity.pause.is_none() && !put_off)

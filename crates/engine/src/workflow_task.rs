@@ -54,8 +54,12 @@ pub fn schedule_if_none(draft: &mut Draft) {
     }
 }
 
-/// Schedules a workflow task and offers it. `heartbeat_of` carries on the original schedule time of a heartbeat chain.
+/// Schedules a workflow task and offers it. `heartbeat_of` carries on the original schedule time of a heartbeat chain. A
+/// paused run gets none.
 pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
+    if draft.run.is_paused() {
+        return;
+    }
     draft.step(OfTask, machine::Event::Schedule, |draft| place(draft, heartbeat_of));
 }
 
@@ -101,6 +105,9 @@ fn place(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
 /// Schedules a task that is known in memory alone, for updates that may leave no trace. If something waits to become
 /// history anyway, it is a normal one.
 pub fn schedule_speculative(draft: &mut Draft) {
+    if draft.run.is_paused() {
+        return;
+    }
     if !draft.run.state.buffered.is_empty() || draft.run.state.next_task_attempt > 1 {
         return schedule(draft, None);
     }
@@ -236,7 +243,8 @@ pub struct TaskStart {
 /// Hands the pending task to a worker. The caller decides whether this stays in memory ([`Draft::defer`]).
 pub fn start(draft: &mut Draft, call: TaskStart) -> Result<(), Rejection> {
     let Some(task) = draft.run.state.task.clone() else { return Err(Rejection::TaskObsolete) };
-    if !draft.run.is_running() || task.started_event_id != 0 || task.stamp != call.stamp {
+    let startable = draft.run.is_running() && !draft.run.is_paused();
+    if !startable || task.started_event_id != 0 || task.stamp != call.stamp {
         return Err(Rejection::TaskObsolete);
     }
     draft.step(OfTask, machine::Event::Start, |draft| hand_over(draft, task, call));
@@ -450,6 +458,32 @@ pub fn fail_by_server(draft: &mut Draft, cause: WorkflowTaskFailedCause) {
     if draft.run.is_running() {
         schedule_if_none(draft);
     }
+}
+
+/// Takes back a task that no worker has taken, because the run is paused. It does not count as an attempt. A speculative
+/// task, and one whose events are not written, leaves no trace.
+pub fn withdraw(draft: &mut Draft) {
+    if state_of(&draft.run) != machine::State::Scheduled {
+        return;
+    }
+    if draft.run.is_speculating() {
+        return discard(draft);
+    }
+    draft.step(OfTask, machine::Event::Pause, |draft| {
+        let Some(task) = draft.run.state.task.take() else { return };
+        if !task.is_transient() {
+            let attributes = WorkflowTaskFailedEventAttributes {
+                scheduled_event_id: task.scheduled_event_id,
+                cause: WorkflowTaskFailedCause::WorkflowPauseRequestedBeforeTaskStarted as i32,
+                identity: SERVER_IDENTITY.to_owned(),
+                ..Default::default()
+            };
+            draft.add(Attributes::WorkflowTaskFailedEventAttributes(Box::new(attributes)));
+        }
+        draft.run.state.sticky = None;
+        draft.run.state.next_task_attempt = 1;
+        draft.touch();
+    });
 }
 
 /// After a failure: a sticky worker is given up first, without counting; otherwise the attempt counts.

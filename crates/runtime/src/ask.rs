@@ -204,6 +204,7 @@ async fn wait(answer: &mut oneshot::Receiver<QueryAnswer>, deadline: Instant) ->
 fn refused(run: &Run, condition: QueryRejectCondition) -> Option<WorkflowExecutionStatus> {
     let status = run.status();
     let refused = match condition {
+        _ if run.is_paused() => true,
         QueryRejectCondition::NotOpen => !run.is_running(),
         QueryRejectCondition::NotCompletedCleanly => !run.is_running() && status != WorkflowExecutionStatus::Completed,
         _ => false,

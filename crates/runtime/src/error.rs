@@ -104,6 +104,7 @@ fn aborted(abort: Abort) -> &'static str {
     match abort {
         Abort::Closed => "workflow update was aborted by closing workflow",
         Abort::Continuing => "workflow operation can not be applied because workflow is closing",
+        Abort::Paused => segno_engine::pause::NO_UPDATES,
         Abort::TaskFailed => "Unable to perform workflow execution update due to unexpected workflow task failure.",
     }
 }

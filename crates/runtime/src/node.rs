@@ -61,6 +61,8 @@ pub struct NodeOptions {
     pub leases: LeaseSettings,
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
+    /// Whether workflows may be paused.
+    pub workflow_pause: bool,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
     pub queue_tasks_max: usize,
 }
@@ -72,6 +74,7 @@ impl Default for NodeOptions {
             limits: Limits::default(),
             leases: LeaseSettings::default(),
             polls_end_on_shutdown: true,
+            workflow_pause: false,
             queue_tasks_max: BACKLOG_MAX,
         }
     }
@@ -98,6 +101,8 @@ pub struct Node {
     pub(crate) limits: Limits,
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
+    /// Whether workflows may be paused.
+    pub workflow_pause: bool,
     pub(crate) outbox: Outbox,
     /// Scripts.
     pub(crate) flows: Flows,
@@ -196,6 +201,7 @@ impl Node {
             direct_queries: DirectQueries::default(),
             limits: options.limits,
             polls_end_on_shutdown: options.polls_end_on_shutdown,
+            workflow_pause: options.workflow_pause,
             outbox: Outbox::default(),
             flows: Flows::default(),
             batches: Batches::default(),

@@ -725,6 +725,9 @@ impl Node {
 
     /// Offers everything of a run that waits for a worker.
     pub(crate) fn offer_all(&self, run: &Run) {
+        if run.is_paused() {
+            return;
+        }
         let now = self.clock.now();
         if run.state().task.as_ref().is_some_and(|task| task.started_event_id == 0) {
             self.offer_workflow_task(run);

@@ -130,6 +130,9 @@ impl Node {
 
     /// Offers what of a run belongs to a queue and is not there.
     fn offer_forgotten(&self, key: &QueueKey, run: &Run, known: &std::collections::HashSet<(RunKey, i64)>) {
+        if run.is_paused() {
+            return;
+        }
         let run_key = RunKey(run.info.run_key);
         match key.kind {
             QueueKind::Workflow => {

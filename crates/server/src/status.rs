@@ -148,6 +148,7 @@ pub fn from_call(error: CallError) -> Status {
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
         CallError::UpdateAborted(Abort::Continuing) => busy(text),
         CallError::UpdateAborted(Abort::TaskFailed) => not_ready(text),
+        CallError::UpdateAborted(Abort::Paused) => Status::failed_precondition(text),
         CallError::NotReady(_) => not_ready(text),
         CallError::QueryFailed(_, failure) => {
             let detail = QueryFailedFailure { failure: failure.map(|failure| *failure) };

@@ -58,9 +58,10 @@ def sabotage(transcript: Transcript) -> Transcript:
     return [{**first, "response": "sabotaged"}, *rest]
 
 
-def choose(names: list[str]) -> dict[str, Scenario]:
+def choose(args: argparse.Namespace) -> dict[str, Scenario]:
     """The scenarios whose name is given or starts with `given.`; all if none are given."""
-    scenarios = load()
+    scenarios = load(args.switched_on)
+    names = args.names
     if not names:
         return scenarios
     chosen = {k: v for k, v in scenarios.items() if any(k == n or k.startswith(n + ".") for n in names)}
@@ -73,17 +74,17 @@ def record(args: argparse.Namespace) -> int:
     """Plays scenarios against the real server and stores them."""
     RECORDED.mkdir(exist_ok=True)
     bad = []
-    with contextlib.nullcontext(args.address) if args.address else temporal() as address:
+    with contextlib.nullcontext(args.address) if args.address else temporal(args.switched_on) as address:
         server = Server(address)
         server.wait_ready()
-        jobs = {name: partial(play_stable, server, s) for name, s in choose(args.names).items()}
+        jobs = {name: partial(play_stable, server, s) for name, s in choose(args).items()}
         for name, transcript in in_parallel(jobs, args.workers):
             if stopped(transcript):
                 bad.append(name)
                 print(f"{name}: {transcript[-1]}", file=sys.stderr)
             (RECORDED / f"{name}.json").write_text(as_text(transcript))
     if not args.names:
-        for stale in {p.stem for p in RECORDED.glob("*.json")} - set(load()):
+        for stale in {p.stem for p in RECORDED.glob("*.json")} - set(load()) - set(load(switched_on=True)):
             (RECORDED / f"{stale}.json").unlink()
     print(f"recorded, {len(bad)} stopped early: {' '.join(sorted(bad))}")
     return 1 if bad else 0
@@ -94,7 +95,7 @@ def intend(args: argparse.Namespace) -> int:
     server = Server(args.address)
     server.wait_ready()
     INTENDED.mkdir(exist_ok=True)
-    for name, scenario in choose(args.names).items():
+    for name, scenario in choose(args).items():
         transcript = play_stable(server, scenario)
         if transcript == stored(RECORDED, name):
             raise SystemExit(f"{name} does not differ")
@@ -110,7 +111,7 @@ def check(args: argparse.Namespace) -> int:
             raise SystemExit(f"{path.stem} has no recording that differs")
     server = Server(args.address)
     server.wait_ready()
-    scenarios = choose(args.names)
+    scenarios = choose(args)
     expected = {name: stored(INTENDED, name) or stored(RECORDED, name) for name in scenarios}
     playings = 1 if args.sabotage else 1 + args.again
     jobs = {name: partial(play_towards, server, s, expected[name], playings) for name, s in scenarios.items()}
@@ -157,6 +158,9 @@ def main() -> int:
     """Parses the command line."""
     parser = argparse.ArgumentParser(prog="transcripts", description=__doc__)
     parser.add_argument("--workers", type=int, default=8, help="scenarios played at the same time")
+    parser.add_argument(
+        "--switched-on", action="store_true", help="the scenarios that need features which are off by default"
+    )
     commands = parser.add_subparsers(required=True)
     recorder = commands.add_parser("record", help="record against the real Temporal server")
     recorder.add_argument("--address", help="an already running real Temporal; otherwise one is started")

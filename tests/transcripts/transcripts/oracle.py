@@ -21,6 +21,8 @@ SETTINGS += [
     "frontend.rps.namespaceReplicationInducingAPIs=1000",
     "frontend.globalNamespaceRPS.namespaceReplicationInducingAPIs=1000",
 ]
+# Features that are off by default, for the scenarios that need them.
+SWITCHED_ON = ["frontend.WorkflowPauseEnabled=true"]
 
 
 def free_port() -> int:
@@ -33,12 +35,12 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def temporal() -> Iterator[str]:
+def temporal(switched_on: bool = False) -> Iterator[str]:
     """Starts the server that stands next to this Python and yields its address."""
     binary = Path(sys.executable).with_name("temporal")
     port = free_port()
     arguments = ["--headless", "--ip", "127.0.0.1", "--port", str(port)]
-    for setting in SETTINGS:
+    for setting in SETTINGS + (SWITCHED_ON if switched_on else []):
         arguments += ["--dynamic-config-value", setting]
     process = subprocess.Popen(
         [str(binary), "server", "start-dev", *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -16,7 +16,7 @@ use crate::{
     machine::activity::Event,
     retry,
     run::{Applied, Context, Run},
-    state::{Activity, ActivityPause},
+    state::{Activity, PauseInfo},
     steps::OfActivity,
 };
 
@@ -51,7 +51,7 @@ pub fn pause(run: &Run, context: Context, call: &Pause) -> Result<Applied<()>, R
             // Offers made so far are void.
             activity.stamp += 1;
         }
-        activity.pause = Some(ActivityPause {
+        activity.pause = Some(PauseInfo {
             time: context.now,
             identity: call.identity.clone(),
             reason: call.reason.clone(),

@@ -12,6 +12,8 @@ pub enum Abort {
     Continuing,
     /// The workflow task that carried it failed.
     TaskFailed,
+    /// The workflow was paused before a worker had it.
+    Paused,
 }
 
 /// Why updates are ended.
@@ -23,6 +25,8 @@ pub enum Reason {
     WorkflowContinuing,
     /// The server failed the workflow task although the worker had completed it.
     WorkflowTaskFailed,
+    /// The run was paused.
+    WorkflowPaused,
 }
 
 /// Where an update can be when it is ended. An accepted one needs no entry here: its failure follows from the closed run
@@ -50,6 +54,10 @@ pub const TABLE: &[(Stage, Reason, Option<Abort>)] = &[
     (Stage::AdmittedDurably, Reason::WorkflowContinuing, Some(Abort::Continuing)),
     // What is stored is not lost with a workflow task: it goes to the next worker.
     (Stage::AdmittedDurably, Reason::WorkflowTaskFailed, None),
+    (Stage::Admitted, Reason::WorkflowPaused, Some(Abort::Paused)),
+    // The worker that has it may answer it.
+    (Stage::Sent, Reason::WorkflowPaused, None),
+    (Stage::AdmittedDurably, Reason::WorkflowPaused, None),
 ];
 
 /// What a waiter hears, if the update ends at all.
@@ -88,13 +96,13 @@ pub fn all(draft: &mut Draft, reason: Reason) {
                     draft.run.updates.end(update.id.clone(), Ended::Aborted(abort));
                 });
             }
-            None if update.sent => {
+            None if update.sent && reason != Reason::WorkflowPaused => {
                 draft.step(OfUpdate(&update.id), Event::Unsend, |draft| draft.run.updates.unsend(&update.id));
             }
             None => {}
         }
     }
-    if reason != Reason::WorkflowTaskFailed {
+    if matches!(reason, Reason::WorkflowCompleted | Reason::WorkflowContinuing) {
         // Accepted ones have their failure now.
         draft.run.updates.changed();
     }

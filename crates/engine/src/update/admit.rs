@@ -10,6 +10,7 @@ use crate::{
     draft::Draft,
     error::Rejection,
     machine::update::Event,
+    pause,
     run::{Applied, Context, Run},
     steps::OfUpdate,
     workflow_task,
@@ -45,6 +46,7 @@ pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<()>, Re
             None => Err(Rejection::Closed),
         };
     }
+    refuse_if_paused(run)?;
     let attempt = run.state.task.as_ref().map_or(run.state.next_task_attempt, |task| task.attempt);
     if attempt >= FAILING_ATTEMPTS {
         let text = "Unable to perform workflow execution update due to Workflow Task in failed state.";
@@ -55,6 +57,14 @@ pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<()>, Re
     }
     admit_into(&mut draft, call)?;
     Ok(draft.finish(()))
+}
+
+/// A paused run takes no updates: nobody could answer them.
+pub(crate) fn refuse_if_paused(run: &Run) -> Result<(), Rejection> {
+    match run.is_paused() {
+        true => Err(Rejection::Precondition(pause::NO_UPDATES.to_owned())),
+        false => Ok(()),
+    }
 }
 
 /// Admits an update into a transition. The transition stays in memory unless something else makes it durable.

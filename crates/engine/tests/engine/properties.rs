@@ -111,6 +111,9 @@ impl Life {
             ),
             89 => ("reset sticky".to_owned(), self.world.call(task_calls::reset_sticky).err()),
             90 => self.lose_worker(),
+            // Rarely enough that most of a life is not spent paused.
+            93 => self.operate_run("pause-run request=r1"),
+            94..=96 => self.operate_run("unpause-run"),
             91 | 92 => {
                 self.crash();
                 ("crash".to_owned(), None)
@@ -281,6 +284,11 @@ impl Life {
         (format!("signal {name}"), result.err())
     }
 
+    /// An operator pauses or unpauses the run.
+    fn operate_run(&mut self, text: &str) -> (String, Option<Rejection>) {
+        (text.to_owned(), operations::call(&mut self.world, &Words::parse(text)).err())
+    }
+
     /// An operator pauses, resumes, resets or changes activities.
     fn operate(&mut self) -> (String, Option<Rejection>) {
         let pending: Vec<String> =
@@ -446,8 +454,9 @@ impl Life {
         let state = world.run.state();
         if world.run.is_running() {
             let waits = world.run.is_dispatchable(world.now) || world.wake_at().is_some();
-            // A paused activity waits for its operator, not for a worker.
-            let idle = state.task.is_none() && state.activities.values().all(|activity| activity.pause.is_some());
+            // A paused activity waits for its operator, not for a worker; so does a paused run.
+            let idle = world.run.is_paused()
+                || state.task.is_none() && state.activities.values().all(|activity| activity.pause.is_some());
             assert!(waits || idle, "work that nobody would find again");
         }
     }

@@ -9,9 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{
-    invariants,
+    invariants, operations,
     random::Random,
     rebuilt, reset_steps, update_steps,
+    words::Words,
     world::{EPOCH, SECOND, World, answer, queue, start_request},
 };
 use segno_engine::{
@@ -96,8 +97,10 @@ impl Life {
             45..=69 => self.answer(),
             70..=72 => self.fail_task(),
             73..=75 => self.give_back(),
-            76..=80 => self.signal(),
-            81..=84 => self.activity(),
+            76..=79 => self.signal(),
+            80 => self.operate("pause-run request=r1"),
+            81 | 82 => self.operate("unpause-run"),
+            83 | 84 => self.activity(),
             85..=90 => {
                 self.world.now = self.world.wake_at().unwrap_or(self.world.now).max(self.world.now);
                 let applied = wake::wake(&self.world.run, self.world.context());
@@ -145,6 +148,11 @@ impl Life {
             self.tokens.clear();
             invariants::check(&self.world);
         }
+    }
+
+    /// An operator pauses or unpauses the run.
+    fn operate(&mut self, text: &str) -> (String, Option<Rejection>) {
+        (text.to_owned(), operations::call(&mut self.world, &Words::parse(text)).err())
     }
 
     fn update(&mut self) -> (String, Option<Rejection>) {
@@ -368,6 +376,9 @@ impl Life {
 
     /// Everybody does their duty: in the end no update waits.
     fn settle(&mut self) {
+        if self.world.run.is_paused() {
+            self.operate("unpause-run");
+        }
         for _ in 0..40 {
             if !self.world.run.is_running() {
                 return;

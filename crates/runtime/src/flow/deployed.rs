@@ -20,6 +20,7 @@ use segno_flow::{
     diagnostic::{Diagnostic, Severity},
     hir::FunctionKind,
 };
+use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{
     Commit, DocumentWrite, NamespaceKey, RunKey,
     visibility::{Attribute, Comparison, Filter, Value},
@@ -589,8 +590,7 @@ impl Node {
     /// What the record of a name says, and how many open runs each version has.
     async fn counted(&self, namespace: &Namespace, known: &Record) -> Result<FlowInfo, CallError> {
         let mut found = info(known);
-        let running = Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running());
-        let mut rest = self.count_runs(namespace, vec![of_type(&known.name), running]).await?;
+        let mut rest = self.count_runs(namespace, vec![of_type(&known.name), open()]).await?;
         // Most versions have no open run any more, so those that do are found soon.
         for version in known.versions.iter().rev() {
             if rest == 0 {
@@ -723,7 +723,7 @@ impl Node {
 
     /// Open runs of a type that are no scripts.
     async fn open_code_runs(&self, namespace: &Namespace, name: &str) -> Result<u64, CallError> {
-        let mut filter = vec![of_type(name), Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running())];
+        let mut filter = vec![of_type(name), open()];
         if let Some(version) = version_attribute(namespace) {
             filter.push(Filter::IsNull(version));
         }
@@ -739,11 +739,11 @@ impl Node {
         namespace: &Namespace,
         name: &str,
         digits: &str,
-        open: bool,
+        only_open: bool,
     ) -> Result<u64, CallError> {
         let mut filter = vec![of_type(name)];
-        if open {
-            filter.push(Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, running()));
+        if only_open {
+            filter.push(open());
         }
         if let Some(version) = version_attribute(namespace) {
             filter.push(Filter::Compare(version, Comparison::Equal, Value::Text(digits.to_owned())));
@@ -788,8 +788,12 @@ fn of_type(name: &str) -> Filter {
     Filter::Compare(Attribute::WorkflowType, Comparison::Equal, Value::Text(name.to_owned()))
 }
 
-fn running() -> Value {
-    Value::Int(segno_proto::enums::WorkflowExecutionStatus::Running as i64)
+/// Runs that are open, be they paused.
+fn open() -> Filter {
+    let has = |status: WorkflowExecutionStatus| {
+        Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, Value::Int(status as i64))
+    };
+    Filter::Any(vec![has(WorkflowExecutionStatus::Running), has(WorkflowExecutionStatus::Paused)])
 }
 
 fn version_attribute(namespace: &Namespace) -> Option<Attribute> {

@@ -21,7 +21,7 @@ use segno_proto::{
     workflow::{
         CallbackInfo, PendingActivityInfo, PendingChildExecutionInfo, PendingWorkflowTaskInfo, RequestIdInfo,
         ResetPoints, VersioningOverride, WorkflowExecutionConfig, WorkflowExecutionExtendedInfo, WorkflowExecutionInfo,
-        WorkflowExecutionVersioningInfo,
+        WorkflowExecutionPauseInfo, WorkflowExecutionVersioningInfo,
         callback_info::{Trigger, WorkflowClosed, trigger},
         pending_activity_info::{
             PauseInfo,
@@ -286,6 +286,11 @@ fn extended(run: &Run) -> WorkflowExecutionExtendedInfo {
         last_reset_time: time(run.state().last_reset_time),
         reset_run_id: run.state().reset_run_id.clone(),
         request_id_infos,
+        pause_info: run.state().pause.as_deref().map(|pause| WorkflowExecutionPauseInfo {
+            identity: pause.identity.clone(),
+            paused_time: time(pause.time),
+            reason: pause.reason.clone(),
+        }),
         ..Default::default()
     }
 }

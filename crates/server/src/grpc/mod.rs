@@ -23,6 +23,7 @@ mod namespaces;
 mod nexus;
 mod operator;
 mod options;
+mod pausing;
 mod queries;
 mod queue_config;
 mod queues;

@@ -179,6 +179,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             worker_poll_complete_on_shutdown: node.polls_end_on_shutdown,
             worker_commands: true,
             standalone_activities: true,
+            workflow_pause: node.workflow_pause,
             ..Default::default()
         }),
         limits: Some(Limits {

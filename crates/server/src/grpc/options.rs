@@ -1,15 +1,12 @@
-//! UpdateWorkflowExecutionOptions, and ending a pause that never was.
+//! UpdateWorkflowExecutionOptions.
 
 use segno_engine::{
-    Rejection, Run,
+    Run,
     activity_options::field_path,
     options::{self, UpdateOptions},
 };
-use segno_proto::workflowservice::{
-    UnpauseWorkflowExecutionRequest, UnpauseWorkflowExecutionResponse, UpdateWorkflowExecutionOptionsRequest,
-    UpdateWorkflowExecutionOptionsResponse,
-};
-use segno_runtime::{RunSelector, WorkflowKey};
+use segno_proto::workflowservice::{UpdateWorkflowExecutionOptionsRequest, UpdateWorkflowExecutionOptionsResponse};
+use segno_runtime::RunSelector;
 use tonic::Status;
 
 use super::{Workflows, failed, key_of, refused};
@@ -32,21 +29,5 @@ impl Workflows {
         let apply = move |run: &Run, context| options::update(run, context, &call);
         let options = self.node.transact(&key, &RunSelector::run(run_id), apply).await.map_err(failed)?;
         Ok(UpdateWorkflowExecutionOptionsResponse { workflow_execution_options: Some(options), ..Default::default() })
-    }
-
-    /// Workflows cannot be paused, so none is.
-    pub(super) async fn unpause_workflow(
-        &self,
-        request: UnpauseWorkflowExecutionRequest,
-    ) -> Result<UnpauseWorkflowExecutionResponse, Status> {
-        let namespace = self.namespace(&request.namespace)?;
-        checks::unpause(&request, self.sizes()).map_err(refused)?;
-        let key = WorkflowKey::new(namespace.key, &request.workflow_id);
-        let found = self.node.snapshot(&key, &request.run_id).await.map_err(failed)?;
-        let refusal = match found.run.is_running() {
-            true => Rejection::Precondition("workflow is not paused.".to_owned()),
-            false => Rejection::Closed,
-        };
-        Err(failed(refusal.into()))
     }
 }

@@ -218,6 +218,7 @@ routed! {
     read "ListBatchOperations" ListBatchOperationsRequest |r| Route::Once;
     write "UpdateWorkflowExecutionOptions" UpdateWorkflowExecutionOptionsRequest
         |r| of_execution(&r.namespace, &r.workflow_execution);
+    write "PauseWorkflowExecution" PauseWorkflowExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
     write "UnpauseWorkflowExecution" UnpauseWorkflowExecutionRequest
         |r| Route::Workflow(&r.namespace, &r.workflow_id);
     write "UpdateTaskQueueConfig" UpdateTaskQueueConfigRequest |r| Route::Leader;

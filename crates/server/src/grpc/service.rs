@@ -690,7 +690,7 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::PauseWorkflowExecutionRequest>,
     ) -> Result<Response<api::PauseWorkflowExecutionResponse>, Status> {
-        Err(self.disabled(&request.get_ref().namespace, Disabled::WorkflowPause))
+        call!(inner self request pause_workflow)
     }
 
     async fn poll_workflow_execution_time_skipping(

@@ -7,7 +7,7 @@ use segno_engine::{
     start::{Start, StartOptions},
 };
 use segno_proto::{
-    enums::{EventType, WorkflowIdReusePolicy},
+    enums::{EventType, WorkflowExecutionStatus, WorkflowIdReusePolicy},
     taskqueue::TaskQueue,
     workflow::VersioningOverride,
     workflowservice::{
@@ -56,7 +56,11 @@ impl Workflows {
             run_id: run.info.run_id.clone(),
             first_execution_run_id: run.info.first_run_id.clone(),
             started: outcome.started,
-            status: outcome.status as i32,
+            // Of a paused run that is in the way Temporal says that it runs.
+            status: match outcome.status {
+                WorkflowExecutionStatus::Paused => WorkflowExecutionStatus::Running,
+                status => status,
+            } as i32,
             eager_workflow_task: outcome.eager_task.map(|task| workflow_tasks::task_response(&namespace, task, 0)),
             link: Some(link),
         });

@@ -178,7 +178,7 @@ impl Workflows {
         use segno_proto::workflowservice::list_open_workflow_executions_request::Filters;
         let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let mut parts = vec![status_is(WorkflowExecutionStatus::Running)];
+        let mut parts = vec![is_open()];
         between(&mut parts, Attribute::StartTime, request.start_time_filter);
         match request.filters {
             Some(Filters::ExecutionFilter(filter)) => execution(&mut parts, filter),
@@ -197,7 +197,7 @@ impl Workflows {
         use segno_proto::workflowservice::list_closed_workflow_executions_request::Filters;
         let (caller, request) = (caller(&request), request.into_inner());
         let namespace = self.namespace(&request.namespace)?;
-        let mut parts = vec![Filter::Not(Box::new(status_is(WorkflowExecutionStatus::Running)))];
+        let mut parts = vec![Filter::Not(Box::new(is_open()))];
         between(&mut parts, Attribute::CloseTime, request.start_time_filter);
         match request.filters {
             Some(Filters::ExecutionFilter(filter)) => execution(&mut parts, filter),
@@ -298,6 +298,11 @@ fn listed(run: Run) -> WorkflowExecutionInfo {
     }
 }
 
+/// A paused run is open. (Temporal lists it among the closed ones.)
+fn is_open() -> Filter {
+    Filter::Any(vec![status_is(WorkflowExecutionStatus::Running), status_is(WorkflowExecutionStatus::Paused)])
+}
+
 fn status_is(status: WorkflowExecutionStatus) -> Filter {
     Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, Value::Int(status as i64))
 }
@@ -329,7 +334,7 @@ fn workflow_type(parts: &mut Vec<Filter>, filter: WorkflowTypeFilter) {
 
 fn closed_status(parts: &mut Vec<Filter>, filter: StatusFilter) -> Result<(), Status> {
     match filter.status() {
-        WorkflowExecutionStatus::Unspecified | WorkflowExecutionStatus::Running => {
+        WorkflowExecutionStatus::Unspecified | WorkflowExecutionStatus::Running | WorkflowExecutionStatus::Paused => {
             Err(Status::invalid_argument("StatusFilter must be specified and must be not Running."))
         }
         status => {

@@ -11,6 +11,7 @@ pub mod links;
 pub mod multi_operation;
 pub mod namespace;
 pub mod options;
+pub mod pausing;
 pub mod queue_config;
 pub mod schedule;
 pub mod size;

@@ -1,12 +1,11 @@
-//! Changing options of a run, and ending its pause.
+//! Changing options of a run.
 
-use segno_engine::{validate as engine, validate::ID_LENGTH_MAX};
+use segno_engine::validate as engine;
 use segno_proto::{
-    workflow::post_reset_operation::UpdateWorkflowOptions,
-    workflowservice::{UnpauseWorkflowExecutionRequest, UpdateWorkflowExecutionOptionsRequest},
+    workflow::post_reset_operation::UpdateWorkflowOptions, workflowservice::UpdateWorkflowExecutionOptionsRequest,
 };
 
-use super::{RequestError, size::Sizes};
+use super::RequestError;
 
 /// Every path that a mask may have.
 const PATHS: [&str; 17] = [
@@ -71,25 +70,7 @@ fn paths(paths: &[String], what: &str) -> Result<(), RequestError> {
     }
 }
 
-/// UnpauseWorkflowExecution.
-pub fn unpause(request: &UnpauseWorkflowExecutionRequest, sizes: Sizes) -> Result<(), RequestError> {
-    let invalid = |text: &str| Err(RequestError::invalid(text));
-    if request.reason.len() > sizes.blob.min(ID_LENGTH_MAX) {
-        return invalid("reason is too long.");
-    }
-    if request.identity.len() > ID_LENGTH_MAX {
-        return invalid("identity is too long.");
-    }
-    if request.request_id.len() > ID_LENGTH_MAX {
-        return invalid("request id is too long.");
-    }
-    if request.workflow_id.is_empty() {
-        return invalid("Can't load workflow execution.  WorkflowId not set.");
-    }
-    run_id(&request.run_id)
-}
-
-fn run_id(run_id: &str) -> Result<(), RequestError> {
+pub(super) fn run_id(run_id: &str) -> Result<(), RequestError> {
     match run_id.is_empty() || engine::is_uuid(run_id) {
         true => Ok(()),
         false => Err(RequestError::invalid("RunId is not valid UUID.")),

@@ -29,6 +29,8 @@ pub(super) struct Seen {
     pub(super) workflow_id: String,
     pub(super) run_id: String,
     pub(super) described: DescribeWorkflowExecutionResponse,
+    /// Whether the server lets workflows be paused.
+    pub(super) may_pause: bool,
 }
 
 impl Seen {
@@ -67,6 +69,7 @@ impl Web {
             workflow_id: workflow_id.to_owned(),
             run_id: run_id.unwrap_or_default(),
             described,
+            may_pause: self.node.workflow_pause,
         })
     }
 

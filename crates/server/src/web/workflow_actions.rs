@@ -25,7 +25,7 @@ use super::{
     workflows_actions::new_id,
 };
 
-/// The buttons of a run.
+/// The buttons of a run. Pausing is offered where the server allows it.
 pub(super) fn bar(seen: &Seen) -> Markup {
     let reason = html! { label { "Reason" input name="reason" value="from the web pages"; } };
     let name_and_input = |name: &str| {
@@ -52,7 +52,7 @@ pub(super) fn bar(seen: &Seen) -> Markup {
                 }))
                 @if is_paused {
                     (action("Unpause", "", html! { input type="hidden" name="do" value="unpause"; (reason) button.primary { "Unpause" } }))
-                } @else {
+                } @else if seen.may_pause {
                     (action("Pause", "", html! { input type="hidden" name="do" value="pause"; (reason) button.primary { "Pause" } }))
                 }
             }

@@ -22,7 +22,8 @@ use super::{
 /// Workflows on a page.
 const PAGE_SIZE: i32 = 50;
 /// The statuses whose counts are shown, as queries spell them.
-const STATUSES: [&str; 7] = ["Running", "Completed", "Failed", "TimedOut", "Canceled", "Terminated", "ContinuedAsNew"];
+const STATUSES: [&str; 8] =
+    ["Running", "Paused", "Completed", "Failed", "TimedOut", "Canceled", "Terminated", "ContinuedAsNew"];
 
 impl Web {
     pub(super) async fn workflows_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {

@@ -35,14 +35,8 @@ fn one(seen: &Seen<'_>, activity: &Activity) -> Reason {
     let most = activity.retry_policy.as_ref().map_or(0, |policy| policy.maximum_attempts);
     let of = if most > 0 { format!(" of {most}") } else { String::new() };
     if let Some(pause) = &activity.pause {
-        let who = if pause.identity.is_empty() { "somebody" } else { &pause.identity };
-        let why = match pause.reason.as_str() {
-            "" => String::new(),
-            reason => format!(" ({})", words::text(reason)),
-        };
         let at_worker = if activity.started_time > 0 { " The current attempt still runs." } else { "" };
-        let text =
-            format!("{name} is paused by {}{why} {}.{at_worker}", words::text(who), words::since(pause.time, now));
+        let text = format!("{name} is paused by {}.{at_worker}", words::paused_by(pause, now));
         let hint =
             format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_PAUSED", text) };

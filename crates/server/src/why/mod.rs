@@ -19,7 +19,7 @@ mod words;
 
 use std::collections::BTreeMap;
 
-use segno_engine::Run;
+use segno_engine::{Run, state::PauseInfo};
 use segno_proto::{Nanos, events::HistoryEvent, nanos_timestamp, segno_workflow::Reason};
 use segno_runtime::{LeaseView, QueueService};
 
@@ -65,6 +65,9 @@ pub(crate) fn reasons(seen: &Seen<'_>) -> Vec<Reason> {
         return closed::reasons(seen);
     }
     let mut found = Vec::new();
+    if let Some(pause) = &state.pause {
+        found.push(paused(seen, pause));
+    }
     if state.schedule.is_some() {
         let text = "This is the run of a schedule, which waits for its next time.";
         let hint = "`segno schedule describe` shows the next times.";
@@ -93,6 +96,20 @@ fn reason(kind: &str, text: impl Into<String>) -> Reason {
 /// A time for a reason; none if there is none.
 fn time(nanos: Nanos) -> Option<prost_types::Timestamp> {
     (nanos > 0).then(|| nanos_timestamp(nanos))
+}
+
+/// An operator paused the run.
+fn paused(seen: &Seen<'_>, pause: &PauseInfo) -> Reason {
+    let at_worker = match seen.run.state().task_started() {
+        true => " The worker that has its workflow task may still answer it.",
+        false => "",
+    };
+    let text = format!(
+        "The workflow is paused by {}. Nothing of it is handed to workers; what happens meanwhile is written down.{at_worker}",
+        words::paused_by(pause, seen.now)
+    );
+    let hint = format!("`segno workflow unpause -w {}` lets it go on.", words::quoted(&seen.run.info.workflow_id));
+    Reason { since: time(pause.time), hint, ..reason("PAUSED", text) }
 }
 
 /// The first workflow task is not due yet.

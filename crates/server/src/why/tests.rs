@@ -6,7 +6,7 @@ use segno_engine::{
     Shared,
     schedule::state::ScheduleRun,
     state::{
-        Activity, ActivityPause, Child, External, ReportedFailure, RunInfo, RunState, Script, ScriptWakeSet, TaskKind,
+        Activity, Child, External, PauseInfo, ReportedFailure, RunInfo, RunState, Script, ScriptWakeSet, TaskKind,
         Timer, UpdateRecord, WorkflowTask,
     },
 };
@@ -397,10 +397,33 @@ fn an_activity_runs() {
 }
 
 #[test]
+fn the_run_is_paused() {
+    let paused = |change: fn(&mut RunState)| {
+        run(move |_, state| {
+            let (identity, reason) = ("ann".to_owned(), "bank is down".to_owned());
+            state.status = Status::Paused as i32;
+            state.pause = Some(Box::new(PauseInfo { time: NOW - 60 * SECOND, identity, reason, ..Default::default() }));
+            change(state);
+        })
+    };
+    let idle = paused(|_| {});
+    let reason = only(&seen(&idle));
+    assert_eq!(reason.kind, "PAUSED");
+    assert!(reason.text.contains("is paused by ann (bank is down) since 2001-09-09T01:45:40Z (for 1 min)."));
+    assert!(reason.hint.contains("segno workflow unpause -w"), "{}", reason.hint);
+    let held = paused(|state| {
+        state.task = Some(WorkflowTask { started_event_id: 3, started_time: NOW, ..Default::default() });
+    });
+    let all = reasons(&seen(&held));
+    assert!(all[0].text.ends_with("may still answer it."), "{}", all[0].text);
+    assert_eq!(all[1].kind, "TASK_AT_WORKER");
+}
+
+#[test]
 fn an_activity_is_paused() {
     let run = activity(|activity| {
         let (identity, reason) = ("ann".to_owned(), "bank is down".to_owned());
-        activity.pause = Some(ActivityPause { time: NOW - 60 * SECOND, identity, reason, ..Default::default() });
+        activity.pause = Some(PauseInfo { time: NOW - 60 * SECOND, identity, reason, ..Default::default() });
     });
     let reason = only(&seen(&run));
     assert_eq!(reason.kind, "ACTIVITY_PAUSED");

@@ -1,5 +1,6 @@
 //! Times, counts and texts as sentences have them.
 
+use segno_engine::state::PauseInfo;
 use segno_proto::{Nanos, nanos_timestamp};
 
 const MILLISECOND: Nanos = 1_000_000;
@@ -66,4 +67,14 @@ pub(super) fn text(text: &str) -> String {
 /// A name in quotation marks.
 pub(super) fn quoted(name: &str) -> String {
     format!("{:?}", text(name))
+}
+
+/// Who paused something, why and since when.
+pub(super) fn paused_by(pause: &PauseInfo, now: Nanos) -> String {
+    let who = if pause.identity.is_empty() { "somebody" } else { &pause.identity };
+    let why = match pause.reason.as_str() {
+        "" => String::new(),
+        reason => format!(" ({})", text(reason)),
+    };
+    format!("{}{why} {}", text(who), since(pause.time, now))
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 
 from ..harness import Session
@@ -19,8 +20,13 @@ def scenario(function: Scenario) -> Scenario:
     return function
 
 
-def load() -> dict[str, Scenario]:
-    """Imports every topic and returns the scenarios."""
+def load(switched_on: bool = False) -> dict[str, Scenario]:
+    """Imports every topic and returns the scenarios: of those that need features switched on, or of the others."""
     for module in pkgutil.iter_modules(__path__):
         importlib.import_module(f"{__name__}.{module.name}")
-    return dict(_ALL)
+    return {name: each for name, each in _ALL.items() if needs_switches(each) == switched_on}
+
+
+def needs_switches(function: Scenario) -> bool:
+    """Whether its topic says `SWITCHED_ON = True`: it plays against a server with features that are off by default."""
+    return getattr(sys.modules[function.__module__], "SWITCHED_ON", False)

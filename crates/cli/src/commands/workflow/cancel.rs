@@ -44,7 +44,7 @@ impl Cancel {
         // The server takes the request for a closed workflow as done: nobody would notice that it came too late.
         let info = client.describe(&target.workflow_id, &target.run_id).await?.workflow_execution_info;
         let status = info.map(|info| info.status()).unwrap_or_default();
-        if status != WorkflowExecutionStatus::Running {
+        if !matches!(status, WorkflowExecutionStatus::Running | WorkflowExecutionStatus::Paused) {
             let text = format!(
                 "workflow {} is closed already ({}): there is nothing to cancel",
                 target.workflow_id,

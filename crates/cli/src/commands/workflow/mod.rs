@@ -7,6 +7,7 @@ mod describe;
 mod execute;
 mod list;
 mod outcome;
+mod pause;
 mod query;
 mod reset;
 mod result;
@@ -71,6 +72,10 @@ enum Command {
     Cancel(cancel::Cancel),
     /// Ends a workflow at once.
     Terminate(terminate::Terminate),
+    /// Pauses a workflow: nothing of it is handed to workers until it is unpaused.
+    Pause(pause::Pause),
+    /// Lets a paused workflow go on.
+    Unpause(pause::Unpause),
     /// Waits for the end of a workflow and prints its result.
     Result(result::ResultOf),
     /// Deletes a workflow and its history.
@@ -99,6 +104,8 @@ impl Workflow {
             Command::Reset(command) => command.run(client).await,
             Command::Cancel(command) => command.run(client).await,
             Command::Terminate(command) => command.run(client).await,
+            Command::Pause(command) => command.run(client).await,
+            Command::Unpause(command) => command.run(client).await,
             Command::Result(command) => command.run(client).await,
             Command::Delete(command) => command.run(client).await,
             Command::Why(command) => command.run(client).await,

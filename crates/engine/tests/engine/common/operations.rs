@@ -1,25 +1,31 @@
 //! The steps of scenario files by which an operator deals with activities: `pause a`, `unpause all`, `reset type=A`,
-//! `update a queue=q2`, `restore a`.
+//! `update a queue=q2`, `restore a`; and with the run: `pause-run`, `unpause-run`.
 
 use segno_engine::{
     Rejection, Transition,
     activity_options::{self, Update},
     activity_pause::{self, Pause, Reset, Selection, Unpause},
+    pause,
 };
 use segno_proto::activity::ActivityOptions;
 
 use super::{
     words::Words,
-    world::{World, queue},
+    world::{Taken, World, queue},
 };
 
 /// Whether a step is one of these.
 pub fn knows(name: &str) -> bool {
-    ["pause", "unpause", "activity-reset", "activity-options", "restore"].contains(&name)
+    ["pause", "unpause", "activity-reset", "activity-options", "restore", "pause-run", "unpause-run"].contains(&name)
 }
 
 /// One call on the run.
 pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition), Rejection> {
+    match words.name {
+        "pause-run" => return world.call(|run, context| pause::pause(run, context, of_run(words))).map(plain),
+        "unpause-run" => return world.call(|run, context| pause::unpause(run, context, of_run(words))).map(plain),
+        _ => {}
+    }
     let selection = match words.get("type") {
         Some(name) => Selection::Type(name.to_owned()),
         None if words.flag("all") => Selection::All,
@@ -62,7 +68,16 @@ pub fn call(world: &mut World, words: &Words<'_>) -> Result<(String, Transition)
             return Ok((shown(&taken.reply), taken.transition));
         }
     };
-    Ok((String::new(), taken.transition))
+    Ok(plain(taken))
+}
+
+fn plain(taken: Taken<()>) -> (String, Transition) {
+    (String::new(), taken.transition)
+}
+
+fn of_run(words: &Words<'_>) -> pause::Call {
+    let request_id = words.get("request").unwrap_or_default().to_owned();
+    pause::Call { identity: "operator".to_owned(), reason: "asked to".to_owned(), request_id }
 }
 
 /// Each option that is named is to be changed.

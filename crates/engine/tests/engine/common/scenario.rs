@@ -507,7 +507,7 @@ fn show_all(world: &World) -> String {
         let _ =
             writeln!(text, "  pending activity {} attempt={} {place}{paused}", activity.activity_id, activity.attempt);
     }
-    if let Some(paused) = state.search_attributes.get(segno_engine::activity_pause::PAUSE_INFO) {
+    if let Some(paused) = state.search_attributes.get(segno_engine::pause::ATTRIBUTE) {
         let _ = writeln!(text, "  search attribute {}", String::from_utf8_lossy(&paused.data));
     }
     for (id, timer) in &state.timers {

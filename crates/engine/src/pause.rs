@@ -1,0 +1,139 @@
+//! An operator pauses a run, and unpauses it.
+//!
+//! Nothing of a paused run is handed to workers: no workflow task, no activity, no query and no update. What happens
+//! meanwhile (signals, timers, requests to cancel, ends of activities and children) becomes history as it comes, and the
+//! workflow hears of it with the workflow task that follows the pause. A worker that has a task already may answer it. Time
+//! goes on: time-outs are as if the run were not paused, and it can be terminated.
+
+use std::collections::BTreeSet;
+
+use segno_proto::enums::WorkflowExecutionStatus;
+use segno_proto::events::{
+    WorkflowExecutionPausedEventAttributes, WorkflowExecutionUnpausedEventAttributes, history_event::Attributes,
+};
+
+use crate::{
+    activity::is_waiting,
+    builds::keyword_list,
+    draft::{Draft, event},
+    error::Rejection,
+    machine::run::Event,
+    run::{Applied, Context, Effect, Run},
+    state::{PauseInfo, RunState},
+    steps::OfRun,
+    update::abort,
+    workflow_task,
+};
+
+/// The search attribute by which paused runs, and runs with paused activities, are found.
+pub const ATTRIBUTE: &str = "TemporalPauseInfo";
+/// What a caller hears whose update meets a paused run.
+pub const NO_UPDATES: &str = "Workflow is paused. Cannot update the workflow.";
+
+/// Who pauses or unpauses, and why.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    /// Who.
+    pub identity: String,
+    /// Why.
+    pub reason: String,
+    /// Recognises a repeated pause. Two calls without one are different calls.
+    pub request_id: String,
+}
+
+/// Pauses a run. A workflow task that no worker has taken is withdrawn, and updates that no worker has are refused.
+pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
+    let mut draft = Draft::new(run, context);
+    if run.is_paused() {
+        let before = run.state.pause.as_ref().map_or("", |pause| &pause.request_id);
+        return match !before.is_empty() && before == call.request_id {
+            true => Ok(draft.finish(())),
+            false => Err(Rejection::Precondition("workflow is already paused.".to_owned())),
+        };
+    }
+    abort::all(&mut draft, abort::Reason::WorkflowPaused);
+    workflow_task::withdraw(&mut draft);
+    draft.step(OfRun, Event::Pause, |draft| {
+        let Call { identity, reason, request_id } = call;
+        let pause = PauseInfo { time: context.now, identity, reason, request_id };
+        let PauseInfo { identity, reason, request_id, .. } = pause.clone();
+        let attributes = WorkflowExecutionPausedEventAttributes { identity, reason, request_id };
+        add(draft, Attributes::WorkflowExecutionPausedEventAttributes(attributes));
+        set(&mut draft.run.state, &draft.run.info.workflow_id, pause);
+    });
+    Ok(draft.finish(()))
+}
+
+/// Unpauses a run: it gets a workflow task, and activities that wait are offered again.
+pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rejection> {
+    if !run.is_running() {
+        return Err(Rejection::Closed);
+    }
+    if !run.is_paused() {
+        return Err(Rejection::Precondition("workflow is not paused.".to_owned()));
+    }
+    let mut draft = Draft::new(run, context);
+    draft.step(OfRun, Event::Unpause, |draft| {
+        let Call { identity, reason, request_id } = call;
+        let attributes = WorkflowExecutionUnpausedEventAttributes { identity, reason, request_id };
+        add(draft, Attributes::WorkflowExecutionUnpausedEventAttributes(attributes));
+        clear(&mut draft.run.state, &draft.run.info.workflow_id);
+    });
+    if workflow_task::state_of(&draft.run) == crate::machine::workflow_task::State::Scheduled {
+        // A worker that had it gave it back during the pause.
+        draft.effect(Effect::OfferWorkflowTask);
+    }
+    if draft.run.state.task.is_none() {
+        // Whatever happened to the last task, this is a new one.
+        draft.run.state.next_task_attempt = 1;
+        workflow_task::schedule_if_none(&mut draft);
+    }
+    let waiting = draft.run.state.activities.values().filter(|activity| is_waiting(activity, context.now));
+    let waiting: Vec<i64> = waiting.map(|activity| activity.scheduled_event_id).collect();
+    for id in waiting {
+        draft.effect(Effect::OfferActivity(id));
+    }
+    Ok(draft.finish(()))
+}
+
+/// Workers need not know the event.
+fn add(draft: &mut Draft, attributes: Attributes) {
+    let mut told = event(draft.now(), attributes);
+    told.worker_may_ignore = true;
+    draft.add_external_event(told);
+}
+
+/// Marks a run as paused.
+pub(crate) fn set(state: &mut RunState, workflow_id: &str, pause: PauseInfo) {
+    state.status = WorkflowExecutionStatus::Paused as i32;
+    state.pause = Some(Box::new(pause));
+    note(state, workflow_id);
+}
+
+/// Marks a run as not paused.
+pub(crate) fn clear(state: &mut RunState, workflow_id: &str) {
+    state.status = WorkflowExecutionStatus::Running as i32;
+    state.pause = None;
+    note(state, workflow_id);
+}
+
+/// Brings the search attribute in line with what is paused.
+pub(crate) fn note(state: &mut RunState, workflow_id: &str) {
+    let mut entries = Vec::new();
+    if let Some(pause) = &state.pause {
+        entries.push(format!("Workflow:{workflow_id}"));
+        if !pause.reason.is_empty() {
+            entries.push(format!("Reason:{}", pause.reason));
+        }
+    }
+    let paused = state.activities.values().filter(|activity| activity.pause.is_some());
+    let types: BTreeSet<&str> = paused.map(|activity| activity.activity_type.as_str()).collect();
+    entries.extend(types.into_iter().map(|name| format!("property:activityType={name}")));
+    match entries.is_empty() {
+        true => drop(state.search_attributes.remove(ATTRIBUTE)),
+        false => drop(state.search_attributes.insert(ATTRIBUTE.to_owned(), keyword_list(&entries))),
+    }
+}

@@ -1,0 +1,164 @@
+"""Pausing workflows, on a server that allows it: as Temporal's, durably, in scripts and by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.enums.v1 import WorkflowExecutionStatus
+from temporalio.api.query.v1 import WorkflowQuery
+from temporalio.api.workflowservice.v1 import (
+    DescribeWorkflowExecutionRequest,
+    PauseWorkflowExecutionRequest,
+    QueryWorkflowRequest,
+    UnpauseWorkflowExecutionRequest,
+)
+from temporalio.client import Client, WorkflowHandle
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from flows import Waiter
+from helpers import NAMESPACE, Env, SegnoServer, segno_binary
+from scripts import Flows, start
+
+RUNNING = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_RUNNING
+PAUSED = WorkflowExecutionStatus.WORKFLOW_EXECUTION_STATUS_PAUSED
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SegnoServer]:
+    """A server with a data directory that lets workflows be paused."""
+    if request.config.getoption("--segno-address"):
+        pytest.skip("needs a server with --workflow-pause: not with SEGNO_ADDRESS, only SEGNO_BIN")
+    server = SegnoServer(log=tmp_path / "server.log", data_dir=tmp_path / "data", flags=["--workflow-pause"])
+    server.start()
+    try:
+        yield server
+    finally:
+        server.kill()
+
+
+def segno(server: SegnoServer, *words: str) -> subprocess.CompletedProcess[str]:
+    """The command line, on this server."""
+    command = [str(segno_binary()), *words, "--address", server.address]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+
+
+async def pause(client: Client, handle: WorkflowHandle, **fields: Any) -> None:
+    request = PauseWorkflowExecutionRequest(
+        namespace=NAMESPACE, workflow_id=handle.id, identity="ann", reason="look", request_id=str(uuid.uuid4()), **fields
+    )
+    await client.workflow_service.pause_workflow_execution(request)
+
+
+async def unpause(client: Client, handle: WorkflowHandle) -> None:
+    request = UnpauseWorkflowExecutionRequest(namespace=NAMESPACE, workflow_id=handle.id, identity="ann")
+    await client.workflow_service.unpause_workflow_execution(request)
+
+
+async def status(client: Client, handle: WorkflowHandle) -> int:
+    """The status of a run. (The SDK's `describe` does not know the status of paused ones.)"""
+    request = DescribeWorkflowExecutionRequest(namespace=NAMESPACE, execution=WorkflowExecution(workflow_id=handle.id))
+    described = await client.workflow_service.describe_workflow_execution(request)
+    return described.workflow_execution_info.status
+
+
+@pytest.mark.timeout(300)
+def test_every_transcript_with_features_switched_on(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    if request.config.getoption("--segno-address"):
+        pytest.skip("needs a server of its own: not with SEGNO_ADDRESS, only SEGNO_BIN")
+    server = SegnoServer(log=tmp_path / "server.log", flags=["--workflow-pause"])
+    server.start()
+    try:
+        place = Path(__file__).resolve().parent.parent / "transcripts"
+        check = [sys.executable, "-m", "transcripts", "--switched-on", "check", "--address", server.address]
+        done = subprocess.run(check, cwd=place, capture_output=True, text=True)
+        lines = done.stdout.splitlines()
+        wrong = [line for line in lines if not line.endswith(": ok")]
+        assert done.returncode == 0, "\n".join(wrong[-200:]) + done.stderr
+        assert lines[-1].endswith(" passed, 0 failed") and int(lines[-1].split()[0]) >= 45, lines[-1]
+    finally:
+        server.kill()
+
+
+async def test_a_pause_outlives_the_server(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    handle = await client.start_workflow(Waiter.run, id="kept", task_queue="q")
+    await pause(client, handle)
+    await handle.signal("add", "after")
+    await handle.signal("finish")
+    server.kill()
+    server.start()
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    handle = client.get_workflow_handle("kept")
+    assert await status(client, handle) == PAUSED
+    async with Worker(client, task_queue="q", workflows=[Waiter], workflow_runner=UnsandboxedWorkflowRunner()):
+        await asyncio.sleep(1)
+        assert await status(client, handle) == PAUSED, "a worker was handed its task"
+        query = QueryWorkflowRequest(
+            namespace=NAMESPACE,
+            execution=WorkflowExecution(workflow_id=handle.id),
+            query=WorkflowQuery(query_type="current"),
+        )
+        asked = await client.workflow_service.query_workflow(query)
+        assert asked.query_rejected.status == PAUSED
+        await unpause(client, handle)
+        assert await asyncio.wait_for(handle.result(), 20) == ["after"]
+
+
+async def test_a_paused_script_takes_no_turn(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    flows = Flows(f"127.0.0.1:{server.http_port}")
+    flows.deploy('workflow listener() { return await wait_for_signal("go") }')
+    handle = await start(client, "listener", "script")
+    await pause(client, handle)
+    await handle.signal("go", 7)
+    await asyncio.sleep(0.5)
+    assert await status(client, handle) == PAUSED
+    versions = flows.call("GET", "/flows/listener").body["versions"]
+    assert [version["open_runs"] for version in versions] == [1], "a paused run is an open run of its version"
+    await unpause(client, handle)
+    assert await asyncio.wait_for(handle.result(), 20) == 7
+
+
+async def test_the_command_line_pauses_and_says_why(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    handle = await client.start_workflow(Waiter.run, id="by-hand", task_queue="q")
+    done = segno(server, "workflow", "pause", "-w", "by-hand", "--reason", "bank is down")
+    assert (done.returncode, done.stdout) == (0, "Workflow by-hand is paused\n"), done
+    again = segno(server, "workflow", "pause", "-w", "by-hand")
+    assert again.returncode != 0 and "workflow is already paused." in again.stderr, again
+    why = segno(server, "workflow", "why", "-w", "by-hand").stdout
+    assert "is paused by" in why and "bank is down" in why and "segno workflow unpause -w" in why, why
+    listed = segno(server, "workflow", "list", "-q", "ExecutionStatus = 'Paused'").stdout
+    assert "by-hand" in listed and "Paused" in listed, listed
+    # An open workflow can be cancelled while it is paused.
+    assert segno(server, "workflow", "cancel", "-w", "by-hand").returncode == 0
+    done = segno(server, "workflow", "unpause", "-w", "by-hand")
+    assert (done.returncode, done.stdout) == (0, "Workflow by-hand goes on\n"), done
+    assert await status(client, handle) == RUNNING
+
+
+async def test_the_official_command_line_pauses(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    handle = await client.start_workflow(Waiter.run, id="officially", task_queue="q")
+    temporal = Path(sys.executable).with_name("temporal")
+    for word, expected in (("pause", PAUSED), ("unpause", RUNNING)):
+        command = [str(temporal), "workflow", word, "-w", "officially", "--address", server.address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done
+        assert await status(client, handle) == expected
+
+
+async def test_it_is_off_unless_the_server_is_told(env: Env) -> None:
+    handle = await env.client.start_workflow(Waiter.run, id=env.id, task_queue=env.task_queue)
+    with pytest.raises(RPCError) as refused:
+        await pause(env.client, handle)
+    assert refused.value.status == RPCStatusCode.UNIMPLEMENTED
+    assert str(refused.value) == "workflow pause is not enabled for namespace: default"
