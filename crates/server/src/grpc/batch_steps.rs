@@ -30,7 +30,7 @@ use super::{Workflows, batch::targets};
 use crate::validate::batch::is_of_activities;
 
 /// Only what is open can be changed by these.
-const OPEN: &str = "ExecutionStatus='Running'";
+const OPEN: &str = "CloseTime IS NULL";
 
 /// The service's calls, as steps of jobs.
 pub struct BatchCalls {

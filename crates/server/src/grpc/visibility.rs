@@ -300,7 +300,7 @@ fn listed(run: Run) -> WorkflowExecutionInfo {
 
 /// A paused run is open. (Temporal lists it among the closed ones.)
 fn is_open() -> Filter {
-    Filter::Any(vec![status_is(WorkflowExecutionStatus::Running), status_is(WorkflowExecutionStatus::Paused)])
+    Filter::IsNull(Attribute::CloseTime)
 }
 
 fn status_is(status: WorkflowExecutionStatus) -> Filter {

@@ -21,6 +21,8 @@ const BURST_SECONDS: f64 = 2.0;
 const BUCKETS_MAX: usize = 10_000;
 /// How old a count of open workflows may be.
 const COUNT_AGE: Duration = Duration::from_secs(1);
+/// Workflows that are open. Counts by status are kept, so that nothing is searched.
+const OPEN: &str = "ExecutionStatus = 'Running' OR ExecutionStatus = 'Paused'";
 
 #[derive(Clone, Copy)]
 struct Bucket {
@@ -157,8 +159,7 @@ impl Limiter {
             Some(runs) => runs,
             None => {
                 let caller = ListCaller { connection: None, deadline: None };
-                let counts =
-                    node.count(caller, namespace, "ExecutionStatus = 'Running'").await.map_err(status::from_call)?;
+                let counts = node.count(caller, namespace, OPEN).await.map_err(status::from_call)?;
                 counts.1.iter().map(|group| group.runs).sum()
             }
         };

@@ -69,7 +69,7 @@ impl Web {
         let request = ListWorkflowExecutionsRequest {
             namespace: namespace.to_owned(),
             page_size: RUNS_MAX,
-            query: "ExecutionStatus = 'Running'".to_owned(),
+            query: "CloseTime IS NULL".to_owned(),
             ..Default::default()
         };
         let runs = self.workflows.list_workflow_executions(call(request)).await;

@@ -113,7 +113,7 @@ impl Web {
         let request = ListWorkflowExecutionsRequest {
             namespace: namespace.to_owned(),
             page_size: RUNS_MAX,
-            query: format!("WorkflowType = '{}' AND ExecutionStatus = 'Running'", name.replace('\'', "''")),
+            query: format!("WorkflowType = '{}' AND CloseTime IS NULL", name.replace('\'', "''")),
             ..Default::default()
         };
         let listed = self.workflows.list_workflow_executions(call(request)).await;
