@@ -56,7 +56,7 @@ class Server:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("server") / "log")
+    server = Server(tmp_path_factory.mktemp("server") / "log", "--workflow-pause")
     yield server
     server.stop()
 

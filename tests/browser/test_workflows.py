@@ -165,6 +165,19 @@ def test_cancel_and_activity_pause(tab, living):
     tab.page.wait_for_selector("#status >> text=Canceled")
 
 
+def test_a_workflow_is_paused_and_unpaused(tab, living):
+    living.call(living.order("held", wait=True))
+    tab.open("/ui/default/workflows/held")
+    tab.page.wait_for_selector("#now >> text=timer")
+    tab.page.locator("#actions summary", has_text="Pause").click()
+    tab.page.locator("#actions details[open]").get_by_role("button", name="Pause").click()
+    tab.page.wait_for_selector("#status >> text=Paused")
+    tab.page.wait_for_selector("text=The workflow is paused by")
+    tab.page.locator("#actions summary", has_text="Unpause").click()
+    tab.page.locator("#actions details[open]").get_by_role("button", name="Unpause").click()
+    tab.page.wait_for_selector("#status >> text=Running")
+
+
 def test_history_and_reset_by_a_click(tab, living):
     living.call(living.order("again", wait=True))
     tab.open("/ui/default/workflows/again")
