@@ -20,7 +20,7 @@ PICTURES = [
 
 def main(place):
     with tempfile.TemporaryDirectory() as directory:
-        server = conftest.Server(pathlib.Path(directory) / "log")
+        server = conftest.Server(pathlib.Path(directory) / "log", "--workflow-pause")
         living = world.World(f"127.0.0.1:{server.grpc}")
         thread = threading.Thread(target=living.run, daemon=True)
         thread.start()

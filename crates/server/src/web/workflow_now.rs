@@ -45,18 +45,24 @@ async fn sentences(web: &Web, seen: &Seen) -> Vec<Markup> {
         Err(status) => return vec![html! { span.bad { "It is not known why: " (status.message()) } }],
     };
     let more = reasons.len().saturating_sub(SENTENCES_MAX);
-    let mut said: Vec<_> = reasons.iter().take(SENTENCES_MAX).map(sentence).collect();
+    let told = reasons.iter().take(SENTENCES_MAX).enumerate();
+    let mut said: Vec<_> = told.map(|(place, reason)| sentence(place, reason)).collect();
     if more > 0 {
         said.push(html! { "And " (more) " more." });
     }
     said
 }
 
-fn sentence(reason: &Reason) -> Markup {
+fn sentence(place: usize, reason: &Reason) -> Markup {
     html! {
         span data-kind=(reason.kind) { (reason.text) }
         @if !reason.hint.is_empty() { " " span.faint { (with_commands(&reason.hint)) } }
-        @if !reason.details.is_empty() { pre.failure tabindex="0" role="group" aria-label="Details" { (reason.details.join("\n")) } }
+        @if !reason.details.is_empty() {
+            details.failure id={ "failure-" (place) } {
+                summary { "Failure and stack trace" }
+                pre tabindex="0" role="group" aria-label="Details" { (reason.details.join("\n")) }
+            }
+        }
     }
 }
 
@@ -74,7 +80,7 @@ async fn now(web: &Web, seen: &Seen) -> Markup {
     html! {
         section.now aria-labelledby="now-title" {
             h2 #now-title { "Now" }
-            @for sentence in sentences(web, seen).await { p.sentence { (sentence) } }
+            @for sentence in sentences(web, seen).await { div.sentence { (sentence) } }
             @if !described.pending_activities.is_empty() {
                 h3 { "Pending activities (" (described.pending_activities.len()) ")" }
                 div.scroll tabindex="0" role="region" aria-label="Pending activities" {

@@ -17,13 +17,15 @@ function replace(old, fresh) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const address = focused?.getAttribute("href") ?? focused?.value;
   const ticked = new Set([...old.querySelectorAll("input:checked")].map((input) => input.value));
-  const open = new Set([...old.querySelectorAll("li[id] > details[open]")].map((details) => details.parentElement.id));
+  const opened = [...old.querySelectorAll("li[id] > details[open], details[id][open]")];
+  const open = new Set(opened.map((details) => details.id || details.parentElement.id));
   const scroll = old.querySelector(".scroll")?.scrollLeft ?? 0;
   const adopted = document.importNode(fresh, true);
   old.replaceChildren(...adopted.childNodes);
   for (const input of old.querySelectorAll("input[type=checkbox]")) input.checked = ticked.has(input.value);
   for (const id of open) {
-    const details = document.getElementById(id)?.querySelector("details");
+    const named = document.getElementById(id);
+    const details = named?.matches("details") ? named : named?.querySelector("details");
     if (details) details.open = true;
   }
   const scrolled = old.querySelector(".scroll");
