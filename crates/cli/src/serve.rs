@@ -74,6 +74,9 @@ pub struct Serve {
     /// Let operators pause and unpause workflows. Temporal's server has this off by default, too.
     #[arg(long, env = "SEGNO_WORKFLOW_PAUSE")]
     workflow_pause: bool,
+    /// Let activities be paused by workflow rules. Temporal's server has this off by default, too.
+    #[arg(long, env = "SEGNO_WORKFLOW_RULES")]
+    workflow_rules: bool,
     /// How log lines look.
     #[arg(long, env = "SEGNO_LOG_FORMAT", value_enum, default_value_t = logs::Format::Human)]
     log_format: logs::Format,
@@ -131,6 +134,7 @@ impl Serve {
             cache_bytes_max: self.cache_mib * 1024 * 1024,
             leases: self.liveness.settings(),
             workflow_pause: self.workflow_pause,
+            workflow_rules: self.workflow_rules,
             ..Default::default()
         };
         let discard_damaged_log = self.discard_damaged_log;

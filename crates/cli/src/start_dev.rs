@@ -58,7 +58,7 @@ pub struct StartDev {
     search_attribute: Vec<(String, IndexedValueType)>,
     /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew,
     /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown,
-    /// frontend.WorkflowPauseEnabled.
+    /// frontend.WorkflowPauseEnabled, frontend.workflowRulesAPIsEnabled.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP if --http-port is not given.
@@ -144,6 +144,7 @@ enum Setting {
     FailureBytesKept(usize),
     PollsEndOnShutdown(bool),
     WorkflowPause(bool),
+    WorkflowRules(bool),
     Unknown(String),
 }
 
@@ -163,6 +164,7 @@ fn setting(text: &str) -> Result<Setting, String> {
         "limit.blobsize.warn" => Ok(Setting::FailureBytesKept(bytes()?)),
         "frontend.enablecancelworkerpollsonshutdown" => Ok(Setting::PollsEndOnShutdown(truth()?)),
         "frontend.workflowpauseenabled" => Ok(Setting::WorkflowPause(truth()?)),
+        "frontend.workflowrulesapisenabled" => Ok(Setting::WorkflowRules(truth()?)),
         _ => Ok(Setting::Unknown(key)),
     }
 }
@@ -203,6 +205,7 @@ impl StartDev {
                 Setting::FailureBytesKept(bytes) => limits.failure_bytes_kept = *bytes,
                 Setting::PollsEndOnShutdown(truth) => node.polls_end_on_shutdown = *truth,
                 Setting::WorkflowPause(truth) => node.workflow_pause = *truth,
+                Setting::WorkflowRules(truth) => node.workflow_rules = *truth,
                 Setting::Unknown(_) => {}
             }
         }

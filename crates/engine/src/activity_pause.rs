@@ -69,22 +69,39 @@ pub fn pause(run: &Run, context: Context, selection: &Selection, call: &Pause) -
             Some(_) => return Err(Rejection::ActivityAlreadyPaused),
             None => {}
         }
-        draft.step(OfActivity(id), Event::Pause, |draft| {
-            let Some(activity) = draft.activity_mut(id) else { return };
-            if activity.started_time == 0 {
-                // Offers made so far are void.
-                activity.stamp += 1;
-            }
-            activity.pause = Some(PauseInfo {
-                time: context.now,
-                identity: call.identity.clone(),
-                reason: call.reason.clone(),
-                request_id: call.request_id.clone(),
-            });
-        });
-        note_pauses(&mut draft);
+        let pause = PauseInfo {
+            time: context.now,
+            identity: call.identity.clone(),
+            reason: call.reason.clone(),
+            request_id: call.request_id.clone(),
+            ..Default::default()
+        };
+        set(&mut draft, id, pause);
     }
     Ok(draft.finish(()))
+}
+
+/// A workflow rule keeps an activity from being started: it is paused instead.
+pub fn pause_by_rule(run: &Run, context: Context, id: i64, stamp: u32, rule: &str) -> Result<Applied<()>, Rejection> {
+    let known = run.state.activities.get(&id);
+    if !known.is_some_and(|activity| activity.stamp == stamp && is_waiting(activity, context.now)) {
+        return Err(Rejection::TaskObsolete);
+    }
+    let mut draft = Draft::new(run, context);
+    set(&mut draft, id, PauseInfo { time: context.now, rule_id: rule.to_owned(), ..Default::default() });
+    Ok(draft.finish(()))
+}
+
+fn set(draft: &mut Draft, id: i64, pause: PauseInfo) {
+    draft.step(OfActivity(id), Event::Pause, |draft| {
+        let Some(activity) = draft.activity_mut(id) else { return };
+        if activity.started_time == 0 {
+            // Offers made so far are void.
+            activity.stamp += 1;
+        }
+        activity.pause = Some(pause);
+    });
+    note_pauses(draft);
 }
 
 /// How activities are resumed.

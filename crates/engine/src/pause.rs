@@ -58,7 +58,7 @@ pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rej
     workflow_task::withdraw(&mut draft);
     draft.step(OfRun, Event::Pause, |draft| {
         let Call { identity, reason, request_id } = call;
-        let pause = PauseInfo { time: context.now, identity, reason, request_id };
+        let pause = PauseInfo { time: context.now, identity, reason, request_id, ..Default::default() };
         let PauseInfo { identity, reason, request_id, .. } = pause.clone();
         let attributes = WorkflowExecutionPausedEventAttributes { identity, reason, request_id };
         add(draft, Attributes::WorkflowExecutionPausedEventAttributes(attributes));

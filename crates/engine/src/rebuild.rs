@@ -247,7 +247,11 @@ fn apply(state: &mut RunState, info: &RunInfo, event: &HistoryEvent) {
         }
         A::WorkflowExecutionPausedEventAttributes(a) => {
             let WorkflowExecutionPausedEventAttributes { identity, reason, request_id } = a;
-            pause::set(state, &info.workflow_id, PauseInfo { time, identity, reason, request_id });
+            pause::set(
+                state,
+                &info.workflow_id,
+                PauseInfo { time, identity, reason, request_id, ..Default::default() },
+            );
         }
         A::WorkflowExecutionUnpausedEventAttributes(_) => pause::clear(state, &info.workflow_id),
         A::WorkflowExecutionUpdateAdmittedEventAttributes(a) => {

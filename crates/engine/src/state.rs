@@ -747,6 +747,9 @@ pub struct PauseInfo {
     /// Recognises a repeated call.
     #[prost(string, tag = "4")]
     pub request_id: String,
+    /// The workflow rule that paused an activity; empty if somebody did.
+    #[prost(string, tag = "5")]
+    pub rule_id: String,
 }
 
 /// A pending timer.

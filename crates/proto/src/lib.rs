@@ -32,9 +32,9 @@ pub use generated::temporal::api::{
     deployment::v1 as deployment, enums::v1 as enums, errordetails::v1 as errordetails, failure::v1 as failure,
     filter::v1 as filter, history::v1 as events, namespace::v1 as namespace, nexus::v1 as nexus, nexusservices,
     operatorservice::v1 as operatorservice, protocol::v1 as protocol, query::v1 as query,
-    replication::v1 as replication, schedule::v1 as schedule, sdk::v1 as sdk, taskqueue::v1 as taskqueue,
-    testservice::v1 as testservice, update::v1 as update, version::v1 as version, worker::v1 as worker,
-    workflow::v1 as workflow, workflowservice::v1 as workflowservice,
+    replication::v1 as replication, rules::v1 as rules, schedule::v1 as schedule, sdk::v1 as sdk,
+    taskqueue::v1 as taskqueue, testservice::v1 as testservice, update::v1 as update, version::v1 as version,
+    worker::v1 as worker, workflow::v1 as workflow, workflowservice::v1 as workflowservice,
 };
 
 include!(concat!(env!("OUT_DIR"), "/methods.rs"));

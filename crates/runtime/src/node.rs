@@ -63,6 +63,8 @@ pub struct NodeOptions {
     pub polls_end_on_shutdown: bool,
     /// Whether workflows may be paused.
     pub workflow_pause: bool,
+    /// Whether there are workflow rules.
+    pub workflow_rules: bool,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
     pub queue_tasks_max: usize,
 }
@@ -75,6 +77,7 @@ impl Default for NodeOptions {
             leases: LeaseSettings::default(),
             polls_end_on_shutdown: true,
             workflow_pause: false,
+            workflow_rules: false,
             queue_tasks_max: BACKLOG_MAX,
         }
     }
@@ -103,6 +106,8 @@ pub struct Node {
     pub polls_end_on_shutdown: bool,
     /// Whether workflows may be paused.
     pub workflow_pause: bool,
+    /// Whether there are workflow rules.
+    pub workflow_rules: bool,
     pub(crate) outbox: Outbox,
     /// Scripts.
     pub(crate) flows: Flows,
@@ -202,6 +207,7 @@ impl Node {
             limits: options.limits,
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             workflow_pause: options.workflow_pause,
+            workflow_rules: options.workflow_rules,
             outbox: Outbox::default(),
             flows: Flows::default(),
             batches: Batches::default(),

@@ -5,8 +5,9 @@
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use segno_engine::{
-    Rejection, Run,
+    Applied, Context, Rejection, Run,
     activity::{self, Taker},
+    activity_pause,
     state::{Activity, WorkflowTask},
     task_calls, workflow_task,
     workflow_task::TaskStart,
@@ -32,6 +33,7 @@ use crate::{
     polls::Poll,
     queries::{QueryAnswer, QueryTask},
     queues::TaskOffer,
+    rules,
     slots::{Current, SlotState, WorkflowKey},
     transact::RunSelector,
 };
@@ -390,15 +392,27 @@ impl Node {
         delivery: &Delivery,
     ) -> Result<Option<StartedActivity>, CallError> {
         let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
-        let start = move |current: &Run, context| {
+        let rules = if self.workflow_rules { self.namespaces.by_key(key.namespace) } else { None };
+        let start = move |current: &Run, context: Context| {
             if current.info.run_key != run.0 {
                 return Err(Rejection::TaskObsolete);
             }
-            activity::start(current, context, scheduled_event_id, stamp, taker)
+            let meant = current.state().activities.get(&scheduled_event_id);
+            let rule = rules
+                .as_ref()
+                .zip(meant)
+                .and_then(|(namespace, activity)| rules::matching(namespace, current, activity, context.now));
+            match rule {
+                Some(rule) => activity_pause::pause_by_rule(current, context, scheduled_event_id, stamp, rule)
+                    .map(|Applied { run, transition, .. }| Applied { run, transition, reply: None }),
+                None => activity::start(current, context, scheduled_event_id, stamp, taker)
+                    .map(|Applied { run, transition, reply }| Applied { run, transition, reply: Some(reply) }),
+            }
         };
         let result =
             self.transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone()).await;
         let (activity, current) = result?;
+        let Some(activity) = activity else { return Ok(None) };
         // Another run may have taken its place within the same commit.
         let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };
         delivery.hold(Held::Activity(HeldActivity::of(&current.run, &activity)));

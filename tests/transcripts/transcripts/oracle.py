@@ -22,7 +22,7 @@ SETTINGS += [
     "frontend.globalNamespaceRPS.namespaceReplicationInducingAPIs=1000",
 ]
 # Features that are off by default, for the scenarios that need them.
-SWITCHED_ON = ["frontend.WorkflowPauseEnabled=true"]
+SWITCHED_ON = ["frontend.WorkflowPauseEnabled=true", "frontend.workflowRulesAPIsEnabled=true"]
 
 
 def free_port() -> int:

@@ -52,6 +52,7 @@ pub fn pause(run: &Run, context: Context, call: &Pause) -> Result<Applied<()>, R
             activity.stamp += 1;
         }
         activity.pause = Some(PauseInfo {
+            rule_id: String::new(),
             time: context.now,
             identity: call.identity.clone(),
             reason: call.reason.clone(),

@@ -15,6 +15,7 @@ use segno_proto::{
     Nanos,
     enums::{IndexedValueType, NamespaceState},
     namespace::BadBinaryInfo,
+    rules::WorkflowRule,
 };
 use segno_store::{NamespaceKey, NamespaceRecord};
 
@@ -65,6 +66,9 @@ pub struct NamespaceDetail {
     /// Set once it is being deleted.
     #[prost(message, optional, tag = "12")]
     pub deletion: Option<Deletion>,
+    /// Workflow rules by their ids, see [`crate::rules`].
+    #[prost(btree_map = "string, message", tag = "13")]
+    pub workflow_rules: BTreeMap<String, WorkflowRule>,
 }
 
 /// How a namespace is being deleted.

@@ -6,7 +6,7 @@ use prost_types::Timestamp;
 use segno_engine::{
     Run, activity,
     callbacks::{self, Delivery},
-    state::{Activity, RunInfo, WorkflowTask},
+    state::{self as engine, Activity, RunInfo, WorkflowTask},
 };
 use segno_proto::{
     Nanos,
@@ -25,12 +25,13 @@ use segno_proto::{
         callback_info::{Trigger, WorkflowClosed, trigger},
         pending_activity_info::{
             PauseInfo,
-            pause_info::{Manual, PausedBy},
+            pause_info::{Manual, PausedBy, Rule},
         },
         versioning_override::Override,
     },
     workflowservice::{DescribeWorkflowExecutionRequest, DescribeWorkflowExecutionResponse},
 };
+use segno_runtime::Namespace;
 use tonic::Status;
 
 use super::{Workflows, failed, key_of, refused};
@@ -56,7 +57,7 @@ impl Workflows {
                 .state()
                 .activities
                 .values()
-                .map(|activity| pending_activity(activity, now))
+                .map(|activity| pending_activity(activity, now, &namespace))
                 .collect(),
             pending_children: run
                 .state()
@@ -201,7 +202,20 @@ fn pending_task(task: &WorkflowTask) -> PendingWorkflowTaskInfo {
     }
 }
 
-fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
+/// Who paused an activity. A rule is told with who made it and why, as long as it is there.
+fn paused_by(pause: &engine::PauseInfo, namespace: &Namespace) -> PausedBy {
+    if pause.rule_id.is_empty() {
+        return PausedBy::Manual(Manual { identity: pause.identity.clone(), reason: pause.reason.clone() });
+    }
+    let rule = namespace.detail.workflow_rules.get(&pause.rule_id);
+    PausedBy::Rule(Rule {
+        rule_id: pause.rule_id.clone(),
+        identity: rule.map(|rule| rule.created_by_identity.clone()).unwrap_or_default(),
+        reason: rule.map(|rule| rule.description.clone()).unwrap_or_default(),
+    })
+}
+
+fn pending_activity(activity: &Activity, now: Nanos, namespace: &Namespace) -> PendingActivityInfo {
     let state = match (activity.cancel_requested, activity.started_time, &activity.pause) {
         (true, _, _) => PendingActivityState::CancelRequested,
         (false, 0, None) => PendingActivityState::Scheduled,
@@ -235,13 +249,10 @@ fn pending_activity(activity: &Activity, now: Nanos) -> PendingActivityInfo {
         next_attempt_schedule_time: retry.and_then(|a| time(a.scheduled_time)),
         priority: activity.priority.clone(),
         paused: activity.pause.is_some(),
-        pause_info: activity.pause.as_ref().map(|pause| PauseInfo {
-            pause_time: time(pause.time),
-            paused_by: Some(PausedBy::Manual(Manual {
-                identity: pause.identity.clone(),
-                reason: pause.reason.clone(),
-            })),
-        }),
+        pause_info: activity
+            .pause
+            .as_ref()
+            .map(|pause| PauseInfo { pause_time: time(pause.time), paused_by: Some(paused_by(pause, namespace)) }),
         activity_options: Some(ActivityOptions {
             task_queue: Some(TaskQueue {
                 name: activity.queue.clone(),

@@ -29,6 +29,7 @@ mod queue_config;
 mod queues;
 mod reset;
 pub(crate) mod routing;
+mod rules;
 mod schedules;
 mod search_attributes;
 mod service;

@@ -221,6 +221,10 @@ routed! {
     write "PauseWorkflowExecution" PauseWorkflowExecutionRequest |r| Route::Workflow(&r.namespace, &r.workflow_id);
     write "UnpauseWorkflowExecution" UnpauseWorkflowExecutionRequest
         |r| Route::Workflow(&r.namespace, &r.workflow_id);
+    write "CreateWorkflowRule" CreateWorkflowRuleRequest |r| Route::Leader;
+    read "DescribeWorkflowRule" DescribeWorkflowRuleRequest |r| Route::Here;
+    write "DeleteWorkflowRule" DeleteWorkflowRuleRequest |r| Route::Leader;
+    read "ListWorkflowRules" ListWorkflowRulesRequest |r| Route::Here;
     write "UpdateTaskQueueConfig" UpdateTaskQueueConfigRequest |r| Route::Leader;
     write "RespondNexusTaskCompleted" RespondNexusTaskCompletedRequest |r| Route::Here;
     write "RespondNexusTaskFailed" RespondNexusTaskFailedRequest |r| Route::Here;

@@ -571,28 +571,28 @@ impl WorkflowService for Workflows {
         &self,
         request: Request<api::CreateWorkflowRuleRequest>,
     ) -> Result<Response<api::CreateWorkflowRuleResponse>, Status> {
-        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("CreateWorkflowRule")))
+        call!(inner self request create_rule)
     }
 
     async fn describe_workflow_rule(
         &self,
         request: Request<api::DescribeWorkflowRuleRequest>,
     ) -> Result<Response<api::DescribeWorkflowRuleResponse>, Status> {
-        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("DescribeWorkflowRule")))
+        call!(inner self request describe_rule)
     }
 
     async fn delete_workflow_rule(
         &self,
         request: Request<api::DeleteWorkflowRuleRequest>,
     ) -> Result<Response<api::DeleteWorkflowRuleResponse>, Status> {
-        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("DeleteWorkflowRule")))
+        call!(inner self request delete_rule)
     }
 
     async fn list_workflow_rules(
         &self,
         request: Request<api::ListWorkflowRulesRequest>,
     ) -> Result<Response<api::ListWorkflowRulesResponse>, Status> {
-        Err(self.disabled(&request.get_ref().namespace, Disabled::Rules("ListWorkflowRules")))
+        call!(inner self request list_rules)
     }
 
     async fn trigger_workflow_rule(

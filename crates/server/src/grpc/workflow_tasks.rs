@@ -156,6 +156,9 @@ impl Workflows {
             connection,
         };
         let worker_reports = self.node.worker_called(namespace.key, &caller);
+        if self.node.workflow_rules && !namespace.detail.workflow_rules.is_empty() {
+            request.commands.iter_mut().for_each(refuse_eager);
+        }
         let eager = request.commands.iter().filter(|command| wants_eager(command)).count();
         let call = CompleteTask {
             token: task,
@@ -252,6 +255,13 @@ fn answer(result: WorkflowQueryResult, sizes: Sizes) -> QueryAnswer {
 /// Whether a command asks for an activity that its own worker runs.
 fn wants_eager(command: &Command) -> bool {
     matches!(&command.attributes, Some(Attributes::ScheduleActivityTaskCommandAttributes(a)) if a.request_eager_execution)
+}
+
+/// Lets an activity go through its queue, where workflow rules are looked at.
+fn refuse_eager(command: &mut Command) {
+    if let Some(Attributes::ScheduleActivityTaskCommandAttributes(activity)) = &mut command.attributes {
+        activity.request_eager_execution = false;
+    }
 }
 
 /// The version stamp of events, from what a poll says of itself. Only workers that use versioning leave one.
