@@ -6,24 +6,35 @@ import asyncio
 import subprocess
 import sys
 import uuid
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Iterator
 
 import pytest
-from temporalio.api.common.v1 import WorkflowExecution
+from google.protobuf.duration_pb2 import Duration
+from temporalio.api.common.v1 import ActivityType, WorkflowExecution
 from temporalio.api.enums.v1 import WorkflowExecutionStatus
 from temporalio.api.query.v1 import WorkflowQuery
 from temporalio.api.rules.v1 import WorkflowRuleAction, WorkflowRuleSpec
+from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflowservice.v1 import (
     CreateWorkflowRuleRequest,
     DeleteWorkflowRuleRequest,
     DescribeWorkflowExecutionRequest,
     PauseWorkflowExecutionRequest,
     QueryWorkflowRequest,
+    StartActivityExecutionRequest,
     UnpauseActivityRequest,
     UnpauseWorkflowExecutionRequest,
 )
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import (
+    Client,
+    Schedule,
+    ScheduleActionStartWorkflow,
+    ScheduleIntervalSpec,
+    ScheduleSpec,
+    WorkflowHandle,
+)
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
@@ -129,6 +140,71 @@ async def test_a_paused_script_takes_no_turn(server: SegnoServer) -> None:
     assert [version["open_runs"] for version in versions] == [1], "a paused run is an open run of its version"
     await unpause(client, handle)
     assert await asyncio.wait_for(handle.result(), 20) == 7
+
+
+async def test_a_script_that_would_end_is_paused_first(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    source = """workflow busy() {
+      await wait_for_signal("go")
+      let sum = 0
+      for (const i of List.range(300000)) { sum = sum + i }
+      return sum
+    }"""
+    Flows(f"127.0.0.1:{server.http_port}").deploy(source)
+    for number in range(3):
+        handle = await start(client, "busy", f"busy-{number}")
+        signalled = asyncio.create_task(handle.signal("go"))
+        await asyncio.sleep(0.01 * (1 + number))
+        try:
+            await pause(client, handle)
+        except RPCError as error:
+            # It was over already.
+            assert "already completed" in str(error)
+        else:
+            await asyncio.sleep(0.5)
+            assert await status(client, handle) == PAUSED
+            await unpause(client, handle)
+        await signalled
+        assert await asyncio.wait_for(handle.result(), 30) == 300000 * 299999 // 2
+
+
+async def test_a_query_that_waits_is_rejected_by_the_pause(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    handle = await client.start_workflow(Waiter.run, id="asked", task_queue="nobody")
+    query = QueryWorkflowRequest(
+        namespace=NAMESPACE,
+        execution=WorkflowExecution(workflow_id=handle.id),
+        query=WorkflowQuery(query_type="current"),
+    )
+    asked = asyncio.create_task(client.workflow_service.query_workflow(query, timeout=timedelta(seconds=20)))
+    await asyncio.sleep(0.5)
+    assert not asked.done()
+    await pause(client, handle)
+    assert (await asyncio.wait_for(asked, 10)).query_rejected.status == PAUSED
+
+
+async def test_activities_and_schedules_are_not_paused_as_workflows(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    begin = StartActivityExecutionRequest(
+        namespace=NAMESPACE,
+        activity_id="alone",
+        activity_type=ActivityType(name="echo"),
+        task_queue=TaskQueue(name="q"),
+        start_to_close_timeout=Duration(seconds=10),
+        request_id=str(uuid.uuid4()),
+    )
+    await client.workflow_service.start_activity_execution(begin)
+    with pytest.raises(RPCError) as refused:
+        await pause(client, client.get_workflow_handle("temporal-sys-activity:alone"))
+    assert refused.value.status == RPCStatusCode.NOT_FOUND
+    made = Schedule(
+        action=ScheduleActionStartWorkflow(Waiter.run, id="made", task_queue="q"),
+        spec=ScheduleSpec(intervals=[ScheduleIntervalSpec(every=timedelta(hours=1))]),
+    )
+    await client.create_schedule("hourly", made)
+    with pytest.raises(RPCError) as refused:
+        await pause(client, client.get_workflow_handle("temporal-sys-scheduler:hourly"))
+    assert refused.value.status == RPCStatusCode.NOT_FOUND
 
 
 async def test_the_command_line_pauses_and_says_why(server: SegnoServer) -> None:

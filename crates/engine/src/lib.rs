@@ -43,6 +43,7 @@ pub mod run;
 pub mod schedule;
 pub mod script;
 pub mod script_move;
+mod script_state;
 pub mod search_attributes;
 mod shared;
 pub mod signal;

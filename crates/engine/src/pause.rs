@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use segno_proto::enums::WorkflowExecutionStatus;
+use segno_proto::enums::{WorkflowExecutionStatus, WorkflowTaskFailedCause};
 use segno_proto::events::{
     WorkflowExecutionPausedEventAttributes, WorkflowExecutionUnpausedEventAttributes, history_event::Attributes,
 };
@@ -19,6 +19,7 @@ use crate::{
     error::Rejection,
     machine::run::Event,
     run::{Applied, Context, Effect, Run},
+    schedule, standalone,
     state::{PauseInfo, RunState},
     steps::OfRun,
     update::abort,
@@ -43,6 +44,7 @@ pub struct Call {
 
 /// Pauses a run. A workflow task that no worker has taken is withdrawn, and updates that no worker has are refused.
 pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rejection> {
+    refuse_others(run)?;
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
@@ -69,6 +71,7 @@ pub fn pause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rej
 
 /// Unpauses a run: it gets a workflow task, and activities that wait are offered again.
 pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, Rejection> {
+    refuse_others(run)?;
     if !run.is_running() {
         return Err(Rejection::Closed);
     }
@@ -97,6 +100,22 @@ pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, R
         draft.effect(Effect::OfferActivity(id));
     }
     Ok(draft.finish(()))
+}
+
+/// Schedules and standalone activities are runs, too, and have calls of their own by which they are paused.
+fn refuse_others(run: &Run) -> Result<(), Rejection> {
+    match standalone::is_standalone(&run.state) || schedule::is_schedule(&run.state) {
+        true => Err(Rejection::RunNotFound),
+        false => Ok(()),
+    }
+}
+
+/// Gives up a turn of a script that would close its run, because the run was paused meanwhile. What has happened since becomes
+/// history, and the script takes another turn after the pause.
+pub fn give_up_turn(run: &Run, context: Context) -> Applied<()> {
+    let mut draft = Draft::new(run, context);
+    workflow_task::fail_by_server(&mut draft, WorkflowTaskFailedCause::UnhandledCommand);
+    draft.finish(())
 }
 
 /// Workers need not know the event.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use segno_engine::Run;
+use segno_engine::{Run, pause};
 use segno_proto::{
     common::Payloads,
     enums::{QueryRejectCondition, WorkflowExecutionStatus},
@@ -17,7 +17,8 @@ use crate::{
     polls::QueuePlace,
     queries::{QueryAnswer, QueryTask},
     queues::{QUERY_PRIORITY, QueueKey, QueueKind, TaskOffer},
-    slots::WorkflowKey,
+    slots::{SlotState, WorkflowKey},
+    transact::RunSelector,
 };
 
 /// Attempts of a workflow task after which queries fail at once instead of waiting for it.
@@ -35,6 +36,8 @@ pub struct QueryReply {
 }
 
 enum Way {
+    /// Not at all: the run is paused.
+    Paused,
     Buffered(oneshot::Receiver<QueryAnswer>),
     Direct(Arc<Run>),
 }
@@ -67,11 +70,16 @@ impl Node {
         if run.state().script.is_some() {
             return self.query_script(key, current, query, deadline).await;
         }
+        let rejected = |status| Ok(QueryReply { rejected: Some(status), ..reply(None) });
         let way = self.way(key, &run, query.clone(), deadline).await?;
         let answer = match way {
+            Way::Paused => return rejected(WorkflowExecutionStatus::Paused),
             Way::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
                 Ok(Ok(QueryAnswer::Unblocked) | Err(_)) => {
                     let run = self.snapshot(key, &run.info.run_id).await?.run.clone();
+                    if let Some(status) = refused(&run, condition) {
+                        return rejected(status);
+                    }
                     self.ask_directly(&run, query, deadline).await?
                 }
                 Ok(Ok(answer)) => answer,
@@ -88,6 +96,10 @@ impl Node {
             QueryAnswer::Unblocked => {
                 // If the run has moved, the call is made again where it is.
                 self.admit(key)?;
+                let run = self.snapshot(key, &run.info.run_id).await?.run.clone();
+                if let Some(status) = refused(&run, condition) {
+                    return rejected(status);
+                }
                 Err(CallError::Unavailable("the query was not answered, please retry".to_owned()))
             }
         }
@@ -105,6 +117,9 @@ impl Node {
         let current = locked.state.current.as_ref().filter(|c| c.run.info.run_key == run.info.run_key);
         let run = current.map_or_else(|| run.clone(), |current| current.run.clone());
         let completed_any = run.state().last_completed_started_id > 0;
+        if run.is_paused() {
+            return Ok(Way::Paused);
+        }
         if !run.is_running() {
             if !completed_any {
                 return Err(CallError::NotReady(
@@ -130,6 +145,23 @@ impl Node {
         }
         let id = self.ids.uuid();
         locked.state.queries.buffer(id, query).map(Way::Buffered).ok_or(CallError::QueryBufferFull)
+    }
+
+    /// Pauses a workflow. Queries that wait for a workflow task are rejected, unless a worker has one.
+    pub async fn pause_workflow(
+        self: &Arc<Self>,
+        key: &WorkflowKey,
+        run_id: &str,
+        call: pause::Call,
+    ) -> Result<(), CallError> {
+        let apply = move |run: &Run, context| pause::pause(run, context, call);
+        let after = |state: &mut SlotState, _: &()| {
+            let at_worker = state.current.as_ref().is_some_and(|current| current.run.state().task_started());
+            if !at_worker {
+                state.queries.unblock();
+            }
+        };
+        self.transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, after).await.map(|_| ())
     }
 
     pub(crate) fn query_queue(&self, run: &Run, sticky: bool) -> QueueKey {

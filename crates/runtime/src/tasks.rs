@@ -286,6 +286,11 @@ impl Node {
                 None => return Ok(None),
             },
         };
+        if current.run.is_paused() {
+            // The asker looks again, and is rejected.
+            self.direct_queries.answer(query.id, QueryAnswer::Unblocked);
+            return Ok(None);
+        }
         let held = HeldTask { query: Some(query.clone()), ..HeldTask::of(&current.run) };
         delivery.hold(Held::Task(held));
         let mut started = self.started_task(current, BTreeMap::new(), query.sticky, delivery.clone()).await?;

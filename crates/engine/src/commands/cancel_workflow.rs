@@ -13,7 +13,7 @@ pub(super) fn apply(
     scope: &mut CommandScope<'_>,
     attributes: Option<CancelWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
-    refuse_if_buffered(scope)?;
+    refuse_if_buffered(draft, scope)?;
     let mut attributes = attributes;
     validate::workflow_commands::cancel_workflow(attributes.as_mut())?;
     close::close(

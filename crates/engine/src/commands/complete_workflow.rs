@@ -14,7 +14,7 @@ pub(super) fn apply(
     scope: &mut CommandScope<'_>,
     attributes: Option<CompleteWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
-    refuse_if_buffered(scope)?;
+    refuse_if_buffered(draft, scope)?;
     let mut attributes = attributes;
     validate::workflow_commands::complete_workflow(attributes.as_mut())?;
     let result = attributes.and_then(|a| a.result);

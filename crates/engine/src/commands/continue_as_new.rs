@@ -20,7 +20,7 @@ pub(super) fn apply(
     scope: &mut CommandScope<'_>,
     attributes: Option<ContinueAsNewWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
-    refuse_if_buffered(scope)?;
+    refuse_if_buffered(draft, scope)?;
     let mut attributes = attributes;
     let info = draft.run.info.clone();
     let inherited = Inherited {

@@ -19,7 +19,7 @@ pub(super) fn apply(
     scope: &mut CommandScope<'_>,
     attributes: Option<FailWorkflowExecutionCommandAttributes>,
 ) -> Result<(), CommandError> {
-    refuse_if_buffered(scope)?;
+    refuse_if_buffered(draft, scope)?;
     let mut attributes = attributes;
     validate::workflow_commands::fail_workflow(attributes.as_mut())?;
     let failure = attributes.and_then(|a| a.failure);

@@ -156,9 +156,9 @@ pub fn apply(draft: &mut Draft, scope: &mut CommandScope<'_>, command: &Command)
     Ok(())
 }
 
-/// A closing command must have seen everything that happened.
-fn refuse_if_buffered(scope: &CommandScope<'_>) -> Result<(), CommandError> {
-    if scope.buffered {
+/// A closing command must have seen everything that happened, and closes no paused run.
+fn refuse_if_buffered(draft: &Draft, scope: &CommandScope<'_>) -> Result<(), CommandError> {
+    if scope.buffered || draft.run.is_paused() {
         return Err(CommandError::Task(TaskFailure::new(WorkflowTaskFailedCause::UnhandledCommand, "")));
     }
     Ok(())

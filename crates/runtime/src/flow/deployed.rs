@@ -790,10 +790,8 @@ fn of_type(name: &str) -> Filter {
 
 /// Runs that are open, be they paused.
 fn open() -> Filter {
-    let has = |status: WorkflowExecutionStatus| {
-        Filter::Compare(Attribute::ExecutionStatus, Comparison::Equal, Value::Int(status as i64))
-    };
-    Filter::Any(vec![has(WorkflowExecutionStatus::Running), has(WorkflowExecutionStatus::Paused)])
+    let open = [WorkflowExecutionStatus::Running, WorkflowExecutionStatus::Paused];
+    Filter::In(Attribute::ExecutionStatus, open.map(|status| Value::Int(status as i64)).into())
 }
 
 fn version_attribute(namespace: &Namespace) -> Option<Attribute> {

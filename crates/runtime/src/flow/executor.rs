@@ -11,7 +11,7 @@ use std::{
 };
 
 use segno_engine::{
-    Rejection, Run, script,
+    Rejection, Run, pause, script,
     state::WorkflowTask,
     task_calls::{self, FailTask, TaskRef},
 };
@@ -285,6 +285,13 @@ impl Node {
         let pending = current.run.state().task.as_ref();
         if pending.is_none_or(|pending| pending.started_time != task.started_time || pending.started_event_id == 0) {
             // It timed out, or the run was closed: whoever did that has seen to what follows.
+            return Ok(Outcome::Done);
+        }
+        if current.run.is_paused() && turned.commands.iter().any(Command::closes) {
+            let context = self.context_on(&current.run, false).await?;
+            let given_up = pause::give_up_turn(&current.run, context);
+            drop(current);
+            self.commit(&mut locked, given_up, Vec::new()).await?;
             return Ok(Outcome::Done);
         }
         let buffered = current.run.state().buffered.len();

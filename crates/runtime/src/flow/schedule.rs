@@ -24,7 +24,7 @@ use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Workflow
 const PREFIX: &str = "flow-schedule/";
 
 impl Node {
-    /// Makes the run of a script's schedule what its current version wants. A run at work is left alone.
+    /// Makes the run of a script's schedule what its current version wants. A run at work, or paused, is left alone.
     pub(crate) async fn follow_schedule(self: &Arc<Self>, namespace: &Namespace, name: &str) -> Result<(), CallError> {
         let version = self.flows.current(namespace.key, name);
         let schedule = match version {
@@ -41,7 +41,7 @@ impl Node {
         let waits = open.as_ref().is_some_and(|run| run.state().first_task_due > 0);
         match (schedule, &open) {
             (Some(schedule), None) => self.start_schedule(namespace, name, &schedule).await,
-            (Some(schedule), Some(run)) if waits && script::version(run) != version => {
+            (Some(schedule), Some(run)) if waits && !run.is_paused() && script::version(run) != version => {
                 self.start_schedule(namespace, name, &schedule).await
             }
             (None, Some(run)) if waits => {

@@ -41,6 +41,10 @@ fn one(seen: &Seen<'_>, activity: &Activity) -> Reason {
             format!("`segno activity unpause` lets it go on; its id is {}.", words::quoted(&activity.activity_id));
         return Reason { since: time(pause.time), hint, details, ..reason("ACTIVITY_PAUSED", text) };
     }
+    if seen.run.is_paused() && activity.started_time == 0 {
+        let text = format!("{name} waits for the end of the pause.");
+        return Reason { since: time(activity.scheduled_time), details, ..reason("ACTIVITY_DELAYED", text) };
+    }
     if activity.started_time > 0 {
         return at_worker(seen, activity, &name, &of, &with, details);
     }

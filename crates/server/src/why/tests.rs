@@ -417,6 +417,12 @@ fn the_run_is_paused() {
     let all = reasons(&seen(&held));
     assert!(all[0].text.ends_with("may still answer it."), "{}", all[0].text);
     assert_eq!(all[1].kind, "TASK_AT_WORKER");
+    let waiting = paused(|state| {
+        let activity = Activity { attempt: 1, scheduled_time: NOW, ..Default::default() };
+        state.activities.insert(5, Shared::from(activity));
+    });
+    let all = reasons(&seen(&waiting));
+    assert!(all[1].text.ends_with("waits for the end of the pause."), "{}", all[1].text);
 }
 
 #[test]

@@ -26,9 +26,10 @@ pub fn text(workflow_id: &str, seen: &DescribeRunResponse, at: i64, colors: bool
     let now = Timestamp::now();
     let mut text = String::new();
     // Code of a run that has ended stands nowhere.
-    let stands = seen.status == "RUNNING" || at > 0;
+    let stands = matches!(seen.status.as_str(), "RUNNING" | "PAUSED") || at > 0;
     let (status, style) = match seen.status.as_str() {
         "RUNNING" => ("suspended", Style::Blue),
+        "PAUSED" => ("paused", Style::Yellow),
         "COMPLETED" => ("completed", Style::Green),
         "FAILED" | "TIMED_OUT" | "TERMINATED" => (seen.status.as_str(), Style::Red),
         other => (other, Style::Yellow),
