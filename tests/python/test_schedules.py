@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 from temporalio import workflow
+from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.schedule.v1 import SchedulePatch, TriggerImmediatelyRequest
+from temporalio.api.workflowservice.v1 import PatchScheduleRequest
 from temporalio.client import (
     Schedule,
     ScheduleActionStartWorkflow,
@@ -337,3 +340,15 @@ async def test_a_deleted_schedule_leaves_its_workflows_alone(env: Env) -> None:
         await env.handle(started).result()
     names = [event.event_type for event in await events(env.handle(started))]
     assert names[-1] == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED
+
+
+async def test_whoever_triggers_finds_the_action(env: Env) -> None:
+    """A description waits for actions that are being taken."""
+    handle = await create(env, policy=ALLOW)
+    for number in range(1, 101):
+        trigger = TriggerImmediatelyRequest(scheduled_time=Timestamp(seconds=number))
+        patch = SchedulePatch(trigger_immediately=trigger)
+        await env.client.workflow_service.patch_schedule(
+            PatchScheduleRequest(namespace=env.client.namespace, schedule_id=env.id, patch=patch)
+        )
+        assert (await handle.describe()).info.num_actions == number

@@ -10,7 +10,12 @@ import pytest
 from temporalio import activity, workflow
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.api.workflowservice.v1 import (
+    DescribeTaskQueueRequest,
+    PollNexusTaskQueueRequest,
+    PollWorkflowTaskQueueRequest,
+    ShutdownWorkerRequest,
+)
 from temporalio.client import Client
 from temporalio.common import RetryPolicy
 
@@ -161,3 +166,32 @@ async def test_pollers_are_listed(env: Env):
             return "polling-worker" in [poller.identity for poller in response.pollers]
 
         await eventually(seen)
+
+
+async def test_what_takes_commands_ends_without_its_worker(env: Env):
+    """SDKs name a worker when they stop to take commands, also when only its client is replaced: that worker goes on."""
+    service = env.client.workflow_service
+    worker = {"namespace": NAMESPACE, "identity": "worker", "worker_instance_key": f"{env.id}-key"}
+    commands = TaskQueue(name=f"temporal-sys/worker-commands/{NAMESPACE}/{env.id}")
+    poll = PollWorkflowTaskQueueRequest(task_queue=TaskQueue(name=env.task_queue), **worker)
+    limit = timedelta(seconds=50)
+    tasks = asyncio.create_task(service.poll_workflow_task_queue(poll, timeout=limit))
+    nexus = PollNexusTaskQueueRequest(task_queue=commands, **worker)
+    told = asyncio.create_task(service.poll_nexus_task_queue(nexus, timeout=limit))
+    look = DescribeTaskQueueRequest(
+        namespace=NAMESPACE, task_queue=poll.task_queue, task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW
+    )
+
+    async def pollers() -> int:
+        return len((await service.describe_task_queue(look)).pollers)
+
+    await eventually(pollers)
+    kinds = [TaskQueueType.TASK_QUEUE_TYPE_NEXUS]
+    goodbye = ShutdownWorkerRequest(task_queue=commands.name, task_queue_types=kinds, **worker)
+    await service.shutdown_worker(goodbye)
+    assert not (await told).task_token
+    assert not (await service.poll_nexus_task_queue(nexus, timeout=limit)).task_token, "a poll that comes late"
+    await env.start(Waiter)
+    assert (await tasks).task_token
+    await env.start(Waiter, id=f"{env.id}-2")
+    assert (await service.poll_workflow_task_queue(poll, timeout=limit)).task_token

@@ -351,10 +351,13 @@ async def test_list_and_describe(scene: Scene):
 
 
 async def test_temporals_lists(scene: Scene):
-    """Temporal's own calls also tell of workers that send no reports, as far as they were seen."""
+    """Temporal's own calls also tell of workers that report in Segno's protocol, and of nobody who only polls."""
     poller, registered, service = scene.name("poller"), scene.name("registered"), scene.client.workflows
     await scene.client.heartbeat(registered)
-    poll = asyncio.ensure_future(scene.client.poll_activity(scene.queue, poller, timeout=20))
+    polls = [
+        asyncio.ensure_future(scene.client.poll_activity(scene.queue, worker, timeout=20))
+        for worker in (poller, registered)
+    ]
 
     async def listed(query: str) -> list[str]:
         found = await service.ListWorkers(ListWorkersRequest(namespace=NAMESPACE, query=query))
@@ -362,20 +365,22 @@ async def test_temporals_lists(scene: Scene):
         assert count.count == len(found.workers_info)
         return [worker.worker_heartbeat.worker_instance_key for worker in found.workers_info]
 
-    async def seen() -> bool:
-        return await listed(f"TaskQueue = '{scene.queue}'") == [poller]
+    async def both_poll() -> bool:
+        known = await scene.client.list()
+        return poller in known and known[registered].identity != ""
 
-    await eventually(seen)
-    assert await listed(f"WorkerIdentity = 'id-{poller}' and Status = 'Running'") == [poller]
-    assert await listed(f"WorkerInstanceKey = '{registered}'") == [registered]
+    await eventually(both_poll)
+    assert await listed(f"TaskQueue = '{scene.queue}'") == [registered]
+    assert await listed(f"WorkerIdentity = 'id-{registered}' and Status = 'Running'") == [registered]
+    assert await listed(f"WorkerInstanceKey = '{poller}'") == []
     described = await service.DescribeWorker(
-        DescribeWorkerRequest(namespace=NAMESPACE, worker_instance_key=poller)
+        DescribeWorkerRequest(namespace=NAMESPACE, worker_instance_key=registered)
     )
     worker = described.worker_info.worker_heartbeat
-    assert (worker.worker_identity, worker.task_queue) == (f"id-{poller}", scene.queue)
+    assert (worker.worker_identity, worker.task_queue) == (f"id-{registered}", scene.queue)
     assert abs(worker.start_time.seconds - time.time()) < 30
-    assert (await scene.client.describe(poller)).identity == f"id-{poller}"
-    poll.cancel()
+    for poll in polls:
+        poll.cancel()
 
 
 async def test_server_restart(tmp_path: Path, durable_server: SegnoServer):

@@ -108,4 +108,4 @@ pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
 pub use visibility::{FoundRun, FoundRuns, ListPosition, kind_of};
 pub use worker_commands::WorkerCommandTask;
-pub use workers::{BadWorkerQuery, Caller, ConnectionId, LeaseView, WorkerQuery, Workers};
+pub use workers::{BadWorkerQuery, CONTROL_QUEUES, Caller, ConnectionId, LeaseView, WorkerQuery, Workers};

@@ -90,8 +90,8 @@ impl Node {
         runs
     }
 
-    /// The workers of a namespace that fit a query, in the order of their keys: as they tell, or, if they tell nothing
-    /// about themselves, as far as they were seen.
+    /// The workers of a namespace that fit a query, in the order of their keys: as they tell, or, if they report in Segno's
+    /// protocol only, as far as they were seen. As in Temporal, polls alone make nobody known here.
     pub fn find_workers(&self, namespace: NamespaceKey, query: &WorkerQuery) -> Vec<Arc<WorkerHeartbeat>> {
         let seen = self.leases_of(namespace).into_iter().filter_map(|lease| Some(Arc::new(as_seen(lease)?)));
         let told = self.workers.all(namespace, self.now());
@@ -101,7 +101,7 @@ impl Node {
         known.into_values().filter(|worker| query.fits(worker)).collect()
     }
 
-    /// One worker, as it tells or as far as it was seen.
+    /// One of these workers.
     pub fn find_worker(&self, namespace: NamespaceKey, worker: &str) -> Option<Arc<WorkerHeartbeat>> {
         let told = self.workers.get(namespace, worker, self.now());
         told.or_else(|| Some(Arc::new(as_seen(self.lease_of(namespace, worker)?)?)))
@@ -347,9 +347,12 @@ impl Node {
     }
 }
 
-/// What a worker that does not tell about itself might tell. Nothing is said of one that was not heard of since the
-/// server started.
+/// What a worker that speaks Segno's protocol might tell in Temporal's. Nothing is said of one that was not heard of since
+/// the server started.
 fn as_seen(lease: LeaseView) -> Option<WorkerHeartbeat> {
+    if !lease.speaks_protocol {
+        return None;
+    }
     let status = if lease.leaving { WorkerStatus::ShuttingDown } else { WorkerStatus::Running };
     Some(WorkerHeartbeat {
         start_time: Some(nanos_timestamp(lease.first_heard?)),

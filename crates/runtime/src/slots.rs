@@ -133,7 +133,7 @@ pub struct Progress {
     pub last_completed_started_id: i64,
     /// Counts changes of updates.
     pub updates: u64,
-    /// Durable transitions so far, of a standalone activity.
+    /// Durable transitions so far, of a standalone activity or a schedule.
     pub transitions: i64,
 }
 

@@ -658,13 +658,14 @@ impl Written {
 
 /// How far a run has come.
 pub(crate) fn progress_of(run: &Run) -> Progress {
+    let state = run.state();
     Progress {
         run_key: run.info.run_key,
-        next_event_id: run.state().next_event_id,
+        next_event_id: state.next_event_id,
         closed: !run.is_running(),
-        last_completed_started_id: run.state().last_completed_started_id,
+        last_completed_started_id: state.last_completed_started_id,
         updates: run.updates().version(),
-        transitions: if run.state().standalone.is_some() { run.state().transitions } else { 0 },
+        transitions: if state.standalone.is_some() || state.schedule.is_some() { state.transitions } else { 0 },
     }
 }
 

@@ -163,6 +163,8 @@ impl Node {
         let mut poll = poll.clone();
         if poll.queue.name.starts_with(CONTROL_QUEUES) {
             poll.deadline = poll.deadline.min(Instant::now() + COMMAND_WAIT_MAX);
+            // Whoever polls here serves all workers of its process, and leaves apart from them.
+            poll.caller.worker.clone_from(&poll.queue.name);
         }
         self.claim_commands(&poll.queue);
         loop {

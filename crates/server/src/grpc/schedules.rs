@@ -2,7 +2,7 @@
 //!
 //! A schedule is a run (see `segno_engine::schedule`), and calls about it fail like calls about a workflow do.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use segno_engine::{
@@ -33,6 +33,7 @@ use segno_proto::{
     },
 };
 use segno_runtime::{CallError, FoundRun, Namespace, RunSelector, WorkflowKey};
+use tokio::time::Instant;
 use tonic::{Code, Request, Status};
 
 use super::{
@@ -43,6 +44,8 @@ use crate::{status, validate};
 
 /// The token of a schedule that was just created.
 const FIRST_TOKEN: i64 = 1;
+/// How long a description waits for actions that are being taken.
+const SETTLE_MAX: Duration = Duration::from_secs(1);
 
 impl Workflows {
     pub(super) async fn create_schedule(
@@ -96,7 +99,7 @@ impl Workflows {
     ) -> Result<DescribeScheduleResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
         let key = schedule_key(&namespace, &request.schedule_id)?;
-        let run = self.node.snapshot(&key, "").await.map_err(failed)?.run.clone();
+        let run = self.settled(&key).await?;
         let Some(state) = calls::open_schedule(run.state()) else {
             return Err(status::not_found("schedule not found"));
         };
@@ -116,6 +119,19 @@ impl Workflows {
             search_attributes: of_user(&run.state().search_attributes),
             conflict_token: token(described.conflict_token),
         })
+    }
+
+    /// A schedule without actions that are being taken: whoever triggered one and asks then finds it, as in Temporal.
+    async fn settled(&self, key: &WorkflowKey) -> Result<Arc<Run>, Status> {
+        let deadline = Instant::now() + SETTLE_MAX;
+        loop {
+            let current = self.node.snapshot(key, "").await.map_err(failed)?;
+            let state = current.run.state();
+            let is_acting = calls::open_schedule(state).is_some_and(|state| !state.starting.is_empty());
+            if !is_acting || !self.node.wait_for_change(key, current.key(), state.transitions, deadline).await {
+                return Ok(current.run.clone());
+            }
+        }
     }
 
     /// Whether the chain of runs goes on that began with this one.

@@ -11,7 +11,7 @@ use segno_proto::{
         ShutdownWorkerResponse,
     },
 };
-use segno_runtime::{QueueKind, WorkerQuery};
+use segno_runtime::{CONTROL_QUEUES, QueueKind, WorkerQuery};
 use tonic::{Request, Status};
 
 use super::{Workflows, refused};
@@ -29,7 +29,10 @@ impl Workflows {
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::shutdown(&mut request).map_err(refused)?;
-        let worker = &request.worker_instance_key;
+        // SDKs end what takes commands with the key of one of the workers that it serves. That worker may go on, as after
+        // a change of its client.
+        let is_control = request.task_queue.starts_with(CONTROL_QUEUES);
+        let worker = if is_control { &request.task_queue } else { &request.worker_instance_key };
         self.node.dismiss_worker(namespace.key, worker, &request.sticky_task_queue);
         if !worker.is_empty() && !request.task_queue.is_empty() {
             let kinds: &[QueueKind] = match &request.task_queue_types[..] {

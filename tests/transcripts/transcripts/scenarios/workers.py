@@ -194,6 +194,18 @@ def told_with_poll(s: Session) -> None:
     s.call("DescribeWorker", worker_instance_key="b")
 
 
+@scenario
+def polls_tell_nothing(s: Session) -> None:
+    """A worker that polls under its key and never reports is not listed."""
+    s.namespace = s.new_namespace()
+    beat(s, heartbeat("a"))
+    for rpc in ("PollWorkflowTaskQueue", "PollActivityTaskQueue"):
+        s.call(rpc, 2, task_queue=s.queue(), identity="worker", worker_instance_key="b")
+    s.call("CountWorkers")
+    s.call("ListWorkers")
+    s.call("DescribeWorker", worker_instance_key="b")
+
+
 def polled(s: Session, rpc: str, key: str) -> Any:
     """A task that goes to the worker with this key."""
     return s.call(rpc, 8, task_queue=s.queue(), identity="worker", worker_instance_key=key)
