@@ -57,6 +57,18 @@ impl History {
         self.batches.iter().all(Bytes::is_empty)
     }
 
+    /// The last event of a batch. Nothing is decoded or copied.
+    pub fn last_of_batch(batch: &Bytes) -> Result<Self, DecodeError> {
+        let mut rest = &batch[..];
+        let mut last = 0;
+        while !rest.is_empty() {
+            last = batch.len() - rest.len();
+            let length = record_length(&mut rest)?;
+            rest = &rest[length..];
+        }
+        Ok(if batch.is_empty() { Self::default() } else { Self { batches: vec![batch.slice(last..)] } })
+    }
+
     /// Decodes all events.
     pub fn events(&self) -> Result<Vec<HistoryEvent>, DecodeError> {
         let mut events = Vec::new();
@@ -81,17 +93,23 @@ impl History {
     ) -> Result<(), DecodeError> {
         let mut rest = batch.clone();
         while rest.has_remaining() {
-            if rest.get_u8() != EVENT_KEY {
-                return Err(corrupt());
-            }
-            let length = decode_varint(&mut rest)? as usize;
-            if rest.remaining() < length {
-                return Err(corrupt());
-            }
+            let length = record_length(&mut rest)?;
             visit(rest.split_to(length))?;
         }
         Ok(())
     }
+}
+
+/// Reads what stands before an event in a batch that is not empty; the length of the event, which is there.
+fn record_length(rest: &mut impl Buf) -> Result<usize, DecodeError> {
+    if rest.get_u8() != EVENT_KEY {
+        return Err(corrupt());
+    }
+    let length = decode_varint(rest)?;
+    if (rest.remaining() as u64) < length {
+        return Err(corrupt());
+    }
+    Ok(length as usize)
 }
 
 /// An error of the kind prost gives for bytes that are no message.
@@ -154,9 +172,21 @@ mod tests {
     }
 
     #[test]
+    fn the_last_event_of_a_batch_is_found() {
+        let events: Vec<_> = (1..4).map(|id| HistoryEvent { event_id: id << 40, ..Default::default() }).collect();
+        for length in 0..=events.len() {
+            let history = History::last_of_batch(&History::encode_batch(&events[..length])).expect("a batch");
+            assert_eq!(history.events().expect("events"), events[length.saturating_sub(1)..length]);
+        }
+    }
+
+    #[test]
     fn damaged_batches_are_refused() {
         let mut events = Vec::new();
-        assert!(History::decode_batch(&Bytes::from_static(b"\x0a\x7fxx"), &mut events).is_err());
-        assert!(History::decode_batch(&Bytes::from_static(b"\x11xx"), &mut events).is_err());
+        for damaged in [&b"\x0a\x7fxx"[..], b"\x11xx", b"\x0a", b"\x0a\x00\x0a\x01"] {
+            let damaged = Bytes::from_static(damaged);
+            assert!(History::decode_batch(&damaged, &mut events).is_err());
+            assert!(History::last_of_batch(&damaged).is_err());
+        }
     }
 }
