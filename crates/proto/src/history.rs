@@ -9,7 +9,7 @@ use prost::{
     encoding::{DecodeContext, WireType, decode_varint, encode_varint, encoded_len_varint, skip_field},
 };
 
-use crate::events::HistoryEvent;
+use crate::{events::HistoryEvent, scratch::encoded};
 
 /// Field number of `History.events`.
 const EVENTS_TAG: u32 = 1;
@@ -29,17 +29,8 @@ impl History {
     }
 
     /// Encodes events into one batch.
-    pub fn encode_batch<'a>(events: impl IntoIterator<Item = &'a HistoryEvent> + Clone) -> Bytes {
-        let lengths: Vec<usize> = events.clone().into_iter().map(Message::encoded_len).collect();
-        let size = lengths.iter().map(|length| 1 + encoded_len_varint(*length as u64) + length).sum();
-        // A vector is quicker to write than `BytesMut`, and one that is full becomes `Bytes` without a copy.
-        let mut buffer = Vec::with_capacity(size);
-        for (event, length) in events.into_iter().zip(lengths) {
-            buffer.push(EVENT_KEY);
-            encode_varint(length as u64, &mut buffer);
-            event.encode_raw(&mut buffer);
-        }
-        buffer.into()
+    pub fn encode_batch<'a>(events: impl IntoIterator<Item = &'a HistoryEvent>) -> Bytes {
+        encoded(|buffer| events.into_iter().for_each(|event| put_event(buffer, event)))
     }
 
     /// Encodes the given events into a history of one batch.
@@ -98,6 +89,30 @@ impl History {
         }
         Ok(())
     }
+}
+
+/// Appends an event with its key and length. The length is known once the event is written: most have one of two bytes, for
+/// which there is room in front of it; the others are moved.
+fn put_event(buffer: &mut Vec<u8>, event: &HistoryEvent) {
+    const ROOM: usize = 2;
+    buffer.extend_from_slice(&[EVENT_KEY, 0, 0]);
+    let begin = buffer.len();
+    event.encode_raw(buffer);
+    let length = buffer.len() - begin;
+    let wanted = encoded_len_varint(length as u64);
+    match wanted {
+        ROOM => {}
+        0..ROOM => {
+            buffer.copy_within(begin.., begin - (ROOM - wanted));
+            buffer.truncate(buffer.len() - (ROOM - wanted));
+        }
+        _ => {
+            buffer.resize(buffer.len() + (wanted - ROOM), 0);
+            buffer.copy_within(begin..begin + length, begin + (wanted - ROOM));
+        }
+    }
+    let begin = begin - ROOM;
+    encode_varint(length as u64, &mut &mut buffer[begin..begin + wanted]);
 }
 
 /// Reads what stands before an event in a batch that is not empty; the length of the event, which is there.
@@ -169,6 +184,26 @@ mod tests {
         let history = History::from_events(&events);
         let decoded = History::decode(history.encode_to_vec().as_slice()).expect("decodes");
         assert_eq!(decoded.events().expect("events"), events);
+    }
+
+    #[test]
+    fn events_of_any_length_have_their_length_before_them() {
+        let event = |length: usize| HistoryEvent {
+            worker_may_ignore: true,
+            user_metadata: Some(crate::sdk::UserMetadata {
+                summary: Some(crate::common::Payload { data: vec![1; length].into(), ..Default::default() }),
+                details: None,
+            }),
+            ..Default::default()
+        };
+        let lengths = (0..300).chain(16_300..16_450).chain([3_000_000]);
+        let events: Vec<_> = lengths.map(event).collect();
+        let mut expected = Vec::new();
+        for event in &events {
+            expected.push(EVENT_KEY);
+            event.encode_length_delimited(&mut expected).expect("room");
+        }
+        assert!(History::encode_batch(&events) == expected);
     }
 
     #[test]

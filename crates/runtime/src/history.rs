@@ -26,8 +26,8 @@ pub struct HistoryView {
 impl HistoryView {
     /// Adds events that are not stored, as far as they are wanted.
     pub fn push_events(&mut self, events: &[HistoryEvent], from: i64) {
-        let wanted: Vec<_> = events.iter().filter(|event| event.event_id >= from).collect();
-        if !wanted.is_empty() {
+        let mut wanted = events.iter().filter(|event| event.event_id >= from).peekable();
+        if wanted.peek().is_some() {
             self.batches.push(History::encode_batch(wanted));
         }
     }
