@@ -12,7 +12,7 @@ use std::hash::Hasher;
 
 use bytes::{Bytes, BytesMut};
 use prost::Message;
-use segno_proto::enums::WorkflowTaskFailedCause;
+use segno_proto::{enums::WorkflowTaskFailedCause, scratch::with_scratch};
 use siphasher::sip::SipHasher13;
 
 use crate::{
@@ -51,7 +51,7 @@ impl Digest {
     pub fn of(call: Call, request: &impl Message) -> Self {
         let mut hasher = SipHasher13::new();
         hasher.write_u8(call as u8);
-        hasher.write(&request.encode_to_vec());
+        with_scratch(|buffer| request.encode_raw(buffer), |encoded| hasher.write(encoded));
         Self(hasher.finish().max(1))
     }
 }

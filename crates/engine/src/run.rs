@@ -12,6 +12,7 @@ use segno_proto::{
     common::Priority,
     enums::WorkflowExecutionStatus,
     events::{HistoryEvent, history_event::Attributes},
+    scratch::encoded,
     workflow::VersioningOverride,
 };
 
@@ -56,14 +57,12 @@ impl Run {
             stored.state.task = None;
             return stored.encode();
         }
-        let size = self.encoded_info.len() + self.state.encoded_len() + self.finished.encoded_len() + 4;
-        // A vector is quicker to write than `BytesMut`, and one that is full becomes `Bytes` without a copy.
-        let mut buffer = Vec::with_capacity(size);
-        buffer.put_u32_le(self.encoded_info.len() as u32);
-        buffer.put_slice(&self.encoded_info);
-        self.state.encode_raw(&mut buffer);
-        self.finished.encode(&mut buffer);
-        buffer.into()
+        encoded(|buffer| {
+            buffer.put_u32_le(self.encoded_info.len() as u32);
+            buffer.put_slice(&self.encoded_info);
+            self.state.encode_raw(buffer);
+            self.finished.encode(buffer);
+        })
     }
 
     /// A run with nothing unstored.

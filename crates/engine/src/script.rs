@@ -87,7 +87,11 @@ pub fn version(run: &Run) -> Option<Version> {
 
 /// A version in hexadecimal digits.
 pub fn hex(version: &[u8]) -> String {
-    version.iter().map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = version.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+    let mut text = String::with_capacity(2 * version.len());
+    text.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
+    text
 }
 
 /// The search attribute that names a version.

@@ -9,7 +9,7 @@ use prost::{
     encoding::{DecodeContext, WireType, decode_varint, encode_varint, encoded_len_varint, skip_field},
 };
 
-use crate::events::HistoryEvent;
+use crate::{events::HistoryEvent, scratch::encoded};
 
 /// Field number of `History.events`.
 const EVENTS_TAG: u32 = 1;
@@ -29,17 +29,8 @@ impl History {
     }
 
     /// Encodes events into one batch.
-    pub fn encode_batch<'a>(events: impl IntoIterator<Item = &'a HistoryEvent> + Clone) -> Bytes {
-        let lengths: Vec<usize> = events.clone().into_iter().map(Message::encoded_len).collect();
-        let size = lengths.iter().map(|length| 1 + encoded_len_varint(*length as u64) + length).sum();
-        // A vector is quicker to write than `BytesMut`, and one that is full becomes `Bytes` without a copy.
-        let mut buffer = Vec::with_capacity(size);
-        for (event, length) in events.into_iter().zip(lengths) {
-            buffer.push(EVENT_KEY);
-            encode_varint(length as u64, &mut buffer);
-            event.encode_raw(&mut buffer);
-        }
-        buffer.into()
+    pub fn encode_batch<'a>(events: impl IntoIterator<Item = &'a HistoryEvent>) -> Bytes {
+        encoded(|buffer| events.into_iter().for_each(|event| put_event(buffer, event)))
     }
 
     /// Encodes the given events into a history of one batch.
@@ -55,6 +46,18 @@ impl History {
     /// Whether there is no event at all.
     pub fn is_empty(&self) -> bool {
         self.batches.iter().all(Bytes::is_empty)
+    }
+
+    /// The last event of a batch. Nothing is decoded or copied.
+    pub fn last_of_batch(batch: &Bytes) -> Result<Self, DecodeError> {
+        let mut rest = &batch[..];
+        let mut last = 0;
+        while !rest.is_empty() {
+            last = batch.len() - rest.len();
+            let length = record_length(&mut rest)?;
+            rest = &rest[length..];
+        }
+        Ok(if batch.is_empty() { Self::default() } else { Self { batches: vec![batch.slice(last..)] } })
     }
 
     /// Decodes all events.
@@ -81,17 +84,47 @@ impl History {
     ) -> Result<(), DecodeError> {
         let mut rest = batch.clone();
         while rest.has_remaining() {
-            if rest.get_u8() != EVENT_KEY {
-                return Err(corrupt());
-            }
-            let length = decode_varint(&mut rest)? as usize;
-            if rest.remaining() < length {
-                return Err(corrupt());
-            }
+            let length = record_length(&mut rest)?;
             visit(rest.split_to(length))?;
         }
         Ok(())
     }
+}
+
+/// Appends an event with its key and length. The length is known once the event is written: most have one of two bytes, for
+/// which there is room in front of it; the others are moved.
+fn put_event(buffer: &mut Vec<u8>, event: &HistoryEvent) {
+    const ROOM: usize = 2;
+    buffer.extend_from_slice(&[EVENT_KEY, 0, 0]);
+    let begin = buffer.len();
+    event.encode_raw(buffer);
+    let length = buffer.len() - begin;
+    let wanted = encoded_len_varint(length as u64);
+    match wanted {
+        ROOM => {}
+        0..ROOM => {
+            buffer.copy_within(begin.., begin - (ROOM - wanted));
+            buffer.truncate(buffer.len() - (ROOM - wanted));
+        }
+        _ => {
+            buffer.resize(buffer.len() + (wanted - ROOM), 0);
+            buffer.copy_within(begin..begin + length, begin + (wanted - ROOM));
+        }
+    }
+    let begin = begin - ROOM;
+    encode_varint(length as u64, &mut &mut buffer[begin..begin + wanted]);
+}
+
+/// Reads what stands before an event in a batch that is not empty; the length of the event, which is there.
+fn record_length(rest: &mut impl Buf) -> Result<usize, DecodeError> {
+    if rest.get_u8() != EVENT_KEY {
+        return Err(corrupt());
+    }
+    let length = decode_varint(rest)?;
+    if (rest.remaining() as u64) < length {
+        return Err(corrupt());
+    }
+    Ok(length as usize)
 }
 
 /// An error of the kind prost gives for bytes that are no message.
@@ -154,9 +187,41 @@ mod tests {
     }
 
     #[test]
+    fn events_of_any_length_have_their_length_before_them() {
+        let event = |length: usize| HistoryEvent {
+            worker_may_ignore: true,
+            user_metadata: Some(crate::sdk::UserMetadata {
+                summary: Some(crate::common::Payload { data: vec![1; length].into(), ..Default::default() }),
+                details: None,
+            }),
+            ..Default::default()
+        };
+        let lengths = (0..300).chain(16_300..16_450).chain([3_000_000]);
+        let events: Vec<_> = lengths.map(event).collect();
+        let mut expected = Vec::new();
+        for event in &events {
+            expected.push(EVENT_KEY);
+            event.encode_length_delimited(&mut expected).expect("room");
+        }
+        assert!(History::encode_batch(&events) == expected);
+    }
+
+    #[test]
+    fn the_last_event_of_a_batch_is_found() {
+        let events: Vec<_> = (1..4).map(|id| HistoryEvent { event_id: id << 40, ..Default::default() }).collect();
+        for length in 0..=events.len() {
+            let history = History::last_of_batch(&History::encode_batch(&events[..length])).expect("a batch");
+            assert_eq!(history.events().expect("events"), events[length.saturating_sub(1)..length]);
+        }
+    }
+
+    #[test]
     fn damaged_batches_are_refused() {
         let mut events = Vec::new();
-        assert!(History::decode_batch(&Bytes::from_static(b"\x0a\x7fxx"), &mut events).is_err());
-        assert!(History::decode_batch(&Bytes::from_static(b"\x11xx"), &mut events).is_err());
+        for damaged in [&b"\x0a\x7fxx"[..], b"\x11xx", b"\x0a", b"\x0a\x00\x0a\x01"] {
+            let damaged = Bytes::from_static(damaged);
+            assert!(History::decode_batch(&damaged, &mut events).is_err());
+            assert!(History::last_of_batch(&damaged).is_err());
+        }
     }
 }

@@ -6,6 +6,7 @@
 pub mod codec;
 pub mod decode;
 mod history;
+pub mod scratch;
 mod time;
 
 pub use history::History;

@@ -26,8 +26,8 @@ pub struct HistoryView {
 impl HistoryView {
     /// Adds events that are not stored, as far as they are wanted.
     pub fn push_events(&mut self, events: &[HistoryEvent], from: i64) {
-        let wanted: Vec<_> = events.iter().filter(|event| event.event_id >= from).collect();
-        if !wanted.is_empty() {
+        let mut wanted = events.iter().filter(|event| event.event_id >= from).peekable();
+        if wanted.peek().is_some() {
             self.batches.push(History::encode_batch(wanted));
         }
     }
@@ -162,6 +162,15 @@ impl Node {
         }
     }
 
+    /// The event that closed a run, encoded: nothing is decoded if memory has it.
+    pub async fn closing_event(&self, current: &Current) -> Result<History, CallError> {
+        let newest = current.recent.back().filter(|batch| batch.last_event_id + 1 == current.run.state().next_event_id);
+        if let Some(batch) = newest {
+            return History::last_of_batch(&batch.events).map_err(|error| undecodable(batch, &error));
+        }
+        Ok(self.last_event(current).await?.map_or_else(History::default, |last| History::from_events(&[last])))
+    }
+
     /// The newest event of a run.
     pub async fn last_event(&self, current: &Current) -> Result<Option<HistoryEvent>, CallError> {
         Ok(self.history_reverse(current, i64::MAX, 1).await?.events.into_iter().next())
@@ -223,9 +232,12 @@ fn take_page(batches: impl Iterator<Item = HistoryBatch>, batches_max: usize) ->
 
 fn decode(batch: &HistoryBatch) -> Result<Vec<HistoryEvent>, CallError> {
     let mut events = Vec::new();
-    History::decode_batch(&batch.events, &mut events)
-        .map_err(|error| CallError::DataLoss(format!("history batch {}: {error}", batch.first_event_id)))?;
+    History::decode_batch(&batch.events, &mut events).map_err(|error| undecodable(batch, &error))?;
     Ok(events)
+}
+
+fn undecodable(batch: &HistoryBatch, error: &prost::DecodeError) -> CallError {
+    CallError::DataLoss(format!("history batch {}: {error}", batch.first_event_id))
 }
 
 #[cfg(test)]

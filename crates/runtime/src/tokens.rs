@@ -3,9 +3,9 @@
 
 use std::hash::Hasher;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use prost::Message;
-use segno_proto::Nanos;
+use segno_proto::{Nanos, scratch::encoded};
 use siphasher::sip::SipHasher24;
 
 const MAC_BYTES: usize = 8;
@@ -79,11 +79,11 @@ pub trait Token: Message + Default {
 
     /// The token as the worker gets it.
     fn seal(&self, key: &[u8; 16]) -> Bytes {
-        let mut buffer = BytesMut::with_capacity(self.encoded_len() + MAC_BYTES);
-        self.encode_raw(&mut buffer);
-        let mac = mac(Self::KIND, key, &buffer);
-        buffer.put_slice(&mac);
-        buffer.freeze()
+        encoded(|buffer| {
+            self.encode_raw(buffer);
+            let mac = mac(Self::KIND, key, buffer);
+            buffer.extend_from_slice(&mac);
+        })
     }
 
     /// Reads what a worker brings back.

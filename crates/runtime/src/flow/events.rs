@@ -22,13 +22,11 @@ use segno_proto::{
 
 use super::values::{failure, payload, payloads};
 
+/// Gives the names and types of the search attributes that a script may set. Only the first turn needs them.
+type AttributeTypes<'a> = &'a dyn Fn() -> Vec<(String, String)>;
+
 /// What history adds for a script, in order.
-pub(super) fn events_of(
-    run: &Run,
-    script: &Script,
-    history: &[HistoryEvent],
-    attributes: &[(String, String)],
-) -> Vec<Event> {
+pub(super) fn events_of(run: &Run, script: &Script, history: &[HistoryEvent], types: AttributeTypes<'_>) -> Vec<Event> {
     let mut events = Vec::with_capacity(history.len());
     // A turn after a reset is taken under the id of the new run, also what history has before the event of the reset.
     let reset = history.iter().rev().find_map(reset_to).zip(history.first().map(time_of));
@@ -36,7 +34,7 @@ pub(super) fn events_of(
         events.push(Event { time, kind: EventKind::Reset { run_id: run_id.to_owned() } });
     }
     for event in history {
-        let Some(mut kind) = kind_of(run, script, event, attributes) else { continue };
+        let Some(mut kind) = kind_of(run, script, event, types) else { continue };
         if let EventKind::Started(start) = &mut kind
             && let Some((run_id, _)) = reset
         {
@@ -73,7 +71,7 @@ fn update(request: Request) -> Option<EventKind> {
     Some(EventKind::Update { id: meta.update_id, name: input.name, input: payloads(input.args) })
 }
 
-fn kind_of(run: &Run, script: &Script, event: &HistoryEvent, types: &[(String, String)]) -> Option<EventKind> {
+fn kind_of(run: &Run, script: &Script, event: &HistoryEvent, types: AttributeTypes<'_>) -> Option<EventKind> {
     let attributes = event.attributes.as_ref()?;
     Some(match attributes {
         A::WorkflowExecutionStartedEventAttributes(started) => {
@@ -105,7 +103,7 @@ fn start(
     script: &Script,
     started: &WorkflowExecutionStartedEventAttributes,
     started_at: i64,
-    types: &[(String, String)],
+    types: AttributeTypes<'_>,
 ) -> Start {
     let info = &run.info;
     let pairs = |fields: &std::collections::BTreeMap<String, segno_proto::common::Payload>| {
@@ -127,7 +125,7 @@ fn start(
         memo: started.memo.as_ref().map(|memo| pairs(&memo.fields)).unwrap_or_default(),
         search_attributes: started.search_attributes.as_ref().map(|a| pairs(&a.indexed_fields)).unwrap_or_default(),
         input: payloads(started.input.clone()),
-        attribute_types: types.to_vec(),
+        attribute_types: types(),
     }
 }
 

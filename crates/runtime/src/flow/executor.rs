@@ -298,7 +298,7 @@ impl Node {
         if buffered > flushed && turned.commands.iter().any(Command::closes) {
             let mut prepared = self.prepare(namespace, &current, messages).await?;
             let Some(script) = &current.run.state().script else { return Ok(Outcome::Done) };
-            let late = super::events::events_of(&current.run, script, &current.run.state().buffered, &[]);
+            let late = super::events::events_of(&current.run, script, &current.run.state().buffered, &Vec::new);
             // Updates that came as messages follow the events.
             let updates = messages.iter().filter(|message| super::events::update_of(message, 0).is_some()).count();
             let place = prepared.events.len() - updates.min(prepared.events.len());

@@ -167,7 +167,7 @@ pub(super) fn replay(
         }
         known.version = Bytes::copy_from_slice(&edition.version);
         let input: Vec<HistoryEvent> = history[taken..place].iter().copied().cloned().collect();
-        let mut input = events::events_of(run, &known, &input, types);
+        let mut input = events::events_of(run, &known, &input, &|| types.clone());
         let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
         input.extend(accepted(&history[place..], time));

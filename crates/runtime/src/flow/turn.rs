@@ -32,6 +32,8 @@ use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current}
 
 /// Batches of history read at a time.
 const BATCHES: usize = 256;
+/// How much of a script's version its build id shows.
+const BUILD_ID_BYTES: usize = 6;
 
 /// What a turn needs, gathered while the run is locked.
 pub(super) struct Prepared {
@@ -92,7 +94,7 @@ impl Node {
         }
         history.extend(past.unstored.iter().flatten().filter(|event| event.event_id >= from).cloned());
         history.extend(run.tail().iter().filter(|event| event.event_id >= from).cloned());
-        let mut events = events::events_of(run, script, &history, &attribute_types(namespace));
+        let mut events = events::events_of(run, script, &history, &|| attribute_types(namespace));
         let time = run.state().task.as_ref().map_or(0, |task| task.started_time) / 1_000_000;
         events.extend(messages.iter().filter_map(|message| events::update_of(message, time)));
         Ok(Prepared { code, state, events, limits: namespace.settings.flows.of_turn() })
@@ -244,7 +246,8 @@ impl From<Rejection> for TurnRejected {
 
 fn worker_version(run: &Run) -> Option<WorkerVersionStamp> {
     let script = run.state().script.as_ref()?;
-    let build_id = hex(&script.version).chars().take(12).collect();
+    let begin = script.version.len().min(BUILD_ID_BYTES);
+    let build_id = hex(&script.version[..begin]);
     Some(WorkerVersionStamp { build_id, use_versioning: false })
 }
 

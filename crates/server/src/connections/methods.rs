@@ -69,7 +69,8 @@ macro_rules! methods {
         [$(Method {
             path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name),
             handle: |service, mut responder, mut call, arrival| {
-                let task = tokio::spawn(with_request_bytes(call.held_bytes, async move {
+                // In a box, because tokio moves the future of a task several times when it starts and ends it.
+                let task = tokio::spawn(with_request_bytes(call.held_bytes, Box::pin(async move {
                     const PATH: &str = concat!("/temporal.api.workflowservice.v1.WorkflowService/", $name);
                     static CALLS: LazyLock<&'static MethodCalls> = LazyLock::new(|| calls::of_path(PATH));
                     responder.start();
@@ -86,7 +87,7 @@ macro_rules! methods {
                     CALLS.ended(code, begun);
                     traced.ended(code);
                     respond(responder, outcome, call.compression, call.under_way);
-                }));
+                })));
                 task.abort_handle()
             },
         },)*]

@@ -113,9 +113,7 @@ impl Workflows {
             }
             return Ok(response);
         }
-        if let Some(last) = self.node.last_event(&current).await.map_err(failed)? {
-            response.history = Some(History::from_events(&[last]));
-        }
+        response.history = Some(self.node.closing_event(&current).await.map_err(failed)?);
         Ok(response)
     }
 
