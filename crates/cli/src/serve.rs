@@ -21,6 +21,9 @@ use crate::{
     traces::Traces,
 };
 
+/// What a completion in pages may add to history.
+const PAGED_TRANSACTION_BYTES: usize = 32 * 1024 * 1024;
+
 /// Where the server listens and keeps its data.
 #[derive(Args, Clone, Debug)]
 pub struct Serve {
@@ -77,6 +80,10 @@ pub struct Serve {
     /// Let activities be paused by workflow rules. Temporal's server has this off by default, too.
     #[arg(long, env = "SEGNO_WORKFLOW_RULES")]
     workflow_rules: bool,
+    /// Let workers send completions of workflow tasks in pages, up to 32 MiB instead of 4. Temporal's server has this off by
+    /// default, too.
+    #[arg(long, env = "SEGNO_COMPLETION_PAGES")]
+    completion_pages: bool,
     /// How log lines look.
     #[arg(long, env = "SEGNO_LOG_FORMAT", value_enum, default_value_t = logs::Format::Human)]
     log_format: logs::Format,
@@ -130,13 +137,17 @@ impl Serve {
             limits: self.connections.limits(),
             traces: self.traces.options()?,
         };
-        let node = NodeOptions {
+        let mut node = NodeOptions {
             cache_bytes_max: self.cache_mib * 1024 * 1024,
             leases: self.liveness.settings(),
             workflow_pause: self.workflow_pause,
             workflow_rules: self.workflow_rules,
+            completion_pages: self.completion_pages,
             ..Default::default()
         };
+        if self.completion_pages {
+            node.limits.transaction_bytes = PAGED_TRANSACTION_BYTES;
+        }
         let discard_damaged_log = self.discard_damaged_log;
         Plan { listen, data, discard_damaged_log, node, skipping: Skipping::Off, setup: Setup::default() }.run()
     }

@@ -58,7 +58,8 @@ pub struct StartDev {
     search_attribute: Vec<(String, IndexedValueType)>,
     /// Setting; may be repeated. Known: limit.historyCount.suggestContinueAsNew, limit.historySize.suggestContinueAsNew,
     /// limit.blobSize.error, limit.blobSize.warn, frontend.enableCancelWorkerPollsOnShutdown,
-    /// frontend.WorkflowPauseEnabled, frontend.workflowRulesAPIsEnabled.
+    /// frontend.WorkflowPauseEnabled, frontend.workflowRulesAPIsEnabled, history.enableWorkflowTaskCompletionPagination,
+    /// system.transactionSizeLimit.
     #[arg(long, value_name = "KEY=VALUE", value_parser = setting)]
     dynamic_config_value: Vec<Setting>,
     /// Port for HTTP if --http-port is not given.
@@ -145,6 +146,8 @@ enum Setting {
     PollsEndOnShutdown(bool),
     WorkflowPause(bool),
     WorkflowRules(bool),
+    CompletionPages(bool),
+    TransactionBytes(usize),
     Unknown(String),
 }
 
@@ -165,6 +168,8 @@ fn setting(text: &str) -> Result<Setting, String> {
         "frontend.enablecancelworkerpollsonshutdown" => Ok(Setting::PollsEndOnShutdown(truth()?)),
         "frontend.workflowpauseenabled" => Ok(Setting::WorkflowPause(truth()?)),
         "frontend.workflowrulesapisenabled" => Ok(Setting::WorkflowRules(truth()?)),
+        "history.enableworkflowtaskcompletionpagination" => Ok(Setting::CompletionPages(truth()?)),
+        "system.transactionsizelimit" => Ok(Setting::TransactionBytes(bytes()?)),
         _ => Ok(Setting::Unknown(key)),
     }
 }
@@ -206,6 +211,8 @@ impl StartDev {
                 Setting::PollsEndOnShutdown(truth) => node.polls_end_on_shutdown = *truth,
                 Setting::WorkflowPause(truth) => node.workflow_pause = *truth,
                 Setting::WorkflowRules(truth) => node.workflow_rules = *truth,
+                Setting::CompletionPages(truth) => node.completion_pages = *truth,
+                Setting::TransactionBytes(bytes) => limits.transaction_bytes = *bytes,
                 Setting::Unknown(_) => {}
             }
         }

@@ -148,7 +148,7 @@ fn take(
         return Ok(draft.finish(Completed { heartbeat_timed_out: true, ..Default::default() }));
     }
     match apply(run, context, call, task, heartbeat, surroundings) {
-        Ok(applied) if oversize::is_too_large(&applied.transition) => {
+        Ok(applied) if oversize::is_too_large(&applied.transition, &context.limits) => {
             let reason = "Transaction size exceeds limit.";
             let ended = oversize::end(run, context, reason);
             let failure = TaskFailure::terminating(WorkflowTaskFailedCause::ForceCloseCommand, reason);

@@ -32,7 +32,7 @@ pub const SPECULATIVE_SCHEDULE_TO_START: Nanos = 5 * SECOND;
 pub const DISCARD_EVENTS_MAX: i64 = 10;
 /// Largest state of one run; passing it ends the run.
 pub const STATE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Most bytes of history that one answer of a worker may add; passing it ends the run.
+/// Most bytes of history that one answer of a worker may add, unless [`Limits`] says otherwise; passing it ends the run.
 pub const TRANSACTION_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most pending activities, children, signals and cancel requests of one run, each.
 pub const PENDING_MAX: usize = 2000;
@@ -77,6 +77,8 @@ pub struct Limits {
     pub blob_bytes: usize,
     /// What is kept of a failure that is too large as a whole, in bytes.
     pub failure_bytes_kept: usize,
+    /// Most bytes of history that one answer of a worker may add.
+    pub transaction_bytes: usize,
     /// Events of a script between two checkpoints. History is compacted when twice as many are there.
     pub script_events_kept: i64,
 }
@@ -89,6 +91,7 @@ impl Default for Limits {
             updates_suggest: UpdateLimits::default().suggest(),
             blob_bytes: BLOB_BYTES_MAX,
             failure_bytes_kept: FAILURE_BYTES_KEPT,
+            transaction_bytes: TRANSACTION_BYTES_MAX,
             script_events_kept: SCRIPT_EVENTS_KEPT,
         }
     }

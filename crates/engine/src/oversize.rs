@@ -5,7 +5,7 @@ use prost::Message;
 use crate::{
     close,
     draft::Draft,
-    limits::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, STATE_BYTES_MAX, TRANSACTION_BYTES_MAX},
+    limits::{HISTORY_BYTES_MAX, HISTORY_EVENTS_MAX, Limits, STATE_BYTES_MAX},
     run::{Applied, Context, Run, Transition},
     workflow_task::SERVER_IDENTITY,
 };
@@ -31,8 +31,8 @@ pub fn reason(before: &Run, after: &Run, stored_bytes: usize) -> Option<&'static
 }
 
 /// Whether one transition adds more than may be stored at once.
-pub fn is_too_large(transition: &Transition) -> bool {
-    transition.bytes > TRANSACTION_BYTES_MAX
+pub fn is_too_large(transition: &Transition, limits: &Limits) -> bool {
+    transition.bytes > limits.transaction_bytes
 }
 
 /// Ends a run for such a reason.

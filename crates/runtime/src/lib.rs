@@ -15,6 +15,7 @@ mod cluster;
 mod combine;
 mod committer;
 mod complete;
+mod completion_pages;
 mod damaged;
 mod delete;
 mod delivery;
@@ -75,6 +76,7 @@ pub use cluster::{
 };
 pub use combine::with_request_bytes;
 pub use complete::CompletedTask;
+pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost};
 pub use delivery::Delivery;
 pub use error::CallError;
 pub use flow::{Activation, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source};

@@ -20,6 +20,7 @@ use crate::{
     clock::{Clock, SLEEP_MAX, sleep_for, until},
     cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
+    completion_pages::CompletionPages,
     damaged::DamagedRuns,
     error::CallError,
     flow::{self, Flows},
@@ -65,6 +66,8 @@ pub struct NodeOptions {
     pub workflow_pause: bool,
     /// Whether there are workflow rules.
     pub workflow_rules: bool,
+    /// Whether completions of workflow tasks may come in pages.
+    pub completion_pages: bool,
     /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
     pub queue_tasks_max: usize,
 }
@@ -78,6 +81,7 @@ impl Default for NodeOptions {
             polls_end_on_shutdown: true,
             workflow_pause: false,
             workflow_rules: false,
+            completion_pages: false,
             queue_tasks_max: BACKLOG_MAX,
         }
     }
@@ -108,6 +112,8 @@ pub struct Node {
     pub workflow_pause: bool,
     /// Whether there are workflow rules.
     pub workflow_rules: bool,
+    /// Completions of workflow tasks that come in pages; none if they may not.
+    pub completion_pages: Option<CompletionPages>,
     pub(crate) outbox: Outbox,
     /// Scripts.
     pub(crate) flows: Flows,
@@ -208,6 +214,7 @@ impl Node {
             polls_end_on_shutdown: options.polls_end_on_shutdown,
             workflow_pause: options.workflow_pause,
             workflow_rules: options.workflow_rules,
+            completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
             flows: Flows::default(),
             batches: Batches::default(),

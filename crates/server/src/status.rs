@@ -10,7 +10,7 @@ use segno_proto::{
     errordetails::{
         MultiOperationExecutionFailure, NamespaceAlreadyExistsFailure, NamespaceInvalidStateFailure,
         NamespaceNotFoundFailure, NotFoundFailure, QueryFailedFailure, ResourceExhaustedFailure,
-        WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure,
+        WorkflowExecutionAlreadyStartedFailure, WorkflowNotReadyFailure, WorkflowTaskCompletionBufferLostFailure,
         multi_operation_execution_failure::OperationStatus,
     },
     failure::MultiOperationExecutionAborted,
@@ -125,6 +125,12 @@ fn overloaded(text: impl Into<String>) -> Status {
         scope: ResourceExhaustedScope::System as i32,
     };
     detailed(Code::ResourceExhausted, text, "ResourceExhaustedFailure", &detail)
+}
+
+/// Pages of a completion are not there: the worker sends all of them again.
+pub fn pages_lost(text: String) -> Status {
+    let detail = WorkflowTaskCompletionBufferLostFailure::default();
+    detailed(Code::Aborted, text, "WorkflowTaskCompletionBufferLostFailure", &detail)
 }
 
 /// The table.

@@ -23,6 +23,7 @@ SETTINGS += [
 ]
 # Features that are off by default, for the scenarios that need them.
 SWITCHED_ON = ["frontend.WorkflowPauseEnabled=true", "frontend.workflowRulesAPIsEnabled=true"]
+SWITCHED_ON += ["history.enableWorkflowTaskCompletionPagination=true", "system.transactionSizeLimit=33554432"]
 
 
 def free_port() -> int:

@@ -10,6 +10,7 @@ mod batch;
 mod batch_steps;
 mod call;
 mod cluster;
+mod completion_pages;
 mod describe;
 mod disabled;
 mod explain;

@@ -180,6 +180,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             worker_commands: true,
             standalone_activities: true,
             workflow_pause: node.workflow_pause,
+            workflow_task_completion_pagination: node.completion_pages.is_some(),
             ..Default::default()
         }),
         limits: Some(Limits {

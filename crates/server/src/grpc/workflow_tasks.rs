@@ -27,7 +27,7 @@ use tokio::time::Instant;
 use tonic::{Request, Response, Status};
 
 use super::{
-    Workflows, activities, failed, key_of, refused,
+    Workflows, activities, completion_pages, failed, key_of, refused,
     routing::answer_there,
     tokens::{PageToken, task_of},
 };
@@ -143,12 +143,16 @@ impl Workflows {
         let digest = Digest::of(repeats::Call::TaskCompleted, &request);
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
         let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
-        if request.intermediate_page || request.page_number > 0 {
-            let name = &namespace.name;
-            let text = format!("workflow task completion pagination is disabled for this namespace {name}");
-            return Err(Status::failed_precondition(text));
-        }
         let (key, task) = task_of(&namespace, &token);
+        if request.intermediate_page || request.page_number != 0 {
+            let found = self.node.snapshot(&key, &token.run_id).await.map_err(failed)?;
+            let current = task_calls::find(&found.run, &task).is_ok();
+            if let Some(kept) = completion_pages::take(&self.node, &namespace, &mut request, &task, current)? {
+                return Ok(Response::new(kept));
+            }
+        } else if let Some(pages) = &self.node.completion_pages {
+            pages.forget(&request.task_token);
+        }
         let versioning_behavior = request.versioning_behavior();
         let caller = Caller {
             worker: request.worker_instance_key,

@@ -1,0 +1,127 @@
+//! Completions of workflow tasks that come in pages, because they are too large for one request.
+//!
+//! Pages but the last one are kept in memory only, and for a while: a worker that hears that they are lost sends all of them
+//! again. Nothing of a completion is in effect before its last page.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use prost::Message;
+use segno_proto::command::Command;
+
+/// Most pages of a completion.
+pub const PAGES_MAX: i32 = 1024;
+/// Most bytes of the pages of one task.
+const TASK_BYTES_MAX: usize = 40 * 1024 * 1024;
+/// Most bytes of all pages.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Longest time that pages are kept: no workflow task takes longer, however often it failed.
+const AGE_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Pages that wait for the last one of their completion.
+#[derive(Debug, Default)]
+pub struct CompletionPages {
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    by_task: HashMap<Bytes, Pages>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Pages {
+    since: Instant,
+    bytes: usize,
+    commands: BTreeMap<i32, Vec<Command>>,
+}
+
+impl Waiting {
+    fn remove(&mut self, task: &Bytes) -> Option<Pages> {
+        let removed = self.by_task.remove(task)?;
+        self.bytes -= removed.bytes;
+        Some(removed)
+    }
+}
+
+/// Pages cannot be kept, or are not all there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PagesLost {
+    /// There is no room for this one. Those before it are gone.
+    Full,
+    /// None are there.
+    All,
+    /// This one is not there. The others are gone.
+    Page(i32),
+}
+
+impl CompletionPages {
+    /// Keeps a page of the task with this token. Of two with the same number the first counts.
+    pub fn keep(&self, task: &Bytes, number: i32, commands: Vec<Command>) -> Result<(), PagesLost> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let old: Vec<_> = waiting.by_task.iter().filter(|(_, pages)| pages.since.elapsed() > AGE_MAX).collect();
+        let old: Vec<Bytes> = old.into_iter().map(|(task, _)| task.clone()).collect();
+        old.iter().for_each(|task| drop(waiting.remove(task)));
+        let known = waiting.by_task.get(task);
+        if known.is_some_and(|pages| pages.commands.contains_key(&number)) {
+            return Ok(());
+        }
+        let bytes: usize = commands.iter().map(Message::encoded_len).sum();
+        if known.map_or(0, |pages| pages.bytes) + bytes > TASK_BYTES_MAX || waiting.bytes + bytes > BYTES_MAX {
+            waiting.remove(task);
+            return Err(PagesLost::Full);
+        }
+        waiting.bytes += bytes;
+        let new = || Pages { since: Instant::now(), bytes: 0, commands: BTreeMap::new() };
+        let pages = waiting.by_task.entry(task.clone()).or_insert_with(new);
+        pages.bytes += bytes;
+        pages.commands.insert(number, commands);
+        Ok(())
+    }
+
+    /// The commands of the first `count` pages, in order. Whatever comes of it, the pages are gone.
+    pub fn take(&self, task: &Bytes, count: i32) -> Result<Vec<Command>, PagesLost> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = waiting.remove(task).ok_or(PagesLost::All)?;
+        let mut commands = Vec::new();
+        for number in 0..count {
+            commands.append(&mut pages.commands.remove(&number).ok_or(PagesLost::Page(number))?);
+        }
+        Ok(commands)
+    }
+
+    /// Forgets the pages of a task that is over.
+    pub fn forget(&self, task: &Bytes) {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_or_refused_leaves_nothing() {
+        let (pages, task) = (CompletionPages::default(), Bytes::from_static(b"task"));
+        let command = |kind| Command { command_type: kind, ..Default::default() };
+        assert_eq!(pages.take(&task, 1), Err(PagesLost::All));
+        pages.keep(&task, 1, vec![command(2)]).expect("room");
+        pages.keep(&task, 0, vec![command(1)]).expect("room");
+        pages.keep(&task, 0, vec![command(9)]).expect("known");
+        assert_eq!(pages.take(&task, 2), Ok(vec![command(1), command(2)]));
+        pages.keep(&task, 0, vec![command(1)]).expect("room");
+        assert_eq!(pages.take(&task, 2), Err(PagesLost::Page(1)));
+        assert_eq!(pages.take(&task, 1), Err(PagesLost::All));
+        pages.keep(&task, 0, vec![command(1)]).expect("room");
+        pages.waiting.lock().expect("a lock").by_task.get_mut(&task).expect("kept").bytes += TASK_BYTES_MAX;
+        pages.waiting.lock().expect("a lock").bytes += TASK_BYTES_MAX;
+        assert_eq!(pages.keep(&task, 1, vec![command(1)]), Err(PagesLost::Full));
+        let waiting = pages.waiting.lock().expect("a lock");
+        assert_eq!((waiting.by_task.len(), waiting.bytes), (0, 0));
+    }
+}
