@@ -32,11 +32,6 @@ async fn server() -> TestServer {
     TestServer::start().await.expect("a server; SEGNO_BIN names one")
 }
 
-/// Whether that server is Segno and not Temporal's.
-fn is_segno() -> bool {
-    std::env::var("SEGNO_BIN").is_ok_and(|binary| !binary.ends_with("temporal"))
-}
-
 /// A queue that no other test has.
 fn queue(client: &Client) -> Queue {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
