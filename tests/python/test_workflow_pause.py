@@ -183,6 +183,35 @@ async def test_a_query_that_waits_is_rejected_by_the_pause(server: SegnoServer) 
     assert (await asyncio.wait_for(asked, 10)).query_rejected.status == PAUSED
 
 
+async def test_a_query_in_a_queue_is_rejected_by_the_pause(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    async with Worker(client, task_queue="gone", workflows=[Waiter], workflow_runner=UnsandboxedWorkflowRunner()):
+        handle = await client.start_workflow(Waiter.run, id="left", task_queue="gone")
+        assert await handle.query("current") == []
+    query = QueryWorkflowRequest(
+        namespace=NAMESPACE,
+        execution=WorkflowExecution(workflow_id=handle.id),
+        query=WorkflowQuery(query_type="current"),
+    )
+    asked = asyncio.create_task(client.workflow_service.query_workflow(query, timeout=timedelta(seconds=30)))
+    await asyncio.sleep(1)
+    assert not asked.done()
+    await pause(client, handle)
+    assert (await asyncio.wait_for(asked, 15)).query_rejected.status == PAUSED
+
+
+async def test_deploying_a_script_leaves_a_paused_schedule_alone(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    flows = Flows(f"127.0.0.1:{server.http_port}")
+    flows.deploy('schedule("0 9 * * *")\nworkflow nightly() { return 1 }')
+    handle = client.get_workflow_handle("flow-schedule/nightly")
+    await pause(client, handle)
+    flows.deploy('schedule("0 8 * * *")\nworkflow nightly() { return 2 }')
+    assert await status(client, handle) == PAUSED
+    await unpause(client, handle)
+    assert await status(client, handle) == RUNNING
+
+
 async def test_activities_and_schedules_are_not_paused_as_workflows(server: SegnoServer) -> None:
     client = await Client.connect(server.address, namespace=NAMESPACE)
     begin = StartActivityExecutionRequest(

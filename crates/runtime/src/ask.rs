@@ -147,7 +147,7 @@ impl Node {
         locked.state.queries.buffer(id, query).map(Way::Buffered).ok_or(CallError::QueryBufferFull)
     }
 
-    /// Pauses a workflow. Queries that wait for a workflow task are rejected, unless a worker has one.
+    /// Pauses a workflow. Queries that wait for an answer are rejected, except those that a worker has with its workflow task.
     pub async fn pause_workflow(
         self: &Arc<Self>,
         key: &WorkflowKey,
@@ -160,8 +160,13 @@ impl Node {
             if !at_worker {
                 state.queries.unblock();
             }
+            state.current.as_ref().map(|current| current.key())
         };
-        self.transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, after).await.map(|_| ())
+        let (_, run) = self.transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, after).await?;
+        if let Some(run) = run {
+            self.direct_queries.unblock(run);
+        }
+        Ok(())
     }
 
     pub(crate) fn query_queue(&self, run: &Run, sticky: bool) -> QueueKey {

@@ -19,7 +19,9 @@ pub const PAGES_MAX: i32 = 1024;
 const TASK_BYTES_MAX: usize = 40 * 1024 * 1024;
 /// Most bytes of all pages.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Longest time that pages are kept: no workflow task takes longer, however often it failed.
+/// What a page counts at least: its place in memory.
+const PAGE_BYTES_MIN: usize = 512;
+/// Age from which on pages make room for others: no workflow task takes longer, however often it failed.
 const AGE_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Pages that wait for the last one of their completion.
@@ -47,6 +49,16 @@ impl Waiting {
         self.bytes -= removed.bytes;
         Some(removed)
     }
+
+    /// Forgets pages of tasks that must be over.
+    fn remove_old(&mut self) {
+        let bytes = &mut self.bytes;
+        self.by_task.retain(|_, pages| {
+            let kept = pages.since.elapsed() <= AGE_MAX;
+            *bytes -= if kept { 0 } else { pages.bytes };
+            kept
+        });
+    }
 }
 
 /// Pages cannot be kept, or are not all there.
@@ -64,15 +76,16 @@ impl CompletionPages {
     /// Keeps a page of the task with this token. Of two with the same number the first counts.
     pub fn keep(&self, task: &Bytes, number: i32, commands: Vec<Command>) -> Result<(), PagesLost> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let old: Vec<_> = waiting.by_task.iter().filter(|(_, pages)| pages.since.elapsed() > AGE_MAX).collect();
-        let old: Vec<Bytes> = old.into_iter().map(|(task, _)| task.clone()).collect();
-        old.iter().for_each(|task| drop(waiting.remove(task)));
         let known = waiting.by_task.get(task);
         if known.is_some_and(|pages| pages.commands.contains_key(&number)) {
             return Ok(());
         }
-        let bytes: usize = commands.iter().map(Message::encoded_len).sum();
-        if known.map_or(0, |pages| pages.bytes) + bytes > TASK_BYTES_MAX || waiting.bytes + bytes > BYTES_MAX {
+        let before = known.map_or(0, |pages| pages.bytes);
+        let bytes = PAGE_BYTES_MIN + commands.iter().map(Message::encoded_len).sum::<usize>();
+        if waiting.bytes + bytes > BYTES_MAX {
+            waiting.remove_old();
+        }
+        if before + bytes > TASK_BYTES_MAX || waiting.bytes + bytes > BYTES_MAX {
             waiting.remove(task);
             return Err(PagesLost::Full);
         }

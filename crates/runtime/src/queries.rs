@@ -155,7 +155,7 @@ impl QueryTask {
 /// Direct queries that wait for an answer.
 #[derive(Default)]
 pub struct DirectQueries {
-    waiting: Mutex<HashMap<u64, oneshot::Sender<QueryAnswer>>>,
+    waiting: Mutex<HashMap<u64, (RunKey, oneshot::Sender<QueryAnswer>)>>,
     /// Those that other nodes may ask for.
     offered: Mutex<HashMap<u64, QueryTask>>,
     /// Told when queues have other homes.
@@ -166,7 +166,7 @@ impl DirectQueries {
     /// A query and the place its answer arrives at.
     pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
         let (answer, receiver) = oneshot::channel();
-        lock(&self.waiting).insert(id, answer);
+        lock(&self.waiting).insert(id, (run, answer));
         (QueryTask { id, run, query, node: 0, sticky: false, state: Arc::default() }, receiver)
     }
 
@@ -177,7 +177,14 @@ impl DirectQueries {
 
     /// A worker answers. False if nobody asks (any more).
     pub fn answer(&self, id: u64, answer: QueryAnswer) -> bool {
-        lock(&self.waiting).remove(&id).is_some_and(|waiting| waiting.send(answer).is_ok())
+        lock(&self.waiting).remove(&id).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
+    }
+
+    /// No worker is to answer for a run any more. Looks at all that wait: for rare calls.
+    pub fn unblock(&self, run: RunKey) {
+        for (_, (_, waiting)) in lock(&self.waiting).extract_if(|_, (asked, _)| *asked == run) {
+            let _ = waiting.send(QueryAnswer::Unblocked);
+        }
     }
 
     /// Lets other nodes ask for a query.

@@ -51,8 +51,11 @@ impl Names for OfWorkflow {
     }
 }
 
-/// The rule that keeps an activity from being started, if there is one.
+/// The rule that keeps an activity of a workflow from being started, if there is one.
 pub(crate) fn matching<'a>(namespace: &'a Namespace, run: &Run, activity: &Activity, now: Nanos) -> Option<&'a str> {
+    if activity.standalone {
+        return None;
+    }
     let rules = namespace.detail.workflow_rules.iter();
     rules.filter(|(_, rule)| matches(rule, run, activity, now)).map(|(id, _)| id.as_str()).next()
 }

@@ -144,7 +144,7 @@ impl Workflows {
         validate::worker::workflow_task_completed(&mut request).map_err(refused)?;
         let (namespace, token) = self.open_any::<TaskToken>(&request.namespace, &request.task_token)?;
         let (key, task) = task_of(&namespace, &token);
-        if request.intermediate_page || request.page_number != 0 {
+        if request.intermediate_page || request.page_number > 0 {
             let found = self.node.snapshot(&key, &token.run_id).await.map_err(failed)?;
             let current = task_calls::find(&found.run, &task).is_ok();
             if let Some(kept) = completion_pages::take(&self.node, &namespace, &mut request, &task, current)? {

@@ -242,6 +242,9 @@ Signals that wait
 120 bytes of state
 ";
         assert_eq!(drawn, expected);
+        let paused = DescribeRunResponse { status: "PAUSED".to_owned(), ..seen.clone() };
+        let paused = text("order-7", &paused, 0, false).expect("it can be read");
+        assert_eq!(paused, expected.replace("suspended", "paused"), "it stands where it stood");
         let closed = DescribeRunResponse { status: "COMPLETED".to_owned(), ..seen };
         let now = text("order-7", &closed, 0, false).expect("it can be read");
         let before = text("order-7", &closed, 9, false).expect("it can be read");

@@ -15,33 +15,19 @@ use crate::{
     The server must allow it: `segno serve --workflow-pause`.")]
 pub struct Pause {
     #[command(flatten)]
-    target: Target,
-    /// Why; kept in the history.
-    #[arg(long, value_name = "TEXT")]
-    reason: Option<String>,
-}
-
-impl Pause {
-    /// Pauses the workflow.
-    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let message = PauseWorkflowExecutionRequest {
-            namespace: client.namespace.clone(),
-            workflow_id: self.target.workflow_id.clone(),
-            run_id: self.target.run_id.clone(),
-            identity: client.identity.clone(),
-            reason: reason(self.reason, &client.identity),
-            request_id: uuid()?,
-        };
-        let answer = client.workflows.pause_workflow_execution(request(message)).await;
-        client.answer("pause the workflow", answer)?;
-        let sentence = format!("Workflow {} is paused", plain(&self.target.workflow_id));
-        done(client, &self.target, "paused", sentence)
-    }
+    subject: Subject,
 }
 
 #[derive(Args, Clone, Debug)]
 #[command(after_help = "Example:\n  segno workflow unpause --workflow-id order-7 --reason 'bank is up'")]
 pub struct Unpause {
+    #[command(flatten)]
+    subject: Subject,
+}
+
+/// What both calls say.
+#[derive(Args, Clone, Debug)]
+struct Subject {
     #[command(flatten)]
     target: Target,
     /// Why; kept in the history.
@@ -49,20 +35,41 @@ pub struct Unpause {
     reason: Option<String>,
 }
 
-impl Unpause {
-    /// Lets the workflow go on.
-    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
-        let message = UnpauseWorkflowExecutionRequest {
+impl Subject {
+    fn request(self, client: &Client) -> anyhow::Result<PauseWorkflowExecutionRequest> {
+        Ok(PauseWorkflowExecutionRequest {
             namespace: client.namespace.clone(),
-            workflow_id: self.target.workflow_id.clone(),
-            run_id: self.target.run_id.clone(),
+            workflow_id: self.target.workflow_id,
+            run_id: self.target.run_id,
             identity: client.identity.clone(),
             reason: reason(self.reason, &client.identity),
             request_id: uuid()?,
-        };
+        })
+    }
+}
+
+impl Pause {
+    /// Pauses the workflow.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let target = self.subject.target.clone();
+        let message = self.subject.request(client)?;
+        let answer = client.workflows.pause_workflow_execution(request(message)).await;
+        client.answer("pause the workflow", answer)?;
+        let sentence = format!("Workflow {} is paused", plain(&target.workflow_id));
+        done(client, &target, "paused", sentence)
+    }
+}
+
+impl Unpause {
+    /// Lets the workflow go on.
+    pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
+        let target = self.subject.target.clone();
+        let PauseWorkflowExecutionRequest { namespace, workflow_id, run_id, identity, reason, request_id } =
+            self.subject.request(client)?;
+        let message = UnpauseWorkflowExecutionRequest { namespace, workflow_id, run_id, identity, reason, request_id };
         let answer = client.workflows.unpause_workflow_execution(request(message)).await;
         client.answer("unpause the workflow", answer)?;
-        let sentence = format!("Workflow {} goes on", plain(&self.target.workflow_id));
-        done(client, &self.target, "unpaused", sentence)
+        let sentence = format!("Workflow {} goes on", plain(&target.workflow_id));
+        done(client, &target, "unpaused", sentence)
     }
 }
