@@ -1,4 +1,4 @@
-"""Dependencies keep the rules of deny.toml: licences, sources and bans. Advisories need a database and `cargo deny`."""
+"""Dependencies keep the rules of deny.toml: licences, sources and bans. Advisories: test_advisories.py."""
 
 import json
 import re
