@@ -7,7 +7,7 @@ starts a private PostgreSQL (15 or newer; `initdb` and `postgres` in the path or
 each server, and lets `segno-harness load` run the same workload against both, several times over. CPU is read from /proc: of the
 server, and of PostgreSQL with all its processes, those that have ended included. `--nodes 1,2,3,4` compares clusters of Segno
 of that size instead, each node with clients and workers of its own: of a queue for each node, whose workers are at that node alone, or
-with `--one-queue` of one queue, which has workers at every node; `--takeover 100000` kills one of three nodes with that many open workflows and waits until
+with `--one-queue` of one queue, which has workers at every node; `--rate 300` offers all sizes the same load. `--takeover 100000` kills one of three nodes with that many open workflows and waits until
 every shard answers again.
 
 Temporal's server is built from its Go modules, which needs Go:
@@ -262,44 +262,52 @@ def versus(options, postgres, place) -> None:
 
 
 def cluster_sizes(options, postgres) -> None:
-    first = None
-    for size in options.nodes:
-        postgres.sql("postgres", f"CREATE DATABASE nodes_{size}")
-        nodes = [Segno(options.segno, postgres, f"nodes_{size}", f"n{number}") for number in range(size)]
+    """A size may be named several times: its rounds are then taken together, from hours that are alike for all sizes."""
+    figures, cpu_each = {}, "nodes' CPU ms"
+    for turn, size in enumerate(options.nodes):
+        database = f"nodes_{turn}"
+        postgres.sql("postgres", f"CREATE DATABASE {database}")
+        nodes = [Segno(options.segno, postgres, database, f"n{number}") for number in range(size)]
         wait_for("the nodes", lambda: all(
             len(json.loads(node.get("/cluster"))["nodes"]) == size and json.loads(node.get("/cluster"))["shards_served_here"] > 0
             for node in nodes))
         time.sleep(3)
         # The clients of one process each, so that all nodes have some.
-        def drive(prefix, count):
+        def drive(count):
+            rate = ["--rate", str(options.rate / size)] if options.rate else []
+            queue = ["--queue", "bench"] if options.one_queue else []
             loads = [subprocess.Popen(
                 [options.harness, "load", "--port", str(node.port), "--count", str(count // size), "--concurrency",
-                 str(max(1, options.concurrency // size)), *(["--queue", "bench"] if options.one_queue else [])],
+                 str(max(1, options.concurrency // size)), *rate, *queue],
                 stdout=subprocess.PIPE, text=True) for node in nodes]
             texts = [one.communicate()[0] for one in loads]
             if any(one.returncode for one in loads) or any(" x " in text for text in texts):
                 raise SystemExit("the load failed:\n" + "\n".join(texts))
-        drive("warm", options.count // 4)
-        rounds = []
+        drive(options.count // 4)
+        rounds = figures.setdefault(size, [])
         for _ in range(options.rounds):
-            cpu, database = sum(cpu_of(node.process.pid) for node in nodes), postgres.cpu()
+            cpu, database_cpu = sum(cpu_of(node.process.pid) for node in nodes), postgres.cpu()
             total = lambda name: sum(node.metric(name) for node in nodes)
             counted = {"frames": "segno_cluster_link_frames_sent_total", "writes": "segno_cluster_link_writes_total",
                        "met": "segno_tasks_met_total", "commits": "segno_commits_total", "groups": "segno_syncs_total"}
             before = {what: total(name) for what, name in counted.items()}
-            drive("load", options.count)
+            begun = time.monotonic()
+            drive(options.count)
             done = options.count // size * size
             rounds.append({
-                "nodes' CPU ms": (sum(cpu_of(node.process.pid) for node in nodes) - cpu) * 1e3 / done,
-                "database CPU ms": (postgres.cpu() - database) * 1e3 / done,
+                "rate/s": done / (time.monotonic() - begun),
+                cpu_each: (sum(cpu_of(node.process.pid) for node in nodes) - cpu) * 1e3 / done,
+                "database CPU ms": (postgres.cpu() - database_cpu) * 1e3 / done,
                 **{what: (total(name) - before[what]) / done for what, name in counted.items()},
             })
-        medians = show(f"{size} nodes", rounds)
-        first = first or medians["nodes' CPU ms"]
-        times = medians["nodes' CPU ms"] / first
-        print(f"{size} nodes: {times:.2f} times the CPU of {options.nodes[0]}")
+            print(f"{size} nodes: {rounds[-1][cpu_each]:.3f} ms", flush=True)
         for node in nodes:
             node.stop()
+    first = None
+    for size, rounds in figures.items():
+        medians = show(f"{size} nodes", rounds)
+        first = first or medians[cpu_each]
+        print(f"{size} nodes: {medians[cpu_each] / first:.2f} times the CPU of {options.nodes[0]}")
 
 
 def takeover(options, postgres) -> None:
@@ -334,6 +342,7 @@ def main() -> None:
     parser.add_argument("--slow-count", type=int, default=300)
     parser.add_argument("--concurrency", type=int, default=32)
     parser.add_argument("--nodes", type=lambda text: [int(part) for part in text.split(",")])
+    parser.add_argument("--rate", type=float, help="with --nodes: so many workflows are due each second, instead of as many as go")
     parser.add_argument("--one-queue", action="store_true", help="with --nodes: one queue, with workers at every node")
     parser.add_argument("--takeover", type=int)
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 //! The load driver: client, workflow worker and activity worker in one thread, over raw gRPC, so that the cost of the
 //! server dominates. It works against any server of the protocol.
 //!
-//! `cargo xtask load --workload NAME --port 7233 --count 5000 --concurrency 32 [--sticky] [--queue NAME]`, where NAME is one of
-//! [`workload::WORKLOADS`]. The process behind the port is found and its CPU, memory and writes are shown; Segno's commits are
+//! `cargo xtask load --workload NAME --port 7233 --count 5000 --concurrency 32 [--rate N] [--sticky] [--queue NAME]`, where NAME
+//! is one of [`workload::WORKLOADS`]. The process behind the port is found and its CPU, memory and writes are shown; Segno's commits are
 //! read from `--http-port`. One file per workload, `worker.rs` and `workflows.rs` are shared.
 
 mod backlog;
@@ -61,6 +61,8 @@ pub struct Load {
     pub fill: usize,
     /// No further one of those after this long.
     pub fill_time_max: Duration,
+    /// Workflows that are due per second, whether or not earlier ones are done; none means as many as go.
+    pub rate: Option<f64>,
     /// Workflows per second beside lists; none means as many as go.
     pub beside: Option<f64>,
     /// What the progress line begins with.
@@ -85,6 +87,7 @@ impl Load {
             time_max: Duration::MAX,
             fill: 0,
             fill_time_max: Duration::MAX,
+            rate: None,
             beside: None,
             label: String::new(),
             prefix: prefix.to_owned(),
@@ -131,6 +134,7 @@ pub fn command(mut args: Args) -> Result<()> {
         _ => 100_000,
     };
     load.fill = args.option_or("--fill", fill)?;
+    load.rate = args.option("--rate")?;
     load.beside = args.option("--beside")?;
     let http_port = args.option_or("--http-port", load.port + 1_000)?;
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?;

@@ -174,6 +174,16 @@ impl Session {
         more.then(|| self.given.replace(next + 1))
     }
 
+    /// The next operation, and the moment from which its latency counts. With a rate that is when it was due, so that a
+    /// server that falls behind does not make its own load lighter.
+    pub async fn take_due(&self, started: Instant) -> Option<(usize, Instant)> {
+        let index = self.take_next(started)?;
+        let Some(rate) = self.load.rate else { return Some((index, Instant::now())) };
+        let due = started + Duration::from_secs_f64(index as f64 / rate);
+        tokio::time::sleep_until(due.into()).await;
+        Some((index, due))
+    }
+
     /// Runs one caller per unit of concurrency until all have ended.
     pub async fn call_all<F: Future<Output = ()> + 'static>(self: &Rc<Self>, caller: impl Fn(usize, Instant) -> F) {
         let started = Instant::now();

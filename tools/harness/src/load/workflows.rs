@@ -47,8 +47,7 @@ pub async fn measure(session: &Rc<Session>, name: &str, kind: &'static str, tag:
         let session = session.clone();
         async move {
             let mut client = session.client();
-            while let Some(index) = session.take_next(started) {
-                let begun = Instant::now();
+            while let Some((index, begun)) = session.take_due(started).await {
                 if one(&session, &mut client, kind, &format!("{}{tag}-{index}", session.load.prefix)).await {
                     session.finished(begun);
                 }
