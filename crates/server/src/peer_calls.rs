@@ -3,13 +3,13 @@
 use std::{pin::Pin, sync::Arc};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderValue, Request, header};
+use http::{Extensions, HeaderValue, Request, header};
 use http_body_util::{BodyExt, Full};
-use segno_runtime::{ClientCalls, Forwarded, ForwardedCall};
+use segno_runtime::{ClientCalls, Delivery, Forwarded, ForwardedCall};
 use tonic::{Code, Status, body::Body};
 
 use crate::{
-    connections::{Services, call_service},
+    connections::{self, Services, call_service},
     delivery::Receipt,
     grpc::routing::Via,
     peers::CallMetadata,
@@ -24,16 +24,36 @@ pub(crate) struct PeerCalls(pub(crate) Arc<Services>);
 
 impl ClientCalls for PeerCalls {
     fn call(&self, call: ForwardedCall) -> Pin<Box<dyn Future<Output = Forwarded> + Send + '_>> {
-        Box::pin(async move {
-            match request(call) {
-                Ok(request) => answer(call_service(&self.0, request).await).await,
-                Err(status) => refused(&status),
-            }
-        })
+        let extensions = extensions(&call);
+        match connections::forwarded(&call.path) {
+            Some(handle) => Box::pin(async move {
+                match handle(self.0.direct.clone(), call.body, extensions).await {
+                    Ok((body, mut extensions)) => succeeded(body, Receipt::delivery_of(&mut extensions)),
+                    Err(status) => Forwarded { moved: status::is_moved(&status), ..refused(&status) },
+                }
+            }),
+            None => Box::pin(async move {
+                match request(call, extensions) {
+                    Ok(request) => answer(call_service(&self.0, request).await).await,
+                    Err(status) => refused(&status),
+                }
+            }),
+        }
     }
 }
 
-fn request(call: ForwardedCall) -> Result<Request<Body>, Status> {
+/// What a client's connection would have told about the call, and that it was forwarded.
+fn extensions(call: &ForwardedCall) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(Via);
+    extensions.insert(CallMetadata { connection: call.connection, timeout: call.timeout, is_tool: call.is_tool });
+    if let Some(task) = &call.task {
+        extensions.insert(task.clone());
+    }
+    extensions
+}
+
+fn request(call: ForwardedCall, extensions: Extensions) -> Result<Request<Body>, Status> {
     let mut body = BytesMut::with_capacity(PREFIX_BYTES + call.body.len());
     body.put_u8(0);
     body.put_u32(u32::try_from(call.body.len()).map_err(|_| Status::resource_exhausted("the call is too large"))?);
@@ -43,12 +63,7 @@ fn request(call: ForwardedCall) -> Result<Request<Body>, Status> {
         .header(header::TE, HeaderValue::from_static("trailers"))
         .body(Body::new(Full::new(body.freeze())))
         .map_err(|_| Status::unimplemented("malformed method name"))?;
-    let extensions = request.extensions_mut();
-    extensions.insert(Via);
-    extensions.insert(CallMetadata { connection: call.connection, timeout: call.timeout, is_tool: call.is_tool });
-    if let Some(task) = call.task {
-        extensions.insert(task);
-    }
+    *request.extensions_mut() = extensions;
     Ok(request)
 }
 
@@ -68,6 +83,10 @@ async fn answer(response: http::Response<Body>) -> Forwarded {
         return Forwarded { moved: status::says_moved(fields), ..refused(&status) };
     }
     let body = if message.len() >= PREFIX_BYTES { message.slice(PREFIX_BYTES..) } else { Bytes::new() };
+    succeeded(body, delivery)
+}
+
+fn succeeded(body: Bytes, delivery: Option<Delivery>) -> Forwarded {
     Forwarded { code: 0, message: String::new(), details: Bytes::new(), body, delivery, moved: false }
 }
 

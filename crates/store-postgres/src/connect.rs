@@ -56,7 +56,8 @@ pub(crate) struct Common {
 pub(crate) struct Session {
     pub(crate) client: Client,
     connector: tls::Connector,
-    statements: tokio::sync::Mutex<HashMap<String, Statement>>,
+    /// By their texts, which are long and looked up with every commit.
+    statements: tokio::sync::Mutex<HashMap<String, Statement, foldhash::fast::RandomState>>,
     /// A warning came since this was last looked at. During a commit it may mean that a wait for a standby was given up.
     warned: Arc<AtomicBool>,
     broken: AtomicBool,

@@ -117,7 +117,11 @@ impl ClusterMap {
             what(&mut hasher);
             hasher.finish()
         };
-        self.members.iter().filter(|member| !member.leaving).max_by_key(|member| hash(member)).map(|member| member.id)
+        let mut staying = self.members.iter().filter(|member| !member.leaving);
+        let first = staying.next()?;
+        // One that is alone is chosen without looking.
+        let Some(second) = staying.next() else { return Some(first.id) };
+        [first, second].into_iter().chain(staying).max_by_key(|member| hash(member)).map(|member| member.id)
     }
 
     /// Whether the same nodes stay as in another map, so that everything has the same home.

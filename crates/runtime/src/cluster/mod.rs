@@ -81,6 +81,8 @@ pub struct Cluster {
     identity: Option<Arc<NodeIdentity>>,
     map: RwLock<Arc<ClusterMap>>,
     shards: Vec<AtomicU8>,
+    /// Who should own each shard, and the map of which that is true.
+    wanted: Mutex<Option<(Arc<ClusterMap>, Arc<[Option<NodeId>]>)>>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
     /// What went over the connections of both directions.
     traffic: Mutex<HashMap<NodeId, Arc<Traffic>>>,
@@ -118,6 +120,7 @@ impl Cluster {
             membership,
             map: RwLock::default(),
             shards: (0..SHARDS).map(|_| AtomicU8::new(ELSEWHERE)).collect(),
+            wanted: Mutex::default(),
             links: Mutex::default(),
             traffic: Mutex::default(),
             commits: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
@@ -170,6 +173,17 @@ impl Cluster {
 
     fn set_map(&self, map: Arc<ClusterMap>) -> Arc<ClusterMap> {
         std::mem::replace(&mut self.map.write().unwrap_or_else(PoisonError::into_inner), map)
+    }
+
+    /// Who should own each shard. Found out once for the same nodes: it takes a hash for each shard and node.
+    fn wanted(&self, map: &Arc<ClusterMap>) -> Arc<[Option<NodeId>]> {
+        let mut known = lock(&self.wanted);
+        if let Some((_, wanted)) = known.as_ref().filter(|(before, _)| before.same_homes(map)) {
+            return wanted.clone();
+        }
+        let wanted: Arc<[_]> = (0..SHARDS as u16).map(|number| map.wanted(Shard(number))).collect();
+        *known = Some((map.clone(), wanted.clone()));
+        wanted
     }
 
     fn state(&self, shard: Shard) -> u8 {

@@ -137,14 +137,15 @@ impl Node {
     async fn tend(self: &Arc<Self>, cluster: &Arc<Cluster>) {
         let map = cluster.map();
         let stays = map.member(cluster.me).is_some_and(|member| !member.leaving);
-        let all = || (0..segno_store::cluster::SHARDS as u16).map(Shard);
+        let wanted = cluster.wanted(&map);
+        let all = || (0..).map(Shard).zip(wanted.iter().copied());
         if stays {
             let is_free = |shard: Shard| match map.owner(shard) {
                 None => true,
                 Some(owner) => owner != cluster.me && sabotage::is_on("two-owners"),
             };
-            let free: Vec<Shard> =
-                all().filter(|shard| is_free(*shard) && map.wanted(*shard) == Some(cluster.me)).collect();
+            let free = all().filter(|(shard, wanted)| *wanted == Some(cluster.me) && is_free(*shard));
+            let free: Vec<Shard> = free.map(|(shard, _)| shard).collect();
             if !free.is_empty() {
                 match cluster.membership.claim(&free).await {
                     Ok(()) => cluster.membership.look(),
@@ -153,12 +154,10 @@ impl Node {
             }
         }
         let reachable = |node: NodeId| cluster.link(node).is_some_and(|link| link.is_open());
-        let elsewhere = all().filter_map(|shard| {
-            let wanted = map.wanted(shard)?;
-            {
-                let moves = cluster.serves(shard) && map.owner(shard) == Some(cluster.me) && wanted != cluster.me;
-                (moves && reachable(wanted)).then_some((shard, wanted))
-            }
+        let elsewhere = all().filter_map(|(shard, wanted)| {
+            let wanted = wanted.filter(|wanted| *wanted != cluster.me)?;
+            let moves = cluster.serves(shard) && map.owner(shard) == Some(cluster.me);
+            (moves && reachable(wanted)).then_some((shard, wanted))
         });
         let moving: Vec<(Shard, NodeId)> = elsewhere.take(CHUNK).collect();
         if !moving.is_empty() {

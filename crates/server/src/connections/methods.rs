@@ -4,6 +4,7 @@
 
 use std::{
     future::poll_fn,
+    pin::Pin,
     sync::{Arc, LazyLock},
     task::Poll,
     time::Instant,
@@ -38,7 +39,13 @@ pub(super) struct Method {
     pub(super) path: &'static str,
     /// Handles a call in a task of its own.
     pub(super) handle: fn(Arc<Workflows>, Responder, Call, Arrival) -> AbortHandle,
+    /// Handles a call of another node.
+    handle_forwarded: HandleForwarded,
 }
+
+/// From an encoded request to its encoded answer, each with what goes along.
+pub(crate) type HandleForwarded = fn(Arc<Workflows>, Bytes, Extensions) -> ForwardedAnswer;
+type ForwardedAnswer = Pin<Box<dyn Future<Output = Result<(Bytes, Extensions), Status>> + Send>>;
 
 /// A call of such a method.
 pub(super) struct Call {
@@ -90,6 +97,11 @@ macro_rules! methods {
                 })));
                 task.abort_handle()
             },
+            handle_forwarded: |service, message, extensions| Box::pin(async move {
+                let request = Request::from_parts(MetadataMap::new(), extensions, decode(message)?);
+                let (_, message, extensions) = service.$method(request).await?.into_parts();
+                Ok((message.encode_to_vec().into(), extensions))
+            }),
         },)*]
     };
 }
@@ -129,6 +141,11 @@ static TRAILERS: LazyLock<HeaderBlock> = LazyLock::new(|| HeaderBlock::default()
 /// The method that a path names.
 pub(super) fn find(path: &[u8]) -> Option<&'static Method> {
     BY_PATH.get(path).copied()
+}
+
+/// What handles a call of another node, if its method has a direct path.
+pub(crate) fn forwarded(path: &str) -> Option<HandleForwarded> {
+    find(path.as_bytes()).map(|method| method.handle_forwarded)
 }
 
 /// The encoded request.

@@ -25,6 +25,7 @@ use tonic::service::Routes;
 
 pub(crate) use general::{call_if_admitted, call_service};
 pub(crate) use incoming::AbortOnDrop;
+pub(crate) use methods::forwarded;
 pub(crate) use turns::Turns;
 
 use self::{
