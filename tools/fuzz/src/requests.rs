@@ -52,6 +52,7 @@ fn start() -> anyhow::Result<Running> {
             http: anywhere,
             limits: ConnectionLimits::default(),
             security: SecurityOptions::default(),
+            traces: None,
         })
         .await?;
         let (address, _) = server.addresses()?;
