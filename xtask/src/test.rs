@@ -119,7 +119,7 @@ const STEPS: &[Step] = &[
         name: "fuzz",
         what: "fuzz targets, a minute each",
         needs: &["build"],
-        full_only: true,
+        full_only: false,
         run: test_steps::fuzz,
     },
     Step {
