@@ -27,6 +27,10 @@ def test_edit_check_deploy_and_look_into_a_script(tab, living):
     assert "Task.delay" in tab.page.inner_text("ol.source li.stands")
     tab.page.locator("ol.source li.stands a").click()
     tab.page.wait_for_selector("#script >> text=Hello, Ada")
+    # The line where a script waits is no failure.
+    tab.open("/ui/default/workflows/greet-1")
+    assert "waits at line 3 of greeting.flow for timer since" in tab.page.inner_text("main")
+    assert tab.page.locator("details.failure summary").all_inner_texts() == ["The line of the script"]
     # A second version, and back.
     tab.open("/ui/default/scripts/greeting")
     tab.page.get_by_label("Source").last.fill(SCRIPT.replace("Hello", "Good day"))
@@ -70,6 +74,8 @@ def test_task_queues_and_workers(tab):
     assert "orders-worker@host-1" in tab.page.inner_text("#rows")
     tab.open("/ui/default/task-queues?name=invoices")
     assert "Nobody polls it" in tab.page.inner_text("#rows")
+    tab.open("/ui/default/task-queues?name=segno-flow")
+    assert "The server itself executes scripts" in tab.page.inner_text("#rows")
     tab.open("/ui/default/workers")
     tab.page.get_by_role("link", name="orders-worker@host-1").click()
     tab.page.wait_for_url(re.compile("/workers/.+"))

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
+use segno_engine::script;
 use segno_proto::{
     enums::TaskQueueType,
     segno_worker::{ListWorkersRequest, worker_service_server::WorkerService},
@@ -51,8 +52,8 @@ impl Web {
                     section.card aria-label={ "Queue " (queue) } {
                         h2 { a href=(queue_address(namespace, queue)) { (queue) } }
                         div.columns {
-                            (half("Workflow tasks", workflow))
-                            (half("Activities", activity))
+                            (half("Workflow tasks", workflow, queue == script::QUEUE))
+                            (half("Activities", activity, false))
                         }
                     }
                 }
@@ -95,7 +96,8 @@ impl Web {
     }
 }
 
-fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -> Markup {
+/// One kind of tasks of a queue. `is_own`: the server itself serves it.
+fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>, is_own: bool) -> Markup {
     let found = match found {
         Ok(found) => found,
         Err(status) => return html! { div { h3 { (title) } (note(status)) } },
@@ -110,7 +112,9 @@ fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -
                 @if waits { ", the oldest for " (times::span_of(stats.approximate_backlog_age.as_ref())) }
                 ". In " (format!("{:.1}", stats.tasks_add_rate)) "/s, out " (format!("{:.1}", stats.tasks_dispatch_rate)) "/s."
             }
-            @if found.pollers.is_empty() {
+            @if found.pollers.is_empty() && is_own {
+                p { span.faint { "The server itself executes scripts; no worker polls this queue." } }
+            } @else if found.pollers.is_empty() {
                 p { @if waits { strong.bad { "Nobody polls it." } } @else { span.faint { "nobody polls it" } } }
             } @else {
                 ul.pollers { @for poller in &found.pollers {
