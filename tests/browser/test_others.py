@@ -1,6 +1,7 @@
 """Scripts, schedules, namespaces, task queues and workers."""
 
 import re
+from datetime import timedelta
 
 from world import SCRIPT
 
@@ -69,7 +70,16 @@ def test_namespaces_and_attributes(tab):
     tab.page.wait_for_url(re.compile("/ui/default/namespaces"))
 
 
-def test_task_queues_and_workers(tab):
+def test_task_queues_and_workers(tab, living):
+    async def wait_for_nobody():
+        await living.client.start_activity(
+            "pack", id="pack-1", task_queue="packers", start_to_close_timeout=timedelta(seconds=9)
+        )
+
+    # Only an activity names this queue.
+    living.call(wait_for_nobody())
+    tab.open("/ui/default/task-queues")
+    assert "Nobody polls it" in tab.page.get_by_label("Queue packers").inner_text()
     tab.open("/ui/default/task-queues?name=orders")
     assert "orders-worker@host-1" in tab.page.inner_text("#rows")
     tab.open("/ui/default/task-queues?name=invoices")

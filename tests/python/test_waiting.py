@@ -144,6 +144,12 @@ def test_what_is_wrong_comes_with_the_remedy(server: SegnoServer, code: int, tol
     refused(server, code, told, *words)
 
 
+def test_a_doctor_tells_a_file_from_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, output, _ = segno(None, "doctor", "--data-dir", str(tmp_path / "file"))
+    assert code == DATA and "is a file, not a directory" in output
+
+
 def test_a_schedule_without_times_is_no_silent_success(server: SegnoServer) -> None:
     create = ["schedule", "create", "--type", "Echo", "-t", "nobody", "-s"]
     code, _, errors = segno(server, *create, "never")

@@ -24,6 +24,8 @@ use super::{
 
 /// Open runs whose queues are listed.
 const RUNS_MAX: i32 = 500;
+/// Queues with waiting tasks, of all namespaces, that are looked at.
+const WAITING_MAX: usize = 200;
 const QUEUES_MAX: usize = 100;
 
 impl Web {
@@ -58,12 +60,12 @@ impl Web {
                     }
                 }
             }
-            p.faint { "Listed are the queues of workers and of the newest open workflows." }
+            p.faint { "Listed are the queues of workers, of the newest open workflows, and of tasks that wait." }
         };
         Ok(Answer::Page(Page { title: "Task queues".to_owned(), area: "task-queues", content, is_live: true }))
     }
 
-    /// The queues of workers and of open runs: queues themselves are not listed anywhere.
+    /// The queues of workers, of open runs and of tasks that wait: queues themselves are not listed anywhere.
     async fn queue_names(&self, namespace: &str) -> BTreeSet<String> {
         let workers = self.leases.list_workers(call(ListWorkersRequest { namespace: namespace.to_owned() })).await;
         let workers = workers.map(|found| found.into_inner().workers).unwrap_or_default();
@@ -75,7 +77,9 @@ impl Web {
         };
         let runs = self.workflows.list_workflow_executions(call(request)).await;
         let runs = runs.map(|found| found.into_inner().executions).unwrap_or_default();
-        let named = workers.into_iter().map(|worker| worker.task_queue);
+        let waiting = self.node.queue_gauges(WAITING_MAX).into_iter();
+        let waiting = waiting.filter(|queue| queue.namespace == namespace && queue.backlog > 0).map(|queue| queue.name);
+        let named = workers.into_iter().map(|worker| worker.task_queue).chain(waiting);
         named.chain(runs.into_iter().map(|run| run.task_queue)).filter(|name| !name.is_empty()).collect()
     }
 
