@@ -224,6 +224,15 @@ def test_history_as_a_file(server, living):
     assert len(history.events) == len(events)
 
 
+def test_a_question_that_nobody_answers(tab):
+    tab.is_refused = True
+    tab.open("/ui/default/workflows/invoice-1")
+    tab.page.get_by_role("link", name="Stack and queries").click()
+    tab.page.get_by_role("button", name="Ask for the stack").click()
+    told = tab.page.wait_for_selector(".outcome .notice.bad", timeout=20_000)
+    assert told.inner_text() == "No answer in time of any worker. The summary says whether one polls the task queue"
+
+
 def test_relations_are_a_tree(tab):
     tab.open("/ui/default/workflows/order-1001")
     tab.page.get_by_role("link", name="Relations").click()

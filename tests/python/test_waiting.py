@@ -131,6 +131,7 @@ async def test_a_query_whose_asker_left_goes_to_no_worker(server: SegnoServer) -
     [
         (NOT_THERE, "`segno batch list`", ["batch", "describe", "--job-id", "no-such"]),
         (NOT_THERE, "`segno schedule list`", ["schedule", "describe", "-s", "no-such"]),
+        (NOT_THERE, "`segno activity list`", ["activity", "describe", "-a", "no-such"]),
         (NOT_THERE, "`segno worker list`", ["worker", "describe", "no-such"]),
         (UNREADABLE, "--workflow-id order-7", ["workflow", "why", "order-7"]),
         (UNREADABLE, "<--pause|--unpause>", ["schedule", "toggle", "-s", "no-such"]),
@@ -174,3 +175,6 @@ def test_exports_are_private_and_not_of_nothing(tmp_path: Path) -> None:
     words = ["restore", "--from", str(file), "--data-dir", str(empty)]
     refused(None, DATA, "is not a backup", *words)
     assert not empty.exists()
+    (tmp_path / "text").write_text("no export")
+    words = ["import", "--from", str(tmp_path / "text"), "--data-dir", str(empty)]
+    refused(None, NOT_COMPLETED, f"reading {tmp_path / 'text'}: this is not a whole export", *words)

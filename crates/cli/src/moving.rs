@@ -156,9 +156,10 @@ impl Import {
         } else {
             Box::new(File::open(&from).with_context(|| format!("opening {}", from.display()))?)
         };
-        let moved = self
-            .place
-            .with(move |store| Ok(segno_runtime::import(store, BufReader::with_capacity(1 << 20, input))?))?;
+        let moved = self.place.with(move |store| {
+            let moved = segno_runtime::import(store, BufReader::with_capacity(1 << 20, input));
+            moved.with_context(|| format!("reading {}", from.display()))
+        })?;
         tell("imported", moved);
         Ok(())
     }

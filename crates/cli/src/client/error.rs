@@ -118,6 +118,9 @@ impl ClientError {
             Code::NotFound if what.contains("schedule") => {
                 Some("`segno schedule list` shows the schedules there are; is the --namespace right?")
             }
+            Code::NotFound if message.contains("activity not found") => Some(
+                "`segno activity list` shows those without a workflow, `segno workflow describe` the pending ones of one",
+            ),
             Code::NotFound if what.ends_with("the worker") => {
                 Some("`segno worker list` shows the workers there are, by the ids in its first column")
             }
