@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 import subprocess
@@ -117,6 +118,8 @@ async def test_a_query_whose_asker_left_goes_to_no_worker(server: SegnoServer) -
         await handle.result()
     with pytest.raises(RPCError):
         await handle.query("anything", rpc_timeout=timedelta(seconds=1))
+    # The server counts the time of the call by its own clock, from when it came.
+    await asyncio.sleep(1)
     poll = PollWorkflowTaskQueueRequest(namespace="default", task_queue=TaskQueue(name=queue), identity="late")
     try:
         answer = await client.workflow_service.poll_workflow_task_queue(poll, timeout=timedelta(seconds=4))
@@ -124,6 +127,19 @@ async def test_a_query_whose_asker_left_goes_to_no_worker(server: SegnoServer) -
     except RPCError as error:
         # A poll that found nothing.
         assert error.status.name in ("DEADLINE_EXCEEDED", "CANCELLED"), error
+
+
+def test_a_misspelt_signal_to_a_script_is_told(server: SegnoServer, tmp_path: Path) -> None:
+    script = tmp_path / "misspelt.flow"
+    script.write_text('workflow misspelt() {\n  return await wait_for_signal("approve")\n}\n')
+    assert segno(server, "flow", "deploy", str(script))[0] == 0
+    assert segno(server, "flow", "run", "misspelt", "-w", "misspelt-1", "--detach")[0] == 0
+    assert segno(server, "workflow", "signal", "-w", "misspelt-1", "--name", "aprove")[0] == 0
+    _, output, _ = segno(server, "workflow", "why", "-w", "misspelt-1")
+    assert 'for signal "approve" since' in output and 'which it does not wait for: "aprove".' in output, output
+    assert '`segno workflow signal -w "misspelt-1" --name "approve"` sends it.' in output, output
+    assert segno(server, "workflow", "signal", "-w", "misspelt-1", "--name", "approve", "-i", "1")[0] == 0
+    assert segno(server, "workflow", "result", "-w", "misspelt-1")[:2] == (0, "1\n")
 
 
 @pytest.mark.parametrize(

@@ -201,6 +201,14 @@ fn a_worker_has_the_task() {
 }
 
 #[test]
+fn a_worker_has_a_task_that_failed_before() {
+    let run = run(|_, state| state.task = Some(WorkflowTask { attempt: 3, ..started_task() }));
+    assert!(
+        only(&seen(&run)).text.ends_with("report only the first failure of a task and let later attempts time out.")
+    );
+}
+
+#[test]
 fn the_worker_that_has_the_task_is_silent() {
     let run = run(|_, state| state.task = Some(started_task()));
     let mut held = seen(&run);
