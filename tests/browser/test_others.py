@@ -1,6 +1,7 @@
 """Scripts, schedules, namespaces, task queues and workers."""
 
 import re
+from datetime import timedelta
 
 from world import SCRIPT
 
@@ -27,6 +28,10 @@ def test_edit_check_deploy_and_look_into_a_script(tab, living):
     assert "Task.delay" in tab.page.inner_text("ol.source li.stands")
     tab.page.locator("ol.source li.stands a").click()
     tab.page.wait_for_selector("#script >> text=Hello, Ada")
+    # The line where a script waits is no failure.
+    tab.open("/ui/default/workflows/greet-1")
+    assert "waits at line 3 of greeting.flow for timer since" in tab.page.inner_text("main")
+    assert tab.page.locator("details.failure summary").all_inner_texts() == ["The line of the script"]
     # A second version, and back.
     tab.open("/ui/default/scripts/greeting")
     tab.page.get_by_label("Source").last.fill(SCRIPT.replace("Hello", "Good day"))
@@ -65,11 +70,22 @@ def test_namespaces_and_attributes(tab):
     tab.page.wait_for_url(re.compile("/ui/default/namespaces"))
 
 
-def test_task_queues_and_workers(tab):
+def test_task_queues_and_workers(tab, living):
+    async def wait_for_nobody():
+        await living.client.start_activity(
+            "pack", id="pack-1", task_queue="packers", start_to_close_timeout=timedelta(seconds=9)
+        )
+
+    # Only an activity names this queue.
+    living.call(wait_for_nobody())
+    tab.open("/ui/default/task-queues")
+    assert "Nobody polls it" in tab.page.get_by_label("Queue packers").inner_text()
     tab.open("/ui/default/task-queues?name=orders")
     assert "orders-worker@host-1" in tab.page.inner_text("#rows")
     tab.open("/ui/default/task-queues?name=invoices")
     assert "Nobody polls it" in tab.page.inner_text("#rows")
+    tab.open("/ui/default/task-queues?name=segno-flow")
+    assert "The server itself executes scripts" in tab.page.inner_text("#rows")
     tab.open("/ui/default/workers")
     tab.page.get_by_role("link", name="orders-worker@host-1").click()
     tab.page.wait_for_url(re.compile("/workers/.+"))

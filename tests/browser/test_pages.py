@@ -127,6 +127,11 @@ def test_there_is_a_page_for_what_is_not_there(tab):
     assert tab.page.get_attribute("main p a", "href") == "/ui/default/workflows"
     assert tab.open("/ui/unknown/workflows").status == 404
     assert tab.page.get_attribute("main p a", "href") == "/"
+    # Outside the pages, where calls of the API are: a person is shown a page, a program JSON.
+    assert tab.open("/workflows").status == 404
+    assert "There is no such page." in tab.page.inner_text("main")
+    assert tab.page.get_attribute("main p a", "href") == "/"
+    assert tab.page.request.get(f"{tab.url}/workflows", headers={"accept": "*/*"}).json() == {"code": 5, "message": "Not Found"}
 
 
 def test_the_theme_can_be_chosen(tab):

@@ -52,6 +52,19 @@ def test_a_wrong_filter_is_told_at_its_place(tab):
     told = tab.page.locator("#query-error")
     assert told.is_visible() and tab.page.locator("#query").get_attribute("aria-invalid") == "true"
     assert tab.page.locator("#query").input_value() == "WorkflowType == 1"
+    assert told.locator("mark").inner_text() == "= 1"
+
+
+def test_what_is_tried_again_has_a_link(tab, living):
+    tab.open("/ui/default/workflows?query=WorkflowType+%3D+%27Order%27")
+    counts = tab.page.locator("nav.counts")
+    counts.get_by_role("link", name=re.compile("Retrying")).click()
+    tab.page.wait_for_url(re.compile("ActivityAttempts"))
+    assert tab.page.locator("tr", has_text="order-2002").count() == 1
+    assert set(tab.page.locator("td .badge").all_inner_texts()) == {"Running"}
+    counts.get_by_role("link", name=re.compile("All")).click()
+    tab.until("!location.search.includes('ActivityAttempts')")
+    assert tab.page.locator("#query").input_value() == "WorkflowType = 'Order'"
 
 
 def test_views_are_saved(tab):
@@ -211,12 +224,24 @@ def test_history_as_a_file(server, living):
     assert len(history.events) == len(events)
 
 
+def test_a_question_that_nobody_answers(tab):
+    tab.is_refused = True
+    tab.open("/ui/default/workflows/invoice-1")
+    tab.page.get_by_role("link", name="Stack and queries").click()
+    tab.page.get_by_role("button", name="Ask for the stack").click()
+    told = tab.page.wait_for_selector(".outcome .notice.bad", timeout=20_000)
+    assert told.inner_text() == "No answer in time of any worker. The summary says whether one polls the task queue"
+
+
 def test_relations_are_a_tree(tab):
     tab.open("/ui/default/workflows/order-1001")
     tab.page.get_by_role("link", name="Relations").click()
     tab.page.wait_for_url(re.compile("relations"))
     tree = tab.page.locator("ul.tree")
     assert "order-1001-shipment" in tree.inner_text()
+    # What is shown of a run id tells runs apart.
+    lists = tab.page.locator("main a + code").all_inner_texts()
+    assert len(set(lists)) == 2, lists
     tree.get_by_role("link", name="order-1001-shipment").click()
     tab.page.get_by_role("link", name="Relations").click()
     tab.page.wait_for_selector("ul.tree >> text=parent")

@@ -112,6 +112,11 @@ fn directory_findings(directory: &Path, inspected: Result<Inspection, BackupErro
     let place = directory.display();
     let seen = match inspected {
         Ok(seen) => seen,
+        Err(BackupError::Nothing(_)) if directory.is_file() => {
+            let text =
+                format!("{place} is a file, not a directory. The data directory is the one that has segno.db in it");
+            return vec![finding("data", Grade::Broken, text)];
+        }
         Err(BackupError::Nothing(_)) => {
             let text = format!("there is no database in {place}: a server would begin with an empty one");
             return vec![finding("data", Grade::Warning, text)];

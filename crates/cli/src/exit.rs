@@ -107,7 +107,7 @@ fn of_backup(error: &BackupError) -> u8 {
         BackupError::Open(error) => of_store(error),
         BackupError::Nothing(_) => NOT_THERE,
         BackupError::Exists(_) => USAGE,
-        BackupError::Damaged { .. } => DATA,
+        BackupError::Damaged { .. } | BackupError::NotACopy(_) => DATA,
         BackupError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => PERMISSION,
         BackupError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => NOT_THERE,
         BackupError::Io { .. } => IO,

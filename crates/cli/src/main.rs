@@ -27,9 +27,13 @@ mod tls_init;
 mod traces;
 mod version;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{
+    CommandFactory, FromArgMatches, Parser, Subcommand,
+    builder::StyledStr,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use mimalloc::MiMalloc;
 
 /// Every call allocates some hundred times, on one thread, and frees on another (docs/decisions/012).
@@ -115,7 +119,8 @@ fn main() -> ExitCode {
 /// Reads the command line, and what a configuration file adds to it.
 fn parse() -> anyhow::Result<Command> {
     let (words, file) = config_file::complete(std::env::args_os().collect(), &Arguments::command())?;
-    let matches = Arguments::command().try_get_matches_from(words).unwrap_or_else(|error| {
+    let matches = Arguments::command().try_get_matches_from(&words).unwrap_or_else(|mut error| {
+        suggest_option(&mut error, &words);
         if let Some(place) = file.explain(&error) {
             eprintln!("{place}");
         }
@@ -131,6 +136,28 @@ fn parse() -> anyhow::Result<Command> {
         std::process::exit(0);
     }
     Ok(parsed.command)
+}
+
+/// Commands take ids as options. Whoever writes `segno workflow why order-7` is told `--workflow-id order-7`.
+fn suggest_option(error: &mut clap::Error, words: &[OsString]) {
+    let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+    else {
+        return;
+    };
+    if given.starts_with('-') {
+        return;
+    }
+    let mut command = &Arguments::command();
+    for word in words.iter().skip(1).filter_map(|word| word.to_str()) {
+        command = command.find_subcommand(word).unwrap_or(command);
+    }
+    let wants_value = |argument: &&clap::Arg| argument.is_required_set() && !argument.is_positional();
+    let option = command.get_arguments().filter(wants_value).find_map(clap::Arg::get_long);
+    if let Some(option) = option {
+        let tip = StyledStr::from(format!("to say which, use --{option} {given}"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -190,6 +217,20 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn an_id_in_the_place_of_an_option_comes_with_the_option() {
+        let told = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let mut error = Arguments::command().try_get_matches_from(&words).expect_err("not understood");
+            suggest_option(&mut error, &words);
+            error.to_string()
+        };
+        assert!(told(&["segno", "workflow", "why", "order-7"]).contains("--workflow-id order-7"));
+        assert!(told(&["segno", "schedule", "describe", "nightly"]).contains("--schedule-id nightly"));
+        assert!(!told(&["segno", "workflow", "why", "--wid", "order-7"]).contains("to say which"));
+        assert!(!told(&["segno", "namespace", "list", "here"]).contains("to say which"));
     }
 
     /// Every command that does something shows how it is used.

@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::{self, BufReader, BufWriter, Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,7 +13,7 @@ use clap::Args;
 use segno_runtime::Moved;
 use segno_store::{Storage, Store};
 use segno_store_postgres::PostgresStore;
-use segno_store_sqlite::SqliteStore;
+use segno_store_sqlite::{BackupError, DATABASE_FILE, SqliteStore};
 
 use crate::{exit::Usage, logs, serve::default_data_dir};
 
@@ -82,7 +83,18 @@ impl Place {
         result.context("the work was not finished")?
     }
 
+    /// The data directory, unless it is a database.
+    fn directory(&self) -> anyhow::Result<Option<PathBuf>> {
+        if self.store.is_some() {
+            return Ok(None);
+        }
+        let directory = self.data_dir.clone().or_else(default_data_dir);
+        let missing = "there is no home directory. Say where the data is with --data-dir";
+        Ok(Some(directory.ok_or_else(|| Usage(missing.to_owned()))?))
+    }
+
     async fn open(self) -> anyhow::Result<Opened> {
+        let directory = self.directory()?.unwrap_or_default();
         if let Some(url) = self.store {
             let node_name = format!("move-{}", std::process::id());
             let options = segno_store_postgres::Options { node_name, visits: true, ..Default::default() };
@@ -95,9 +107,6 @@ impl Place {
             }
             return Ok(Opened::Database(store));
         }
-        let directory = self.data_dir.or_else(default_data_dir);
-        let directory = directory
-            .ok_or_else(|| Usage("there is no home directory. Say where the data is with --data-dir".to_owned()))?;
         Ok(Opened::File(Arc::new(SqliteStore::open(&directory, Default::default())?)))
     }
 }
@@ -106,6 +115,10 @@ impl Export {
     /// Writes the file. It has its name only when it is whole.
     pub fn run(self) -> anyhow::Result<()> {
         let to = self.to.clone();
+        // Opening it would make an empty one.
+        if let Some(directory) = self.place.directory()?.filter(|found| !found.join(DATABASE_FILE).is_file()) {
+            return Err(BackupError::Nothing(directory).into());
+        }
         let moved = self.place.with(move |store| {
             if to == Path::new("-") {
                 return Ok(segno_runtime::export(store, BufWriter::new(io::stdout().lock()))?);
@@ -113,7 +126,15 @@ impl Export {
             let mut unfinished = to.clone().into_os_string();
             unfinished.push(".unfinished");
             let unfinished = PathBuf::from(unfinished);
-            let file = File::create(&unfinished).with_context(|| format!("creating {}", unfinished.display()))?;
+            // As private as the data directory: it has what workflows carry.
+            match fs::remove_file(&unfinished) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("removing {}", unfinished.display()));
+                }
+                _ => {}
+            }
+            let file = File::options().write(true).create_new(true).mode(0o600).open(&unfinished);
+            let file = file.with_context(|| format!("creating {}", unfinished.display()))?;
             let mut out = BufWriter::with_capacity(1 << 20, file);
             let moved = segno_runtime::export(store, &mut out)?;
             out.flush()?;
@@ -135,9 +156,10 @@ impl Import {
         } else {
             Box::new(File::open(&from).with_context(|| format!("opening {}", from.display()))?)
         };
-        let moved = self
-            .place
-            .with(move |store| Ok(segno_runtime::import(store, BufReader::with_capacity(1 << 20, input))?))?;
+        let moved = self.place.with(move |store| {
+            let moved = segno_runtime::import(store, BufReader::with_capacity(1 << 20, input));
+            moved.with_context(|| format!("reading {}", from.display()))
+        })?;
         tell("imported", moved);
         Ok(())
     }

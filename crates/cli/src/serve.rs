@@ -40,7 +40,7 @@ pub struct Serve {
     /// Port for gRPC: SDKs, workers, the command line.
     #[arg(long, env = "SEGNO_PORT", default_value_t = 7233)]
     port: u16,
-    /// Port for HTTP: Temporal's HTTP API, /healthz and /metrics.
+    /// Port for HTTP: web pages, Temporal's HTTP API, /healthz and /metrics.
     #[arg(long, env = "SEGNO_HTTP_PORT", default_value_t = 8233)]
     http_port: u16,
     /// Directory for the data. [default: segno in the user's data directory]
@@ -106,6 +106,10 @@ impl Serve {
         logs::start(self.log_format, &self.log_level)?;
         if let Some(file) = &self.config {
             tracing::info!("settings of {}", file.display());
+        }
+        if self.port == self.http_port && self.port != 0 {
+            let port = self.port;
+            return Err(Usage(format!("--port and --http-port are both {port}: gRPC and HTTP need a port each")).into());
         }
         let data = match self.data_dir {
             _ if self.in_memory => Data::InMemory,

@@ -4,7 +4,7 @@
 //! no meaning here is named once in the log, never silently dropped.
 
 use std::{
-    net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs},
     path::{Path, PathBuf},
 };
 
@@ -68,7 +68,8 @@ pub struct StartDev {
     /// Port for HTTP if neither --http-port nor --ui-port is given.
     #[arg(long, value_name = "PORT")]
     metrics_port: Option<u16>,
-    /// Port for HTTP: web pages, Temporal's HTTP API, /healthz and /metrics. [default: a free one]
+    /// Port for HTTP: web pages, Temporal's HTTP API, /healthz and /metrics. [default: 1000 above --port, or a free one if that
+    /// is taken or with --headless]
     #[arg(long, value_name = "PORT")]
     http_port: Option<u16>,
     /// How log lines look.
@@ -95,7 +96,7 @@ pub struct StartDev {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Accepted, without a meaning here")]
 struct Meaningless {
-    /// The web pages are parts of the HTTP port.
+    /// The web pages are parts of the HTTP port, which is any free one then.
     #[arg(long)]
     headless: bool,
     /// The web pages have no such setting.
@@ -199,7 +200,8 @@ impl StartDev {
 
     fn plan(self) -> anyhow::Result<Plan> {
         let ip = resolve(&self.ip)?;
-        let http_port = self.http_port.or(self.ui_port).or(self.metrics_port).unwrap_or(0);
+        let given = self.http_port.or(self.ui_port).or(self.metrics_port);
+        let http_port = given.unwrap_or_else(|| if self.meaningless.headless { 0 } else { pages_port(ip, self.port) });
         let mut node = NodeOptions { leases: self.liveness.settings(), ..Default::default() };
         let limits = &mut node.limits;
         for setting in &self.dynamic_config_value {
@@ -271,6 +273,13 @@ impl Setting {
     fn unknown(&self) -> Option<&str> {
         if let Self::Unknown(key) = self { Some(key) } else { None }
     }
+}
+
+/// Where Temporal's development server has its pages: 1000 above the port for gRPC. 0, which is any free port, if somebody
+/// has that one.
+fn pages_port(ip: IpAddr, grpc: u16) -> u16 {
+    let usual = grpc.checked_add(1000).filter(|_| grpc != 0);
+    usual.filter(|port| TcpListener::bind((ip, *port)).is_ok()).unwrap_or(0)
 }
 
 fn resolve(ip: &str) -> anyhow::Result<IpAddr> {
@@ -363,6 +372,17 @@ mod tests {
     #[test]
     fn headless_alone_is_no_news() {
         assert_eq!(parse(&["--headless"]).expect("understood").notes(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_pages_are_where_temporals_are_if_the_port_is_free() {
+        let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
+        let held = TcpListener::bind((ip, 0)).expect("a port");
+        let port = held.local_addr().expect("bound").port();
+        assert_eq!(pages_port(ip, port - 1000), 0);
+        drop(held);
+        assert_eq!(pages_port(ip, port - 1000), port);
+        assert_eq!((pages_port(ip, 0), pages_port(ip, 65_000)), (0, 0));
     }
 
     #[test]

@@ -187,6 +187,11 @@ impl DirectQueries {
         }
     }
 
+    /// Whether somebody still waits for the answer.
+    pub(crate) fn is_asked(&self, id: u64) -> bool {
+        lock(&self.waiting).get(&id).is_some_and(|(_, waiting)| !waiting.is_closed())
+    }
+
     /// Lets other nodes ask for a query.
     pub(crate) fn offer_elsewhere(&self, task: &QueryTask) {
         // One whose asker left would stay.

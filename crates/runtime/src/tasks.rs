@@ -256,7 +256,9 @@ impl Node {
     }
 
     async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
-        if !query.take() {
+        // What another node asks is known there.
+        let is_ours = self.cluster.as_ref().is_none_or(|cluster| cluster.me.0 == query.node);
+        if !query.take() || is_ours && !self.direct_queries.is_asked(query.id) {
             return Ok(None);
         }
         let taken = query.clone();

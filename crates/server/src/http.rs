@@ -83,6 +83,9 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                         return Ok(guard.log_in(&head, body).await);
                     }
                     // Calls of the API are let in where they become calls.
+                    if !is_known && is_lost_reader(&request) {
+                        return Ok(Web::nothing());
+                    }
                     if !is_known {
                         return Ok(answer_api(&services, request, credentials).await.map(Either::Left));
                     }
@@ -116,6 +119,12 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
             }
         });
     }
+}
+
+/// Whether a person looks for a page where not even a call of the API is.
+fn is_lost_reader<B>(request: &Request<B>) -> bool {
+    let accepts = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    request.method() == Method::GET && accepts.contains("text/html") && !http_api::has(request.uri().path())
 }
 
 async fn answer_web(web: &Web, request: Request<Incoming>) -> Response<WebBody> {

@@ -33,6 +33,11 @@ pub enum BackupError {
     /// There is nothing to copy.
     #[error("there is no database in {0}. Is it the --data-dir of the server?")]
     Nothing(PathBuf),
+    /// What should be put back is no copy.
+    #[error(
+        "{0} is not a backup: it is not a SQLite database, or not one of Segno's. Name a file that `segno backup` wrote"
+    )]
+    NotACopy(PathBuf),
     /// What is there is not overwritten.
     #[error("{0} is there already. Choose another name, or move it away first")]
     Exists(PathBuf),
@@ -89,7 +94,7 @@ pub fn backup(directory: &Path, target: &Path, bytes_per_second: u64) -> Result<
     let source = open::raw_connection(&path).map_err(failed)?;
     open::check_identity(&path, &source, false)?;
     let unfinished = unfinished(target);
-    remove(&unfinished)?;
+    create_private(&unfinished)?;
     let schema = copy(&source, &unfinished, bytes_per_second)
         .map_err(|source| BackupError::Open(open::explain(&unfinished, source)))?;
     let bytes = seal(&unfinished)?;
@@ -102,23 +107,24 @@ pub fn backup(directory: &Path, target: &Path, bytes_per_second: u64) -> Result<
 ///
 /// Once this returns, the directory can be served and is on stable storage.
 pub fn restore(copy: &Path, directory: &Path) -> Result<Copied, BackupError> {
-    let path = directory.join(DATABASE_FILE);
-    open::create_directory(directory).map_err(|source| io_error(directory, source))?;
-    let lock = open::lock(directory)?;
-    if path.exists() {
-        return Err(BackupError::Exists(path));
-    }
+    // Before anything is made: a wrong file leaves no directory behind.
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let failed = |source| BackupError::Open(open::explain(copy, source));
     if !copy.is_file() {
         let missing = io::Error::new(io::ErrorKind::NotFound, "there is no such file");
         return Err(io_error(copy, missing));
     }
-    open::check_magic(copy)?;
+    open::check_magic(copy).map_err(of_copy)?;
     let source = Connection::open_with_flags(copy, flags).map_err(failed)?;
-    open::check_identity(copy, &source, false)?;
+    open::check_identity(copy, &source, false).map_err(of_copy)?;
+    let path = directory.join(DATABASE_FILE);
+    open::create_directory(directory).map_err(|source| io_error(directory, source))?;
+    let lock = open::lock(directory)?;
+    if path.exists() {
+        return Err(BackupError::Exists(path));
+    }
     let unfinished = unfinished(&path);
-    remove(&unfinished)?;
+    create_private(&unfinished)?;
     let schema = self::copy(&source, &unfinished, 0).map_err(failed)?;
     let bytes = seal(&unfinished)?;
     fs::rename(&unfinished, &path).map_err(|source| io_error(&path, source))?;
@@ -183,10 +189,21 @@ fn unfinished(target: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-fn remove(path: &Path) -> Result<(), BackupError> {
+/// Makes the file empty, before SQLite would make it with the permissions of the process: a copy has what workflows carry.
+fn create_private(path: &Path) -> Result<(), BackupError> {
     match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => Err(io_error(path, source)),
-        _ => Ok(()),
+        Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(io_error(path, source)),
+        _ => {}
+    }
+    open::private_file().create_new(true).open(path).map_err(|source| io_error(path, source))?;
+    Ok(())
+}
+
+/// What is wrong with the file that should be put back, which nobody has as a data directory.
+fn of_copy(error: OpenError) -> BackupError {
+    match error {
+        OpenError::NotADatabase { path } | OpenError::NotSegno { path } => BackupError::NotACopy(path),
+        other => BackupError::Open(other),
     }
 }
 

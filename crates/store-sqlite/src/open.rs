@@ -281,7 +281,8 @@ pub(crate) fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn private_file() -> fs::OpenOptions {
+/// How files of the data directory and copies of them are opened: only their owner may read what workflows carry.
+pub(crate) fn private_file() -> fs::OpenOptions {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
     #[cfg(unix)]

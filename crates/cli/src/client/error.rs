@@ -10,14 +10,11 @@ use crate::output::plain;
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// There is nobody.
-    #[error(
-        "cannot connect to {address}: {detail}. Start a server with `segno serve` (or `segno server start-dev`), or say \
-         where it is with --address or SEGNO_ADDRESS"
-    )]
+    #[error("cannot connect to {address}: {detail}")]
     Connect {
         /// The server.
         address: String,
-        /// What the system said.
+        /// What the system said, and what to do.
         detail: String,
     },
     /// The address makes no sense.
@@ -32,7 +29,7 @@ pub enum ClientError {
     #[error("the settings cannot be used: {0}")]
     Profile(String),
     /// The server answered with an error status.
-    #[error("cannot {what}: {}", words(address, status))]
+    #[error("cannot {what}: {}", words(address, status, *answered))]
     Status {
         /// What was tried.
         what: String,
@@ -40,6 +37,8 @@ pub enum ClientError {
         address: String,
         /// Its answer.
         status: Box<Status>,
+        /// Whether it had answered another call before.
+        answered: bool,
     },
     /// The user's patience is over.
     #[error("nothing came of it within {0:?} (--command-timeout)")]
@@ -60,12 +59,23 @@ impl ClientError {
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        Self::Connect { address: address.to_owned(), detail: cause.to_string() }
+        let detail = match cause.to_string() {
+            // What rustls makes of the first bytes of HTTP/2.
+            detail if detail.contains("InvalidContentType") => {
+                "it does not speak TLS. Leave out --tls and https://, or start it with --tls-cert and --tls-key"
+                    .to_owned()
+            }
+            detail => format!(
+                "{detail}. Start a server with `segno serve` (or `segno server start-dev`), or say where it is with --address \
+                 or SEGNO_ADDRESS"
+            ),
+        };
+        Self::Connect { address: address.to_owned(), detail }
     }
 
     /// What to try next, if that is known.
     pub fn hint(&self) -> Option<&'static str> {
-        let Self::Status { status, .. } = self else { return None };
+        let Self::Status { what, status, answered, .. } = self else { return None };
         let message = status.message().to_ascii_lowercase();
         match status.code() {
             Code::InvalidArgument if message.contains("retention period") => {
@@ -87,7 +97,12 @@ impl ClientError {
             Code::ResourceExhausted if is_too_large(&message) => {
                 Some("A request may have 4 MiB. Store large data elsewhere and pass its address")
             }
-            _ if is_not_grpc(status) => Some(
+            Code::DeadlineExceeded | Code::Cancelled
+                if what.starts_with("query") || what.starts_with("ask for the stack") =>
+            {
+                Some("A worker has to answer: `segno workflow why` says whether one is there")
+            }
+            _ if is_not_grpc(status) && !answered => Some(
                 "Is this the HTTP port of the server? gRPC is on another one, by default 7233; or something else than a \
                  server of the protocol listens there",
             ),
@@ -97,8 +112,23 @@ impl ClientError {
             Code::NotFound if message.contains("namespace") => {
                 Some("`segno namespace list` shows the namespaces there are, `segno namespace create NAME` makes one")
             }
+            Code::NotFound if what.ends_with("batch job") => {
+                Some("`segno batch list` shows the batch jobs there are; is the --namespace right?")
+            }
+            Code::NotFound if what.contains("schedule") => {
+                Some("`segno schedule list` shows the schedules there are; is the --namespace right?")
+            }
+            Code::NotFound if message.contains("activity not found") => Some(
+                "`segno activity list` shows those without a workflow, `segno workflow describe` the pending ones of one",
+            ),
+            Code::NotFound if what.ends_with("the worker") => {
+                Some("`segno worker list` shows the workers there are, by the ids in its first column")
+            }
             Code::NotFound if message.contains("workflow not found") => {
                 Some("`segno workflow list` shows the workflows there are; is the --namespace right?")
+            }
+            Code::AlreadyExists if what.contains("schedule") => {
+                Some("`segno schedule update` changes one; use another --schedule-id for a new one")
             }
             Code::AlreadyExists if message.contains("running") => {
                 Some("Use another --workflow-id, or --id-conflict-policy UseExisting or TerminateExisting")
@@ -131,8 +161,16 @@ pub fn is_not_grpc(status: &Status) -> bool {
         && matches!(status.code(), Code::Internal | Code::Unknown | Code::Unavailable)
 }
 
+/// Whether a call came to nothing because the connection broke or the server cannot answer now: it may be back soon.
+pub fn is_interruption(status: &Status) -> bool {
+    status.code() == Code::Unavailable || is_not_grpc(status)
+}
+
 /// A status in a sentence.
-fn words(address: &str, status: &Status) -> String {
+fn words(address: &str, status: &Status, answered: bool) -> String {
+    if answered && is_not_grpc(status) {
+        return format!("the connection to the server at {address} broke. Is it still running?");
+    }
     let message = match status.message() {
         "" => format!("{:?}", status.code()),
         message => plain(message).into_owned(),
@@ -154,7 +192,8 @@ mod tests {
     use super::*;
 
     fn refused(status: Status) -> ClientError {
-        ClientError::Status { what: "x".to_owned(), address: "here:1".to_owned(), status: Box::new(status) }
+        let (what, address) = ("x".to_owned(), "here:1".to_owned());
+        ClientError::Status { what, address, status: Box::new(status), answered: false }
     }
 
     #[test]
@@ -167,5 +206,18 @@ mod tests {
         let error = refused(Status::unimplemented("ListSchedules is not built yet in Segno"));
         assert!(error.to_string().contains("here:1 is not able to"), "{error}");
         assert_eq!(error.hint(), None);
+    }
+
+    /// The HTTP port answers no call at all; a server that did has gone away.
+    #[test]
+    fn a_broken_connection_is_no_wrong_port() {
+        let broken = Status::unknown("transport error");
+        assert!(is_interruption(&broken) && is_interruption(&Status::unavailable("tcp connect error")));
+        assert!(!is_interruption(&Status::internal("stored data")));
+        assert!(refused(broken.clone()).hint().expect("a hint").contains("HTTP port"));
+        let (what, address) = ("x".to_owned(), "here:1".to_owned());
+        let error = ClientError::Status { what, address, status: Box::new(broken), answered: true };
+        assert_eq!(error.hint(), None);
+        assert_eq!(error.to_string(), "cannot x: the connection to the server at here:1 broke. Is it still running?");
     }
 }

@@ -16,6 +16,9 @@ use super::{Client, ClientError, request_within};
 /// Longest wait for news per call. Servers answer earlier, with nothing new.
 const WAIT: Duration = Duration::from_secs(60);
 
+/// After this time a user who waits for an end is told what keeps the workflow from it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// A part of a history.
 pub struct Page {
     /// Its events.
@@ -25,7 +28,8 @@ pub struct Page {
 }
 
 impl Client {
-    /// One page of a history. With `wait`, the call comes back when there is something new or nothing came for a while.
+    /// One page of a history. With `wait`, this comes back when there is something new or the server has nothing to say; a
+    /// server that restarts is waited for.
     pub async fn history(
         &mut self,
         execution: &WorkflowExecution,
@@ -37,23 +41,22 @@ impl Client {
         let message = GetWorkflowExecutionHistoryRequest {
             namespace: self.namespace.clone(),
             execution: Some(execution.clone()),
-            next_page_token: token.clone(),
+            next_page_token: token,
             wait_new_event: wait,
             history_event_filter_type: filter as i32,
             ..Default::default()
         };
-        let result = self.workflows.get_workflow_execution_history(as_command_line(message)).await;
-        match result {
-            // Nothing came in time: ask again from the same place.
-            Err(status) if wait && matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {
-                Ok(Page { events: Vec::new(), next: token })
+        let result = loop {
+            match self.workflows.get_workflow_execution_history(as_command_line(message.clone())).await {
+                // Nothing came in time: ask again from the same place.
+                Err(status) if wait && matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {}
+                Err(status) if wait && self.is_worth_a_retry(&status).await => {}
+                result => break result,
             }
-            result => {
-                let answer: GetWorkflowExecutionHistoryResponse = self.answer("read the history", result)?;
-                let events = answer.history.unwrap_or_default().events()?;
-                Ok(Page { events, next: answer.next_page_token })
-            }
-        }
+        };
+        let answer: GetWorkflowExecutionHistoryResponse = self.answer("read the history", result)?;
+        let events = answer.history.unwrap_or_default().events()?;
+        Ok(Page { events, next: answer.next_page_token })
     }
 
     /// Waits until the workflow has ended, also over runs that continue it; returns the last run and its last event.
@@ -63,8 +66,18 @@ impl Client {
             execution.run_id = self.current_run(workflow_id).await?;
         }
         let mut token = Bytes::new();
+        let mut is_told = false;
         loop {
-            let page = self.history(&execution, token, true, true).await?;
+            let waiting = self.history(&execution, token.clone(), true, true);
+            let page = if is_told {
+                waiting.await?
+            } else if let Ok(page) = tokio::time::timeout(PATIENCE, waiting).await {
+                page?
+            } else {
+                is_told = true;
+                self.tell_problems(&execution.workflow_id, &execution.run_id).await;
+                continue;
+            };
             token = page.next;
             let Some(last) = page.events.into_iter().next_back() else { continue };
             match successor(&last) {

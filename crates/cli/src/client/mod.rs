@@ -7,7 +7,11 @@ mod tls;
 
 pub use profile::config_dir;
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    cell::Cell,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use segno_proto::{
@@ -20,7 +24,7 @@ use segno_proto::{
 };
 use tonic::{Request, Response, Status};
 
-pub use error::{ClientError, is_not_grpc, is_too_large};
+pub use error::{ClientError, is_interruption, is_not_grpc, is_too_large};
 use tls::{Channel, Security};
 
 use crate::{
@@ -33,6 +37,10 @@ const DEFAULT_NAMESPACE: &str = "default";
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for a call that answers at once. A query waits for a worker, so this is generous.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a command that waits goes on waiting for a server that is away, for example because it is being upgraded.
+const AWAY_MAX: Duration = Duration::from_secs(60);
+/// Pause between two attempts to reach it.
+const AWAY_PAUSE: Duration = Duration::from_millis(500);
 /// Largest answer: a page of history can be large. SDKs have the same limit.
 const ANSWER_BYTES_MAX: usize = 128 * 1024 * 1024;
 
@@ -127,6 +135,10 @@ pub struct Client {
     pub format: Format,
     /// Whether there are colours.
     pub colors: bool,
+    /// Whether the server has answered a call.
+    answered: Cell<bool>,
+    /// Since when it does not answer, if a command waits for it.
+    away_since: Cell<Option<Instant>>,
 }
 
 impl Client {
@@ -146,6 +158,10 @@ impl Client {
             }
         };
         let host = host.trim_end_matches('/');
+        if host.parse::<http::uri::Authority>().is_ok_and(|parts| parts.port_u16().is_none()) {
+            let detail = "it has no port, or not a number as its port".to_owned();
+            return Err(ClientError::Address { address, detail }.into());
+        }
         let security = connection.security.settings(wants_tls, profile.api_key, profile.tls)?;
         let channel = security
             .connect(host, CONNECT_TIMEOUT)
@@ -169,6 +185,8 @@ impl Client {
             address,
             format: connection.output,
             colors: connection.color.is_on(),
+            answered: Cell::new(false),
+            away_since: Cell::new(None),
         })
     }
 
@@ -189,12 +207,39 @@ impl Client {
 
     /// What an answer says, or what was refused. `what` completes the sentence "cannot ...".
     pub fn answer<T>(&self, what: &str, result: Result<Response<T>, Status>) -> Result<T, ClientError> {
+        if result.is_ok() {
+            self.answered.set(true);
+            self.away_since.set(None);
+        }
         result.map(Response::into_inner).map_err(|status| self.refused(what, status))
+    }
+
+    /// After a call that only waits for something: whether it should be made again, because the server went away a short
+    /// while ago. Comes back after a pause.
+    pub async fn is_worth_a_retry(&self, status: &Status) -> bool {
+        if !self.answered.get() || !is_interruption(status) {
+            return false;
+        }
+        let since = self.away_since.get().unwrap_or_else(|| {
+            eprintln!(
+                "segno: the server at {} does not answer; waiting until it is back",
+                output::plain(&self.address)
+            );
+            Instant::now()
+        });
+        self.away_since.set(Some(since));
+        tokio::time::sleep(AWAY_PAUSE).await;
+        since.elapsed() < AWAY_MAX
     }
 
     /// A refusal in words.
     pub fn refused(&self, what: &str, status: Status) -> ClientError {
-        ClientError::Status { what: what.to_owned(), address: self.address.clone(), status: Box::new(status) }
+        ClientError::Status {
+            what: what.to_owned(),
+            address: self.address.clone(),
+            status: Box::new(status),
+            answered: self.answered.get(),
+        }
     }
 }
 

@@ -7,7 +7,11 @@ use std::{
 
 use clap::Args;
 
-use crate::{args, client::Client};
+use crate::{
+    args,
+    client::{Client, ClientError, is_interruption},
+    exit,
+};
 use segno_proto::Nanos;
 
 /// Whether and how often a command repeats itself.
@@ -32,17 +36,27 @@ impl Watch {
             return look(client).await;
         }
         let pause = Duration::from_nanos(self.interval.unsigned_abs()).max(Duration::from_millis(100));
+        let mut is_first = true;
         loop {
             if io::stdout().is_terminal() && !client.is_json() {
                 // Erases the screen and begins at its top.
                 print!("\x1b[2J\x1b[H");
                 io::stdout().flush()?;
             }
-            look(client).await?;
+            match look(client).await {
+                // The server is away; the next look may find it.
+                Err(error) if !is_first && is_interrupted(&error) => eprintln!("segno: {}", exit::text(&error)),
+                result => result?,
+            }
+            is_first = false;
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 _ = tokio::signal::ctrl_c() => return Ok(()),
             }
         }
     }
+}
+
+fn is_interrupted(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref(), Some(ClientError::Status { status, .. }) if is_interruption(status))
 }

@@ -27,6 +27,18 @@ pub(super) fn foreign_function(name: &str) -> Option<&'static str> {
     })
 }
 
+/// The option that is meant by what SDKs and other languages call it.
+pub(super) fn foreign_option(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "timeout" | "startToCloseTimeout" | "start_to_close_timeout" => "start_to_close",
+        "scheduleToCloseTimeout" | "schedule_to_close_timeout" => "schedule_to_close",
+        "heartbeatTimeout" | "heartbeat_timeout" => "heartbeat",
+        "taskQueue" | "task_queue" => "queue",
+        "retryPolicy" | "retry_policy" | "retries" | "attempts" | "maxAttempts" | "maximumAttempts" => "retry",
+        _ => return None,
+    })
+}
+
 /// The hint for a name of another language.
 pub(super) fn foreign_name(name: &str) -> Option<&'static str> {
     Some(match name {

@@ -1,7 +1,7 @@
 //! Literal arguments and options: what would be an ArgumentError when running is reported before (F0208, F0222).
 
 use super::Checker;
-use super::hints::{did_you_mean, similar};
+use super::hints::{did_you_mean, foreign_option, similar};
 use crate::library::{Function, OptionType, Options, RETRY};
 use crate::pure::{cron, duration, time};
 use crate::syntax::token::Span;
@@ -88,7 +88,9 @@ impl Checker<'_> {
                     }
                 }
                 None => {
-                    let hint = similar(&key.text, table.iter().map(|(name, _)| *name)).map(did_you_mean);
+                    let names = || table.iter().map(|(name, _)| *name);
+                    let meant = foreign_option(&key.text).filter(|meant| names().any(|name| name == *meant));
+                    let hint = meant.or_else(|| similar(&key.text, names())).map(did_you_mean);
                     self.error_with("F0208", option_message(&key.text), key.span, hint);
                 }
             }

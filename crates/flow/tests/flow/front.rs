@@ -363,6 +363,16 @@ fn names() {
 }
 
 #[test]
+fn options_of_sdks_are_hinted_at() {
+    for (option, meant) in [("timeout: 5", "start_to_close"), ("taskQueue: 1", "queue"), ("maxAttempts: 2", "retry")] {
+        let found = only(&format!("workflow w() {{\n  await Task.run(\"x\", 1, {{ {option} }})\n}}"));
+        assert_eq!(found.hint, Some(format!("did you mean \"{meant}\"?")), "{option}");
+    }
+    let found = only("workflow w(x) {\n  return x.filter(function (y) { return y })\n}");
+    assert!(found.hint.is_some_and(|hint| hint.contains("write an arrow")));
+}
+
+#[test]
 fn rules() {
     for (line, expected, message) in [
         ("Task.run(\"x\", 1, { retry: \"no\" })", "2:29 F0208", "unknown option \"retry\", or wrong type of it"),

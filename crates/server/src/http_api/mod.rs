@@ -98,6 +98,12 @@ fn respond(status: StatusCode, json: String, outbound: Style) -> Response<Full<B
     response
 }
 
+/// Whether there is a call at this path, with whatever method.
+pub(crate) fn has(path: &str) -> bool {
+    let path = parameters::unescape(path, false);
+    path.is_some_and(|path| !matches!(routes::find("GET", &path), Match::Nothing))
+}
+
 /// Finds the call, makes it, and returns the message of its response.
 async fn call(
     services: &Services,

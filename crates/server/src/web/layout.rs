@@ -218,6 +218,31 @@ pub(super) fn missing(path: &str) -> Page {
     }
 }
 
+/// There is nothing at an address outside these pages: a page without navigation, which tells nothing about the server.
+pub(super) fn nothing() -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "Not found · Segno" }
+                link rel="icon" href="/ui/assets/logo.svg" type="image/svg+xml";
+                link rel="stylesheet" href="/ui/assets/style.css";
+                script src="/ui/assets/theme.js" {}
+            }
+            body.login {
+                main #main {
+                    h1 { img src="/ui/assets/logo.svg" alt="" width="28" height="28"; " Segno" }
+                    p { "There is no such page." }
+                    p { a href="/" { "To the workflows" } }
+                }
+            }
+        }
+    }
+}
+
 /// The name of a status and the class of its badge.
 pub(super) fn status_words(status: WorkflowExecutionStatus) -> (&'static str, &'static str) {
     match status {

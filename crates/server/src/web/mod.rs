@@ -179,6 +179,13 @@ impl Web {
         path == "/" || path == "/favicon.ico" || path == PREFIX || path.starts_with("/ui/")
     }
 
+    /// What a browser is shown at an address where nothing is. Whoever asks need not be known: it tells nothing.
+    pub(crate) fn nothing() -> Response<WebBody> {
+        let mut response = html(StatusCode::NOT_FOUND, &layout::nothing());
+        guard::protect(response.headers_mut());
+        response
+    }
+
     /// The parts of the address of the page that a request is about: the namespace, the area and so on. For a stream of
     /// changes it is the page that is followed.
     pub(crate) fn page_of(path: &str, query: &str) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
+use segno_engine::script;
 use segno_proto::{
     enums::TaskQueueType,
     segno_worker::{ListWorkersRequest, worker_service_server::WorkerService},
@@ -23,6 +24,8 @@ use super::{
 
 /// Open runs whose queues are listed.
 const RUNS_MAX: i32 = 500;
+/// Queues with waiting tasks, of all namespaces, that are looked at.
+const WAITING_MAX: usize = 200;
 const QUEUES_MAX: usize = 100;
 
 impl Web {
@@ -51,18 +54,18 @@ impl Web {
                     section.card aria-label={ "Queue " (queue) } {
                         h2 { a href=(queue_address(namespace, queue)) { (queue) } }
                         div.columns {
-                            (half("Workflow tasks", workflow))
-                            (half("Activities", activity))
+                            (half("Workflow tasks", workflow, queue == script::QUEUE))
+                            (half("Activities", activity, false))
                         }
                     }
                 }
             }
-            p.faint { "Listed are the queues of workers and of the newest open workflows." }
+            p.faint { "Listed are the queues of workers, of the newest open workflows, and of tasks that wait." }
         };
         Ok(Answer::Page(Page { title: "Task queues".to_owned(), area: "task-queues", content, is_live: true }))
     }
 
-    /// The queues of workers and of open runs: queues themselves are not listed anywhere.
+    /// The queues of workers, of open runs and of tasks that wait: queues themselves are not listed anywhere.
     async fn queue_names(&self, namespace: &str) -> BTreeSet<String> {
         let workers = self.leases.list_workers(call(ListWorkersRequest { namespace: namespace.to_owned() })).await;
         let workers = workers.map(|found| found.into_inner().workers).unwrap_or_default();
@@ -74,7 +77,9 @@ impl Web {
         };
         let runs = self.workflows.list_workflow_executions(call(request)).await;
         let runs = runs.map(|found| found.into_inner().executions).unwrap_or_default();
-        let named = workers.into_iter().map(|worker| worker.task_queue);
+        let waiting = self.node.queue_gauges(WAITING_MAX).into_iter();
+        let waiting = waiting.filter(|queue| queue.namespace == namespace && queue.backlog > 0).map(|queue| queue.name);
+        let named = workers.into_iter().map(|worker| worker.task_queue).chain(waiting);
         named.chain(runs.into_iter().map(|run| run.task_queue)).filter(|name| !name.is_empty()).collect()
     }
 
@@ -95,7 +100,8 @@ impl Web {
     }
 }
 
-fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -> Markup {
+/// One kind of tasks of a queue. `is_own`: the server itself serves it.
+fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>, is_own: bool) -> Markup {
     let found = match found {
         Ok(found) => found,
         Err(status) => return html! { div { h3 { (title) } (note(status)) } },
@@ -110,7 +116,9 @@ fn half(title: &str, found: &Result<DescribeTaskQueueResponse, tonic::Status>) -
                 @if waits { ", the oldest for " (times::span_of(stats.approximate_backlog_age.as_ref())) }
                 ". In " (format!("{:.1}", stats.tasks_add_rate)) "/s, out " (format!("{:.1}", stats.tasks_dispatch_rate)) "/s."
             }
-            @if found.pollers.is_empty() {
+            @if found.pollers.is_empty() && is_own {
+                p { span.faint { "The server itself executes scripts; no worker polls this queue." } }
+            } @else if found.pollers.is_empty() {
                 p { @if waits { strong.bad { "Nobody polls it." } } @else { span.faint { "nobody polls it" } } }
             } @else {
                 ul.pollers { @for poller in &found.pollers {

@@ -14,7 +14,7 @@ use segno_proto::{
         reset_activity_request, unpause_activity_request, workflow_service_server::WorkflowService,
     },
 };
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::{
     Answer, IDENTITY, Outcome, PageError, Web, call,
@@ -207,7 +207,13 @@ impl Web {
             query: Some(WorkflowQuery { query_type: name.clone(), query_args, ..Default::default() }),
             ..Default::default()
         };
-        let answer = self.workflows.query_workflow(call(request)).await?.into_inner();
+        let answer = self.workflows.query_workflow(call(request)).await.map_err(|status| match status.code() {
+            Code::DeadlineExceeded => {
+                Status::deadline_exceeded("of any worker. The summary says whether one polls the task queue")
+            }
+            _ => status,
+        });
+        let answer = answer?.into_inner();
         // Stacks are texts of many lines.
         let stack = answer.query_result.as_ref().filter(|_| name == "__stack_trace");
         let stack = stack.and_then(|result| result.payloads.first()).and_then(payloads::json_of);

@@ -12,13 +12,16 @@ impl Web {
         run_id: &str,
     ) -> Result<Answer, PageError> {
         let seen = self.see(namespace, workflow_id, run_id).await?;
-        let address = seen.address();
+        let (address, script) = (seen.address(), self.script_of_run(&seen).await);
         let content = html! {
             (workflow::head(&seen, "calls"))
             div.columns {
                 section aria-labelledby="stack-title" {
                     h2 #stack-title { "Stack" }
-                    p { "Where the workflow's code stands, as its worker says. This takes a worker that runs." }
+                    p {
+                        "Where the workflow's code stands"
+                        @if script.is_some() { "." } @else { ", as its worker says. This takes a worker that runs." }
+                    }
                     form method="post" action=(address) data-action {
                         input type="hidden" name="do" value="query";
                         input type="hidden" name="name" value="__stack_trace";
@@ -37,7 +40,7 @@ impl Web {
                     }
                 }
             }
-            @if let Some(script) = self.script_of_run(&seen).await { (script) }
+            @if let Some(script) = &script { (script) }
         };
         Ok(Answer::Page(workflow::page(&seen, content)))
     }

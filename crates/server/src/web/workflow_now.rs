@@ -59,10 +59,18 @@ fn sentence(place: usize, reason: &Reason) -> Markup {
         @if !reason.hint.is_empty() { " " span.faint { (with_commands(&reason.hint)) } }
         @if !reason.details.is_empty() {
             details.failure id={ "failure-" (place) } {
-                summary { "Failure and stack trace" }
+                summary { (summary(&reason.kind)) }
                 pre tabindex="0" role="group" aria-label="Details" { (reason.details.join("\n")) }
             }
         }
+    }
+}
+
+/// What the details of a reason are.
+fn summary(kind: &str) -> &'static str {
+    match kind {
+        "SCRIPT_WAITS" | "WAITS_FOR_SIGNAL" => "The line of the script",
+        _ => "Failure and stack trace",
     }
 }
 

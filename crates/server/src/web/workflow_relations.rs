@@ -126,7 +126,8 @@ fn continued_to(event: &segno_proto::events::HistoryEvent) -> Option<String> {
 fn link(namespace: &str, execution: &WorkflowExecution) -> Markup {
     html! {
         a href=(run_address(namespace, &execution.workflow_id, &execution.run_id)) { (execution.workflow_id) }
-        " " code.faint { (execution.run_id.get(..8).unwrap_or(&execution.run_id)) }
+        // The run key; what is before and after it does not tell runs apart at a glance.
+        " " code.faint { (execution.run_id.get(..13).unwrap_or(&execution.run_id)) }
     }
 }
 

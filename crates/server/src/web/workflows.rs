@@ -25,6 +25,9 @@ const PAGE_SIZE: i32 = 50;
 const STATUSES: [&str; 8] =
     ["Running", "Paused", "Completed", "Failed", "TimedOut", "Canceled", "Terminated", "ContinuedAsNew"];
 
+/// Runs in which an activity or a workflow task fails and is tried again.
+const RETRYING: &str = "(ActivityAttempts > 0 OR WorkflowTaskAttempts > 0)";
+
 impl Web {
     pub(super) async fn workflows_page(&self, namespace: &str, asked: &Asked<'_>) -> Result<Answer, PageError> {
         let query = asked.query.trimmed("query");
@@ -35,8 +38,12 @@ impl Web {
             query: query.clone(),
         };
         let counted = self.counts(namespace, without_status(&query));
-        let (listed, counts, attributes) =
-            tokio::join!(self.workflows.list_workflow_executions(call(request)), counted, self.attributes(namespace));
+        let (listed, counts, retrying, attributes) = tokio::join!(
+            self.workflows.list_workflow_executions(call(request)),
+            counted,
+            self.count(namespace, narrowed(&without_status(&query), RETRYING)),
+            self.attributes(namespace)
+        );
         let listed = match listed {
             Ok(listed) => Ok(listed.into_inner()),
             // Only a wrong query is shown at its place.
@@ -49,7 +56,7 @@ impl Web {
                 (start_form())
             }
             (filter(&query, listed.as_ref().err(), &attributes))
-            (status_links(&counts, &query, &asked.query))
+            (status_links(&counts, retrying, &query, &asked.query))
             @if let Ok(listed) = &listed {
                 form #selection method="post" data-action data-selection {
                     input type="hidden" name="query" value=(query);
@@ -82,6 +89,13 @@ impl Web {
         named.collect()
     }
 
+    /// How many workflows a query selects.
+    async fn count(&self, namespace: &str, query: String) -> i64 {
+        let request = CountWorkflowExecutionsRequest { namespace: namespace.to_owned(), query };
+        let counted = self.workflows.count_workflow_executions(call(request)).await;
+        counted.map_or(0, |counted| counted.into_inner().count)
+    }
+
     /// Names and types of what can be searched for.
     async fn attributes(&self, namespace: &str) -> Vec<(String, String)> {
         let request = ListSearchAttributesRequest { namespace: namespace.to_owned() };
@@ -107,10 +121,10 @@ fn first_page(query: &Form) -> String {
     }
 }
 
-/// A query that the links by status may have been added to: what is before `ExecutionStatus = '…'` at its end.
+/// A query that the links above the list may have been added to: what is before `ExecutionStatus = '…'` at its end.
 fn without_status(query: &str) -> String {
-    for status in STATUSES {
-        let part = format!("ExecutionStatus = '{status}'");
+    let of_statuses = STATUSES.iter().map(|status| format!("ExecutionStatus = '{status}'"));
+    for part in of_statuses.chain([RETRYING.to_owned()]) {
         if let Some(rest) = query.strip_suffix(&part) {
             let rest = rest.trim_end();
             let rest = rest.strip_suffix("AND").unwrap_or(rest).trim_end();
@@ -126,15 +140,19 @@ fn without_status(query: &str) -> String {
 
 /// The query for one status among those that are selected otherwise.
 fn with_status(rest: &str, status: &str) -> String {
+    narrowed(rest, &format!("ExecutionStatus = '{status}'"))
+}
+
+fn narrowed(rest: &str, part: &str) -> String {
     match rest.is_empty() {
-        true => format!("ExecutionStatus = '{status}'"),
-        false => format!("({rest}) AND ExecutionStatus = '{status}'"),
+        true => part.to_owned(),
+        false => format!("({rest}) AND {part}"),
     }
 }
 
 /// Where in a query the server found a mistake, as far as it says so.
 fn place_of(status: &Status) -> Option<usize> {
-    let (_, rest) = status.message().split_once("position ")?;
+    let (_, rest) = status.message().split_once("at ")?;
     let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
     digits.parse().ok()
 }
@@ -166,7 +184,7 @@ fn filter(query: &str, error: Option<&Status>, attributes: &[(String, String)]) 
     }
 }
 
-fn status_links(counts: &[(String, i64)], query: &str, asked: &Form) -> Markup {
+fn status_links(counts: &[(String, i64)], retrying: i64, query: &str, asked: &Form) -> Markup {
     let rest = without_status(query);
     let all: i64 = counts.iter().map(|(_, count)| count).sum();
     let count = |status: &str| counts.iter().find(|(name, _)| name == status).map_or(0, |(_, count)| *count);
@@ -183,6 +201,12 @@ fn status_links(counts: &[(String, i64)], query: &str, asked: &Form) -> Markup {
                     a class={ "status-" (status) } href=(address(&selected)) aria-current=[(selected == query).then_some("true")] {
                         (spaced(status)) " " strong { (grouped(count(status))) }
                     }
+                }
+            }
+            @let selected = narrowed(&rest, RETRYING);
+            @if retrying > 0 || selected == query {
+                a class="status-Retrying" href=(address(&selected)) aria-current=[(selected == query).then_some("true")] title="An activity or a workflow task fails and is tried again" {
+                    "Retrying " strong { (grouped(retrying)) }
                 }
             }
         }
@@ -307,8 +331,20 @@ mod tests {
                 let query = with_status(rest, status);
                 assert_eq!(without_status(&query), rest);
             }
+            assert_eq!(without_status(&narrowed(rest, RETRYING)), rest);
         }
         assert_eq!(without_status("A = 1 ORDER BY StartTime"), "A = 1");
+    }
+
+    #[test]
+    fn a_mistake_has_its_place() {
+        let told = Status::invalid_argument(
+            "invalid query: at 16: expected a value after =, found Order; put texts in quotes",
+        );
+        assert_eq!(place_of(&told), Some(16));
+        let page = filter("WorkflowType = Order", Some(&told), &[]).0;
+        assert!(page.contains("<pre>WorkflowType = <mark>Order</mark></pre>"), "{page}");
+        assert_eq!(place_of(&Status::invalid_argument("the namespace is not right")), None);
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub(super) fn reasons(seen: &Seen<'_>) -> Vec<Reason> {
     let mut closed = match seen.run.status() {
         Status::Completed => reason("COMPLETED", format!("It completed {when}, after {lasted}.")),
         Status::Failed => reason("FAILED", format!("It failed {when}, after {lasted}")),
-        Status::Canceled => reason("CANCELED", format!("It was cancelled {when}, after {lasted}.")),
+        Status::Canceled => reason("CANCELED", format!("It was canceled {when}, after {lasted}.")),
         Status::Terminated => reason("TERMINATED", format!("It was terminated {when}, after {lasted}")),
         Status::TimedOut => reason("TIMED_OUT", format!("It timed out {when}, after {lasted}")),
         Status::ContinuedAsNew => {

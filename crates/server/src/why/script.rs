@@ -1,6 +1,7 @@
 //! Scripts: the lines that wait, and for what.
 
-use segno_proto::segno_workflow::Reason;
+use jiff::Timestamp;
+use segno_proto::{Nanos, segno_workflow::Reason};
 use serde_json::Value;
 
 use super::{SHOWN_MAX, Seen, reason, words};
@@ -33,48 +34,67 @@ impl ScriptSeen {
 pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     let Some(script) = &seen.script else { return };
     let list = |name: &str| script.state[name].as_array().cloned().unwrap_or_default();
-    let pending = list("pending");
-    for code in list("code").iter().take(SHOWN_MAX) {
+    let (pending, codes) = (list("pending"), list("code"));
+    for code in codes.iter().take(SHOWN_MAX) {
         let frame = &code["frames"][0];
         let line = frame["line"].as_u64().unwrap_or(0);
         let waiting: Vec<Value> = code["waiting_for"].as_array().cloned().unwrap_or_default();
         let items = waiting.iter().filter_map(|id| pending.iter().find(|item| item["item_id"] == *id));
-        let items: Vec<String> = items.map(describe).collect();
-        let (kind, for_what) = match items.is_empty() {
-            true => ("SCRIPT_WAITS", "a condition".to_owned()),
-            false => {
-                let signal = items.iter().any(|item| item.starts_with("signal "));
-                (if signal { "WAITS_FOR_SIGNAL" } else { "SCRIPT_WAITS" }, items.join(", "))
-            }
-        };
+        let items: Vec<&Value> = items.collect();
+        let signal = items.iter().find(|item| item["kind"] == "signal").and_then(|item| item["name"].as_str());
         let function = frame["function"].as_str().unwrap_or_default();
-        let text = format!("{function} waits at line {line} of {} for {for_what}.", words::text(&script.file_name));
-        let details = script.line(line).map(|source| format!("{line}: {source}")).into_iter().collect();
-        let hint = match kind {
-            "WAITS_FOR_SIGNAL" => {
-                format!(
-                    "`segno workflow signal -w {} --name NAME` sends one.",
-                    words::quoted(&seen.run.info.workflow_id)
-                )
+        let mut text = format!("{function} waits at line {line} of {} for ", words::text(&script.file_name));
+        match items.is_empty() {
+            true => text.push_str("a condition"),
+            false => {
+                let told: Vec<String> = items.iter().map(|item| describe(item, &codes, seen.now)).collect();
+                text.push_str(&told.join(", or "));
             }
-            _ => String::new(),
+        }
+        text.push('.');
+        let details = script.line(line).map(|source| format!("{line}: {source}")).into_iter().collect();
+        let found_one = match signal {
+            None => Reason { details, ..reason("SCRIPT_WAITS", text) },
+            Some(name) => {
+                text.push_str(&other_signals(&script.state["signals"]));
+                let (id, name) = (words::quoted(&seen.run.info.workflow_id), words::quoted(name));
+                let hint = format!("`segno workflow signal -w {id} --name {name}` sends it.");
+                Reason { details, hint, ..reason("WAITS_FOR_SIGNAL", text) }
+            }
         };
-        found.push(Reason { details, hint, ..reason(kind, text) });
+        found.push(found_one);
     }
 }
 
-/// One thing that is waited for: `signal "approve" since 2026-11-17T06:00:00Z`.
-fn describe(item: &Value) -> String {
-    let text = |name: &str| item[name].as_str().unwrap_or_default().to_owned();
-    let mut told = text("kind");
+/// One thing that is waited for: `signal "approve" since 2026-11-17T06:00:00Z (for 12 s)`.
+fn describe(item: &Value, codes: &[Value], now: Nanos) -> String {
+    let text = |name: &str| item[name].as_str().unwrap_or_default();
+    let time =
+        |name: &str| text(name).parse::<Timestamp>().ok().and_then(|at| Nanos::try_from(at.as_nanosecond()).ok());
+    // A call of a function is code of its own, which waits for something else.
+    let callee = codes.iter().find(|code| code["id"] == item["item_id"]).map(|code| &code["frames"]);
+    let callee = callee.and_then(Value::as_array).and_then(|frames| frames.last()?["function"].as_str());
+    let mut told = match (text("kind"), callee) {
+        ("call", Some(function)) => format!("the end of {function}"),
+        (kind, _) => kind.to_owned(),
+    };
     if !text("name").is_empty() {
-        told.push_str(&format!(" {}", words::quoted(&text("name"))));
+        told.push_str(&format!(" {}", words::quoted(text("name"))));
     }
-    if !text("since").is_empty() {
-        told.push_str(&format!(" since {}", text("since")));
+    if let Some(since) = time("since") {
+        told.push_str(&format!(" {}", words::since(since, now)));
     }
-    if !text("due").is_empty() {
-        told.push_str(&format!(", until {}", text("due")));
+    if let Some(due) = time("due") {
+        told.push_str(&format!(", until {}", words::moment(due, now).trim_start_matches("at ")));
     }
     told
+}
+
+/// Signals that came and that nobody has taken, as a sentence: perhaps their name is misspelt.
+fn other_signals(signals: &Value) -> String {
+    let names: Vec<String> = signals.as_object().into_iter().flatten().map(|(name, _)| words::quoted(name)).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!(" Other signals have come, which it does not wait for: {}.", names.join(", ")),
+    }
 }

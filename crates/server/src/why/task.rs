@@ -62,7 +62,10 @@ fn failing(seen: &Seen<'_>) -> Reason {
         _ if seen.run.state().script.is_some() => {
             "The turn is tried again by itself. Deploy a repaired script and move the run to it with `segno flow migrate`."
         }
-        _ => "Repair the workflow code and restart its workers: the task is tried again until it succeeds.",
+        _ => {
+            "Repair the workflow code and restart its workers: the task is tried again until it succeeds. If the input is \
+             wrong, terminate the workflow and start it again."
+        }
     };
     let hint = hint.to_owned();
     Reason { since: time(reported.time), hint, details, ..reason("TASK_FAILING", text) }
@@ -88,7 +91,15 @@ fn started(seen: &Seen<'_>, task: &WorkflowTask) -> Reason {
             let text = format!("{who} holds the workflow task {held}, but {text}. {ends}");
             Reason { hint, ..base("WORKER_SILENT", text) }
         }
-        None => base("TASK_AT_WORKER", format!("{who} works on the workflow task {held}. {ends}")),
+        None => {
+            // Otherwise a worker that breaks each time seems to work on it.
+            let again = if task.attempt > 1 {
+                " SDKs report only the first failure of a task and let later attempts time out."
+            } else {
+                ""
+            };
+            base("TASK_AT_WORKER", format!("{who} works on the workflow task {held}. {ends}{again}"))
+        }
     }
 }
 

@@ -201,6 +201,14 @@ fn a_worker_has_the_task() {
 }
 
 #[test]
+fn a_worker_has_a_task_that_failed_before() {
+    let run = run(|_, state| state.task = Some(WorkflowTask { attempt: 3, ..started_task() }));
+    assert!(
+        only(&seen(&run)).text.ends_with("report only the first failure of a task and let later attempts time out.")
+    );
+}
+
+#[test]
 fn the_worker_that_has_the_task_is_silent() {
     let run = run(|_, state| state.task = Some(started_task()));
     let mut held = seen(&run);
@@ -521,12 +529,36 @@ fn a_script_waits_at_a_line() {
         state.timers.insert("t".to_owned(), Timer { started_event_id: 5, fire_at: NOW });
     });
     let state = r#"{"code":[{"id":"main","waiting_for":["s-1"],"frames":[{"function":"order","line":2,"column":3}]}],
-        "pending":[{"item_id":"s-1","kind":"signal","name":"approve","since":"2001-09-09T01:46:00Z","due":null}]}"#;
+        "pending":[{"item_id":"s-1","kind":"signal","name":"approve","since":"2001-09-09T01:46:00Z","due":null}],
+        "signals":{"aprove":1}}"#;
     let script = ScriptSeen::new(state, "order.flow".to_owned(), b"workflow order() {\n  await Signal.next()\n}");
     let reason = only(&Seen { script, ..seen(&run) });
     assert_eq!(reason.kind, "WAITS_FOR_SIGNAL");
-    assert_eq!(reason.text, "order waits at line 2 of order.flow for signal \"approve\" since 2001-09-09T01:46:00Z.");
+    assert_eq!(
+        reason.text,
+        "order waits at line 2 of order.flow for signal \"approve\" since 2001-09-09T01:46:00Z (for 40 s). Other signals have \
+         come, which it does not wait for: \"aprove\"."
+    );
+    assert_eq!(reason.hint, "`segno workflow signal -w \"order-7\" --name \"approve\"` sends it.");
     assert_eq!(reason.details, ["2: await Signal.next()"]);
+}
+
+#[test]
+fn a_script_that_waits_for_a_call_names_the_function() {
+    let run = script_run(|_| {});
+    let state = r#"{"code":[{"id":"main","waiting_for":["call-1"],"frames":[{"function":"order","line":1}]},
+        {"id":"call-1","waiting_for":["timer-1"],"frames":[{"function":"approve","line":2}]}],
+        "pending":[{"item_id":"call-1","kind":"call","name":null,"since":null,"due":null},
+        {"item_id":"timer-1","kind":"timer","name":null,"since":null,"due":"2001-09-09T01:47:00Z"}]}"#;
+    let found = reasons(&Seen { script: ScriptSeen::new(state, "a.flow".to_owned(), b""), ..seen(&run) });
+    let texts: Vec<_> = found.iter().map(|reason| reason.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "order waits at line 1 of a.flow for the end of approve.",
+            "approve waits at line 2 of a.flow for timer, until 2001-09-09T01:47:00Z (in 20 s)."
+        ]
+    );
 }
 
 #[test]

@@ -140,6 +140,7 @@ fn indexes_are_used() {
         ("RunId = '00000000-0011-8abc-8def-0123456789ab'", "SEARCH v USING INTEGER PRIMARY KEY"),
         ("ParentWorkflowId = 'p'", "visibility_parent (namespace=? AND parent_workflow_id=?)"),
         ("ActivityAttempts > 2", "visibility_retrying (namespace=?"),
+        ("ActivityAttempts > 0 OR WorkflowTaskAttempts > 0", "visibility_retrying (namespace=?"),
         ("I BETWEEN 3 AND 5", "SEARCH a USING PRIMARY KEY (attribute=? AND value>? AND value<?)"),
         ("Division IS NOT NULL", "SEARCH a USING PRIMARY KEY (attribute=?)"),
         ("L STARTS_WITH 'x'", "SEARCH a USING PRIMARY KEY (attribute=? AND value>? AND value<?)"),

@@ -90,13 +90,31 @@ fn nothing_is_overwritten_and_only_copies_are_put_back() {
     let text = other.0.join("text");
     fs::write(&text, "not a database at all").unwrap();
     let empty = Directory::new();
-    assert!(matches!(restore(&text, &empty.0), Err(BackupError::Open(_))));
-    assert!(!empty.database().exists());
+    assert!(matches!(restore(&text, &empty.0), Err(BackupError::NotACopy(_))));
+    assert!(!empty.0.exists(), "a wrong file leaves no directory");
     // A copy that lost its end is noticed before it has the name of the database.
     let whole = fs::read(&file).unwrap();
     fs::write(&text, &whole[..whole.len() / 2]).unwrap();
     assert!(restore(&text, &empty.0).is_err());
     assert!(!empty.database().exists());
+}
+
+/// What workflows carry is in a copy, too.
+#[cfg(unix)]
+#[test]
+fn only_the_owner_may_read_copies() {
+    use std::os::unix::fs::PermissionsExt;
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let (source, copies, target) = (Directory::new(), Directory::new(), Directory::new());
+    fs::create_dir_all(&copies.0).unwrap();
+    drop(source.open());
+    let file = copies.0.join("copy.db");
+    // What a copy that was cut short left, with the permissions of an older version.
+    fs::write(copies.0.join("copy.db.unfinished"), "").unwrap();
+    backup(&source.0, &file, 0).unwrap();
+    assert_eq!(mode(&file), 0o600);
+    restore(&file, &target.0).unwrap();
+    assert_eq!(mode(&target.database()), 0o600);
 }
 
 #[test]

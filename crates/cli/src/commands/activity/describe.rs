@@ -4,6 +4,7 @@ use clap::Args;
 use jiff::Timestamp;
 use segno_proto::{
     activity::ActivityExecutionInfo,
+    enums::PendingActivityState,
     workflowservice::{DescribeActivityExecutionRequest, DescribeActivityExecutionResponse},
 };
 
@@ -63,7 +64,9 @@ fn text(answer: &DescribeActivityExecutionResponse, colors: bool) -> String {
     fields.add("RunId", &info.run_id);
     fields.add("Type", info.activity_type.as_ref().map_or("", |kind| &kind.name));
     fields.add("Status", short_name("ActivityExecutionStatus", info.status().as_str_name()));
-    fields.add("RunState", short_name("PendingActivityState", info.run_state().as_str_name()));
+    if info.run_state() != PendingActivityState::Unspecified {
+        fields.add("RunState", short_name("PendingActivityState", info.run_state().as_str_name()));
+    }
     fields.add("TaskQueue", &info.task_queue);
     fields.add("Attempt", info.attempt.to_string());
     fields.add("ScheduleTime", time::both(info.schedule_time.as_ref(), now));

@@ -28,6 +28,10 @@ pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyho
             run_id: run_id.to_owned(),
         };
         let answer = client.workflows.poll_activity_execution(request_within(message, WAIT)).await;
+        match &answer {
+            Err(status) if client.is_worth_a_retry(status).await => continue,
+            _ => {}
+        }
         let answer: PollActivityExecutionResponse = client.answer("wait for the activity", answer)?;
         if let Some(value) = answer.outcome.and_then(|outcome| outcome.value) {
             break (answer.run_id, value);

@@ -7,7 +7,9 @@ mod terminate;
 use clap::{Args, Subcommand};
 use segno_proto::{
     common::WorkflowExecution,
-    workflowservice::{StartBatchOperationRequest, start_batch_operation_request::Operation},
+    workflowservice::{
+        CountWorkflowExecutionsRequest, StartBatchOperationRequest, start_batch_operation_request::Operation,
+    },
 };
 
 use crate::{
@@ -99,7 +101,14 @@ impl Job {
         given_reason: Option<String>,
         operation: Operation,
     ) -> anyhow::Result<()> {
-        confirm(self.yes, &format!("Start a batch job on all workflows that fit {}?", plain(&self.query)))?;
+        if !self.yes {
+            let message =
+                CountWorkflowExecutionsRequest { namespace: client.namespace.clone(), query: self.query.clone() };
+            let answer = client.workflows.count_workflow_executions(request(message)).await;
+            let count = client.answer("count the workflows", answer)?.count;
+            let workflows = if count == 1 { "1 workflow".to_owned() } else { format!("{count} workflows") };
+            confirm(false, &format!("Start a batch job on {workflows} that fit {}?", plain(&self.query)))?;
+        }
         let job_id = uuid()?;
         let message = StartBatchOperationRequest {
             namespace: client.namespace.clone(),

@@ -35,6 +35,7 @@ impl Create {
     /// Creates it.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let id = self.target.schedule_id;
+        self.plan.warn_if_never();
         let message = CreateScheduleRequest {
             namespace: client.namespace.clone(),
             schedule: Some(self.plan.schedule(&id)?),

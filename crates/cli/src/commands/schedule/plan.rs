@@ -91,6 +91,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Says on standard error that nothing will happen by itself, if no flag says when.
+    pub fn warn_if_never(&self) {
+        if self.interval.is_empty() && self.calendar.is_empty() && self.cron.is_empty() {
+            eprintln!(
+                "segno: the schedule has no times (--interval, --cron, --calendar): it acts only when it is triggered or backfilled"
+            );
+        }
+    }
+
     /// As the wire has it.
     pub fn schedule(self, schedule_id: &str) -> anyhow::Result<Schedule> {
         let duration = |nanos: Option<Nanos>| nanos.map(nanos_duration);

@@ -1,21 +1,24 @@
 //! `segno schedule toggle`.
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use segno_proto::schedule::SchedulePatch;
 
 use super::{Target, patch};
 use crate::{client::Client, commands::reason};
 
 #[derive(Args, Clone, Debug)]
-#[command(after_help = "Example:\n  segno schedule toggle --schedule-id nightly --pause --reason 'the database moves'")]
+#[command(
+    group = ArgGroup::new("what").required(true).args(["pause", "unpause"]),
+    after_help = "Example:\n  segno schedule toggle --schedule-id nightly --pause --reason 'the database moves'"
+)]
 pub struct Toggle {
     #[command(flatten)]
     target: Target,
     /// Pause it.
-    #[arg(long, required_unless_present = "unpause")]
+    #[arg(long)]
     pause: bool,
     /// Let it go on.
-    #[arg(long, conflicts_with = "pause")]
+    #[arg(long)]
     unpause: bool,
     /// Why.
     #[arg(long, value_name = "TEXT")]

@@ -31,6 +31,7 @@ impl Update {
     /// Replaces the schedule, unless somebody else changes it in between.
     pub async fn run(self, client: &mut Client) -> anyhow::Result<()> {
         let id = self.target.schedule_id;
+        self.plan.warn_if_never();
         let seen = DescribeScheduleRequest { namespace: client.namespace.clone(), schedule_id: id.clone() };
         let seen = client.workflows.describe_schedule(request(seen)).await;
         let seen: DescribeScheduleResponse = client.answer("describe the schedule", seen)?;

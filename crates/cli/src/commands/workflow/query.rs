@@ -53,6 +53,7 @@ impl Query {
             }),
             query_reject_condition: condition as i32,
         };
+        client.warn_if_nobody_answers(&self.target).await;
         let answer = client.workflows.query_workflow(request(message)).await;
         let answer: QueryWorkflowResponse = client.answer("query the workflow", answer)?;
         if let Some(rejected) = answer.query_rejected {

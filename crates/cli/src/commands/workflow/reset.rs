@@ -1,7 +1,7 @@
 //! `segno workflow reset`.
 
 use bytes::Bytes;
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use segno_proto::{
     enums::EventType,
     workflowservice::{ResetWorkflowExecutionRequest, ResetWorkflowExecutionResponse},
@@ -15,6 +15,7 @@ use crate::{
 
 #[derive(Args, Clone, Debug)]
 #[command(
+    group = ArgGroup::new("place").required(true).args(["event_id", "to"]),
     after_help = "Examples:\n  segno workflow reset --workflow-id order-7 --to LastWorkflowTask --reason 'bad deploy'\n  \
                         segno workflow reset --workflow-id order-7 --event-id 14 --reason 'bad deploy'\n\n\
                         A new run goes on from there; the old one is terminated."
@@ -23,7 +24,7 @@ pub struct Reset {
     #[command(flatten)]
     target: Target,
     /// The workflow task to go back to: the id of its completed event, or of the one that follows its start.
-    #[arg(short, long, value_name = "ID", required_unless_present = "to", conflicts_with = "to")]
+    #[arg(short, long, value_name = "ID")]
     event_id: Option<i64>,
     /// Where to go back to instead.
     #[arg(long, alias = "type", value_enum, ignore_case = true, value_name = "PLACE")]

@@ -32,6 +32,7 @@ impl Stack {
             query: Some(query),
             ..Default::default()
         };
+        client.warn_if_nobody_answers(&self.target).await;
         let answer = client.workflows.query_workflow(request(message)).await;
         let answer: QueryWorkflowResponse = client.answer("ask for the stack of the workflow", answer)?;
         let texts: Vec<String> = answer

@@ -61,6 +61,7 @@ impl Update {
                 ..Default::default()
             }),
         };
+        client.warn_if_nobody_answers(&self.target).await;
         let answer = client.workflows.update_workflow_execution(request(message)).await;
         let mut answer: UpdateWorkflowExecutionResponse = client.answer("update the workflow", answer)?;
         while answer.outcome.is_none() && !(self.accepted && answer.stage() == Stage::Accepted) {
@@ -71,6 +72,10 @@ impl Update {
                 wait_policy: Some(wait),
             };
             let polled = client.workflows.poll_workflow_execution_update(request(poll)).await;
+            match &polled {
+                Err(status) if client.is_worth_a_retry(status).await => continue,
+                _ => {}
+            }
             let polled = client.answer("wait for the update", polled)?;
             (answer.outcome, answer.stage) = (polled.outcome, polled.stage);
         }

@@ -21,6 +21,13 @@ use crate::{
 /// A poll lasts a minute; a worker that polled within this time is probably there.
 const POLL_SECONDS: i64 = 70;
 
+/// Kinds of reasons that tell a user who waits that waiting alone may not help.
+const PROBLEMS: [&str; 6] =
+    ["NO_POLLER", "TASK_FAILING", "TASK_TIMING_OUT", "WORKER_SILENT", "ACTIVITY_FAILING", "ACTIVITY_PAUSED"];
+
+/// The queue of scripts, which the server itself serves.
+const SCRIPT_QUEUE: &str = "segno-flow";
+
 #[derive(Args, Clone, Debug)]
 #[command(
     after_help = "Examples:\n  segno workflow why --workflow-id order-7\n  segno workflow why --workflow-id order-7 --watch"
@@ -76,16 +83,37 @@ impl Client {
 impl Client {
     /// Says on standard error that a workflow will wait, if nobody polls its queue. What cannot be found out is not said.
     pub async fn warn_if_nobody_polls(&mut self, workflow_type: &str, task_queue: &str) {
+        self.warn_if_no_worker(workflow_type, task_queue, "the workflow waits until a worker does").await;
+    }
+
+    /// The same before a worker is asked something about a workflow that is there.
+    pub async fn warn_if_nobody_answers(&mut self, target: &Target) {
+        let Ok(description) = self.describe(&target.workflow_id, &target.run_id).await else { return };
+        let info = description.workflow_execution_info.unwrap_or_default();
+        let kind = info.r#type.unwrap_or_default().name;
+        self.warn_if_no_worker(&kind, &info.task_queue, "only a worker can answer").await;
+    }
+
+    /// Says on standard error what keeps a workflow from going on, if that is something to look at. What cannot be found
+    /// out is not said.
+    pub async fn tell_problems(&mut self, workflow_id: &str, run_id: &str) {
+        let Ok(Some(answer)) = self.explain_if_possible(workflow_id, run_id).await else { return };
+        for reason in answer.reasons.iter().filter(|reason| PROBLEMS.contains(&reason.kind.as_str())) {
+            eprintln!("segno: still waiting: {}", plain(&reason.text));
+        }
+    }
+
+    async fn warn_if_no_worker(&mut self, workflow_type: &str, task_queue: &str, meaning: &str) {
+        if task_queue == SCRIPT_QUEUE {
+            return;
+        }
         let message = DescribeQueueRequest { namespace: self.namespace.clone(), task_queue: task_queue.to_owned() };
         let Ok(answer) = self.explanations.describe_queue(request(message)).await else { return };
         let side = answer.into_inner().workflow.unwrap_or_default();
         // A worker that is busy asks again when it is done; one that died does not.
         let recent = side.last_poll.is_some_and(|last| Timestamp::now().as_second() - last.seconds < POLL_SECONDS);
         if side.polls_waiting == 0 && !recent && !self.is_script(workflow_type).await {
-            eprintln!(
-                "segno: nobody polls task queue {} for workflow tasks: the workflow waits until a worker does",
-                plain(task_queue)
-            );
+            eprintln!("segno: nobody polls task queue {} for workflow tasks: {meaning}", plain(task_queue));
         }
     }
 

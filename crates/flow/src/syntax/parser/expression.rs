@@ -248,7 +248,8 @@ impl Parser<'_> {
                     "null" => ExprKind::Null,
                     "new" => return self.new_expression(),
                     "function" | "async" if !token.after_newline => {
-                        return self.error("F0107", "functions are not values".to_owned(), start, None);
+                        let hint = "declare it by its name, or write an arrow where the library takes one: x => x + 1";
+                        return self.error("F0107", "functions are not values".to_owned(), start, Some(hint));
                     }
                     _ if is_reserved(word) => return self.expected("an expression"),
                     _ => ExprKind::Name(self.take_name().text),
