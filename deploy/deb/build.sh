@@ -16,6 +16,12 @@ chmod 0755 "$root"
 
 "$here/stage.sh" "$binary" "$root"
 install -d "$root/DEBIAN"
+install -m 0755 "$here/deb/postinst" "$here/deb/prerm" "$here/deb/postrm" "$root/DEBIAN/"
+cat > "$root/usr/share/doc/segno/copyright" <<COPYRIGHT
+Copyright: The Segno authors
+License: MIT or Apache-2.0. Their texts are beside this file, LICENSE-MIT and LICENSE-APACHE.
+COPYRIGHT
+chmod 0644 "$root/usr/share/doc/segno/copyright"
 cat > "$root/DEBIAN/control" <<CONTROL
 Package: segno
 Version: $version

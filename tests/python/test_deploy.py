@@ -44,14 +44,32 @@ def unit() -> configparser.ConfigParser:
     return parser
 
 
-def test_the_command_of_the_unit_is_understood() -> None:
-    program, command, *flags = shlex.split(unit()["Service"]["ExecStart"])
-    assert (program, command) == ("/usr/bin/segno", "serve")
-    printed = serve(*flags, "--print-config")
+DATABASE = "postgres://segno@db.example/segno"
+
+
+def test_files_and_variables_decide_what_the_unit_runs(tmp_path: Path) -> None:
+    service = unit()["Service"]
+    # A flag would go before what the operator wrote into the files: --data-dir even excludes a store without a word.
+    assert shlex.split(service["ExecStart"]) == ["/usr/bin/segno", "serve"]
+    variables = dict(pair.split("=", 1) for pair in service["Environment"].split())
+    # The default directory of the data is the one that systemd makes.
+    assert f"{variables['XDG_DATA_HOME']}/segno" == f"/var/lib/{service['StateDirectory']}"
+    printed = serve("--print-config", **variables)
     assert printed.returncode == 0, printed.stderr
-    # The directory of the data is the one that systemd makes.
-    state = unit()["Service"]["StateDirectory"]
-    assert re.search(rf'^data-dir = "/var/lib/{state}" ', printed.stdout, re.MULTILINE)
+    assert re.search(r'^log-format = "json" ', printed.stdout, re.MULTILINE)
+    (tmp_path / "segno.toml").write_text(f'[serve]\nstore = "{DATABASE}"\n')
+    for place in {"SEGNO_STORE": DATABASE}, {"SEGNO_CONFIG": str(tmp_path / "segno.toml")}:
+        printed = serve("--print-config", **variables, **place)
+        assert f'\nstore = "{DATABASE}" ' in printed.stdout, printed.stderr
+
+
+def test_the_unit_is_started_again_unless_that_is_pointless() -> None:
+    # systemd's default gives up after five starts in ten seconds: too early if the database is away for a minute.
+    assert unit()["Unit"]["StartLimitIntervalSec"] == "0"
+    assert unit()["Service"]["Restart"] == "always"
+    pointless = {int(code) for code in unit()["Service"]["RestartPreventExitStatus"].split()}
+    assert serve("--port", "none").returncode in pointless
+    assert serve("--ip", "0.0.0.0").returncode == USAGE and USAGE in pointless
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
@@ -129,6 +147,12 @@ def test_the_debian_package(tmp_path: Path, small_binary: Path) -> None:
     subprocess.run(["dpkg-deb", "--extract", package, tmp_path / "root"], check=True)
     found = {name: (tmp_path / "root" / name).stat().st_mode & 0o777 for name in INSTALLED}
     assert found == INSTALLED
+    for script in "postinst", "prerm", "postrm":
+        text = subprocess.run(["dpkg-deb", "--info", package, script], capture_output=True, text=True, check=True).stdout
+        assert text == (DEPLOY / "deb" / script).read_text()
+        # Without a running systemd, as in an image, they do nothing and do not fail.
+        if not Path("/run/systemd/system").exists():
+            assert subprocess.run(["sh", "-s", "configure"], input=text, text=True).returncode == 0
     # What is unpacked runs.
     ran = subprocess.run([tmp_path / "root/usr/bin/segno", "--version"], capture_output=True, text=True)
     assert ran.returncode == 0
@@ -147,6 +171,10 @@ def test_the_settings_of_the_container() -> None:
     # As its comments say: it starts with --insecure, or with certificates and keys, and not without.
     assert serve("--print-config", SEGNO_INSECURE="true", **variables).returncode == 0
     assert serve(**variables).returncode == USAGE
+    # The data is in the volume, or in a database.
+    assert f"VOLUME {variables['XDG_DATA_HOME']}\n" in text
+    database = serve("--print-config", SEGNO_INSECURE="true", SEGNO_STORE=DATABASE, **variables)
+    assert f'\nstore = "{DATABASE}" ' in database.stdout, database.stderr
     assert set(re.findall(r"SEGNO_[A-Z_]+", text)) - {"SEGNO_COMMIT"} <= set(re.findall(r"SEGNO_[A-Z_]+", serve("--help").stdout))
 
 
