@@ -72,6 +72,9 @@ pub enum Place {
     Nowhere,
 }
 
+/// The node that should own each shard, by the shard's number.
+type WantedOwners = Arc<[Option<NodeId>]>;
+
 /// What a node knows of the others.
 pub struct Cluster {
     pub(crate) membership: Arc<dyn Membership>,
@@ -82,7 +85,7 @@ pub struct Cluster {
     map: RwLock<Arc<ClusterMap>>,
     shards: Vec<AtomicU8>,
     /// Who should own each shard, and the map of which that is true.
-    wanted: Mutex<Option<(Arc<ClusterMap>, Arc<[Option<NodeId>]>)>>,
+    wanted: Mutex<Option<(Arc<ClusterMap>, WantedOwners)>>,
     links: Mutex<HashMap<NodeId, Arc<Link>>>,
     /// What went over the connections of both directions.
     traffic: Mutex<HashMap<NodeId, Arc<Traffic>>>,
@@ -176,12 +179,12 @@ impl Cluster {
     }
 
     /// Who should own each shard. Found out once for the same nodes: it takes a hash for each shard and node.
-    fn wanted(&self, map: &Arc<ClusterMap>) -> Arc<[Option<NodeId>]> {
+    fn wanted(&self, map: &Arc<ClusterMap>) -> WantedOwners {
         let mut known = lock(&self.wanted);
         if let Some((_, wanted)) = known.as_ref().filter(|(before, _)| before.same_homes(map)) {
             return wanted.clone();
         }
-        let wanted: Arc<[_]> = (0..SHARDS as u16).map(|number| map.wanted(Shard(number))).collect();
+        let wanted: WantedOwners = (0..SHARDS as u16).map(|number| map.wanted(Shard(number))).collect();
         *known = Some((map.clone(), wanted.clone()));
         wanted
     }
