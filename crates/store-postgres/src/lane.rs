@@ -9,7 +9,7 @@
 //! a later group. It answers [`CommitError::NotDone`] only for what did not happen and never will.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use segno_store::{Commit, CommitError};
@@ -47,6 +47,8 @@ pub(crate) struct Lane {
     lane: i32,
     slot: i16,
     state: tokio::sync::Mutex<State>,
+    /// `last` of the state, for whoever must not wait for a group under way.
+    acknowledged: Arc<AtomicI64>,
     pub(crate) counters: Counters,
 }
 
@@ -65,6 +67,11 @@ impl State {
     }
 }
 
+/// The database knows fewer groups than it acknowledged.
+pub(crate) fn lost(acknowledged: i64, found: i64) -> CommitError {
+    CommitError::Lost(format!("group {acknowledged} was acknowledged, the database knows {found}"))
+}
+
 /// What a settled group turned out to be.
 enum Settled {
     Done,
@@ -72,11 +79,12 @@ enum Settled {
 }
 
 impl Lane {
-    pub(crate) fn new(common: Arc<Common>, node: i64, lane: i32, slot: i16) -> Self {
+    /// The number of the last acknowledged group is kept in `acknowledged`.
+    pub(crate) fn new(common: Arc<Common>, node: i64, lane: i32, slot: i16, acknowledged: Arc<AtomicI64>) -> Self {
         let link = Link::new(common.clone(), Purpose::Lane);
         let state = State { last: 0, session: None, over: None };
         let state = tokio::sync::Mutex::new(state);
-        Self { link, common, node, lane, slot, state, counters: Counters::default() }
+        Self { link, common, node, lane, slot, state, acknowledged, counters: Counters::default() }
     }
 
     /// Makes a group durable.
@@ -144,7 +152,7 @@ impl Lane {
             let answer = tokio::time::timeout(ANSWER_MAX, session.client.query_one(&statement, &parameters)).await;
             let error = match answer {
                 Ok(Ok(_)) if !session.take_warning() || sabotage::is_on("ignore-warning") => {
-                    state.last = head.group;
+                    self.advance(state, head.group);
                     self.counters.groups.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -206,6 +214,12 @@ impl Lane {
         }
     }
 
+    /// A group is done or void, and the database has acknowledged that.
+    fn advance(&self, state: &mut State, group: i64) {
+        state.last = group;
+        self.acknowledged.store(group, Ordering::Release);
+    }
+
     /// The connection. A new one is used only after the lane's row was found to say what it must.
     async fn session(&self, state: &mut State, patience: Duration) -> Result<Arc<Session>, CommitError> {
         if let Some(over) = &state.over {
@@ -248,9 +262,7 @@ impl Lane {
     fn end(&self, state: &mut State, found: Option<i64>) -> CommitError {
         let error = match found {
             None => CommitError::Fenced,
-            Some(found) => {
-                CommitError::Lost(format!("group {} was acknowledged, the database knows {found}", state.last))
-            }
+            Some(found) => lost(state.last, found),
         };
         tracing::error!(node = self.node, lane = self.lane, %error, "this lane writes nothing any more");
         state.session = None;
@@ -274,7 +286,7 @@ impl Lane {
                 continue;
             };
             if void {
-                state.last = group;
+                self.advance(state, group);
                 state.session = Some(session);
                 return Ok(self.settled(group, Settled::NotDone));
             }
@@ -356,7 +368,7 @@ impl Lane {
             let Ok(session) = self.link.session(WAIT_MAX).await else { continue };
             let row = match self.void(&session, next).await {
                 Ok(true) => {
-                    state.last = next;
+                    self.advance(state, next);
                     state.session = Some(session);
                     return Ok(true);
                 }

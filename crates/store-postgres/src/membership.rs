@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use tokio_postgres::{Client, Row};
 
 use crate::connect::{Common, Link, Purpose, describe, failed};
-use crate::{OpenError, Options, read, sabotage};
+use crate::{OpenError, Options, lane, read, sabotage};
 
 /// A node beats this many times within its lease.
 const BEATS_OF_LEASE: u32 = 6;
@@ -165,6 +165,19 @@ pub(crate) struct Members {
     first_time: TimeReading,
     time: OnceLock<Box<dyn Fn(TimeReading) + Send + Sync>>,
     suspects: Mutex<HashSet<i64>>,
+    /// The last group that this node's lane was told to be done, and what a beat found if the database does not know it.
+    acknowledged: Arc<AtomicI64>,
+    lost: OnceLock<CommitError>,
+}
+
+/// What a beat found.
+enum Beat {
+    /// This node has its place, among these.
+    Members(Vec<Member>),
+    /// Its row or its lane is gone.
+    Gone,
+    /// The database knows fewer groups of the lane than it acknowledged: a failover lost them.
+    Lost(CommitError),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -176,7 +189,13 @@ fn id(node: i64) -> NodeId {
 }
 
 impl Members {
-    pub(crate) fn new(common: Arc<Common>, place: Place, lease: Duration, link: Arc<Link>) -> Self {
+    pub(crate) fn new(
+        common: Arc<Common>,
+        place: Place,
+        lease: Duration,
+        link: Arc<Link>,
+        acknowledged: Arc<AtomicI64>,
+    ) -> Self {
         let (map, _) = watch::channel((0, Arc::default()));
         Self {
             common,
@@ -191,7 +210,14 @@ impl Members {
             first_time: place.time,
             time: OnceLock::new(),
             suspects: Mutex::default(),
+            acknowledged,
+            lost: OnceLock::new(),
         }
+    }
+
+    /// What a beat found if the database lost something.
+    pub(crate) fn lost(&self) -> Option<CommitError> {
+        self.lost.get().cloned()
     }
 
     /// The last beat that the database answered.
@@ -199,7 +225,8 @@ impl Members {
         self.beat.load(Ordering::Acquire)
     }
 
-    /// Beats until the node's row is gone or the store is closed. `true` if the row is gone.
+    /// Beats until the node may not go on or the store is closed. `true` if it may not: its row is gone, or the database lost
+    /// what it had acknowledged.
     pub(crate) async fn run(&self) -> bool {
         let link = Link::new(self.common.clone(), Purpose::Pulse);
         let pause = (self.lease / BEATS_OF_LEASE).min(BEAT_MAX);
@@ -216,7 +243,7 @@ impl Members {
             let sent = Instant::now();
             let outcome = tokio::time::timeout(ANSWER_MAX, self.beat_once(&session)).await;
             match outcome {
-                Ok(Ok(Some(members))) => {
+                Ok(Ok(Beat::Members(members))) => {
                     *lock(&self.heard) = sent;
                     // Time that passed without a beat of our own says nothing about others.
                     let passed = sent.saturating_duration_since(last).min(2 * pause);
@@ -225,11 +252,15 @@ impl Members {
                         self.declare_gone(&session, gone).await;
                     }
                 }
-                Ok(Ok(None)) => {
-                    // Nothing is answered from memory any more; only then others may have what it owned.
-                    if let Some(long_ago) = sent.checked_sub(self.lease) {
-                        *lock(&self.heard) = long_ago;
-                    }
+                Ok(Ok(Beat::Lost(error))) => {
+                    tracing::error!(node = self.place.node, %error, "this node answers nothing any more");
+                    self.answer_nothing(sent);
+                    let _ = self.lost.set(error);
+                    return true;
+                }
+                Ok(Ok(Beat::Gone)) => {
+                    // Only then others may have what it owned.
+                    self.answer_nothing(sent);
                     let _ = tokio::time::timeout(ANSWER_MAX, leave(&session.client, self.place.node)).await;
                     return !self.common.closing.load(Ordering::Acquire);
                 }
@@ -243,16 +274,30 @@ impl Members {
         false
     }
 
-    /// Counts up the beat and looks at the map. `None` if this node's row or its lane is gone.
-    async fn beat_once(&self, session: &crate::connect::Session) -> Result<Option<Vec<Member>>, tokio_postgres::Error> {
+    /// Nothing is answered from memory any more.
+    fn answer_nothing(&self, now: Instant) {
+        if let Some(long_ago) = now.checked_sub(self.lease) {
+            *lock(&self.heard) = long_ago;
+        }
+    }
+
+    /// Counts up the beat, looks at the map, and compares what the database knows of the lane with what it acknowledged: a node
+    /// that commits nothing would not notice a loss otherwise, and go on answering from memory.
+    async fn beat_once(&self, session: &crate::connect::Session) -> Result<Beat, tokio_postgres::Error> {
         let update = format!(
             "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
              AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING beat) \
-             SELECT b.beat, c.map, c.namespaces, {CLOCK} FROM b, segno.cluster c"
+             SELECT b.beat, c.map, c.namespaces, {CLOCK}, l.last_group FROM b, segno.cluster c, segno.lanes l \
+             WHERE l.node = $1 AND l.lane = 0"
         );
         let update = session.prepare(&update).await?;
+        let acknowledged = self.acknowledged.load(Ordering::Acquire);
         let asked = Instant::now();
-        let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else { return Ok(None) };
+        let Some(row) = session.client.query_opt(&update, &[&self.place.node]).await? else { return Ok(Beat::Gone) };
+        let found: i64 = row.get(4);
+        if found < acknowledged {
+            return Ok(Beat::Lost(lane::lost(acknowledged, found)));
+        }
         if let Some(told) = self.time.get() {
             told(TimeReading { database: row.get(3), asked, answered: Instant::now() });
         }
@@ -282,7 +327,7 @@ impl Members {
                 *newest = map;
             });
         }
-        Ok(Some(members))
+        Ok(Beat::Members(members))
     }
 
     /// Takes note of the beats of others; says whose stood still for too long.

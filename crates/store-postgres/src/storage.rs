@@ -1,7 +1,7 @@
 //! The store: its connections, and the contract on top of them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -111,10 +111,11 @@ impl PostgresStore {
         let place = membership::join(&session.client, &options).await?;
         warn_of_failover(&session.client).await;
         let reader = Arc::new(Link::new(common.clone(), Purpose::Reader));
-        let lane = Lane::new(common.clone(), place.node, 0, place.slot);
+        let acknowledged = Arc::new(AtomicI64::new(0));
+        let lane = Lane::new(common.clone(), place.node, 0, place.slot, acknowledged.clone());
         let gather = Gather::start(Arc::new(Link::new(common.clone(), Purpose::Reader)));
         let (over, fenced) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
-        let members = Arc::new(Members::new(common.clone(), place, options.lease, reader.clone()));
+        let members = Arc::new(Members::new(common.clone(), place, options.lease, reader.clone(), acknowledged));
         let (told, mark) = (over.clone(), fenced.clone());
         let beating = members.clone();
         let beating = tokio::spawn(async move { beating.run().await });
@@ -135,6 +136,10 @@ impl PostgresStore {
     pub async fn ended(&self) -> CommitError {
         loop {
             let told = self.inner.over.notified();
+            // The lane may be busy finding out the same.
+            if let Some(why) = self.inner.members.lost() {
+                return why;
+            }
             if let Some(why) = self.inner.lane.over().await {
                 return why;
             }

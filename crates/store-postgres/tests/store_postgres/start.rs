@@ -136,6 +136,19 @@ fn lost_groups_are_noticed() {
     assert!(matches!(world.runtime.block_on(store.ended()), CommitError::Lost(_)));
 }
 
+/// The same for a node that commits nothing afterwards: its beat notices.
+#[test]
+fn lost_groups_are_noticed_without_another_commit() {
+    let world = World::new(&[]);
+    let database = world.postgres.database();
+    let store = world.open(&database);
+    assert_eq!(blocking(&store).commit(&commit(0)), [Ok(())]);
+    world.postgres.psql(&database, "UPDATE segno.lanes SET last_group = 0").unwrap();
+    let ended = async { tokio::time::timeout(Duration::from_secs(20), store.ended()).await };
+    assert!(matches!(world.runtime.block_on(ended), Ok(CommitError::Lost(_))));
+    assert!(matches!(blocking(&store).commit(&commit(1)).remove(0), Err(CommitError::Lost(_))));
+}
+
 /// While PostgreSQL restarts writes and reads wait; while it is away they fail after ten seconds, and nothing is lost.
 #[test]
 fn a_restart_is_waited_for_and_an_outage_is_bounded() {

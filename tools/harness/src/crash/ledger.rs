@@ -154,6 +154,7 @@ pub struct Ledger {
     names: Cell<u64>,
     /// A crash may happen between any two calls.
     any_time: Cell<bool>,
+    forgotten: Cell<usize>,
 }
 
 impl Ledger {
@@ -252,13 +253,20 @@ impl Ledger {
         self.facts.get()
     }
 
+    /// Nobody asks for these workflows any more.
+    pub fn forget(&self) {
+        let forgotten = self.workflows.take().len();
+        self.forgotten.set(self.forgotten.get() + forgotten);
+        self.touched.borrow_mut().clear();
+    }
+
     fn facts(&self, workflow_id: &str) -> Option<Facts> {
         self.workflows.borrow().get(workflow_id).cloned()
     }
 
-    /// How many workflows have a fact.
+    /// How many workflows have or had a fact.
     pub fn workflow_count(&self) -> usize {
-        self.workflows.borrow().len()
+        self.forgotten.get() + self.workflows.borrow().len()
     }
 
     /// Everything acknowledged so far.

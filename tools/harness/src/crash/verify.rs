@@ -22,27 +22,31 @@ const TIMER_SLACK_NANOS: i64 = 1_000_000;
 /// Checks what was acknowledged about some workflows against the server; at the end of a campaign all of them must have ended.
 pub async fn verify(shared: Rc<Shared>, mut client: Client, workflows: Vec<(String, Facts)>, must_be_closed: bool) {
     for (id, facts) in workflows {
-        let run_id = facts.runs.first().cloned().unwrap_or_default();
-        let round = facts.round;
-        match insist(async || wire::history(&mut client, &id, &run_id).await).await {
-            Ok(events) => {
-                let mut breaches = check(&id, &facts, &events, must_be_closed);
-                breaches.extend(updates::ask_again(&mut client, &id, &run_id, &facts).await);
-                for breach in breaches {
-                    let place = |what| format!("{id} (first acknowledged in round {round}): {what}");
-                    shared.ledger.breach(match breach {
-                        Breach::Lost(what) => Breach::Lost(place(what)),
-                        Breach::Wrong(what) => Breach::Wrong(place(what)),
-                    });
-                }
-            }
-            Err(status) if status.code() == Code::NotFound => {
-                shared.ledger.breach(Breach::Lost(format!("{id}: acknowledged in round {round}, but gone")));
-            }
-            Err(status) => {
-                shared.ledger.breach(Breach::Wrong(format!("{id}: its history cannot be read: {status}")));
-            }
+        for breach in breaches(&mut client, &id, &facts, must_be_closed).await {
+            shared.ledger.breach(breach);
         }
+    }
+}
+
+/// Every way in which the server breaks what was acknowledged about a workflow.
+pub async fn breaches(client: &mut Client, id: &str, facts: &Facts, must_be_closed: bool) -> Vec<Breach> {
+    let run_id = facts.runs.first().cloned().unwrap_or_default();
+    let round = facts.round;
+    match insist(async || wire::history(client, id, &run_id).await).await {
+        Ok(events) => {
+            let mut breaches = check(id, facts, &events, must_be_closed);
+            breaches.extend(updates::ask_again(client, id, &run_id, facts).await);
+            let place = |what| format!("{id} (first acknowledged in round {round}): {what}");
+            let placed = |breach| match breach {
+                Breach::Lost(what) => Breach::Lost(place(what)),
+                Breach::Wrong(what) => Breach::Wrong(place(what)),
+            };
+            breaches.into_iter().map(placed).collect()
+        }
+        Err(status) if status.code() == Code::NotFound => {
+            vec![Breach::Lost(format!("{id}: acknowledged in round {round}, but gone"))]
+        }
+        Err(status) => vec![Breach::Wrong(format!("{id}: its history cannot be read: {status}"))],
     }
 }
 

@@ -53,6 +53,9 @@ pub struct List {
     longest: RefCell<Vec<String>>,
 }
 
+/// A list, and what of it must be there whatever happens: so many of its signals, and its end.
+pub type Kept = (Rc<List>, usize, bool);
+
 /// All lists, and how long they stood still.
 #[derive(Default)]
 pub struct Lists {
@@ -77,6 +80,18 @@ impl Lists {
     /// The longest time without a success, by what happened.
     pub fn stalls(&self) -> BTreeMap<&'static str, Duration> {
         self.stalls.borrow().clone()
+    }
+
+    /// What was acknowledged so far of each list: signals, and whether it ended.
+    pub fn acknowledged(&self) -> Vec<Kept> {
+        let kept = |list: &Rc<List>| (list.clone(), list.acknowledged.borrow().len(), list.ended.get());
+        self.all.borrow().iter().map(kept).collect()
+    }
+
+    /// Nobody asks for these lists any more.
+    pub fn forget(&self) {
+        self.open.borrow_mut().clear();
+        self.all.borrow_mut().clear();
     }
 
     fn stalled(&self, since: Instant, begun: &'static str) {
@@ -218,6 +233,33 @@ pub async fn check_all(shared: &Shared, lists: &Lists, client: &mut Client) {
             Err(status) => shared.ledger.breach(Breach::Lost(format!("{} cannot be read: {status}", list.id))),
         }
     }
+}
+
+/// After a failover that lost something: what was kept must be there, and of the rest no signal may be there if one before it is
+/// lost. How many acknowledged facts are lost.
+pub async fn check_after_loss(shared: &Shared, lists: &Lists, kept: &[Kept], client: &mut Client) -> usize {
+    let all = lists.all.borrow().clone();
+    let mut lost = 0;
+    for list in all {
+        let known = kept.iter().find(|(other, ..)| Rc::ptr_eq(other, &list)).map(|(_, known, ended)| (*known, *ended));
+        let acknowledged = list.acknowledged.borrow().clone();
+        match insist(async || wire::history(client, &list.id, &list.run_id).await).await {
+            Ok(events) => {
+                let (known, ended) = known.unwrap_or_default();
+                check(shared, &list, &events, known, ended, "the standby that took over");
+                let names: Vec<String> = events.iter().filter_map(appended).collect();
+                let there = acknowledged.iter().take_while(|name| names.contains(name)).count();
+                if let Some(later) = acknowledged[there..].iter().find(|name| names.contains(name)) {
+                    let what = format!("{}: {later} is there, an earlier signal is lost", list.id);
+                    shared.ledger.breach(Breach::Wrong(what));
+                }
+                lost += acknowledged.len() - there;
+            }
+            Err(status) if status.code() == Code::NotFound && known.is_none() => lost += 1 + acknowledged.len(),
+            Err(status) => shared.ledger.breach(Breach::Lost(format!("{} cannot be read: {status}", list.id))),
+        }
+    }
+    lost
 }
 
 fn check(shared: &Shared, list: &List, events: &[HistoryEvent], known: usize, ended: bool, place: &str) {

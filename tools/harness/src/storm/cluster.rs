@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{
     Options,
+    clock::{Clock, Shim},
     postgres::Postgres,
     proxy::{Fault, Proxies, Proxy, Whose},
 };
@@ -37,6 +38,8 @@ pub struct Node {
     pub databases: [Proxy; 2],
     /// Between the other nodes and this one.
     pub links: Proxy,
+    /// The clock of its machine.
+    pub clock: Clock,
 }
 
 impl Node {
@@ -122,6 +125,7 @@ impl Cluster {
     pub fn new(options: &Options) -> Result<Self> {
         let Options { binary, before, nodes: size, lease, environment, .. } = options;
         let proxies = Proxies::start()?;
+        let shim = Shim::build()?;
         let postgres = Postgres::start([free_port()?, free_port()?])?;
         let mut nodes = Vec::new();
         for number in 1..=*size {
@@ -136,17 +140,19 @@ impl Cluster {
                 ("--node-address", format!("127.0.0.1:{}", links.port)),
                 ("--node-lease", lease.to_string()),
             ];
+            let data = process::fresh_dir(&format!("storm/{name}"))?;
+            let clock = Clock::new(data.with_extension("clock"))?;
             let plan = Plan {
                 kind: Kind::Segno,
                 binary: binary.clone(),
-                data: process::fresh_dir(&format!("storm/{name}"))?,
+                data,
                 port: free_port()?,
                 http_port: free_port()?,
                 arguments: arguments.into_iter().flat_map(|(flag, value)| [flag.to_owned(), value]).collect(),
-                environment: environment.to_vec(),
+                environment: environment.iter().cloned().chain(shim.environment(&clock)).collect(),
             };
             // With two versions, some nodes begin with the old one, some with the new one.
-            let mut node = Node { plan, other: before.clone(), server: None, databases, links };
+            let mut node = Node { plan, other: before.clone(), server: None, databases, links, clock };
             if let Some(other) = node.other.as_mut().filter(|_| number % 2 == 1) {
                 std::mem::swap(other, &mut node.plan.binary);
             }

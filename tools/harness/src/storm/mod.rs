@@ -6,7 +6,9 @@
 //! must come to its result, and what was acknowledged must be there once. See `docs/cluster.md`.
 
 mod append;
+mod clock;
 mod cluster;
+mod loss;
 mod nemesis;
 mod postgres;
 mod proxy;
@@ -17,7 +19,7 @@ use std::{
     cell::{Cell, RefCell},
     path::PathBuf,
     rc::Rc,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Result, bail};
@@ -124,6 +126,15 @@ struct Storm<'a> {
     lists: Rc<Lists>,
     cluster: Cluster,
     random: Random,
+    /// Clients that have an end.
+    load: JoinSet<()>,
+    /// Workers and readers, which have none.
+    workers: JoinSet<()>,
+    /// How often the load began.
+    generation: usize,
+    /// Workflows of earlier loads that completed, and that did not.
+    closed_before: (i64, i64),
+    begun: SystemTime,
 }
 
 async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> Result<()> {
@@ -133,39 +144,28 @@ async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> R
         return Ok(());
     }
     println!("{} nodes are together after {:.1?}", options.nodes, begun.elapsed());
-    let lists = Rc::new(Lists::default());
-    let mut load = JoinSet::new();
-    let mut workers = JoinSet::new();
-    let gate = |number: usize| wire::client(cluster.gates[number % cluster.gates.len()].port);
-    for number in 0..cluster.gates.len() {
-        let client = gate(number)?;
-        workers.spawn_local(worker::poll_workflow_tasks(shared.clone(), client.clone()));
-        workers.spawn_local(worker::poll_activities(shared.clone(), client.clone()));
-        workers.spawn_local(queries::work(shared.clone(), client));
-    }
-    for number in 0..options.clients {
-        load.spawn_local(flows::run(shared.clone(), gate(number)?));
-    }
-    for number in 0..LISTS {
-        load.spawn_local(append::write(shared.clone(), lists.clone(), gate(number)?, number));
-    }
-    for number in 0..ASKERS {
-        load.spawn_local(queries::ask(shared.clone(), gate(number)?, number));
-    }
-    for (number, node) in cluster.nodes.iter().enumerate() {
-        // Bound to their node: a reader that goes elsewhere would not see what a node says that lost its place.
-        workers.spawn_local(append::read(shared.clone(), lists.clone(), wire::client(node.port())?, number));
-    }
-    let mut storm = Storm { options, shared, lists, cluster, random: Random::new(options.seed) };
+    let mut storm = Storm {
+        options,
+        shared,
+        lists: Rc::default(),
+        cluster,
+        random: Random::new(options.seed),
+        load: JoinSet::new(),
+        workers: JoinSet::new(),
+        generation: 0,
+        closed_before: (0, 0),
+        begun: SystemTime::now(),
+    };
+    storm.begin_load()?;
     let struck = storm.blow().await;
     storm.shared.stopping.set(true);
     let caught = options.expect_caught && storm.broken() > 0;
     if let Err(error) = struck {
         storm.shared.ledger.breach(Breach::Wrong(format!("{error:#}")));
     } else if !caught {
-        storm.settle(&mut load).await?;
+        storm.settle().await?;
     }
-    workers.abort_all();
+    storm.workers.abort_all();
     storm.report(begun);
     if storm.broken() == 0 || options.expect_caught {
         storm.cluster.remove();
@@ -176,6 +176,35 @@ async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> R
 impl Storm<'_> {
     fn broken(&self) -> usize {
         self.shared.ledger.lost() + self.shared.ledger.wrong()
+    }
+
+    /// Begins the work of clients, workers and readers.
+    fn begin_load(&mut self) -> Result<()> {
+        let Self { shared, lists, cluster, load, workers, .. } = self;
+        let gate = |number: usize| wire::client(cluster.gates[number % cluster.gates.len()].port);
+        for number in 0..cluster.gates.len() {
+            let client = gate(number)?;
+            workers.spawn_local(worker::poll_workflow_tasks(shared.clone(), client.clone()));
+            workers.spawn_local(worker::poll_activities(shared.clone(), client.clone()));
+            workers.spawn_local(queries::work(shared.clone(), client));
+        }
+        for number in 0..self.options.clients {
+            load.spawn_local(flows::run(shared.clone(), gate(number)?));
+        }
+        // Places, and so names of workflows, are used once.
+        let place = |number: usize, places: usize| self.generation * places + number;
+        for number in 0..LISTS {
+            load.spawn_local(append::write(shared.clone(), lists.clone(), gate(number)?, place(number, LISTS)));
+        }
+        for number in 0..ASKERS {
+            load.spawn_local(queries::ask(shared.clone(), gate(number)?, place(number, ASKERS)));
+        }
+        for (number, node) in cluster.nodes.iter().enumerate() {
+            // Bound to their node: a reader that goes elsewhere would not see what a node says that lost its place.
+            workers.spawn_local(append::read(shared.clone(), lists.clone(), wire::client(node.port())?, number));
+        }
+        self.generation += 1;
+        Ok(())
     }
 
     /// Lets one fault after the other happen. Each of them once in every round, in an order that the seed chooses.
@@ -198,7 +227,10 @@ impl Storm<'_> {
                 self.lists.reads.get()
             );
             self.lists.happens(nemesis.name());
-            nemesis.strike(&mut self.cluster, &mut self.random, self.options.lease).await?;
+            match nemesis {
+                Nemesis::FailoverLosing => self.lose().await?,
+                _ => nemesis.strike(&mut self.cluster, &mut self.random, self.options.lease).await?,
+            }
             // Sometimes the next one comes before the nodes are together again.
             if self.random.one_in(3) {
                 tokio::time::sleep(Duration::from_millis(self.random.up_to(2_000))).await;

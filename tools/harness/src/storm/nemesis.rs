@@ -58,11 +58,17 @@ pub enum Nemesis {
     Split,
     /// Nodes answer each other slowly.
     LinksSlow,
+    /// Of the packets of a node, to and from everybody, 30 of 100 are lost.
+    PacketLoss,
+    /// The clock of a node's machine jumps by up to an hour, forward or back, and later jumps back.
+    Clock,
+    /// The primary is lost with what it acknowledged last, because nothing waited for its standby; see `loss.rs`.
+    FailoverLosing,
 }
 
 impl Nemesis {
     /// Every fault.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 25] = [
         Self::Kill,
         Self::KillAndStart,
         Self::Pause,
@@ -85,6 +91,9 @@ impl Nemesis {
         Self::LinkSilent,
         Self::Split,
         Self::LinksSlow,
+        Self::PacketLoss,
+        Self::Clock,
+        Self::FailoverLosing,
     ];
 
     /// Its name on the command line and in tables.
@@ -112,6 +121,9 @@ impl Nemesis {
             Self::LinkSilent => "link-silent",
             Self::Split => "split",
             Self::LinksSlow => "links-slow",
+            Self::PacketLoss => "packet-loss",
+            Self::Clock => "clock",
+            Self::FailoverLosing => "failover-losing",
         }
     }
 
@@ -245,13 +257,35 @@ impl Nemesis {
                 cluster.nodes.iter().for_each(|node| node.links.set(Fault::Slow(100), Whose::All));
                 tokio::time::sleep(long).await;
             }
+            Self::PacketLoss => {
+                let (fault, port) = (Fault::Lossy(30), cluster.nodes[at].port());
+                cluster.nodes[at].set_database(fault);
+                cluster.nodes[at].links.set(fault, Whose::All);
+                cluster.gates.iter().for_each(|gate| gate.set(fault, Whose::Port(port)));
+                tokio::time::sleep(long).await;
+                cluster.gates.iter().for_each(|gate| gate.heal());
+            }
+            Self::Clock => {
+                let seconds = random.up_to(7_200).cast_signed() - 3_600;
+                cluster.nodes[at].clock.set(seconds)?;
+                if random.one_in(3) {
+                    // A life that begins with the wrong time.
+                    cluster.nodes[at].kill()?;
+                    tokio::time::sleep(short / 4).await;
+                    cluster.nodes[at].start()?;
+                }
+                tokio::time::sleep(long).await;
+                cluster.nodes[at].clock.set(0)?;
+                tokio::time::sleep(short).await;
+            }
+            Self::FailoverLosing => bail!("this one needs more than the cluster"),
         }
         heal(cluster).await
     }
 }
 
 /// Ends every fault; who is away comes back.
-async fn heal(cluster: &mut Cluster) -> Result<()> {
+pub(super) async fn heal(cluster: &mut Cluster) -> Result<()> {
     for node in &mut cluster.nodes {
         node.heal();
         match &mut node.server {

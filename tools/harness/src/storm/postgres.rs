@@ -6,6 +6,7 @@
 
 use std::{
     fs::{self, OpenOptions},
+    io::Write,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown},
         process::CommandExt,
@@ -56,6 +57,9 @@ impl Postgres {
         let mut initdb = postgres.command("initdb");
         initdb.args(["--username=segno", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"]);
         run(initdb.arg(&postgres.instances[0].data))?;
+        // A primary waits for its standby, until ALTER SYSTEM says otherwise. Copies of the directory inherit this.
+        let mut settings = OpenOptions::new().append(true).open(postgres.instances[0].data.join("postgresql.conf"))?;
+        writeln!(settings, "synchronous_standby_names = '{STANDBY}'")?;
         postgres.resume()?;
         postgres.psql_in("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
         postgres.add_standby()?;
@@ -81,9 +85,8 @@ impl Postgres {
         let mut command = self.command("postgres");
         command.arg("-D").arg(&self.instances[which].data).arg("-k").arg(&self.directory);
         command.args(["-p", &self.instances[which].port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
-        // A standby names itself with the first, a primary waits for it with the second.
+        // What a standby calls itself.
         command.args(["-c", &format!("cluster_name={STANDBY}")]);
-        command.args(["-c", &format!("synchronous_standby_names={STANDBY}")]);
         command.stdout(Stdio::null()).stderr(log);
         self.instances[which].server = Some(command.spawn().context("postgres did not start")?);
         Ok(())
@@ -107,7 +110,7 @@ impl Postgres {
     }
 
     /// Makes the other server a standby of the primary, from nothing.
-    fn add_standby(&mut self) -> Result<()> {
+    pub fn add_standby(&mut self) -> Result<()> {
         let other = 1 - self.primary;
         if self.instances[other].data.exists() {
             fs::remove_dir_all(&self.instances[other].data)?;
@@ -147,7 +150,8 @@ impl Postgres {
     /// The primary crashes, the standby takes its place, and the old primary comes back as its standby.
     pub fn fail_over(&mut self) -> Result<()> {
         self.stop("immediate");
-        self.promote()
+        self.promote()?;
+        self.add_standby()
     }
 
     /// The standby is away, whoever waits for it stops waiting, and the primary is lost before the standby has it all.
@@ -161,22 +165,36 @@ impl Postgres {
         }
         self.stop("immediate");
         self.spawn(1 - self.primary)?;
-        self.promote()
+        self.promote()?;
+        self.add_standby()
+    }
+
+    /// The standby is away and nothing waits for it: what is acknowledged from now on, the primary alone has.
+    pub fn detach_standby(&mut self) -> Result<()> {
+        self.psql("ALTER SYSTEM SET synchronous_standby_names = ''")?;
+        self.psql("SELECT pg_reload_conf()")?;
+        self.stop_instance(1 - self.primary, "immediate");
+        Ok(())
+    }
+
+    /// The primary is lost, and the standby takes its place as it was when it was detached; what SQL finds then.
+    pub fn lose_primary(&mut self, sql: &str) -> Result<String> {
+        self.stop("immediate");
+        self.spawn(1 - self.primary)?;
+        self.promote()?;
+        self.psql(sql)
     }
 
     fn promote(&mut self) -> Result<()> {
         let old = self.primary;
         self.primary = 1 - old;
-        let data = self.instances[self.primary].data.clone();
-        // It may still be starting.
+        // One that is still starting answers nothing, and would forget what it is told.
         self.wait_until("the standby was not promoted", |postgres| {
-            let mut promote = postgres.command("pg_ctl");
-            promote.args(["promote", "-w", "-D"]).arg(&data);
-            let _ = run(&mut promote);
-            postgres.psql_in("postgres", "SELECT pg_is_in_recovery()").is_ok_and(|answer| answer == "f")
+            let recovers = "SELECT pg_is_in_recovery() AND pg_promote(wait => false)";
+            postgres.psql_in("postgres", recovers).is_ok_and(|answer| answer == "f")
         })?;
         debug_assert!(self.instances[old].server.is_none(), "two primaries");
-        self.add_standby()
+        Ok(())
     }
 
     /// Executes SQL as the superuser on the primary; rows with columns separated by `|`.

@@ -25,7 +25,11 @@ use tokio::{
     sync::watch,
 };
 
-use crate::process;
+use crate::{process, random::Random};
+
+/// The first timeout after which a lost packet is sent again, as Linux has it, and how often it is lost at most.
+const RETRANSMISSION: Duration = Duration::from_millis(200);
+const LOSSES_MAX: u32 = 5;
 
 /// What happens to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +44,8 @@ pub enum Fault {
     NoAnswers,
     /// Every read waits for so many milliseconds.
     Slow(u64),
+    /// So many packets of a hundred are lost. Who uses TCP sees that as delays: a packet is sent again after a timeout that doubles.
+    Lossy(u64),
 }
 
 /// Whose connections a fault concerns.
@@ -105,6 +111,7 @@ impl Proxies {
             refusing: watch::channel(false).0,
             cuts: Mutex::default(),
             fired: AtomicUsize::new(0),
+            random: Mutex::new(Random::new(u64::from(port))),
         });
         let runtime = self.runtime.as_ref().context("the proxies have ended")?;
         let _entered = runtime.enter();
@@ -128,6 +135,8 @@ struct Shared {
     refusing: watch::Sender<bool>,
     cuts: Mutex<VecDeque<Cut>>,
     fired: AtomicUsize,
+    /// Chooses what is lost.
+    random: Mutex<Random>,
 }
 
 impl Proxy {
@@ -201,7 +210,7 @@ async fn dial(shared: &Shared) -> Option<(TcpStream, u16)> {
     for step in 0..shared.targets.len() {
         let port = shared.targets[(first + step) % shared.targets.len()];
         let (fault, whose) = *shared.fault.borrow();
-        if fault != Fault::None && whose == Whose::Port(port) {
+        if fault == Fault::Closed && whose == Whose::Port(port) {
             continue;
         }
         if let Ok(target) = TcpStream::connect(("127.0.0.1", port)).await {
@@ -271,6 +280,11 @@ impl Pass<'_> {
                     tokio::time::sleep(Duration::from_millis(millis)).await;
                     return Ok(());
                 }
+                Fault::Lossy(percent) => {
+                    let losses = self.losses(percent);
+                    tokio::time::sleep(RETRANSMISSION * ((1 << losses) - 1)).await;
+                    return Ok(());
+                }
                 Fault::NoAnswers if direction == Direction::Request => return Ok(()),
                 Fault::Silent | Fault::NoAnswers => {
                     if faults.changed().await.is_err() {
@@ -279,6 +293,12 @@ impl Pass<'_> {
                 }
             }
         }
+    }
+
+    /// How often a packet is lost before it arrives.
+    fn losses(&self, percent: u64) -> u32 {
+        let mut random = self.shared.random.lock().unwrap_or_else(PoisonError::into_inner);
+        (0..LOSSES_MAX).take_while(|_| random.up_to(99) < percent).count() as u32
     }
 
     /// How many of these bytes pass, and whether that is the end.

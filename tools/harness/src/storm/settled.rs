@@ -1,6 +1,9 @@
 //! The end of a storm: everything is healed, comes to its end, and is compared with what was acknowledged.
 
-use std::{rc::Rc, time::Duration};
+use std::{
+    rc::Rc,
+    time::{Duration, UNIX_EPOCH},
+};
 
 use anyhow::Result;
 use segno_proto::workflowservice::CountWorkflowExecutionsRequest;
@@ -8,12 +11,19 @@ use tokio::task::JoinSet;
 
 use super::{Storm, append};
 use crate::{
-    crash::{flows::insist, ledger::Breach, verify},
-    wire::{self, CALL_TIMEOUT, NAMESPACE, request},
+    crash::{
+        flows::insist,
+        ledger::{Breach, Facts},
+        verify,
+    },
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
 };
 
 /// How long the last workflows may take once nothing happens any more.
 const DRAIN_MAX: Duration = Duration::from_secs(90);
+
+/// Times in the database may be so many seconds outside of the storm.
+const CLOCK_SLACK: u64 = 60;
 
 /// What must be zero in the database once everything has ended.
 const NOTHING_LEFT: [(&str, &str); 6] = [
@@ -43,9 +53,23 @@ const NOTHING_LEFT: [(&str, &str); 6] = [
 /// What a node logs when it finds that somebody else wrote a run that it owns.
 const CONFLICT: &str = "what is stored is not what this node knows";
 
+/// How many workflows match a query.
+pub(super) async fn count(client: &mut Client, query: &str) -> Result<i64> {
+    let call = CountWorkflowExecutionsRequest { namespace: NAMESPACE.to_owned(), query: query.to_owned() };
+    let counted = insist(async || client.count_workflow_executions(request(call.clone(), CALL_TIMEOUT)).await).await;
+    Ok(counted?.into_inner().count)
+}
+
+/// How many workflows of the load completed, and how many did not.
+pub(super) async fn closed(client: &mut Client) -> Result<(i64, i64)> {
+    let completed = count(client, "TaskQueue = 'crash' AND ExecutionStatus = 'Completed'").await?;
+    Ok((completed, count(client, "TaskQueue = 'crash' AND ExecutionStatus != 'Completed'").await?))
+}
+
 impl Storm<'_> {
     /// Lets everything under way come to its end, then checks all of it.
-    pub(super) async fn settle(&mut self, load: &mut JoinSet<()>) -> Result<()> {
+    pub(super) async fn settle(&mut self) -> Result<()> {
+        let load = &mut self.load;
         let breach = |what: String| self.shared.ledger.breach(Breach::Wrong(what));
         if let Err(error) = self.cluster.wait_together().await {
             breach(format!("{error:#}"));
@@ -62,13 +86,7 @@ impl Storm<'_> {
             ));
         }
         let all = self.shared.ledger.everything();
-        let mut checks = JoinSet::new();
-        for (number, part) in all.chunks(all.len().div_ceil(8).max(1)).enumerate() {
-            // Through all nodes: they must agree.
-            let client = wire::client(self.cluster.nodes[number % self.cluster.nodes.len()].port())?;
-            checks.spawn_local(verify::verify(Rc::clone(&self.shared), client, part.to_vec(), true));
-        }
-        while checks.join_next().await.is_some() {}
+        self.check_facts(&all, true).await?;
         for node in &self.cluster.nodes {
             append::check_all(&self.shared, &self.lists, &mut wire::client(node.port())?).await;
         }
@@ -77,19 +95,23 @@ impl Storm<'_> {
         self.check_quiet().await
     }
 
+    /// What was acknowledged about workflows is there, through all nodes: they must agree.
+    pub(super) async fn check_facts(&self, facts: &[(String, Facts)], must_be_closed: bool) -> Result<()> {
+        let mut checks = JoinSet::new();
+        for (number, part) in facts.chunks(facts.len().div_ceil(8).max(1)).enumerate() {
+            let client = wire::client(self.cluster.nodes[number % self.cluster.nodes.len()].port())?;
+            checks.spawn_local(verify::verify(Rc::clone(&self.shared), client, part.to_vec(), must_be_closed));
+        }
+        while checks.join_next().await.is_some() {}
+        Ok(())
+    }
+
     /// Lists through every node say what the runs say.
     async fn check_lists(&self, workflows: usize) -> Result<()> {
+        let workflows = self.closed_before.0 + workflows as i64;
         for node in &self.cluster.nodes {
-            let mut client = wire::client(node.port())?;
-            let mut count = async |query: &str| {
-                let call = CountWorkflowExecutionsRequest { namespace: NAMESPACE.to_owned(), query: query.to_owned() };
-                let counted =
-                    insist(async || client.count_workflow_executions(request(call.clone(), CALL_TIMEOUT)).await).await;
-                counted.map(|reply| reply.into_inner().count)
-            };
-            let completed = count("TaskQueue = 'crash' AND ExecutionStatus = 'Completed'").await?;
-            let others = count("TaskQueue = 'crash' AND ExecutionStatus != 'Completed'").await?;
-            if completed != workflows as i64 || others != 0 {
+            let (completed, others) = closed(&mut wire::client(node.port())?).await?;
+            if completed != workflows || others != self.closed_before.1 {
                 self.shared.ledger.breach(Breach::Wrong(format!(
                     "{workflows} workflows completed, node {} lists {completed}, and {others} that did not",
                     node.name()
@@ -100,7 +122,14 @@ impl Storm<'_> {
     }
 
     async fn check_database(&self) -> Result<()> {
-        for (what, sql) in NOTHING_LEFT {
+        let begun = self.begun.duration_since(UNIX_EPOCH)?.as_secs();
+        let strange = format!(
+            "SELECT count(*) FROM segno.runs WHERE NOT open AND (start_time < ({begun}::int8 - {CLOCK_SLACK}) * 1000000000 OR \
+             greatest(start_time, ended) > ((extract(epoch FROM clock_timestamp())::int8 + {CLOCK_SLACK}) * 1000000000))"
+        );
+        let checks =
+            NOTHING_LEFT.into_iter().chain([("runs with times of another clock than the database's", &*strange)]);
+        for (what, sql) in checks {
             let mut found = self.cluster.sql(sql).await?;
             // Deliveries end a moment after what they are about.
             for _ in 0..50 {
