@@ -96,6 +96,17 @@ impl ClusterMap {
         self.members.iter().find(|member| member.id == id)
     }
 
+    /// The last node that came, of those that are there. Ids are given in the order in which nodes become members.
+    pub fn newest(&self) -> Option<NodeId> {
+        self.members.iter().map(|member| member.id).max()
+    }
+
+    /// Whether a node was a member once and is none any more. One that came after `newest`, the last that this or an earlier map
+    /// named, is not gone: it is not known yet.
+    pub fn has_lost(&self, node: NodeId, newest: NodeId) -> bool {
+        node <= newest && self.member(node).is_none()
+    }
+
     /// The node that should own a shard: the one with the highest hash among those that stay.
     pub fn wanted(&self, shard: Shard) -> Option<NodeId> {
         self.chosen(|hasher| hasher.write_u16(shard.0))
@@ -228,6 +239,17 @@ mod tests {
             next = u32::from(last.0) + 1;
         }
         assert_eq!(next, 65_536);
+    }
+
+    #[test]
+    fn a_node_that_just_came_is_not_taken_for_one_that_is_gone() {
+        let mut map = map(&["a", "b", "c"]);
+        let newest = map.newest().expect("there are some");
+        assert_eq!(newest, NodeId(3));
+        assert!(!map.has_lost(NodeId(3), newest) && !map.has_lost(NodeId(4), newest));
+        map.members.pop();
+        assert_eq!(map.newest(), Some(NodeId(2)));
+        assert!(map.has_lost(NodeId(3), newest) && !map.has_lost(NodeId(4), newest));
     }
 
     #[test]

@@ -379,10 +379,11 @@ impl Node {
                 delivery.delivered();
                 None
             }
-            Err(ForwardError::NotSent) if cluster.map().member(NodeId(task.owner)).is_none() => {
+            Err(ForwardError::NotSent) if cluster.is_gone(NodeId(task.owner)) => {
                 delivery.delivered();
                 None
             }
+            // The home offers it again, also if the owner has just come and the home has heard of it before this node.
             Ok(_) | Err(_) => {
                 drop(delivery);
                 tokio::time::sleep(AGAIN).await;
