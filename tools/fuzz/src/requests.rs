@@ -139,7 +139,6 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
             api::DescribeWorkflowExecutionRequest {
                 namespace: namespace(),
                 execution: execution(),
-                ..Default::default()
             }
             .encode_to_vec(),
         ),
