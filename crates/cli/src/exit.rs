@@ -118,7 +118,10 @@ fn of_database(error: &DatabaseError) -> u8 {
     match error {
         DatabaseError::Url(_) | DatabaseError::Tls(_) => USAGE,
         DatabaseError::OtherNode { .. } => TEMPORARY,
-        DatabaseError::Unreachable(_) | DatabaseError::InRecovery | DatabaseError::Setting { .. } => IO,
+        DatabaseError::Unreachable(_)
+        | DatabaseError::Starting(_)
+        | DatabaseError::InRecovery
+        | DatabaseError::Setting { .. } => IO,
         _ => DATA,
     }
 }
@@ -149,5 +152,26 @@ fn of_client(error: &ClientError) -> u8 {
             Code::PermissionDenied | Code::Unauthenticated => PERMISSION,
             _ => FAILED,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_service_is_started_again_while_the_database_is_away() {
+        let unit = include_str!("../../../deploy/systemd/segno.service");
+        let never = unit.lines().find_map(|line| line.strip_prefix("RestartPreventExitStatus=")).expect("it has some");
+        let away = [
+            DatabaseError::Unreachable(String::new()),
+            DatabaseError::Starting(String::new()),
+            DatabaseError::InRecovery,
+            DatabaseError::OtherNode { name: String::new() },
+        ];
+        for error in away {
+            let code = of_database(&error).to_string();
+            assert!(never.split(' ').all(|status| status != code), "{error}");
+        }
     }
 }

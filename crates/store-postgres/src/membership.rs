@@ -234,6 +234,7 @@ impl Members {
         next.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut watched: HashMap<i64, Watched> = HashMap::new();
         let mut last = Instant::now();
+        let mut suspects_loss = false;
         while !self.common.closing.load(Ordering::Acquire) {
             tokio::select! {
                 _ = next.tick() => {}
@@ -245,12 +246,19 @@ impl Members {
             match outcome {
                 Ok(Ok(Beat::Members(members))) => {
                     *lock(&self.heard) = sent;
+                    suspects_loss = false;
                     // Time that passed without a beat of our own says nothing about others.
                     let passed = sent.saturating_duration_since(last).min(2 * pause);
                     last = sent;
                     for gone in self.watch(&mut watched, &members, passed) {
                         self.declare_gone(&session, gone).await;
                     }
+                }
+                // The connection may lead to a primary that was replaced: what counts is what a new one finds.
+                Ok(Ok(Beat::Lost(_))) if !std::mem::replace(&mut suspects_loss, true) => {
+                    self.answer_nothing(sent);
+                    session.give_up();
+                    self.look.notify_one();
                 }
                 Ok(Ok(Beat::Lost(error))) => {
                     tracing::error!(node = self.place.node, %error, "this node answers nothing any more");
@@ -287,7 +295,7 @@ impl Members {
         let update = format!(
             "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
              AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING beat) \
-             SELECT b.beat, c.map, c.namespaces, {CLOCK}, l.last_group FROM b, segno.cluster c, segno.lanes l \
+             SELECT b.beat, c.map, c.namespaces, {CLOCK}, l.last_group, c.next_node - 1 FROM b, segno.cluster c, segno.lanes l \
              WHERE l.node = $1 AND l.lane = 0"
         );
         let update = session.prepare(&update).await?;
@@ -303,6 +311,8 @@ impl Members {
         }
         self.beat.store(row.get(0), Ordering::Release);
         let (version, namespaces): (i64, i64) = (row.get(1), row.get(2));
+        // Read before the members: whoever came until then is among them, or gone.
+        let newest = id(row.get(5));
         let select = "SELECT node, name, address, version, leaving, beat, certificate FROM segno.nodes ORDER BY node";
         let select = session.prepare(select).await?;
         let rows = session.client.query(&select, &[]).await?;
@@ -321,7 +331,7 @@ impl Members {
                     *owner = row.get::<_, Option<i64>>(1).map(id);
                 }
             }
-            let map = Arc::new(ClusterMap { version, namespaces, members: members.clone(), owners });
+            let map = Arc::new(ClusterMap { version, namespaces, newest, members: members.clone(), owners });
             self.map.send_modify(|(count, newest)| {
                 *count += 1;
                 *newest = map;

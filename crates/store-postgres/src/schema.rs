@@ -199,7 +199,7 @@ pub(crate) async fn migrate(client: &Client) -> Result<(), OpenError> {
         while let Err(error) = client.batch_execute(BEGINNING).await {
             attempts += 1;
             if attempts == 5 {
-                return Err(OpenError::Migration(crate::connect::describe(&error)));
+                return Err(not_made(error));
             }
             tokio::time::sleep(std::time::Duration::from_millis(100)).await;
         }
@@ -217,9 +217,16 @@ pub(crate) async fn migrate(client: &Client) -> Result<(), OpenError> {
     Ok(())
 }
 
+/// Why the tables are not up to date: the database refused, or it went away meanwhile, which another start may mend.
+fn not_made(error: tokio_postgres::Error) -> OpenError {
+    let told = crate::connect::describe(&error);
+    let is_away = error.code().is_none_or(|code| code.code().starts_with("08") || code.code().starts_with("57"));
+    if is_away { OpenError::Unreachable(told) } else { OpenError::Migration(told) }
+}
+
 /// One migration, unless it was made already.
 async fn step(client: &Client, migration: &str, version: i32) -> Result<(), OpenError> {
-    let failed = |error| OpenError::Migration(crate::connect::describe(&error));
+    let failed = not_made;
     let schema = "SELECT schema FROM segno.cluster";
     let done: i32 = client.query_one(schema, &[]).await.map_err(failed)?.get(0);
     if done >= version && done <= newest() {

@@ -136,11 +136,11 @@ impl PostgresStore {
     pub async fn ended(&self) -> CommitError {
         loop {
             let told = self.inner.over.notified();
-            // The lane may be busy finding out the same.
             if let Some(why) = self.inner.members.lost() {
                 return why;
             }
-            if let Some(why) = self.inner.lane.over().await {
+            // The lane may be busy finding out the same.
+            if let Ok(Some(why)) = tokio::time::timeout(Duration::from_millis(200), self.inner.lane.over()).await {
                 return why;
             }
             if self.inner.fenced.load(Ordering::Acquire) {

@@ -19,7 +19,7 @@ pub const SHARDS: usize = 1024;
 const BUCKETS_OF_SHARD: u32 = 6;
 
 /// One life of one process. Given by the database when it joins, never used again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId(pub u64);
 
 /// A range of buckets with one owner at a time.
@@ -79,6 +79,8 @@ pub struct ClusterMap {
     pub version: i64,
     /// Counts changes of namespaces.
     pub namespaces: i64,
+    /// The last node that came, whether or not it is still there. Ids are given in the order in which nodes become members.
+    pub newest: NodeId,
     /// All members, in the order of their ids.
     pub members: Vec<Member>,
     /// The owner of each shard; `None` while it has none.
@@ -96,15 +98,9 @@ impl ClusterMap {
         self.members.iter().find(|member| member.id == id)
     }
 
-    /// The last node that came, of those that are there. Ids are given in the order in which nodes become members.
-    pub fn newest(&self) -> Option<NodeId> {
-        self.members.iter().map(|member| member.id).max()
-    }
-
-    /// Whether a node was a member once and is none any more. One that came after `newest`, the last that this or an earlier map
-    /// named, is not gone: it is not known yet.
-    pub fn has_lost(&self, node: NodeId, newest: NodeId) -> bool {
-        node <= newest && self.member(node).is_none()
+    /// Whether a node was a member once and is none any more. One that came later than this map is not gone: it is not known yet.
+    pub fn has_lost(&self, node: NodeId) -> bool {
+        node <= self.newest && self.member(node).is_none()
     }
 
     /// The node that should own a shard: the one with the highest hash among those that stay.
@@ -243,13 +239,10 @@ mod tests {
 
     #[test]
     fn a_node_that_just_came_is_not_taken_for_one_that_is_gone() {
-        let mut map = map(&["a", "b", "c"]);
-        let newest = map.newest().expect("there are some");
-        assert_eq!(newest, NodeId(3));
-        assert!(!map.has_lost(NodeId(3), newest) && !map.has_lost(NodeId(4), newest));
+        let mut map = ClusterMap { newest: NodeId(3), ..map(&["a", "b", "c"]) };
+        assert!(!map.has_lost(NodeId(3)) && !map.has_lost(NodeId(4)));
         map.members.pop();
-        assert_eq!(map.newest(), Some(NodeId(2)));
-        assert!(map.has_lost(NodeId(3), newest) && !map.has_lost(NodeId(4), newest));
+        assert!(map.has_lost(NodeId(3)) && !map.has_lost(NodeId(4)));
     }
 
     #[test]

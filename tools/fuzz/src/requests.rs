@@ -136,11 +136,7 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
         ),
         (
             "DescribeWorkflowExecution",
-            api::DescribeWorkflowExecutionRequest {
-                namespace: namespace(),
-                execution: execution(),
-            }
-            .encode_to_vec(),
+            api::DescribeWorkflowExecutionRequest { namespace: namespace(), execution: execution() }.encode_to_vec(),
         ),
         (
             "GetWorkflowExecutionHistory",

@@ -83,8 +83,6 @@ pub struct Cluster {
     /// Proves to other nodes that this is the one that the database names. There is none if there is no listener for them.
     identity: Option<Arc<NodeIdentity>>,
     map: RwLock<Arc<ClusterMap>>,
-    /// The last node that ever came, of those that this node has heard of.
-    newest: AtomicU64,
     shards: Vec<AtomicU8>,
     /// Who should own each shard, and the map of which that is true.
     wanted: Mutex<Option<(Arc<ClusterMap>, WantedOwners)>>,
@@ -125,7 +123,6 @@ impl Cluster {
             membership,
             map: RwLock::default(),
             shards: (0..SHARDS).map(|_| AtomicU8::new(ELSEWHERE)).collect(),
-            newest: AtomicU64::new(0),
             wanted: Mutex::default(),
             links: Mutex::default(),
             traffic: Mutex::default(),
@@ -179,13 +176,10 @@ impl Cluster {
 
     /// Whether a node was a member once and is none any more. One that this node has not heard of yet may just have come.
     pub(crate) fn is_gone(&self, node: NodeId) -> bool {
-        self.map().has_lost(node, NodeId(self.newest.load(Ordering::Acquire)))
+        self.map().has_lost(node)
     }
 
     fn set_map(&self, map: Arc<ClusterMap>) -> Arc<ClusterMap> {
-        if let Some(newest) = map.newest() {
-            self.newest.fetch_max(newest.0, Ordering::AcqRel);
-        }
         std::mem::replace(&mut self.map.write().unwrap_or_else(PoisonError::into_inner), map)
     }
 

@@ -48,7 +48,7 @@ pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
             true => text.push_str("a condition"),
             false => {
                 let told: Vec<String> = items.iter().map(|item| describe(item, &codes, seen.now)).collect();
-                text.push_str(&told.join(", or "));
+                text.push_str(&told.join(", "));
             }
         }
         text.push('.');
