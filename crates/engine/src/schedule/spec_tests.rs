@@ -183,3 +183,16 @@ fn jitter_is_the_same_each_time_and_stays_before_the_next_time() {
     assert_eq!(spread.len(), 10);
     assert_ne!(spec.next("a", 0), spec.next("b", 0));
 }
+
+#[test]
+fn thousands_of_calendars_that_are_all_excluded_are_given_up() {
+    let calendar = CalendarSpec::default();
+    let spec = ScheduleSpec {
+        calendar: vec![calendar.clone(); 2_000],
+        exclude_calendar: vec![calendar; 2_000],
+        ..Default::default()
+    };
+    let spec = Spec::new(&canonical(&spec).unwrap()).unwrap();
+    // 250 nights are looked at, not 50,000, each of which takes thousands of looks.
+    assert_eq!(spec.next("seed", nanos("2024-01-01T00:00:00Z")), None);
+}
