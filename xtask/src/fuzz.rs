@@ -28,7 +28,7 @@ const SERVER_TARGETS: [&str; 2] = ["requests", "tokens"];
 const FAULTY: &str = "faulty";
 const SECONDS: u32 = 60;
 /// An input that takes longer is a finding.
-const INPUT_SECONDS_MAX: &str = "-timeout=20";
+const INPUT_SECONDS_MAX: &str = "-timeout=60";
 const MEMORY_MB_MAX: &str = "-rss_limit_mb=3000";
 
 /// `[--seconds N] [target ...]`.
@@ -44,15 +44,16 @@ pub fn command_line(words: &[String]) -> Result<()> {
             name => bail!("there is no target `{name}`; there are {}", all.join(", ")),
         }
     }
-    search(&mut Commands::default(), if targets.is_empty() { &all } else { &targets }, seconds)
+    search(&mut Commands::default(), if targets.is_empty() { &all } else { &targets }, seconds, None)
 }
 
-/// Those that compile quickly, a minute each.
+/// Those that compile quickly, a minute each, always in the same order: what a search finds by chance is not the fault of
+/// the change that is being tested.
 pub fn shortly(commands: &mut Commands) -> Result<()> {
-    search(commands, &TARGETS, SECONDS)
+    search(commands, &TARGETS, SECONDS, Some(1))
 }
 
-fn search(commands: &mut Commands, targets: &[&str], seconds: u32) -> Result<()> {
+fn search(commands: &mut Commands, targets: &[&str], seconds: u32, seed: Option<u32>) -> Result<()> {
     let own = std::env::current_exe().context("this program's own path")?;
     // Chosen from the whole workspace, so that dependencies have the features that they have in the other steps.
     let server = if targets.iter().any(|target| SERVER_TARGETS.contains(target)) { ",segno-fuzz/server" } else { "" };
@@ -60,11 +61,11 @@ fn search(commands: &mut Commands, targets: &[&str], seconds: u32) -> Result<()>
     let choice = ["build", "--workspace", "--bin", "segno-fuzz", "--features", &features];
     commands.run(cargo(&choice).env("RUSTC_WORKSPACE_WRAPPER", own).env(AS_RUSTC, "1"))?;
     println!("a fault behind four comparisons has to be found first");
-    let found = libfuzzer(FAULTY, seconds)?.status()?;
+    let found = libfuzzer(FAULTY, seconds, None)?.status()?;
     ensure!(!found.success(), "the search did not find the fault of the target `{FAULTY}`: it sees no coverage");
     for pair in targets.chunks(2) {
         let results: Vec<_> = thread::scope(|scope| {
-            let running: Vec<_> = pair.iter().map(|target| scope.spawn(|| run(target, seconds))).collect();
+            let running: Vec<_> = pair.iter().map(|target| scope.spawn(|| run(target, seconds, seed))).collect();
             running.into_iter().map(|one| one.join()).collect()
         });
         for result in results {
@@ -74,8 +75,8 @@ fn search(commands: &mut Commands, targets: &[&str], seconds: u32) -> Result<()>
     Ok(())
 }
 
-fn run(target: &str, seconds: u32) -> Result<()> {
-    let output = libfuzzer(target, seconds)?.stderr(Stdio::piped()).output()?;
+fn run(target: &str, seconds: u32, seed: Option<u32>) -> Result<()> {
+    let output = libfuzzer(target, seconds, seed)?.stderr(Stdio::piped()).output()?;
     let text = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         let last: Vec<_> = text.lines().rev().take(60).collect();
@@ -89,13 +90,14 @@ fn run(target: &str, seconds: u32) -> Result<()> {
 }
 
 /// The search of one target, from its seeds and what earlier searches found.
-fn libfuzzer(target: &str, seconds: u32) -> Result<Command> {
+fn libfuzzer(target: &str, seconds: u32, seed: Option<u32>) -> Result<Command> {
     let place = workspace::target().join("fuzz").join(target);
     fs::create_dir_all(&place)?;
     let prefix = format!("-artifact_prefix={}/{target}-", workspace::target().join("fuzz").display());
     let seconds = format!("-max_total_time={seconds}");
     let mut search = command(workspace::target().join("debug/segno-fuzz"), &[]);
     search.args([&seconds, &prefix, INPUT_SECONDS_MAX, MEMORY_MB_MAX, "-len_control=20"]).arg(&place);
+    search.args(seed.map(|seed| format!("-seed={seed}")));
     search.env("SEGNO_FUZZ_TARGET", target).env("SEGNO_FUZZ_CORPUS", &place);
     if target == FAULTY {
         search.stderr(Stdio::null());
