@@ -1,6 +1,6 @@
 """No dependency has a known hole: Cargo.lock against the advisory database of RustSec.
 
-The database is `SEGNO_ADVISORY_DB`, a directory, or is cloned; the machine may have no way to it.
+The database is `SEGNO_ADVISORY_DB`, a directory that must be there, or is cloned; the machine may have no way to it.
 """
 
 import os
@@ -13,48 +13,63 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DATABASE = "https://github.com/RustSec/advisory-db"
-HIGHEST = (1 << 32, 0, 0, True)
 
-Version = tuple[int, int, int, bool]
+# An identifier of a pre-release: numbers are before texts.
+Identifier = tuple[int, int, str]
+# Whether it is a release, and the identifiers of a pre-release: fewer are before more.
+Release = tuple[bool, tuple[Identifier, ...]]
+Version = tuple[int, int, int, Release]
+
+RELEASE: Release = (True, ())
+# Before every pre-release of a version.
+FIRST: Release = (False, ())
+LOWEST: Version = (0, 0, 0, FIRST)
+HIGHEST: Version = (1 << 32, 0, 0, RELEASE)
 
 
 def version(text: str) -> Version:
-    """Comparable; a pre-release is before its release."""
+    """Comparable, as semantic versions are; a pre-release is before its release."""
     core, _, before = text.partition("+")[0].partition("-")
     numbers = [int(number) for number in core.split(".")]
     major, minor, patch = numbers + [0] * (3 - len(numbers))
-    return (major, minor, patch, before == "")
+    if not before:
+        return (major, minor, patch, RELEASE)
+    identifiers = tuple((0, int(one), "") if one.isdecimal() else (1, 0, one) for one in before.split("."))
+    return (major, minor, patch, (False, identifiers))
 
 
 def bounds(comparator: str) -> tuple[Version, Version]:
     """The first version that a comparator of Cargo allows, and the first after those."""
     operator, text = re.fullmatch(r"(>=|<=|>|<|=|\^|~)?\s*(\S+)", comparator.strip()).groups()
-    lowest = (0, 0, 0, False)
     if text == "*":
-        return lowest, HIGHEST
+        return LOWEST, HIGHEST
+    if text.endswith(".*"):
+        operator, text = "=", text.partition(".*")[0]
     at = version(text)
-    major, minor, patch, released = at
-    # A version and its pre-releases are different; the next possible one after a release is a pre-release of the next patch.
-    after = (major, minor, patch + 1, False) if released else (major, minor, patch, True)
+    major, minor, patch, (released, identifiers) = at
+    named = text.partition("+")[0].partition("-")[0].count(".") + 1
+    # What a short version leaves open: 1.2 stands for every 1.2.x.
+    next_named = {1: (major + 1, 0, 0), 2: (major, minor + 1, 0), 3: (major, minor, patch + 1)}[named]
+    # The first possible one after it. After a pre-release that is the same with one more identifier.
+    after = (*next_named, FIRST) if released else (major, minor, patch, (False, (*identifiers, (-1, 0, ""))))
     match operator:
         case ">=":
             return at, HIGHEST
         case ">":
-            return after, HIGHEST
+            return (*next_named, RELEASE) if named < 3 else after, HIGHEST
         case "<":
-            return lowest, at
+            return LOWEST, at
         case "<=":
-            return lowest, after
+            return LOWEST, after
         case "=":
             return at, after
         case "~":
-            return at, (major, minor + 1, 0, False) if "." in text else (major + 1, 0, 0, False)
-    named = text.partition("-")[0].count(".") + 1
+            return at, (major + 1, 0, 0, FIRST) if named == 1 else (major, minor + 1, 0, FIRST)
     if major > 0 or named == 1:
-        return at, (major + 1, 0, 0, False)
+        return at, (major + 1, 0, 0, FIRST)
     if minor > 0 or named == 2:
-        return at, (0, minor + 1, 0, False)
-    return at, (0, 0, patch + 1, False)
+        return at, (0, minor + 1, 0, FIRST)
+    return at, (0, 0, patch + 1, FIRST)
 
 
 def is_in(one: str, requirement: str) -> bool:
@@ -81,6 +96,15 @@ def read(database: Path) -> list[dict]:
     return [tomllib.loads(re.match(r"```toml\n(.*?)```", text, re.S)[1]) for text in texts]
 
 
+def is_cloned(to: Path) -> bool:
+    """Clones the database, where that goes without a question and soon."""
+    clone = ["git", "clone", "--quiet", "--depth", "1", DATABASE, str(to)]
+    try:
+        return subprocess.run(clone, timeout=60, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}).returncode == 0
+    except (subprocess.TimeoutExpired, FileNotFoundError):
+        return False
+
+
 @pytest.mark.parametrize(
     ("one", "requirement", "expected"),
     [
@@ -99,6 +123,36 @@ def read(database: Path) -> list[dict]:
         ("1.0.0", "= 1.0.0", True),
         ("1.0.1", "> 1.0.0, < 1.0.2", True),
         ("1.0.2", "> 1.0.0, < 1.0.2", False),
+        ("1.2.5", "> 1.2", False),
+        ("1.3.0", "> 1.2", True),
+        ("1.9.0", "> 1", False),
+        ("2.0.0", "> 1", True),
+        ("1.2.5", ">= 1.2", True),
+        ("1.2.5", "< 1.2", False),
+        ("1.2.5", "<= 1.2", True),
+        ("1.3.0", "<= 1.2", False),
+        ("1.3.0-rc.1", "<= 1.2", False),
+        ("1.2.5", "= 1.2", True),
+        ("1.3.0", "= 1.2", False),
+        ("1.9.0", "= 1", True),
+        ("1.2.5", "1.2.*", True),
+        ("1.3.0", "1.2.*", False),
+        ("1.9.0", "~1", True),
+        ("1.3.0", "~1.2", False),
+        ("1.0.0-rc.2", ">= 1.0.0-rc.2", True),
+        ("1.0.0-rc.1", ">= 1.0.0-rc.2", False),
+        ("1.0.0-rc.10", ">= 1.0.0-rc.2", True),
+        ("1.0.0", ">= 1.0.0-rc.2", True),
+        ("1.0.0-rc", "< 1.0.0-rc.1", True),
+        ("1.0.0-1", "< 1.0.0-alpha", True),
+        ("1.0.0-alpha", "< 1.0.0-beta", True),
+        ("1.0.0-rc.1", "> 1.0.0-rc.1", False),
+        ("1.0.0-rc.1.0", "> 1.0.0-rc.1", True),
+        ("1.0.0-rc.1", "= 1.0.0-rc.1", True),
+        ("1.0.0-rc.1.0", "= 1.0.0-rc.1", False),
+        ("1.0.0-rc.1", "= 1.0.0", False),
+        ("1.0.0+build", "= 1.0.0", True),
+        ("2.0.0-rc.1", "^1.2", False),
     ],
 )
 def test_requirements(one: str, requirement: str, expected: bool) -> None:
@@ -112,12 +166,14 @@ def test_a_dependency_with_a_hole_is_found() -> None:
     assert findings(lock, [advisory, withdrawn]) == ["hole 1.0.0: RUSTSEC-0000-0001"]
 
 
+@pytest.mark.timeout(120)
 def test_no_dependency_has_an_advisory_where_the_database_can_be_had(tmp_path: Path) -> None:
-    database = Path(os.environ.get("SEGNO_ADVISORY_DB", tmp_path / "database"))
-    if not database.exists():
-        clone = ["git", "clone", "--quiet", "--depth", "1", DATABASE, str(database)]
-        if subprocess.run(clone, timeout=300).returncode != 0:
-            pytest.skip("the advisory database cannot be cloned from this machine")
+    database = tmp_path / "database"
+    if named := os.environ.get("SEGNO_ADVISORY_DB"):
+        database = Path(named)
+        assert database.is_dir(), f"SEGNO_ADVISORY_DB is {named}, and there is no such directory"
+    elif not is_cloned(database):
+        pytest.skip("the advisory database cannot be cloned from this machine")
     advisories = read(database)
     assert len(advisories) > 1000, "that is not the database"
     assert findings(tomllib.loads((ROOT / "Cargo.lock").read_text()), advisories) == []

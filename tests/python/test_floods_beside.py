@@ -216,6 +216,6 @@ def test_a_client_beside_floods(server: SegnoServer) -> None:
             # How much slower is a figure of docs/security.md; here nobody may be shut out.
             assert p99 < 10_000, figures
             # Workflows that were started stay in the memory of this server, which has no file.
-            assert grown < 600 or flood is busy_namespace, figures
+            assert grown < (4096 if flood is busy_namespace else 600), figures
     print(json.dumps({"usual": [round(figure, 2) for figure in usual], **figures}, indent=1))
     assert server.healthz() == 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import stat
 import subprocess
@@ -41,12 +42,39 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     server.kill()
 
 
+def environment(server: SegnoServer | None) -> dict[str, str]:
+    return {**os.environ, "NO_COLOR": "1", **({"SEGNO_ADDRESS": server.address} if server else {})}
+
+
 def begin(server: SegnoServer | None, *words: str) -> subprocess.Popen[str]:
-    environment = {**os.environ, "NO_COLOR": "1"}
-    if server:
-        environment["SEGNO_ADDRESS"] = server.address
     pipe = subprocess.PIPE
-    return subprocess.Popen([str(segno_binary()), *words], env=environment, stdout=pipe, stderr=pipe, text=True)
+    return subprocess.Popen([str(segno_binary()), *words], env=environment(server), stdout=pipe, stderr=pipe, text=True)
+
+
+class Waiting:
+    """A command that goes on while what it printed so far is read."""
+
+    def __init__(self, folder: Path, server: SegnoServer, *words: str) -> None:
+        name = uuid.uuid4().hex
+        self.files = {"output": folder / f"{name}.output", "errors": folder / f"{name}.errors"}
+        with self.files["output"].open("w") as output, self.files["errors"].open("w") as errors:
+            command = [str(segno_binary()), *words]
+            self.process = subprocess.Popen(command, env=environment(server), stdout=output, stderr=errors)
+
+    @property
+    def output(self) -> str:
+        return self.files["output"].read_text()
+
+    @property
+    def errors(self) -> str:
+        return self.files["errors"].read_text()
+
+    def until(self, where: str, told: str) -> None:
+        """Waits until it has printed this."""
+        end = time.monotonic() + 60
+        while told not in self.files[where].read_text():
+            assert self.process.poll() is None and time.monotonic() < end, (told, self.output, self.errors)
+            time.sleep(0.05)
 
 
 def segno(server: SegnoServer | None, *words: str) -> tuple[int, str, str]:
@@ -66,30 +94,56 @@ def started(server: SegnoServer, name: str, queue: str = "nobody") -> None:
     assert code == 0, errors
 
 
-def test_who_waits_goes_on_waiting_while_the_server_restarts(durable_server: SegnoServer) -> None:
+@pytest.mark.timeout(300)
+def test_who_waits_goes_on_waiting_while_the_server_restarts(durable_server: SegnoServer, tmp_path: Path) -> None:
     durable_server.start()
     started(durable_server, "waited-for")
-    result = begin(durable_server, "workflow", "result", "-w", "waited-for")
-    follower = begin(durable_server, "workflow", "show", "-w", "waited-for", "--follow")
-    watcher = begin(durable_server, "workflow", "why", "-w", "waited-for", "--watch", "--interval", "200ms")
-    # Long enough to be told why nothing happens.
-    time.sleep(7)
-    durable_server.kill()
-    time.sleep(1)
+    result = Waiting(tmp_path, durable_server, "workflow", "result", "-w", "waited-for")
+    follower = Waiting(tmp_path, durable_server, "workflow", "show", "-w", "waited-for", "--follow")
+    watcher = Waiting(tmp_path, durable_server, "workflow", "why", "-w", "waited-for", "--watch", "--interval", "200ms")
+    try:
+        result.until("errors", "still waiting: The workflow task waits since")
+        follower.until("output", "WorkflowExecutionStarted")
+        watcher.until("output", "waited-for")
+        durable_server.kill()
+        result.until("errors", "does not answer; waiting until it is back")
+        watcher.until("errors", "broke. Is it still running?")
+        durable_server.start()
+        assert segno(durable_server, "workflow", "terminate", "-w", "waited-for", "--reason", "enough")[0] == 0
+        assert result.process.wait(60) == NOT_COMPLETED, result.errors
+        assert 'nobody polls task queue "nobody"' in result.errors and "was terminated by" in result.errors
+        assert follower.process.wait(60) == 0, follower.errors
+        assert "WorkflowExecutionTerminated" in follower.output, follower.output
+        assert follower.output.count("WorkflowExecutionStarted") == 1, follower.output
+        watcher.until("output", "because: enough.\n")
+        assert "HTTP port" not in watcher.errors, watcher.errors
+        assert watcher.process.poll() is None
+    finally:
+        for command in (result, follower, watcher):
+            command.process.kill()
+            command.process.wait()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("words", [("workflow", "result", "-w"), ("activity", "result", "-a")])
+def test_who_waits_for_a_run_goes_on_from_the_first_call(durable_server: SegnoServer, tmp_path: Path, words: tuple[str, ...]) -> None:
     durable_server.start()
-    assert segno(durable_server, "workflow", "terminate", "-w", "waited-for", "--reason", "enough")[0] == 0
-    _, errors = result.communicate(timeout=20)
-    assert result.returncode == NOT_COMPLETED, errors
-    assert 'still waiting: The workflow task waits since' in errors and 'nobody polls task queue "nobody"' in errors
-    assert "does not answer; waiting until it is back" in errors and "was terminated by" in errors
-    output, errors = follower.communicate(timeout=20)
-    assert follower.returncode == 0 and "WorkflowExecutionTerminated" in output, (output, errors)
-    assert output.count("WorkflowExecutionStarted") == 1, output
-    time.sleep(1)
-    watcher.terminate()
-    output, errors = watcher.communicate(timeout=20)
-    assert "broke. Is it still running?" in errors and "HTTP port" not in errors, errors
-    assert output.rstrip().splitlines()[-1].endswith("because: enough."), output
+    kind = words[0]
+    start = ["-t", "nobody", "--type", "Echo", words[2], "one", "-i", '"a"', "-o", "json"]
+    code, output, errors = segno(durable_server, kind, "start", *start, *(["--start-to-close-timeout", "1h"] if kind == "activity" else []))
+    assert code == 0, errors
+    waiting = Waiting(tmp_path, durable_server, *words, "one", "--run-id", json.loads(output)["runId"])
+    try:
+        # Nothing is printed before the server goes away: the command has this time for its first call.
+        time.sleep(3)
+        durable_server.kill()
+        waiting.until("errors", "does not answer; waiting until it is back")
+        durable_server.start()
+        assert segno(durable_server, kind, "terminate", words[2], "one", "--reason", "enough")[0] == 0
+        assert waiting.process.wait(60) == NOT_COMPLETED, waiting.errors
+    finally:
+        waiting.process.kill()
+        waiting.process.wait()
 
 
 def test_a_server_that_went_away_is_not_taken_for_an_http_port(server: SegnoServer) -> None:
@@ -106,7 +160,7 @@ def test_a_question_that_nobody_can_answer_says_so_at_once(server: SegnoServer, 
     started(server, name)
     command, *more = words
     told = "nobody polls task queue nobody for workflow tasks: only a worker can answer"
-    refused(server, LATER, told, "workflow", command, "-w", name, *more, "--command-timeout", "1s")
+    refused(server, LATER, told, "workflow", command, "-w", name, *more, "--command-timeout", "5s")
 
 
 async def test_a_query_whose_asker_left_goes_to_no_worker(server: SegnoServer) -> None:

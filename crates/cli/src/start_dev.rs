@@ -377,11 +377,15 @@ mod tests {
     #[test]
     fn the_pages_are_where_temporals_are_if_the_port_is_free() {
         let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let held = TcpListener::bind((ip, 0)).expect("a port");
-        let port = held.local_addr().expect("bound").port();
-        assert_eq!(pages_port(ip, port - 1000), 0);
-        drop(held);
-        assert_eq!(pages_port(ip, port - 1000), port);
+        // Another process may take a port as soon as it is free.
+        let found = (0..10).any(|_| {
+            let held = TcpListener::bind((ip, 0)).expect("a port");
+            let port = held.local_addr().expect("bound").port();
+            assert_eq!(pages_port(ip, port - 1000), 0);
+            drop(held);
+            pages_port(ip, port - 1000) == port
+        });
+        assert!(found);
         assert_eq!((pages_port(ip, 0), pages_port(ip, 65_000)), (0, 0));
     }
 

@@ -166,6 +166,11 @@ pub fn is_interruption(status: &Status) -> bool {
     status.code() == Code::Unavailable || is_not_grpc(status)
 }
 
+/// Whether the time of a call ran out, on this side or on the other one.
+pub fn is_out_of_time(status: &Status) -> bool {
+    matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled)
+}
+
 /// A status in a sentence.
 fn words(address: &str, status: &Status, answered: bool) -> String {
     if answered && is_not_grpc(status) {

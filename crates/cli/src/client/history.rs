@@ -1,6 +1,6 @@
 //! Reading histories: page by page, waiting for what comes next, and the end of a chain of runs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segno_proto::{
@@ -9,9 +9,9 @@ use segno_proto::{
     events::{HistoryEvent, history_event::Attributes},
     workflowservice::{GetWorkflowExecutionHistoryRequest, GetWorkflowExecutionHistoryResponse},
 };
-use tonic::{Code, Request, metadata::MetadataValue};
+use tonic::{Request, metadata::MetadataValue};
 
-use super::{Client, ClientError, request_within};
+use super::{AWAY_PAUSE, Client, ClientError, is_out_of_time, request_within};
 
 /// Longest wait for news per call. Servers answer earlier, with nothing new.
 const WAIT: Duration = Duration::from_secs(60);
@@ -47,9 +47,16 @@ impl Client {
             ..Default::default()
         };
         let result = loop {
+            let begun = Instant::now();
             match self.workflows.get_workflow_execution_history(as_command_line(message.clone())).await {
                 // Nothing came in time: ask again from the same place.
-                Err(status) if wait && matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => {}
+                Err(status) if wait && is_out_of_time(&status) => {
+                    self.notice(&status);
+                    // Something between here and the server may say so at once, and again.
+                    if begun.elapsed() < AWAY_PAUSE {
+                        tokio::time::sleep(AWAY_PAUSE).await;
+                    }
+                }
                 Err(status) if wait && self.is_worth_a_retry(&status).await => {}
                 result => break result,
             }
@@ -64,6 +71,9 @@ impl Client {
         let mut execution = WorkflowExecution { workflow_id: workflow_id.to_owned(), run_id: run_id.to_owned() };
         if execution.run_id.is_empty() {
             execution.run_id = self.current_run(workflow_id).await?;
+        } else if !self.has_answered() {
+            // A server that goes away during the first wait is waited for if it was there. What it refuses, that wait tells.
+            self.describe(workflow_id, run_id).await.ok();
         }
         let mut token = Bytes::new();
         let mut is_told = false;
@@ -74,8 +84,7 @@ impl Client {
             } else if let Ok(page) = tokio::time::timeout(PATIENCE, waiting).await {
                 page?
             } else {
-                is_told = true;
-                self.tell_problems(&execution.workflow_id, &execution.run_id).await;
+                is_told = self.tell_problems(&execution.workflow_id, &execution.run_id).await;
                 continue;
             };
             token = page.next;

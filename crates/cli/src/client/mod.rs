@@ -24,7 +24,7 @@ use segno_proto::{
 };
 use tonic::{Request, Response, Status};
 
-pub use error::{ClientError, is_interruption, is_not_grpc, is_too_large};
+pub use error::{ClientError, is_interruption, is_not_grpc, is_out_of_time, is_too_large};
 use tls::{Channel, Security};
 
 use crate::{
@@ -207,16 +207,37 @@ impl Client {
 
     /// What an answer says, or what was refused. `what` completes the sentence "cannot ...".
     pub fn answer<T>(&self, what: &str, result: Result<Response<T>, Status>) -> Result<T, ClientError> {
-        if result.is_ok() {
-            self.answered.set(true);
-            self.away_since.set(None);
+        match &result {
+            Ok(_) => {
+                self.answered.set(true);
+                self.away_since.set(None);
+            }
+            Err(status) => self.notice(status),
         }
         result.map(Response::into_inner).map_err(|status| self.refused(what, status))
+    }
+
+    /// Whether the server has answered a call. Who waits for one that never did is told so soon.
+    pub fn has_answered(&self) -> bool {
+        self.answered.get()
+    }
+
+    /// A status that is no interruption: the server is there.
+    fn notice(&self, status: &Status) {
+        if is_interruption(status) {
+            return;
+        }
+        self.away_since.set(None);
+        // The time that ran out may be that of this side; then nobody has answered.
+        if !is_out_of_time(status) {
+            self.answered.set(true);
+        }
     }
 
     /// After a call that only waits for something: whether it should be made again, because the server went away a short
     /// while ago. Comes back after a pause.
     pub async fn is_worth_a_retry(&self, status: &Status) -> bool {
+        self.notice(status);
         if !self.answered.get() || !is_interruption(status) {
             return false;
         }

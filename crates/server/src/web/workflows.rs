@@ -121,7 +121,8 @@ fn first_page(query: &Form) -> String {
     }
 }
 
-/// A query that the links above the list may have been added to: what is before `ExecutionStatus = '…'` at its end.
+/// A query that the links above the list may have been added to: what is before `ExecutionStatus = '…'` or [`RETRYING`] at its
+/// end.
 fn without_status(query: &str) -> String {
     let of_statuses = STATUSES.iter().map(|status| format!("ExecutionStatus = '{status}'"));
     for part in of_statuses.chain([RETRYING.to_owned()]) {
@@ -152,9 +153,8 @@ fn narrowed(rest: &str, part: &str) -> String {
 
 /// Where in a query the server found a mistake, as far as it says so.
 fn place_of(status: &Status) -> Option<usize> {
-    let (_, rest) = status.message().split_once("at ")?;
-    let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
-    digits.parse().ok()
+    let (place, _) = status.message().strip_prefix("invalid query: at ")?.split_once(':')?;
+    place.parse().ok()
 }
 
 fn filter(query: &str, error: Option<&Status>, attributes: &[(String, String)]) -> Markup {
@@ -344,7 +344,9 @@ mod tests {
         assert_eq!(place_of(&told), Some(16));
         let page = filter("WorkflowType = Order", Some(&told), &[]).0;
         assert!(page.contains("<pre>WorkflowType = <mark>Order</mark></pre>"), "{page}");
-        assert_eq!(place_of(&Status::invalid_argument("the namespace is not right")), None);
+        for text in ["the namespace is not right", "there is no attribute that 7 names, at 3: x"] {
+            assert_eq!(place_of(&Status::invalid_argument(text)), None);
+        }
     }
 
     #[test]

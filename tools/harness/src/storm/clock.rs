@@ -68,9 +68,9 @@ time_t time(time_t *kept) {
 pub struct Shim(PathBuf);
 
 impl Shim {
-    /// Compiles it.
-    pub fn build() -> Result<Self> {
-        let folder = process::fresh_dir("storm/clock")?;
+    /// Compiles it in a folder of this name.
+    pub fn build(name: &str) -> Result<Self> {
+        let folder = process::fresh_dir(name)?;
         let (source, library) = (folder.join("clock.c"), folder.join("clock.so"));
         fs::write(&source, SOURCE)?;
         let compiler = std::env::var_os("CC").unwrap_or_else(|| OsString::from("cc"));
@@ -117,7 +117,8 @@ mod tests {
 
     #[test]
     fn a_process_sees_the_wrong_time() {
-        let shim = Shim::build().unwrap();
+        // Not the folder of a storm: one may be under way.
+        let shim = Shim::build("storm-clock-test").unwrap();
         let clock = Clock::new(shim.0.with_extension("offset")).unwrap();
         let time = || {
             let done = Command::new("date").arg("+%s").envs(shim.environment(&clock)).output().unwrap();

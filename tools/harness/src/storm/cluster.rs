@@ -123,9 +123,9 @@ pub struct Cluster {
 impl Cluster {
     /// Prepares a database and nodes; see [`Cluster::start`].
     pub fn new(options: &Options) -> Result<Self> {
-        let Options { binary, before, nodes: size, lease, environment, .. } = options;
-        let proxies = Proxies::start()?;
-        let shim = Shim::build()?;
+        let Options { binary, before, nodes: size, seed, lease, environment, .. } = options;
+        let mut proxies = Proxies::start(*seed)?;
+        let shim = Shim::build("storm/clock")?;
         let postgres = Postgres::start([free_port()?, free_port()?])?;
         let mut nodes = Vec::new();
         for number in 1..=*size {

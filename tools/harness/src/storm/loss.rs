@@ -53,13 +53,13 @@ impl Storm<'_> {
         }
         let losers = self.lose_primary().await?;
         self.cluster.database(Postgres::add_standby).await?;
-        self.wait_for_reports(&losers).await?;
+        let told = self.wait_for_reports(&losers).await?;
         nemesis::heal(&mut self.cluster).await?;
         self.cluster.wait_together().await?;
         self.check_facts(&facts, false).await?;
         let lost = self.lost(&lists).await?;
-        println!("          {lost} acknowledged facts are lost, as {losers:?} reported");
-        if lost > 0 && losers.is_empty() {
+        println!("          {lost} acknowledged facts are lost, as {told:?} reported");
+        if lost > 0 && told.is_empty() {
             bail!("{lost} acknowledged facts are lost, and no node was told so by its lane");
         }
         self.lists.forget();
@@ -73,40 +73,51 @@ impl Storm<'_> {
     }
 
     /// The primary is lost; which nodes lost groups.
-    async fn lose_primary(&self) -> Result<Vec<String>> {
+    async fn lose_primary(&self) -> Result<Losers> {
         let before = self.cluster.sql(LANES).await?;
         tokio::time::sleep(ANSWERED).await;
         // The standby is asked before a node comes to it.
         self.cluster.nodes.iter().for_each(|node| node.set_database(Fault::Closed));
+        // Nodes committed until now.
+        let last = self.cluster.sql(LANES).await;
         let after = self.cluster.database(|postgres| postgres.lose_primary(LANES)).await;
         self.cluster.nodes.iter().for_each(Node::heal);
-        let (before, after) = (lanes_of(&before), lanes_of(&after?));
-        let lost = |(lane, group): &(&(String, String), &i64)| after.get(*lane).is_some_and(|kept| kept < *group);
-        Ok(before.iter().filter(lost).map(|((_, name), _)| name.clone()).collect())
+        let after = lanes_of(&after?);
+        Ok(Losers { known: losers(&lanes_of(&before), &after), possible: losers(&lanes_of(&last?), &after) })
     }
 
-    /// Nodes that lost groups end and say so. Others go on.
-    async fn wait_for_reports(&mut self, losers: &[String]) -> Result<()> {
+    /// Nodes that lost groups end and say so; their names. Others go on.
+    async fn wait_for_reports(&mut self, losers: &Losers) -> Result<Vec<String>> {
         let until = Instant::now() + Duration::from_secs(2 * self.options.lease) + NOTICED_MAX;
+        let has = |names: &[String], node: &Node| names.iter().any(|name| name == node.name());
+        let mut told = Vec::new();
         for node in &mut self.cluster.nodes {
-            if !losers.iter().any(|name| name == node.name()) {
-                continue;
-            }
+            let (is_known, is_possible) = (has(&losers.known, node), has(&losers.possible, node));
             let status = loop {
                 match node.server.as_mut().context("a node is away")?.ended()? {
-                    Some(status) => break status,
-                    None if Instant::now() > until => {
-                        bail!("node {} goes on, although the database lost what it had acknowledged", node.name());
+                    None if Instant::now() < until && (is_known || is_possible) => {
+                        tokio::time::sleep(Duration::from_millis(50)).await;
                     }
-                    None => tokio::time::sleep(Duration::from_millis(50)).await,
+                    status => break status,
                 }
             };
-            if status != EXIT || !node.log().contains(SAID) {
-                bail!("node {} lost acknowledged changes, ended with {status} and did not say so", node.name());
+            match status {
+                None if is_known => {
+                    bail!("node {} goes on, although the database lost what it had acknowledged", node.name());
+                }
+                None => {}
+                Some(status) if status == EXIT && node.log().contains(SAID) => {
+                    told.push(node.name().to_owned());
+                    node.server = None;
+                }
+                Some(status) if is_known => {
+                    bail!("node {} lost acknowledged changes, ended with {status} and did not say so", node.name());
+                }
+                // Whoever heals finds it.
+                Some(_) => {}
             }
-            node.server = None;
         }
-        Ok(())
+        Ok(told)
     }
 
     /// How many acknowledged facts are lost. What is there must be whole.
@@ -125,7 +136,23 @@ impl Storm<'_> {
     }
 }
 
-fn lanes_of(rows: &str) -> BTreeMap<(String, String), i64> {
+/// Nodes by what they lost.
+struct Losers {
+    /// They had the answer to a commit that is lost, and must notice.
+    known: Vec<String>,
+    /// A commit is lost, and its answer may have reached them. These are all of the others, and more.
+    possible: Vec<String>,
+}
+
+type Lanes = BTreeMap<(String, String), i64>;
+
+/// The nodes that have fewer groups after than before.
+fn losers(before: &Lanes, after: &Lanes) -> Vec<String> {
+    let lost = |(lane, group): &(&(String, String), &i64)| after.get(*lane).is_some_and(|kept| kept < *group);
+    before.iter().filter(lost).map(|((_, name), _)| name.clone()).collect()
+}
+
+fn lanes_of(rows: &str) -> Lanes {
     let lane = |row: &str| {
         let mut fields = row.split('|');
         let (node, name, group) = (fields.next()?, fields.next()?, fields.next()?);

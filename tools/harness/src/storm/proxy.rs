@@ -81,6 +81,8 @@ pub struct Cut {
 pub struct Proxies {
     /// There until it is dropped.
     runtime: Option<Runtime>,
+    /// Seeds what each of them loses.
+    random: Random,
 }
 
 impl Drop for Proxies {
@@ -93,14 +95,14 @@ impl Drop for Proxies {
 }
 
 impl Proxies {
-    /// Starts it.
-    pub fn start() -> Result<Self> {
+    /// Starts it. The seed chooses what is lost.
+    pub fn start(seed: u64) -> Result<Self> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-        Ok(Self { runtime: Some(runtime) })
+        Ok(Self { runtime: Some(runtime), random: Random::new(seed) })
     }
 
     /// A proxy on a free port. New connections go to the first target that takes them, from one further on each time.
-    pub fn add(&self, targets: Vec<u16>, first: usize) -> Result<Proxy> {
+    pub fn add(&mut self, targets: Vec<u16>, first: usize) -> Result<Proxy> {
         let port = process::free_port()?;
         let listener = StdListener::bind(("127.0.0.1", port))?;
         listener.set_nonblocking(true)?;
@@ -111,7 +113,7 @@ impl Proxies {
             refusing: watch::channel(false).0,
             cuts: Mutex::default(),
             fired: AtomicUsize::new(0),
-            random: Mutex::new(Random::new(u64::from(port))),
+            random: Mutex::new(Random::new(self.random.next())),
         });
         let runtime = self.runtime.as_ref().context("the proxies have ended")?;
         let _entered = runtime.enter();

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use segno_proto::{
     activity::activity_execution_outcome::Value,
-    workflowservice::{PollActivityExecutionRequest, PollActivityExecutionResponse},
+    workflowservice::{DescribeActivityExecutionRequest, PollActivityExecutionRequest, PollActivityExecutionResponse},
 };
 
 use crate::{
-    client::{Client, ClientError, request_within},
+    client::{Client, ClientError, request, request_within},
     output::{
         self, Json,
         dynamic::{View, to_json},
@@ -21,6 +21,17 @@ const WAIT: Duration = Duration::from_secs(30);
 
 /// Waits for the end of an activity and prints how it ended. Anything but completion is an error.
 pub async fn wait(client: &mut Client, activity_id: &str, run_id: &str) -> anyhow::Result<()> {
+    if !client.has_answered() {
+        // A server that goes away during the first wait is waited for if it was there. What it refuses, that wait tells.
+        let message = DescribeActivityExecutionRequest {
+            namespace: client.namespace.clone(),
+            activity_id: activity_id.to_owned(),
+            run_id: run_id.to_owned(),
+            ..Default::default()
+        };
+        let described = client.workflows.describe_activity_execution(request(message)).await;
+        client.answer("describe the activity", described).ok();
+    }
     let (run_id, value) = loop {
         let message = PollActivityExecutionRequest {
             namespace: client.namespace.clone(),

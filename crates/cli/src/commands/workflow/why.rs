@@ -9,7 +9,7 @@ use segno_proto::{
 use tonic::Code;
 
 use crate::{
-    client::{Client, ClientError, request},
+    client::{Client, ClientError, is_interruption, request},
     commands::{Target, watch::Watch},
     output::{
         dynamic::{View, to_json},
@@ -95,12 +95,17 @@ impl Client {
     }
 
     /// Says on standard error what keeps a workflow from going on, if that is something to look at. What cannot be found
-    /// out is not said.
-    pub async fn tell_problems(&mut self, workflow_id: &str, run_id: &str) {
-        let Ok(Some(answer)) = self.explain_if_possible(workflow_id, run_id).await else { return };
-        for reason in answer.reasons.iter().filter(|reason| PROBLEMS.contains(&reason.kind.as_str())) {
+    /// out is not said. Whether the server was there to be asked.
+    pub async fn tell_problems(&mut self, workflow_id: &str, run_id: &str) -> bool {
+        let reasons = match self.explain_if_possible(workflow_id, run_id).await {
+            Ok(answer) => answer.unwrap_or_default().reasons,
+            Err(ClientError::Status { status, .. }) if is_interruption(&status) => return false,
+            Err(_) => return true,
+        };
+        for reason in reasons.iter().filter(|reason| PROBLEMS.contains(&reason.kind.as_str())) {
             eprintln!("segno: still waiting: {}", plain(&reason.text));
         }
+        true
     }
 
     async fn warn_if_no_worker(&mut self, workflow_type: &str, task_queue: &str, meaning: &str) {
