@@ -168,26 +168,7 @@ async def test_a_script_that_would_end_is_paused_first(server: SegnoServer) -> N
         assert await asyncio.wait_for(handle.result(), 30) == 300000 * 299999 // 2
 
 
-async def test_a_query_that_waits_is_rejected_by_the_pause(server: SegnoServer) -> None:
-    client = await Client.connect(server.address, namespace=NAMESPACE)
-    handle = await client.start_workflow(Waiter.run, id="asked", task_queue="nobody")
-    query = QueryWorkflowRequest(
-        namespace=NAMESPACE,
-        execution=WorkflowExecution(workflow_id=handle.id),
-        query=WorkflowQuery(query_type="current"),
-    )
-    asked = asyncio.create_task(client.workflow_service.query_workflow(query, timeout=timedelta(seconds=20)))
-    await asyncio.sleep(0.5)
-    assert not asked.done()
-    await pause(client, handle)
-    assert (await asyncio.wait_for(asked, 10)).query_rejected.status == PAUSED
-
-
-async def test_a_query_in_a_queue_is_rejected_by_the_pause(server: SegnoServer) -> None:
-    client = await Client.connect(server.address, namespace=NAMESPACE)
-    async with Worker(client, task_queue="gone", workflows=[Waiter], workflow_runner=UnsandboxedWorkflowRunner()):
-        handle = await client.start_workflow(Waiter.run, id="left", task_queue="gone")
-        assert await handle.query("current") == []
+async def query_that_the_pause_rejects(client: Client, handle: WorkflowHandle) -> None:
     query = QueryWorkflowRequest(
         namespace=NAMESPACE,
         execution=WorkflowExecution(workflow_id=handle.id),
@@ -198,6 +179,20 @@ async def test_a_query_in_a_queue_is_rejected_by_the_pause(server: SegnoServer) 
     assert not asked.done()
     await pause(client, handle)
     assert (await asyncio.wait_for(asked, 15)).query_rejected.status == PAUSED
+
+
+async def test_a_query_that_waits_is_rejected_by_the_pause(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    handle = await client.start_workflow(Waiter.run, id="asked", task_queue="nobody")
+    await query_that_the_pause_rejects(client, handle)
+
+
+async def test_a_query_in_a_queue_is_rejected_by_the_pause(server: SegnoServer) -> None:
+    client = await Client.connect(server.address, namespace=NAMESPACE)
+    async with Worker(client, task_queue="gone", workflows=[Waiter], workflow_runner=UnsandboxedWorkflowRunner()):
+        handle = await client.start_workflow(Waiter.run, id="left", task_queue="gone")
+        assert await handle.query("current") == []
+    await query_that_the_pause_rejects(client, handle)
 
 
 async def test_deploying_a_script_leaves_a_paused_schedule_alone(server: SegnoServer) -> None:

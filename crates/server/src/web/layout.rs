@@ -85,13 +85,7 @@ impl Shell {
             (DOCTYPE)
             html lang="en" {
                 head {
-                    meta charset="utf-8";
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    meta name="color-scheme" content="light dark";
-                    title { (page.title) " · Segno" }
-                    link rel="icon" href="/ui/assets/logo.svg" type="image/svg+xml";
-                    link rel="stylesheet" href="/ui/assets/style.css";
-                    script src="/ui/assets/theme.js" {}
+                    (head(&page.title))
                     script type="module" src="/ui/assets/main.js" {}
                 }
                 body data-in-namespace=(self.namespace) data-codec=[self.codec.as_ref().map(|codec| &codec.endpoint)] data-live-source=[live] data-live-id=(format!("{:x}", fingerprint(&page.content))) {
@@ -218,28 +212,37 @@ pub(super) fn missing(path: &str) -> Page {
     }
 }
 
-/// There is nothing at an address outside these pages: a page without navigation, which tells nothing about the server.
+/// There is nothing at an address outside these pages.
 pub(super) fn nothing() -> Markup {
+    bare("Not found", &html! { p { "There is no such page." } p { a href="/" { "To the workflows" } } })
+}
+
+/// A page without navigation, which tells nothing about the server.
+pub(super) fn bare(title: &str, content: &Markup) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Not found · Segno" }
-                link rel="icon" href="/ui/assets/logo.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/ui/assets/style.css";
-                script src="/ui/assets/theme.js" {}
-            }
+            head { (head(title)) }
             body.login {
                 main #main {
                     h1 { img src="/ui/assets/logo.svg" alt="" width="28" height="28"; " Segno" }
-                    p { "There is no such page." }
-                    p { a href="/" { "To the workflows" } }
+                    (content)
                 }
             }
         }
+    }
+}
+
+/// What the head of every page has.
+fn head(title: &str) -> Markup {
+    html! {
+        meta charset="utf-8";
+        meta name="viewport" content="width=device-width, initial-scale=1";
+        meta name="color-scheme" content="light dark";
+        title { (title) " · Segno" }
+        link rel="icon" href="/ui/assets/logo.svg" type="image/svg+xml";
+        link rel="stylesheet" href="/ui/assets/style.css";
+        script src="/ui/assets/theme.js" {}
     }
 }
 

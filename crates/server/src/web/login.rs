@@ -1,9 +1,9 @@
 //! Logging in: a browser that has no certificate gives a key once and keeps it in a cookie that scripts cannot read.
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use maud::{DOCTYPE, Markup, html};
+use maud::{Markup, html};
 
-use super::{Web, WebBody, forms::Form, guard, html as respond, redirect};
+use super::{Web, WebBody, forms::Form, guard, html as respond, layout, redirect};
 
 /// Where the form is sent.
 pub(crate) const LOGIN: &str = "/ui/login";
@@ -66,33 +66,17 @@ pub(crate) fn is_ours(head: &http::request::Parts, is_tls: bool) -> bool {
 }
 
 fn page(next: &str, problem: Option<&str>) -> Markup {
-    html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="color-scheme" content="light dark";
-                title { "Log in · Segno" }
-                link rel="icon" href="/ui/assets/logo.svg" type="image/svg+xml";
-                link rel="stylesheet" href="/ui/assets/style.css";
-                script src="/ui/assets/theme.js" {}
-            }
-            body.login {
-                main #main {
-                    h1 { img src="/ui/assets/logo.svg" alt="" width="28" height="28"; " Segno" }
-                    p { "This server wants to know who you are." }
-                    @if let Some(problem) = problem { div.notice.bad role="alert" { (problem) } }
-                    form method="post" action=(LOGIN) {
-                        input type="hidden" name="next" value=(next);
-                        label { span { "API key or token" } input type="password" name="key" required autofocus autocomplete="current-password"; }
-                        button.primary type="submit" { "Log in" }
-                    }
-                    p.hint { "An admin makes keys with " code { "segno key create NAME --grant NAMESPACE:ROLE" } "." }
-                }
-            }
+    let content = html! {
+        p { "This server wants to know who you are." }
+        @if let Some(problem) = problem { div.notice.bad role="alert" { (problem) } }
+        form method="post" action=(LOGIN) {
+            input type="hidden" name="next" value=(next);
+            label { span { "API key or token" } input type="password" name="key" required autofocus autocomplete="current-password"; }
+            button.primary type="submit" { "Log in" }
         }
-    }
+        p.hint { "An admin makes keys with " code { "segno key create NAME --grant NAMESPACE:ROLE" } "." }
+    };
+    layout::bare("Log in", &content)
 }
 
 impl Web {
