@@ -2,17 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tonic::{
-    metadata::{Ascii, MetadataKey, MetadataValue},
-    transport::Endpoint,
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Uri,
+    uri::{Authority, Scheme},
 };
 
 use super::{
     Client, ClientError, Inner,
-    connection::{Connection, Metadata},
+    connection::Connection,
     counted::Counted,
     interceptor::{ClientInterceptor, Interceptors},
-    proxy::{Connector, HttpProxy},
+    proxy::HttpProxy,
+    transport::{Target, Transport},
 };
 use crate::{
     converter::{
@@ -241,87 +242,71 @@ impl ClientBuilder {
         (secure, format!("{}://{}", if secure { "https" } else { "http" }, self.target))
     }
 
-    fn endpoint(&self) -> Result<Endpoint, ClientError> {
+    /// Where the server is and how to get there.
+    fn destination(&self) -> Result<Target, ClientError> {
         let (secure, address) = self.address();
-        let wrong = |error| ClientError::Configuration(format!("{address} is no address: {error}"));
-        let mut endpoint = Endpoint::from_shared(address.clone())
-            .map_err(wrong)?
-            .connect_timeout(Duration::from_secs(10))
-            .tcp_nodelay(true)
-            .user_agent(concat!("segno-rust/", env!("CARGO_PKG_VERSION")))
-            .map_err(wrong)?;
-        if let Some(interval) = self.keep_alive {
-            endpoint = endpoint
-                .http2_keep_alive_interval(interval)
-                .keep_alive_timeout(Duration::from_secs(15))
-                .keep_alive_while_idle(true);
+        let wrong = |error: String| ClientError::Configuration(format!("{address} is no address: {error}"));
+        let uri: Uri = address.parse().map_err(|error: http::uri::InvalidUri| wrong(error.to_string()))?;
+        let authority: Authority = uri.authority().cloned().ok_or_else(|| wrong("it has no host".to_owned()))?;
+        #[cfg(not(feature = "tls"))]
+        if secure {
+            let message = "a connection with TLS needs the feature `tls` of segno-sdk";
+            return Err(ClientError::Configuration(message.to_owned()));
         }
-        if secure { self.secure(endpoint) } else { Ok(endpoint) }
+        Ok(Target {
+            scheme: if secure { Scheme::HTTPS } else { Scheme::HTTP },
+            proxy: self.proxy.clone(),
+            #[cfg(feature = "tls")]
+            tls: self.secure(secure, &authority)?,
+            authority,
+            keep_alive: self.keep_alive,
+            metadata: self.entries()?,
+        })
     }
 
     #[cfg(feature = "tls")]
-    fn secure(&self, endpoint: Endpoint) -> Result<Endpoint, ClientError> {
-        use tonic::transport::{Certificate, ClientTlsConfig, Identity};
+    fn secure(&self, secure: bool, authority: &Authority) -> Result<Option<super::tls::Tls>, ClientError> {
         let options = self.tls.clone().unwrap_or_default();
-        let mut config = match options.server_root_ca {
-            Some(authority) => ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority)),
-            None => ClientTlsConfig::new().with_native_roots(),
-        };
-        if let Some(domain) = options.domain {
-            config = config.domain_name(domain);
-        }
-        config = match (options.client_certificate, options.client_key) {
-            (Some(certificate), Some(key)) => config.identity(Identity::from_pem(certificate, key)),
-            (None, None) => config,
-            _ => return Err(ClientError::Configuration("a client certificate and its key belong together".to_owned())),
-        };
-        endpoint.tls_config(config).map_err(|error| ClientError::Configuration(format!("TLS: {error}")))
+        secure.then(|| super::tls::Tls::new(options, authority.host())).transpose().map_err(ClientError::Configuration)
     }
 
-    #[cfg(not(feature = "tls"))]
-    fn secure(&self, _: Endpoint) -> Result<Endpoint, ClientError> {
-        let message = "a connection with TLS needs the feature `tls` of segno-sdk";
-        Err(ClientError::Configuration(message.to_owned()))
-    }
-
-    fn entries(&self) -> Result<Metadata, ClientError> {
+    /// What is added to every call.
+    fn entries(&self) -> Result<HeaderMap, ClientError> {
         let own = [
+            ("user-agent", concat!("segno-rust/", env!("CARGO_PKG_VERSION")).to_owned()),
             ("client-name", "segno-rust".to_owned()),
             ("client-version", env!("CARGO_PKG_VERSION").to_owned()),
             ("temporal-namespace", self.namespace.clone()),
         ];
         let key = self.api_key.iter().map(|key| ("authorization", format!("Bearer {key}")));
         let added = self.metadata.iter().map(|(key, value)| (key.as_str(), value.clone()));
-        let mut entries = Vec::new();
+        let mut entries = HeaderMap::new();
         for (key, value) in own.into_iter().chain(key).chain(added) {
-            let name: MetadataKey<Ascii> =
-                key.parse().map_err(|_| ClientError::Configuration(format!("{key:?} cannot be a key of metadata")))?;
-            let value: MetadataValue<Ascii> = value
+            // Metadata with bytes would be base64, which is left to the caller.
+            let name: Option<HeaderName> =
+                key.parse().ok().filter(|name: &HeaderName| !name.as_str().ends_with("-bin"));
+            let name =
+                name.ok_or_else(|| ClientError::Configuration(format!("{key:?} cannot be a key of metadata")))?;
+            let value: HeaderValue = value
                 .parse()
                 .map_err(|_| ClientError::Configuration(format!("the value of {key} cannot be sent as metadata")))?;
-            entries.push((name, value));
+            entries.insert(name, value);
         }
-        Ok(Metadata::new(entries))
+        Ok(entries)
     }
 
     /// Connects, unless [`ClientBuilder::lazy`] was called.
     pub async fn connect(self) -> Result<Client, ClientError> {
-        let (endpoint, metadata) = (self.endpoint()?, self.entries()?);
-        let connector = self.proxy.clone().map(Connector::new);
-        let connected = match (connector, self.lazy) {
-            (None, true) => Ok(endpoint.connect_lazy()),
-            (None, false) => endpoint.connect().await,
-            (Some(connector), true) => Ok(endpoint.connect_with_connector_lazy(connector)),
-            (Some(connector), false) => endpoint.connect_with_connector(connector).await,
-        };
-        let channel = connected.map_err(|error| {
-            let address = self.address().1;
-            let message = format!("{address} cannot be reached: {}", innermost(&error));
-            ClientError::Rpc { code: tonic::Code::Unavailable, message }
-        })?;
+        let transport = Transport::new(self.destination()?);
+        if !self.lazy {
+            transport.connect().await.map_err(|error| {
+                let message = format!("{} cannot be reached: {error}", self.address().1);
+                ClientError::Rpc { code: tonic::Code::Unavailable, message }
+            })?;
+        }
         let counting = self.metrics.map(|metrics| (metrics, self.namespace.clone()));
         let inner = Inner {
-            connection: Connection { channel: Counted::new(channel, counting), metadata },
+            connection: Connection { channel: Counted::new(transport, counting) },
             namespace: self.namespace.into(),
             identity: self.identity,
             codecs: self.codecs,
@@ -329,14 +314,6 @@ impl ClientBuilder {
             eager: Default::default(),
         };
         Ok(Client(Arc::new(inner)))
-    }
-}
-
-/// The error that says most: tonic's own only says "transport error".
-fn innermost(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => innermost(source),
-        None => error.to_string(),
     }
 }
 

@@ -1,28 +1,25 @@
-//! The connection to the server: metadata of calls, time limits, and what is tried again.
+//! The services of a server: time limits of calls, and what is tried again.
 
 use std::{
     future::Future,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
+use bytes::Bytes;
+use prost::Message;
 #[cfg(feature = "testing")]
 use segno_proto::testservice::test_service_client::TestServiceClient;
 use segno_proto::{
     segno_worker::worker_service_client::WorkerServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
-use tonic::{
-    Code, Request, Response, Status,
-    metadata::{Ascii, MetadataKey, MetadataValue},
-    service::{Interceptor, interceptor::InterceptedService},
-};
+use tonic::{Code, Response, Status};
 use uuid::Uuid;
 
-use super::counted::Counted;
+use super::{counted::Counted, unary::Method};
 
 /// The largest message in either direction.
-const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
+pub(super) const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
 /// One attempt of a call that does not wait for anything.
 const ATTEMPT: Duration = Duration::from_secs(20);
 /// One attempt of a call that waits for news; the server answers before, with none.
@@ -30,57 +27,37 @@ const LONG_POLL: Duration = Duration::from_secs(70);
 /// How long attempts are repeated.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Temporal's service, with the metadata of this client.
-pub(crate) type Service = WorkflowServiceClient<InterceptedService<Counted, Metadata>>;
+/// Temporal's service.
+pub(crate) type Service = WorkflowServiceClient<Counted>;
 /// Segno's own service for workers.
-pub(crate) type WorkerService = WorkerServiceClient<InterceptedService<Counted, Metadata>>;
+pub(crate) type WorkerService = WorkerServiceClient<Counted>;
 
 /// The clock of a server for tests.
 #[cfg(feature = "testing")]
-pub(crate) type TestService = TestServiceClient<InterceptedService<Counted, Metadata>>;
+pub(crate) type TestService = TestServiceClient<Counted>;
 
-/// What is added to every call.
-#[derive(Clone, Default)]
-pub(crate) struct Metadata(Arc<Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>>);
-
-impl Metadata {
-    pub(super) fn new(entries: Vec<(MetadataKey<Ascii>, MetadataValue<Ascii>)>) -> Self {
-        Self(Arc::new(entries))
-    }
-}
-
-impl Interceptor for Metadata {
-    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        for (key, value) in self.0.iter() {
-            request.metadata_mut().insert(key.clone(), value.clone());
-        }
-        Ok(request)
-    }
-}
-
-/// A channel with its metadata.
+/// The services of a server.
 #[derive(Clone)]
 pub(super) struct Connection {
     pub channel: Counted,
-    pub metadata: Metadata,
 }
 
 impl Connection {
     pub fn service(&self) -> Service {
-        WorkflowServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
+        WorkflowServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     pub fn worker_service(&self) -> WorkerService {
-        WorkerServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
+        WorkerServiceClient::new(self.channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
     #[cfg(feature = "testing")]
     pub fn test_service(&self) -> TestService {
-        TestServiceClient::with_interceptor(self.channel.clone(), self.metadata.clone())
+        TestServiceClient::new(self.channel.clone())
     }
 
     /// A call that is repeated while the server cannot be reached or is too busy. The caller sends the same request each
@@ -93,7 +70,38 @@ impl Connection {
         self.repeat(call, ATTEMPT, PATIENCE).await
     }
 
-    /// The same for a call that waits for news.
+    /// One attempt of a call that workers make all the time.
+    pub async fn once<Q, A>(&self, method: &Method<Q, A>, request: &Q, limit: Duration) -> Result<A, Status>
+    where
+        Q: Message,
+        A: Message + Default,
+    {
+        let answer = self.channel.unary(method.path(), method.encode(request), Some(limit)).await?;
+        method.decode(answer)
+    }
+
+    /// The same, repeated as [`Connection::call`] does; the bytes are the same each time.
+    pub async fn send<Q, A>(&self, method: &Method<Q, A>, request: &Q) -> Result<A, Status>
+    where
+        Q: Message,
+        A: Message + Default,
+    {
+        let message = method.encode(request);
+        let answer = self.send_bytes(method.path(), message).await?;
+        method.decode(answer)
+    }
+
+    async fn send_bytes(&self, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
+        let mut failing = Failing::default();
+        loop {
+            match self.channel.unary(path, message.clone(), Some(ATTEMPT)).await {
+                Ok(answer) => return Ok(answer),
+                Err(status) => failing.wait(status, PATIENCE).await?,
+            }
+        }
+    }
+
+    /// As [`Connection::call`], for a call that waits for news.
     pub async fn long_poll<T, F, C>(&self, call: C) -> Result<T, Status>
     where
         C: FnMut(Service) -> F,
@@ -107,9 +115,7 @@ impl Connection {
         C: FnMut(Service) -> F,
         F: Future<Output = Result<Response<T>, Status>>,
     {
-        // Counted from the first failure: an attempt that waits for news may take long by itself.
-        let mut failing_since: Option<Instant> = None;
-        let mut waits = Waits::default();
+        let mut failing = Failing::default();
         loop {
             let outcome = tokio::time::timeout(attempt, call(self.service())).await;
             let status = match outcome {
@@ -117,16 +123,32 @@ impl Connection {
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded(format!("no answer within {attempt:?}")),
             };
-            if !is_retryable(status.code()) {
-                return Err(status);
-            }
-            let wait = waits.next(status.code());
-            if failing_since.get_or_insert_with(Instant::now).elapsed() + wait > patience {
-                return Err(status);
-            }
-            tracing::debug!(code = ?status.code(), message = status.message(), ?wait, "a call is repeated");
-            tokio::time::sleep(wait).await;
+            failing.wait(status, patience).await?;
         }
+    }
+}
+
+/// A call that failed and is tried again.
+#[derive(Default)]
+struct Failing {
+    /// Counted from the first failure: an attempt that waits for news may take long by itself.
+    since: Option<Instant>,
+    waits: Waits,
+}
+
+impl Failing {
+    /// Waits until the next attempt. `Err`: there is none.
+    async fn wait(&mut self, status: Status, patience: Duration) -> Result<(), Status> {
+        if !is_retryable(status.code()) {
+            return Err(status);
+        }
+        let wait = self.waits.next(status.code());
+        if self.since.get_or_insert_with(Instant::now).elapsed() + wait > patience {
+            return Err(status);
+        }
+        tracing::debug!(code = ?status.code(), message = status.message(), ?wait, "a call is repeated");
+        tokio::time::sleep(wait).await;
+        Ok(())
     }
 }
 

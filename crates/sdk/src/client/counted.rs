@@ -1,68 +1,84 @@
 //! A channel that counts its calls, if somebody wants to know.
 
 use std::{
+    sync::Arc,
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
-use futures_util::{
-    FutureExt,
-    future::{BoxFuture, Either},
-};
-use tonic::{
-    body::Body,
-    codegen::{
-        Service,
-        http::{Request, Response},
-    },
-    transport::{Channel, Error, channel::ResponseFuture},
-};
+use bytes::Bytes;
+use futures_util::{FutureExt, future::BoxFuture};
+use http::{Request, Response};
+use tonic::{Code, Status, body::Body, codegen::Service};
 
+use super::transport::{Answer, Transport};
 use crate::telemetry::Metrics;
 
 #[derive(Clone)]
 pub(crate) struct Counted {
-    channel: Channel,
-    counting: Option<(Metrics, String)>,
+    transport: Transport,
+    counting: Option<Arc<(Metrics, String)>>,
 }
 
 impl Counted {
     /// `counting` has the namespace with it, which is a label.
-    pub fn new(channel: Channel, counting: Option<(Metrics, String)>) -> Self {
-        Self { channel, counting }
+    pub fn new(transport: Transport, counting: Option<(Metrics, String)>) -> Self {
+        Self { transport, counting: counting.map(Arc::new) }
     }
 
     pub fn metrics(&self) -> Option<&Metrics> {
-        self.counting.as_ref().map(|(metrics, _)| metrics)
+        self.counting.as_deref().map(|(metrics, _)| metrics)
+    }
+}
+
+impl Counted {
+    /// One call, with the bytes of its message.
+    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Option<Duration>) -> Result<Bytes, Status> {
+        let began = self.counting.is_some().then(Instant::now);
+        let answer = self.transport.unary(path, message, limit).await;
+        if let (Some((metrics, namespace)), Some(began)) = (self.counting.as_deref(), began) {
+            let failed = answer.as_ref().err().map(Status::code);
+            note(metrics, namespace, operation(path), failed, began.elapsed());
+        }
+        answer
     }
 }
 
 impl Service<Request<Body>> for Counted {
-    type Response = Response<Body>;
-    type Error = Error;
-    type Future = Either<ResponseFuture, BoxFuture<'static, Result<Response<Body>, Error>>>;
+    type Response = Response<Answer>;
+    type Error = Status;
+    type Future = BoxFuture<'static, Result<Self::Response, Status>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
-        Service::poll_ready(&mut self.channel, cx)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        self.transport.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Some((metrics, namespace)) = self.counting.clone() else {
-            return Either::Left(Service::call(&mut self.channel, request));
-        };
-        let operation = request.uri().path().rsplit('/').next().unwrap_or_default().to_owned();
+        let Some(counting) = self.counting.clone() else { return self.transport.call(request) };
+        let path = request.uri().path().to_owned();
         let began = Instant::now();
-        let response = Service::call(&mut self.channel, request);
+        let response = self.transport.call(request);
         let counted = async move {
             let response = response.await;
-            note(&metrics, &namespace, &operation, &response, began.elapsed());
+            let (metrics, namespace) = &*counting;
+            let failed = match &response {
+                // A call that failed has its status in the first headers; one that succeeded has it after the message.
+                Ok(response) => Status::from_header_map(response.headers()).map(|status| status.code()),
+                Err(status) => Some(status.code()),
+            };
+            note(metrics, namespace, operation(&path), failed.filter(|code| *code != Code::Ok), began.elapsed());
             response
         };
-        Either::Right(counted.boxed())
+        counted.boxed()
     }
 }
 
-fn note(metrics: &Metrics, namespace: &str, operation: &str, response: &Result<Response<Body>, Error>, took: Duration) {
+/// The last part of a path: the method's name.
+fn operation(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+fn note(metrics: &Metrics, namespace: &str, operation: &str, failed: Option<Code>, took: Duration) {
     let labels = [("namespace", namespace), ("operation", operation)];
     let [requests, failures, latencies] = if operation.starts_with("Poll") {
         ["temporal_long_request", "temporal_long_request_failure", "temporal_long_request_latency_seconds"]
@@ -71,14 +87,8 @@ fn note(metrics: &Metrics, namespace: &str, operation: &str, response: &Result<R
     };
     metrics.count(requests, &labels);
     metrics.observe(latencies, &labels, took);
-    let code = match response {
-        // A call that failed has its status in the first headers; one that succeeded has it after the message.
-        Ok(response) => match tonic::Status::from_header_map(response.headers()) {
-            Some(status) if status.code() != tonic::Code::Ok => status.code(),
-            _ => return,
-        },
-        Err(_) => tonic::Code::Unavailable,
-    };
-    let code = format!("{code:?}");
-    metrics.count(failures, &[("namespace", namespace), ("operation", operation), ("status_code", &code)]);
+    if let Some(code) = failed {
+        let code = format!("{code:?}");
+        metrics.count(failures, &[("namespace", namespace), ("operation", operation), ("status_code", &code)]);
+    }
 }

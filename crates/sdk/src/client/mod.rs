@@ -21,6 +21,10 @@ mod proxy;
 mod queue;
 mod result;
 mod start;
+#[cfg(feature = "tls")]
+mod tls;
+mod transport;
+pub(crate) mod unary;
 mod update;
 
 use std::{future::Future, sync::Arc};
@@ -149,7 +153,30 @@ impl Client {
         self.0.connection.call(call).await
     }
 
-    /// The same for a call that waits for news.
+    /// A call that workers make all the time, repeated likewise.
+    pub(crate) async fn send<Q, A>(&self, method: &unary::Method<Q, A>, request: &Q) -> Result<A, Status>
+    where
+        Q: prost::Message,
+        A: prost::Message + Default,
+    {
+        self.0.connection.send(method, request).await
+    }
+
+    /// One attempt of such a call.
+    pub(crate) async fn once<Q, A>(
+        &self,
+        method: &unary::Method<Q, A>,
+        request: &Q,
+        limit: std::time::Duration,
+    ) -> Result<A, Status>
+    where
+        Q: prost::Message,
+        A: prost::Message + Default,
+    {
+        self.0.connection.once(method, request, limit).await
+    }
+
+    /// As [`Client::call`], for a call that waits for news.
     pub(crate) async fn long_poll<T, F, C>(&self, call: C) -> Result<T, Status>
     where
         C: FnMut(Service) -> F,

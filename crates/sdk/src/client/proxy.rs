@@ -1,19 +1,12 @@
 //! Connections through an HTTP proxy, by the method CONNECT.
 
-use std::{
-    io,
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::io;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use futures_util::{FutureExt, future::BoxFuture};
-use hyper_util::rt::TokioIo;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
 };
-use tonic::codegen::{Service, http::Uri};
 
 /// The longest answer of a proxy before the connection itself begins.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
@@ -50,7 +43,7 @@ impl HttpProxy {
         request
     }
 
-    async fn connect(&self, target: &str) -> io::Result<TcpStream> {
+    pub(super) async fn connect(&self, target: &str) -> io::Result<TcpStream> {
         let address = self.address.strip_prefix("http://").unwrap_or(&self.address).trim_end_matches('/');
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
@@ -80,37 +73,6 @@ impl From<&str> for HttpProxy {
 impl From<String> for HttpProxy {
     fn from(address: String) -> Self {
         Self::new(address)
-    }
-}
-
-/// Makes connections through a proxy.
-#[derive(Clone)]
-pub(super) struct Connector(Arc<HttpProxy>);
-
-impl Connector {
-    pub fn new(proxy: HttpProxy) -> Self {
-        Self(Arc::new(proxy))
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = TokioIo<TcpStream>;
-    type Error = io::Error;
-    type Future = BoxFuture<'static, io::Result<Self::Response>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let proxy = self.0.clone();
-        async move {
-            let otherwise = if uri.scheme_str() == Some("https") { 443 } else { 80 };
-            let port = uri.port_u16().unwrap_or(otherwise);
-            let target = format!("{}:{port}", uri.host().unwrap_or_default());
-            Ok(TokioIo::new(proxy.connect(&target).await?))
-        }
-        .boxed()
     }
 }
 

@@ -6,11 +6,11 @@ use prost::Message;
 use segno_proto::workflowservice::{
     RespondActivityTaskCanceledRequest, RespondActivityTaskCompletedRequest, RespondActivityTaskFailedRequest,
 };
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 use tonic::{Code, Status};
 
 use crate::{
-    client::{Client, Waits, is_retryable},
+    client::{Client, Waits, is_retryable, unary},
     failure::Failure,
 };
 
@@ -45,14 +45,7 @@ async fn repeat(client: &Client, answer: &TaskAnswer, until: Instant) -> Result<
     let mut waits = Waits::default();
     let mut sent_before = false;
     loop {
-        let outcome = match timeout(ATTEMPT, answer.call(client)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Err(Status::deadline_exceeded("no answer")),
-        };
-        let status = match outcome {
-            Ok(()) => return Ok(()),
-            Err(status) => status,
-        };
+        let Err(status) = answer.call(client).await else { return Ok(()) };
         match status.code() {
             // The first may have arrived although its answer did not.
             Code::NotFound if sent_before => return Ok(()),
@@ -77,11 +70,10 @@ async fn repeat(client: &Client, answer: &TaskAnswer, until: Instant) -> Result<
 
 impl TaskAnswer {
     async fn call(&self, client: &Client) -> Result<(), Status> {
-        let mut service = client.service();
         match self {
-            Self::Completed(request) => service.respond_activity_task_completed(request.clone()).await.map(|_| ()),
-            Self::Failed(request) => service.respond_activity_task_failed((**request).clone()).await.map(|_| ()),
-            Self::Canceled(request) => service.respond_activity_task_canceled(request.clone()).await.map(|_| ()),
+            Self::Completed(it) => client.once(&unary::ACTIVITY_TASK_COMPLETED, it, ATTEMPT).await.map(|_| ()),
+            Self::Failed(it) => client.once(&unary::ACTIVITY_TASK_FAILED, it, ATTEMPT).await.map(|_| ()),
+            Self::Canceled(it) => client.once(&unary::ACTIVITY_TASK_CANCELED, it, ATTEMPT).await.map(|_| ()),
         }
     }
 

@@ -15,10 +15,13 @@ use segno_proto::{
     workflowservice::{PollNexusTaskQueueRequest, PollNexusTaskQueueResponse, RespondNexusTaskCompletedRequest},
 };
 use tokio::sync::watch;
-use tonic::{Code, Request, Status};
+use tonic::{Code, Status};
 
 use super::{shared::Shared, tasks::POLL};
-use crate::{client::Waits, task::CancelReason};
+use crate::{
+    client::{Waits, unary},
+    task::CancelReason,
+};
 
 /// The service that workers offer to the server.
 const SERVICE: &str = "temporal.api.nexusservices.workerservice.v1.WorkerService";
@@ -56,16 +59,14 @@ pub(super) async fn run(shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
 async fn poll(shared: &Shared) -> Result<PollNexusTaskQueueResponse, Status> {
     let queue =
         TaskQueue { name: shared.control_queue(), kind: TaskQueueKind::WorkerCommands as i32, ..Default::default() };
-    let mut request = Request::new(PollNexusTaskQueueRequest {
+    let request = PollNexusTaskQueueRequest {
         namespace: shared.client.namespace().to_owned(),
         task_queue: Some(queue),
         identity: shared.identity.clone(),
         worker_instance_key: shared.instance_key(),
         ..Default::default()
-    });
-    request.set_timeout(POLL);
-    let mut service = shared.client.service();
-    Ok(service.poll_nexus_task_queue(request).await?.into_inner())
+    };
+    shared.client.once(&unary::POLL_NEXUS_TASK, &request, POLL).await
 }
 
 /// Carries out a command and says so.

@@ -22,6 +22,7 @@ pub(crate) mod shared;
 pub(crate) mod slots;
 mod tasks;
 mod threads;
+mod turns;
 pub(crate) mod workflows;
 
 use std::sync::Arc;

@@ -7,9 +7,10 @@ use std::{
 
 use segno_proto::workflowservice::{PollActivityTaskQueueRequest, PollActivityTaskQueueResponse};
 use tokio::{sync::watch, time::Instant};
-use tonic::{Request, Status};
+use tonic::Status;
 
 use super::{meter::PolledKind, pollers::Polled, shared::Shared};
+use crate::client::unary;
 
 /// Longer than servers let a poll wait.
 pub(super) const POLL: Duration = Duration::from_secs(70);
@@ -38,7 +39,7 @@ pub(super) async fn run(shared: Arc<Shared>, stop: watch::Receiver<bool>) {
 }
 
 async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueResponse>, Status> {
-    let mut request = Request::new(PollActivityTaskQueueRequest {
+    let request = PollActivityTaskQueueRequest {
         namespace: shared.client.namespace().to_owned(),
         task_queue: shared.task_queue(),
         identity: shared.identity.clone(),
@@ -46,10 +47,8 @@ async fn poll(shared: Arc<Shared>) -> Result<Polled<PollActivityTaskQueueRespons
         worker_control_task_queue: shared.control_queue(),
         deployment_options: shared.deployment_options(),
         ..Default::default()
-    });
-    request.set_timeout(POLL);
-    let mut service = shared.client.service();
-    let response = service.poll_activity_task_queue(request).await?.into_inner();
+    };
+    let response = shared.client.once(&unary::POLL_ACTIVITY_TASK, &request, POLL).await?;
     let delta = response.poller_scaling_decision.map(|decision| decision.poll_request_delta_suggestion);
     let task = (!response.task_token.is_empty()).then_some(response);
     shared.meter_poll(PolledKind::Task, task.is_some());

@@ -1,7 +1,7 @@
 //! Workflow tasks on the wire: polls, turns, answers.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,9 +11,9 @@ use segno_proto::{
     History,
     command::{Command, FailWorkflowExecutionCommandAttributes, command::Attributes},
     common::WorkflowExecution,
-    enums::{CommandType, QueryResultType, TaskQueueKind},
+    enums::{CommandType, TaskQueueKind},
     events::HistoryEvent,
-    query::{WorkflowQuery, WorkflowQueryResult},
+    query::WorkflowQuery,
     sdk::WorkflowTaskCompletedMetadata,
     taskqueue::{StickyExecutionAttributes, TaskQueue},
     workflowservice::{
@@ -33,10 +33,10 @@ use super::{
     slots::{Slot, Slots},
     tasks::POLL,
     threads::WorkflowThreads,
+    turns::{self, Ended, Turned, answer, refused},
 };
 use crate::{
-    client::{EagerOffer, Place},
-    converter,
+    client::{EagerOffer, Place, unary},
     failure::Failure,
     options::wire_duration,
     task::TaskInfo,
@@ -46,8 +46,6 @@ use crate::{
     },
 };
 
-/// A turn that takes longer is worth a warning.
-const SLOW_TURN: Duration = Duration::from_secs(2);
 /// The largest answer that any server takes.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A workflow task's time-out if the run does not say.
@@ -159,7 +157,7 @@ fn warn_unless_gone<T>(answered: Result<T, Status>, what: &'static str) {
 impl Workflows {
     async fn poll(&self, sticky: bool) -> Result<Polled<PollWorkflowTaskQueueResponse>, Status> {
         let shared = &self.shared;
-        let mut request = tonic::Request::new(PollWorkflowTaskQueueRequest {
+        let request = PollWorkflowTaskQueueRequest {
             namespace: shared.client.namespace().to_owned(),
             task_queue: Some(if sticky { self.sticky() } else { normal(&shared.queue) }),
             identity: shared.identity.clone(),
@@ -167,11 +165,9 @@ impl Workflows {
             worker_control_task_queue: shared.control_queue(),
             deployment_options: shared.deployment_options(),
             ..Default::default()
-        });
+        };
         // Servers refuse polls without a limit.
-        request.set_timeout(POLL);
-        let mut service = shared.client.service();
-        let task = service.poll_workflow_task_queue(request).await?.into_inner();
+        let task = shared.client.once(&unary::POLL_WORKFLOW_TASK, &request, POLL).await?;
         let delta = task.poller_scaling_decision.as_ref().map(|decision| decision.poll_request_delta_suggestion);
         let found = !task.task_token.is_empty();
         shared.meter_poll(if sticky { PolledKind::Sticky } else { PolledKind::Workflow }, found);
@@ -191,8 +187,10 @@ impl Workflows {
     }
 
     /// Throws a run away, on its own thread: dropping it drops what the user wrote.
-    async fn discard(&self, run_id: &str, execution: Box<Execution>) {
-        self.threads.run(run_id, move || drop(execution)).await;
+    async fn discard(&self, run_id: &str, execution: impl Into<Option<Box<Execution>>>) {
+        if let Some(execution) = execution.into() {
+            self.threads.run(run_id, move || drop(execution)).await;
+        }
     }
 
     async fn keep(&self, run_id: &str, execution: Box<Execution>) {
@@ -257,13 +255,13 @@ impl Workflows {
                     // The stored history does not have the events of a task that may be dropped yet; they came with it.
                     tail = std::mem::take(&mut events);
                     token = bytes::Bytes::new();
-                    self.page(&run, &mut token, &mut events).await?;
+                    Box::pin(self.page(&run, &mut token, &mut events)).await?;
                 }
                 Box::new(Execution::new(self.shared.workflows.clone(), self.shared.client.shared_namespace(), run_id))
             }
         };
         while !token.is_empty() {
-            self.page(&run, &mut token, &mut events).await?;
+            Box::pin(self.page(&run, &mut token, &mut events)).await?;
         }
         let last = events.last().map_or(0, |event| event.event_id);
         events.extend(tail.into_iter().filter(|event| event.event_id > last));
@@ -308,7 +306,7 @@ impl Workflows {
     ) -> Answered {
         let was_cached = execution.is_some();
         self.shared.meter_workflow_task_start(&task, was_cached);
-        let (mut execution, mut events) = match self.events(run_id, &mut task, execution).await {
+        let (execution, mut events) = match self.events(run_id, &mut task, execution).await {
             Ok(found) => found,
             Err(status) => {
                 tracing::warn!(run_id, message = status.message(), "the history of a run cannot be read");
@@ -316,115 +314,68 @@ impl Workflows {
             }
         };
         let mut messages = std::mem::take(&mut task.messages);
-        let again = messages.clone();
+        let mut queries = std::mem::take(&mut task.queries);
+        // Needed only if memory turns out to be stale.
+        let again = was_cached.then(|| (messages.clone(), queries.clone()));
         let codecs = self.shared.client.codecs();
         if let Err(error) = codec::decode_task(codecs, &mut events, &mut messages).await {
             self.discard(run_id, execution).await;
-            self.fail(task, unreadable(error)).await;
+            Box::pin(self.fail(task, unreadable(error))).await;
             return Answered::Dropped;
         }
         if let Some(query) = task.query.take() {
-            return self.legacy_query(run_id, &task, execution, events, query).await;
+            return Box::pin(self.legacy_query(run_id, &task, execution, events, query)).await;
         }
-        let began = Instant::now();
-        let turned = self.turn(run_id, execution, move |execution| execution.begin(events, messages)).await;
-        let mut step = match turned {
-            Some((there, Ok(step))) => {
-                execution = there;
-                step
-            }
-            Some((there, Err(failed))) => {
-                self.discard(run_id, there).await;
-                if failed.stale && was_cached {
-                    // Memory and history differ: begin again from the first event.
-                    task.messages = again;
-                    return Box::pin(self.one(run_id, task, None, locals)).await;
-                }
-                self.fail(task, failed).await;
-                return Answered::Dropped;
-            }
-            None => return Answered::Dropped,
-        };
-        let timeout = execution.task_timeout().unwrap_or(DEFAULT_TASK_TIMEOUT);
-        let deadline = began + timeout.mul_f64(0.8);
-        let heartbeat = loop {
-            locals.begin(&self.shared, &task, std::mem::take(&mut step));
-            if locals.open == 0 {
-                break false;
-            }
-            let Some(result) = locals.next(deadline).await else { break true };
-            match self.turn(run_id, execution, move |execution| execution.local_done(result)).await {
-                Some((there, Ok(next))) => {
-                    execution = there;
-                    step = next;
-                }
-                Some((there, Err(failed))) => {
-                    self.discard(run_id, there).await;
-                    self.fail(task, failed).await;
-                    return Answered::Dropped;
-                }
-                None => return Answered::Dropped,
-            }
-        };
-        let mut queries = std::mem::take(&mut task.queries);
         for query in queries.values_mut() {
             // What cannot be read is for the handler to refuse.
             let _ = codec::decode_query(codecs, query).await;
         }
-        let finished = self
-            .threads
-            .run(run_id, move || {
-                let results = queries.into_iter().map(|(id, query)| (id, answer(&mut execution, query))).collect();
-                let finished = execution.finish();
-                (execution, finished, results)
-            })
-            .await;
-        match finished {
-            Some((execution, finished, results)) => {
-                self.shared.meter_workflow_task_end(&task, began.elapsed(), &finished.commands);
-                self.complete(run_id, task, execution, finished, results, heartbeat).await
-            }
-            None => Answered::Dropped,
-        }
-    }
-
-    /// Does something with an execution, on its thread.
-    async fn turn(
-        &self,
-        run_id: &str,
-        mut execution: Box<Execution>,
-        turn: impl FnOnce(&mut Execution) -> Result<Step, TaskFailed> + Send + 'static,
-    ) -> Option<(Box<Execution>, Result<Step, TaskFailed>)> {
         let began = Instant::now();
-        let turned = self
-            .threads
-            .run(run_id, move || {
-                let step = turn(&mut execution);
-                (execution, step)
-            })
-            .await;
-        if began.elapsed() > SLOW_TURN
-            && let Some((execution, _)) = &turned
-        {
-            tracing::warn!(
-                run_id,
-                took = ?began.elapsed(),
-                waits_for = execution.waits_for(),
-                "a turn took long: workflow code must not block; use tasks or `ctx.run`"
-            );
+        let mut deadline = None;
+        let mut turned = self.threads.run(run_id, move || turns::begin(execution, events, messages, queries)).await;
+        loop {
+            match turned {
+                Some(Turned::Ended(mut ended)) => {
+                    locals.begin(&self.shared, &task, std::mem::take(&mut ended.step));
+                    self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
+                    return self.complete(run_id, task, *ended, false).await;
+                }
+                Some(Turned::Waits(execution, step, queries)) => {
+                    locals.begin(&self.shared, &task, step);
+                    let deadline = *deadline.get_or_insert_with(|| {
+                        began + execution.task_timeout().unwrap_or(DEFAULT_TASK_TIMEOUT).mul_f64(0.8)
+                    });
+                    let Some(result) = locals.next(deadline).await else {
+                        // The server hears that the worker still works on it.
+                        let end = move || turns::end(execution, Step::default(), queries);
+                        let Some(ended) = self.threads.run(run_id, end).await else { return Answered::Dropped };
+                        self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
+                        return self.complete(run_id, task, ended, true).await;
+                    };
+                    turned = self.threads.run(run_id, move || turns::local_done(execution, result, queries)).await;
+                }
+                Some(Turned::Failed(failed)) => {
+                    if let (true, Some(again)) = (failed.stale, again) {
+                        // Memory and history differ: begin again from the first event.
+                        (task.messages, task.queries) = again;
+                        return Box::pin(self.one(run_id, task, None, locals)).await;
+                    }
+                    Box::pin(self.fail(task, *failed)).await;
+                    return Answered::Dropped;
+                }
+                None => return Answered::Dropped,
+            }
         }
-        turned
     }
 
     async fn complete(
         &self,
         run_id: &str,
         task: PollWorkflowTaskQueueResponse,
-        mut execution: Box<Execution>,
-        mut finished: Finished,
-        mut query_results: BTreeMap<String, WorkflowQueryResult>,
+        ended: Ended,
         heartbeat: bool,
     ) -> Answered {
+        let Ended { execution, mut finished, mut query_results, versioning, .. } = ended;
         let shared = &self.shared;
         let codecs = shared.client.codecs();
         let mut encoded = codec::encode_answer(codecs, &mut finished.commands, &mut finished.messages).await;
@@ -433,7 +384,7 @@ impl Workflows {
         }
         if let Err(error) = encoded {
             self.discard(run_id, execution).await;
-            self.fail(task, unreadable(error)).await;
+            Box::pin(self.fail(task, unreadable(error))).await;
             return Answered::Dropped;
         }
         let sticky = self.cache().is_enabled().then(|| StickyExecutionAttributes {
@@ -459,7 +410,7 @@ impl Workflows {
             worker_instance_key: shared.instance_key(),
             worker_control_task_queue: shared.control_queue(),
             deployment_options: shared.deployment_options(),
-            versioning_behavior: shared.versioning_behavior(execution.versioning()),
+            versioning_behavior: shared.versioning_behavior(versioning),
             ..Default::default()
         };
         let bytes = prost::Message::encoded_len(&request);
@@ -475,27 +426,17 @@ impl Workflows {
                 violation: None,
                 stale: false,
             };
-            self.fail(task, failed).await;
+            Box::pin(self.fail(task, failed)).await;
             return Answered::Dropped;
         }
-        let answered = shared
-            .client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.respond_workflow_task_completed(request).await }
-            })
-            .await;
-        match answered {
+        match shared.client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await {
             Ok(response) => {
                 for activity in response.activity_tasks {
                     if let Some(slot) = slots.pop() {
                         shared.start_task(activity, slot);
                     }
                 }
-                if finished.closed {
-                    self.discard(run_id, execution).await;
-                    return Answered::Dropped;
-                }
+                let Some(mut execution) = execution else { return Answered::Dropped };
                 if response.reset_history_event_id > 0 {
                     execution.reset_to(response.reset_history_event_id);
                 }
@@ -594,14 +535,7 @@ impl Workflows {
             versioning_behavior: self.shared.versioning_behavior(VersioningBehavior::Unspecified),
             ..Default::default()
         };
-        let answered = self
-            .shared
-            .client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.respond_workflow_task_completed(request).await }
-            })
-            .await;
+        let answered = self.shared.client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await;
         warn_unless_gone(answered, "the failure of a workflow was not taken");
     }
 
@@ -674,26 +608,6 @@ fn unreadable(error: String) -> TaskFailed {
 fn asks_eagerly(command: &segno_proto::command::Command) -> bool {
     matches!(&command.attributes, Some(Attributes::ScheduleActivityTaskCommandAttributes(schedule))
         if schedule.request_eager_execution)
-}
-
-fn answer(execution: &mut Execution, query: WorkflowQuery) -> WorkflowQueryResult {
-    match execution.query(&query.query_type, converter::items(&query.query_args), query.header.as_ref()) {
-        Ok(payloads) => WorkflowQueryResult {
-            result_type: QueryResultType::Answered as i32,
-            answer: converter::list(payloads),
-            ..Default::default()
-        },
-        Err(failure) => refused(failure),
-    }
-}
-
-fn refused(failure: Failure) -> WorkflowQueryResult {
-    WorkflowQueryResult {
-        result_type: QueryResultType::Failed as i32,
-        error_message: failure.to_string(),
-        failure: Some(failure.to_wire()),
-        ..Default::default()
-    }
 }
 
 fn local_info(shared: &Shared, task: &PollWorkflowTaskQueueResponse, request: &LocalRequest) -> TaskInfo {

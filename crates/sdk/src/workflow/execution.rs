@@ -130,6 +130,11 @@ impl Execution {
         self.splitter.reset_to(event_id);
     }
 
+    /// The run's id, once it is known.
+    pub fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
     /// Whether the run has ended.
     pub fn is_closed(&self) -> bool {
         self.closed

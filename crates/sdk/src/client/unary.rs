@@ -1,0 +1,175 @@
+//! The calls that workers make all the time, straight on the [`Transport`]: the request is encoded once, whatever it takes
+//! to send it, and the future of such a call is small. The others go through the generated clients.
+
+use std::{future::poll_fn, marker::PhantomData, time::Duration};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use h2::RecvStream;
+use http::{HeaderMap, HeaderValue, Method as HttpMethod, Request, StatusCode, Version, header};
+use prost::Message;
+use segno_proto::workflowservice as w;
+use tonic::{Code, Status};
+
+use super::{
+    connection::MESSAGE_BYTES_MAX,
+    transport::{Transport, status},
+};
+
+/// What stands before each message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// A method of a service: what it is asked with and what it answers.
+pub(crate) struct Method<Q, A> {
+    path: &'static str,
+    of: PhantomData<fn(Q) -> A>,
+}
+
+macro_rules! methods {
+    ($($name:ident = $method:literal: $request:ident => $answer:ident;)*) => { $(
+        pub(crate) const $name: Method<w::$request, w::$answer> = Method {
+            path: concat!("/temporal.api.workflowservice.v1.WorkflowService/", $method),
+            of: PhantomData,
+        };
+    )* };
+}
+
+methods! {
+    POLL_WORKFLOW_TASK = "PollWorkflowTaskQueue": PollWorkflowTaskQueueRequest => PollWorkflowTaskQueueResponse;
+    POLL_ACTIVITY_TASK = "PollActivityTaskQueue": PollActivityTaskQueueRequest => PollActivityTaskQueueResponse;
+    POLL_NEXUS_TASK = "PollNexusTaskQueue": PollNexusTaskQueueRequest => PollNexusTaskQueueResponse;
+    WORKFLOW_TASK_COMPLETED = "RespondWorkflowTaskCompleted":
+        RespondWorkflowTaskCompletedRequest => RespondWorkflowTaskCompletedResponse;
+    ACTIVITY_TASK_COMPLETED = "RespondActivityTaskCompleted":
+        RespondActivityTaskCompletedRequest => RespondActivityTaskCompletedResponse;
+    ACTIVITY_TASK_FAILED = "RespondActivityTaskFailed":
+        RespondActivityTaskFailedRequest => RespondActivityTaskFailedResponse;
+    ACTIVITY_TASK_CANCELED = "RespondActivityTaskCanceled":
+        RespondActivityTaskCanceledRequest => RespondActivityTaskCanceledResponse;
+}
+
+impl<Q: Message, A: Message + Default> Method<Q, A> {
+    pub fn path(&self) -> &'static str {
+        self.path
+    }
+
+    /// A request as it is sent.
+    pub fn encode(&self, request: &Q) -> Bytes {
+        let length = request.encoded_len();
+        let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
+        bytes.put_u8(0);
+        // Far longer ones are refused before.
+        bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+        request.encode_raw(&mut bytes);
+        bytes.freeze()
+    }
+
+    pub fn decode(&self, answer: Bytes) -> Result<A, Status> {
+        segno_proto::decode::decode(answer).map_err(Status::from)
+    }
+}
+
+impl Transport {
+    /// One call, with the bytes of its message. `limit` is told to the server, and is kept here.
+    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Option<Duration>) -> Result<Bytes, Status> {
+        let head = self.head(path, limit);
+        let answered = self.answered(head, message);
+        match limit {
+            None => answered.await,
+            Some(limit) => match tokio::time::timeout(limit, answered).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Status::deadline_exceeded(format!("no answer within {limit:?}"))),
+            },
+        }
+    }
+
+    async fn answered(&self, head: Request<()>, message: Bytes) -> Result<Bytes, Status> {
+        let (head, mut body) = self.send(head, message).await?.into_parts();
+        if head.status != StatusCode::OK {
+            return Err(refused(&head.headers, head.status));
+        }
+        if let Some(status) = Status::from_header_map(&head.headers)
+            && status.code() != Code::Ok
+        {
+            return Err(status);
+        }
+        let answer = message_of(&mut body).await?;
+        let trailers = poll_fn(|cx| body.poll_trailers(cx)).await.map_err(status)?;
+        match trailers.as_ref().or(Some(&head.headers)).and_then(Status::from_header_map) {
+            Some(status) if status.code() == Code::Ok => {
+                answer.ok_or_else(|| Status::internal("the server answered without a message"))
+            }
+            Some(status) => Err(status),
+            None => Err(Status::unknown("the server answered without a status")),
+        }
+    }
+
+    fn head(&self, path: &'static str, limit: Option<Duration>) -> Request<()> {
+        let mut head = Request::new(());
+        *head.method_mut() = HttpMethod::POST;
+        *head.uri_mut() = self.uri(http::uri::PathAndQuery::from_static(path));
+        *head.version_mut() = Version::HTTP_2;
+        let headers = head.headers_mut();
+        *headers = self.headers().clone();
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        let limit = limit.and_then(|limit| HeaderValue::try_from(format!("{}m", limit.as_millis())).ok());
+        if let Some(limit) = limit {
+            headers.insert("grpc-timeout", limit);
+        }
+        head
+    }
+}
+
+/// The message of an answer, in a buffer of its own: what is kept of it does not keep the connection's buffers.
+async fn message_of(body: &mut RecvStream) -> Result<Option<Bytes>, Status> {
+    let mut message = BytesMut::new();
+    let mut expected = None;
+    while let Some(data) = poll_fn(|cx| body.poll_data(cx)).await {
+        let data = data.map_err(status)?;
+        // It fails only for more than there was.
+        let _ = body.flow_control().release_capacity(data.len());
+        message.extend_from_slice(&data);
+        if expected.is_none()
+            && let Some((prefix, _)) = message.split_first_chunk::<PREFIX_BYTES>()
+        {
+            let [compressed, length @ ..] = *prefix;
+            if compressed != 0 {
+                return Err(Status::internal("the server answered with compressed bytes, which nobody asked for"));
+            }
+            let length = u32::from_be_bytes(length) as usize;
+            if length > MESSAGE_BYTES_MAX {
+                let text = format!("the answer has {length} bytes; at most {MESSAGE_BYTES_MAX} are read");
+                return Err(Status::out_of_range(text));
+            }
+            message.reserve((PREFIX_BYTES + length).saturating_sub(message.len()));
+            expected = Some(PREFIX_BYTES + length);
+        }
+        if expected.is_some_and(|expected| message.len() > expected) {
+            return Err(Status::internal("the server answered with more than one message"));
+        }
+    }
+    match expected {
+        Some(expected) if message.len() == expected => Ok(Some(message.freeze().split_off(PREFIX_BYTES))),
+        None if message.is_empty() => Ok(None),
+        _ => Err(Status::internal("the answer ended within its message")),
+    }
+}
+
+/// What an HTTP status stands for when there is none of gRPC: gRPC's own table.
+fn refused(headers: &HeaderMap, found: StatusCode) -> Status {
+    if let Some(status) = Status::from_header_map(headers) {
+        return status;
+    }
+    let code = match found {
+        StatusCode::BAD_REQUEST => Code::Internal,
+        StatusCode::UNAUTHORIZED => Code::Unauthenticated,
+        StatusCode::FORBIDDEN => Code::PermissionDenied,
+        StatusCode::NOT_FOUND => Code::Unimplemented,
+        StatusCode::TOO_MANY_REQUESTS
+        | StatusCode::BAD_GATEWAY
+        | StatusCode::SERVICE_UNAVAILABLE
+        | StatusCode::GATEWAY_TIMEOUT => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    Status::new(code, format!("the server answered with HTTP status {found}"))
+}

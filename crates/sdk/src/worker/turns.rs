@@ -1,0 +1,132 @@
+//! What a run does on its own thread. One job for each workflow task, where nothing has to be waited for: handing a run
+//! from thread to thread costs more than most turns.
+
+use std::{
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::{Duration, Instant},
+};
+
+use segno_proto::{
+    enums::QueryResultType,
+    events::HistoryEvent,
+    protocol::Message,
+    query::{WorkflowQuery, WorkflowQueryResult},
+};
+
+use super::options::VersioningBehavior;
+use crate::{
+    converter,
+    failure::Failure,
+    workflow::{
+        execution::{Execution, Finished, Step, TaskFailed},
+        local::LocalResult,
+    },
+};
+
+/// A turn that takes longer is worth a warning.
+const SLOW_TURN: Duration = Duration::from_secs(2);
+
+/// Queries that are answered with a workflow task, by their ids.
+pub(super) type Queries = BTreeMap<String, WorkflowQuery>;
+
+/// How far a workflow task is.
+pub(super) enum Turned {
+    /// The answer is there.
+    Ended(Box<Ended>),
+    /// Local operations are open.
+    Waits(Box<Execution>, Step, Queries),
+    /// The run was dropped: what it did cannot be answered with.
+    Failed(Box<TaskFailed>),
+}
+
+/// What a workflow task is answered with.
+pub(super) struct Ended {
+    /// `None` if the run is closed: it was dropped on its thread.
+    pub execution: Option<Box<Execution>>,
+    pub finished: Finished,
+    pub query_results: BTreeMap<String, WorkflowQueryResult>,
+    pub versioning: VersioningBehavior,
+    /// Local operations that are told to stop.
+    pub step: Step,
+}
+
+/// Begins a workflow task.
+pub(super) fn begin(
+    mut execution: Box<Execution>,
+    events: Vec<HistoryEvent>,
+    messages: Vec<Message>,
+    queries: Queries,
+) -> Turned {
+    let began = Instant::now();
+    let step = execution.begin(events, messages);
+    go_on(execution, began, step, queries)
+}
+
+/// Goes on with a workflow task when a local operation has ended.
+pub(super) fn local_done(mut execution: Box<Execution>, result: LocalResult, queries: Queries) -> Turned {
+    let began = Instant::now();
+    let step = execution.local_done(result);
+    go_on(execution, began, step, queries)
+}
+
+fn go_on(execution: Box<Execution>, began: Instant, step: Result<Step, TaskFailed>, queries: Queries) -> Turned {
+    if began.elapsed() > SLOW_TURN {
+        tracing::warn!(
+            run_id = execution.run_id(),
+            took = ?began.elapsed(),
+            waits_for = execution.waits_for(),
+            "a turn took long: workflow code must not block; use tasks or `ctx.run`"
+        );
+    }
+    match step {
+        Ok(step) if step.open_locals == 0 => Turned::Ended(Box::new(end(execution, step, queries))),
+        Ok(step) => Turned::Waits(execution, step, queries),
+        Err(failed) => {
+            discard(execution);
+            Turned::Failed(Box::new(failed))
+        }
+    }
+}
+
+/// Answers the queries and takes the commands. What is still open goes on in the next workflow task.
+pub(super) fn end(mut execution: Box<Execution>, step: Step, queries: Queries) -> Ended {
+    let query_results = queries.into_iter().map(|(id, query)| (id, answer(&mut execution, query))).collect();
+    let finished = execution.finish();
+    let versioning = execution.versioning();
+    let execution = if finished.closed {
+        // Nothing is left to do with it, whether the server takes the answer or not.
+        discard(execution);
+        None
+    } else {
+        Some(execution)
+    };
+    Ended { execution, finished, query_results, versioning, step }
+}
+
+/// Drops a run. What the user wrote may panic then, too; the answer is not lost by that.
+fn discard(execution: Box<Execution>) {
+    let _ = catch_unwind(AssertUnwindSafe(|| drop(execution)));
+}
+
+/// Answers one query.
+pub(super) fn answer(execution: &mut Execution, query: WorkflowQuery) -> WorkflowQueryResult {
+    match execution.query(&query.query_type, converter::items(&query.query_args), query.header.as_ref()) {
+        Ok(payloads) => WorkflowQueryResult {
+            result_type: QueryResultType::Answered as i32,
+            answer: converter::list(payloads),
+            ..Default::default()
+        },
+        Err(failure) => refused(failure),
+    }
+}
+
+/// The answer to a query that cannot be answered.
+pub(super) fn refused(failure: Failure) -> WorkflowQueryResult {
+    WorkflowQueryResult {
+        result_type: QueryResultType::Failed as i32,
+        error_message: failure.to_string(),
+        failure: Some(failure.to_wire()),
+        ..Default::default()
+    }
+}
