@@ -29,6 +29,7 @@ use super::{
     codec, local,
     meter::PolledKind,
     options::VersioningBehavior,
+    pages,
     pollers::{PollStop, Polled, Scaling},
     slots::{Slot, Slots},
     tasks::POLL,
@@ -48,8 +49,6 @@ use crate::{
 
 /// A turn that takes longer is worth a warning.
 const SLOW_TURN: Duration = Duration::from_secs(2);
-/// The largest answer that any server takes.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A workflow task's time-out if the run does not say.
 const DEFAULT_TASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Tasks that one answer may ask to have handed over at once.
@@ -462,29 +461,8 @@ impl Workflows {
             versioning_behavior: shared.versioning_behavior(execution.versioning()),
             ..Default::default()
         };
-        let bytes = prost::Message::encoded_len(&request);
-        if bytes > ANSWER_BYTES_MAX {
-            self.discard(run_id, execution).await;
-            let message = format!(
-                "the commands of this workflow task take {bytes} bytes, the server takes {ANSWER_BYTES_MAX}: pass large \
-                 values by reference, or schedule less at once"
-            );
-            let failed = TaskFailed {
-                cause: segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge,
-                failure: Failure::application("MessageTooLarge", message).into(),
-                violation: None,
-                stale: false,
-            };
-            self.fail(task, failed).await;
-            return Answered::Dropped;
-        }
-        let answered = shared
-            .client
-            .call(|mut service| {
-                let request = request.clone();
-                async move { service.respond_workflow_task_completed(request).await }
-            })
-            .await;
+        let takes_pages = shared.capabilities().workflow_task_completion_pagination;
+        let answered = pages::send(&shared.client, request, takes_pages).await;
         match answered {
             Ok(response) => {
                 for activity in response.activity_tasks {
@@ -501,10 +479,15 @@ impl Workflows {
                 }
                 Answered::Next(execution, response.workflow_task.map(Box::new))
             }
-            Err(status) => {
-                // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
-                if status.code() != Code::NotFound {
-                    tracing::warn!(run_id, code = ?status.code(), message = status.message(), "an answer was refused");
+            Err(unsent) => {
+                match unsent {
+                    pages::Unsent::TooLarge(message) => self.fail(task, too_large(message)).await,
+                    // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
+                    pages::Unsent::Refused(status) if status.code() == Code::NotFound => {}
+                    pages::Unsent::Refused(status) => {
+                        let (code, message) = (status.code(), status.message());
+                        tracing::warn!(run_id, ?code, message, "an answer was refused");
+                    }
                 }
                 self.discard(run_id, execution).await;
                 Answered::Dropped
@@ -539,12 +522,16 @@ impl Workflows {
             return self.fail_run(task, &failed.failure).await;
         }
         let run = task.workflow_execution.unwrap_or_default();
+        let then = match failed.cause {
+            segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge => "the server ends the run",
+            _ => "the run waits for a fix",
+        };
         tracing::error!(
             workflow_id = run.workflow_id,
             run_id = run.run_id,
             attempt = task.attempt,
             failure = %failed.failure,
-            "a workflow task failed; the run waits for a fix"
+            "a workflow task failed; {then}"
         );
         if task.attempt > 1 {
             return;
@@ -629,6 +616,7 @@ impl Workflows {
         if let Err(error) = codec::encode_result(codecs, &mut result).await {
             result = refused(Failure::application("Conversion", error).into());
         }
+        pages::refuse_too_large(&mut result);
         let request = RespondQueryTaskCompletedRequest {
             task_token: task.task_token.clone(),
             completed_type: result.result_type,
@@ -671,6 +659,16 @@ fn unreadable(error: String) -> TaskFailed {
     }
 }
 
+/// An answer that cannot be sent.
+fn too_large(message: String) -> TaskFailed {
+    TaskFailed {
+        cause: segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge,
+        failure: Failure::application("MessageTooLarge", message).into(),
+        violation: None,
+        stale: false,
+    }
+}
+
 fn asks_eagerly(command: &segno_proto::command::Command) -> bool {
     matches!(&command.attributes, Some(Attributes::ScheduleActivityTaskCommandAttributes(schedule))
         if schedule.request_eager_execution)
@@ -687,7 +685,7 @@ fn answer(execution: &mut Execution, query: WorkflowQuery) -> WorkflowQueryResul
     }
 }
 
-fn refused(failure: Failure) -> WorkflowQueryResult {
+pub(super) fn refused(failure: Failure) -> WorkflowQueryResult {
     WorkflowQueryResult {
         result_type: QueryResultType::Failed as i32,
         error_message: failure.to_string(),

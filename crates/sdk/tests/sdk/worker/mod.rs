@@ -11,6 +11,7 @@ mod failing;
 mod features;
 mod lost;
 mod operations;
+mod pages;
 mod proxy;
 mod python;
 mod segno_only;
