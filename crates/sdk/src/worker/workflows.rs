@@ -326,7 +326,7 @@ impl Workflows {
             return self.legacy_query(run_id, &task, execution, events, query).await;
         }
         let began = Instant::now();
-        let turned = self.turn(run_id, execution, move |execution| execution.begin(events, messages)).await;
+        let turned = self.turn(run_id, &task, execution, move |execution| execution.begin(events, messages)).await;
         let mut step = match turned {
             Some((there, Ok(step))) => {
                 execution = there;
@@ -352,7 +352,7 @@ impl Workflows {
                 break false;
             }
             let Some(result) = locals.next(deadline).await else { break true };
-            match self.turn(run_id, execution, move |execution| execution.local_done(result)).await {
+            match self.turn(run_id, &task, execution, move |execution| execution.local_done(result)).await {
                 Some((there, Ok(next))) => {
                     execution = there;
                     step = next;
@@ -391,28 +391,46 @@ impl Workflows {
     async fn turn(
         &self,
         run_id: &str,
+        task: &PollWorkflowTaskQueueResponse,
         mut execution: Box<Execution>,
         turn: impl FnOnce(&mut Execution) -> Result<Step, TaskFailed> + Send + 'static,
     ) -> Option<(Box<Execution>, Result<Step, TaskFailed>)> {
-        let began = Instant::now();
-        let turned = self
-            .threads
-            .run(run_id, move || {
-                let step = turn(&mut execution);
-                (execution, step)
-            })
-            .await;
-        if began.elapsed() > SLOW_TURN
-            && let Some((execution, _)) = &turned
-        {
+        let mut turning = std::pin::pin!(self.threads.run(run_id, move || {
+            // From here on: before that it may have waited for the turns of other runs.
+            let began = Instant::now();
+            let step = turn(&mut execution);
+            (execution, step, began.elapsed())
+        }));
+        let names = || {
+            let workflow_id = task.workflow_execution.as_ref().map(|run| run.workflow_id.as_str());
+            (workflow_id, task.workflow_type.as_ref().map(|kind| kind.name.as_str()))
+        };
+        let turned = match tokio::time::timeout(SLOW_TURN, &mut turning).await {
+            Ok(turned) => turned,
+            Err(_) => {
+                let (workflow_id, kind) = names();
+                tracing::warn!(
+                    workflow_id,
+                    kind,
+                    run_id,
+                    "a turn has not ended after {SLOW_TURN:?}, or waits for one on the same thread: does workflow code block?"
+                );
+                turning.await
+            }
+        };
+        let (execution, step, took) = turned?;
+        if took > SLOW_TURN {
+            let (workflow_id, kind) = names();
             tracing::warn!(
+                workflow_id,
+                kind,
                 run_id,
-                took = ?began.elapsed(),
+                ?took,
                 waits_for = execution.waits_for(),
                 "a turn took long: workflow code must not block; use tasks or `ctx.run`"
             );
         }
-        turned
+        Some((execution, step))
     }
 
     async fn complete(
