@@ -15,7 +15,7 @@ from typing import Any, AsyncIterator
 import pytest
 from temporalio import workflow
 from temporalio.api.workflowservice.v1 import request_response_pb2 as service_requests
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowFailureError
 from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -129,6 +129,19 @@ async def test_namespaces_and_search_attributes_are_created() -> None:
             )
             described = await client.get_workflow_handle("w").describe()
             assert described.typed_search_attributes[color] == "blue"
+
+
+async def test_batches_are_carried_out_where_something_was_created() -> None:
+    """What is created at the start comes through a door of its own, which is closed before the first batch begins."""
+    async with local(search_attributes=[SearchAttributeKey.for_keyword("Color")]) as env:
+        handle = await env.client.start_workflow("Nobody", id="w", task_queue=QUEUE)
+        request = service_requests.StartBatchOperationRequest(
+            namespace="default", job_id="job", visibility_query="WorkflowId = 'w'", reason="over"
+        )
+        request.termination_operation.SetInParent()
+        await env.client.workflow_service.start_batch_operation(request)
+        with pytest.raises(WorkflowFailureError):
+            await asyncio.wait_for(handle.result(), timeout=10)
 
 
 @workflow.defn

@@ -4,6 +4,7 @@
 //! [`DataConverter`] gives values another form, a [`FailureConverter`] failures, and a [`PayloadCodec`](codec::PayloadCodec)
 //! encrypts or compresses what they made. All three are set for a client, and are those of its workers as well.
 
+mod arguments;
 mod binary;
 pub mod codec;
 mod data;
@@ -14,6 +15,7 @@ use bytes::Bytes as Data;
 use segno_proto::common::{Payload, Payloads};
 use serde::{Serialize, de::DeserializeOwned};
 
+pub use arguments::Arguments;
 pub use binary::Bytes;
 pub use data::{DataConverter, FailureConverter};
 

@@ -236,7 +236,7 @@ pub mod workflow;
 
 pub use attributes::{HasSearchAttributes, SearchAttribute, SearchValue};
 pub use client::*;
-pub use converter::{Bytes, ConversionError, DataConverter, FailureConverter, codec::PayloadCodec};
+pub use converter::{Arguments, Bytes, ConversionError, DataConverter, FailureConverter, codec::PayloadCodec};
 pub use definition::*;
 pub use failure::*;
 pub use options::*;

@@ -118,6 +118,7 @@ pub struct Server {
     audit: Option<Audit>,
     codec: Option<Codec>,
     traces: Option<TraceOptions>,
+    carries_out_batches: bool,
 }
 
 impl Server {
@@ -139,7 +140,15 @@ impl Server {
             Some(endpoint) => Some(Codec::parse(&endpoint).ok_or(ServeError::CodecEndpoint { endpoint })?),
         };
         let (authentication, traces) = (security.authentication, options.traces);
-        Ok(Self { grpc, http, limits: options.limits, tls, authentication, audit, codec, traces })
+        let (limits, carries_out_batches) = (options.limits, true);
+        Ok(Self { grpc, http, limits, tls, authentication, audit, codec, traces, carries_out_batches })
+    }
+
+    /// Leaves batch operations to another server of the same node: steps of them are calls of the server that carries them
+    /// out, which must not end before the node does.
+    pub fn without_batches(mut self) -> Self {
+        self.carries_out_batches = false;
+        self
     }
 
     /// The addresses in use: gRPC and HTTP.
@@ -153,7 +162,9 @@ impl Server {
             otel::start(traces);
         }
         let direct = Arc::new(Workflows::new(node.clone()));
-        node.run_batches(Arc::new(BatchCalls::new(&direct)));
+        if self.carries_out_batches {
+            node.run_batches(Arc::new(BatchCalls::new(&direct)));
+        }
         let workflows = WorkflowServiceServer::from_arc(direct.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(usize::MAX)

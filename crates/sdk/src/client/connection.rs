@@ -139,7 +139,7 @@ struct Failing {
 impl Failing {
     /// Waits until the next attempt. `Err`: there is none.
     async fn wait(&mut self, status: Status, patience: Duration) -> Result<(), Status> {
-        if !is_retryable(status.code()) {
+        if !is_retryable(status.code()) || is_too_large(&status) {
             return Err(status);
         }
         let wait = self.waits.next(status.code());
@@ -166,6 +166,12 @@ pub(crate) fn is_retryable(code: Code) -> bool {
             | Code::Cancelled
             | Code::DeadlineExceeded
     )
+}
+
+/// Whether a server refused a message for its size, in the words that gRPC has for it. It has the code of a server that is
+/// too busy, but the same message will be refused again.
+fn is_too_large(status: &Status) -> bool {
+    status.code() == Code::ResourceExhausted && status.message().contains("message larger than max")
 }
 
 /// Waits between attempts: 100 ms, each 1.7 times longer, up to 5 s, with a fifth of chance. A server that is too busy
@@ -207,5 +213,8 @@ mod tests {
         {
             assert!(!is_retryable(code), "{code:?}");
         }
+        let refused = |message| is_too_large(&Status::resource_exhausted(message));
+        assert!(refused("grpc: received message larger than max (5000123 vs. 4194304)"));
+        assert!(!refused("namespace rate limit exceeded"));
     }
 }

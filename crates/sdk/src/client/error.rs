@@ -118,7 +118,7 @@ fn of_multiple(status: Status, workflow_id: &str) -> ClientError {
 }
 
 /// What the server adds to an error, if it is of this type.
-fn detail<T: Message + Default>(status: &Status, name: &str) -> Option<T> {
+pub(crate) fn detail<T: Message + Default>(status: &Status, name: &str) -> Option<T> {
     let status = google::rpc::Status::decode(status.details()).ok()?;
     let any = status.details.into_iter().find(|any| any.type_url.rsplit('.').next() == Some(name))?;
     T::decode(any.value.as_slice()).ok()

@@ -7,6 +7,7 @@ use segno_proto::{
     enums::{HistoryEventFilterType, UpdateWorkflowExecutionLifecycleStage as Stage},
     events::HistoryEvent,
     query::WorkflowQuery,
+    update::Input,
     workflowservice::{
         DeleteWorkflowExecutionRequest, DescribeWorkflowExecutionRequest, GetWorkflowExecutionHistoryRequest,
         PauseWorkflowExecutionRequest, QueryWorkflowRequest, RequestCancelWorkflowExecutionRequest,
@@ -21,6 +22,7 @@ use uuid::Uuid;
 
 use super::{
     Client, ClientCallKind, ClientError, UpdateHandle, UpdateOptions, WorkflowDescription,
+    interceptor::Sent,
     result::wait,
     update::{send, update_request},
 };
@@ -123,13 +125,13 @@ impl<W> Handle<W> {
             namespace: self.client.namespace().to_owned(),
             workflow_execution: self.execution(),
             signal_name: name.to_owned(),
-            input: self.client.outgoing(input).await?,
             identity: self.client.identity().to_owned(),
             request_id: Uuid::new_v4().to_string(),
             ..Default::default()
         };
-        let call = async |header| {
-            let request = SignalWorkflowExecutionRequest { header, ..request };
+        let call = async |sent: Sent| {
+            let (header, input) = (sent.header, self.client.outgoing(sent.arguments).await?);
+            let request = SignalWorkflowExecutionRequest { header, input, ..request };
             self.client
                 .call(|mut service| {
                     let request = request.clone();
@@ -138,7 +140,7 @@ impl<W> Handle<W> {
                 .await?;
             Ok(())
         };
-        self.client.intercepted(ClientCallKind::Signal, &self.workflow_id, name, call).await
+        self.client.intercepted(ClientCallKind::Signal, &self.workflow_id, name, Sent::new(input), call).await
     }
 
     /// Sends a signal.
@@ -164,8 +166,8 @@ impl<W> Handle<W> {
     }
 
     async fn send_query(&self, name: &str, input: Vec<Payload>) -> Result<Vec<Payload>, ClientError> {
-        let query_args = self.client.outgoing(input).await?;
-        let call = async |header| {
+        let call = async |Sent { header, arguments, .. }| {
+            let query_args = self.client.outgoing(arguments).await?;
             let request = QueryWorkflowRequest {
                 namespace: self.client.namespace().to_owned(),
                 execution: self.execution(),
@@ -181,7 +183,7 @@ impl<W> Handle<W> {
                 .await?;
             self.client.incoming(answer.query_result).await
         };
-        self.client.intercepted(ClientCallKind::Query, &self.workflow_id, name, call).await
+        self.client.intercepted(ClientCallKind::Query, &self.workflow_id, name, Sent::new(input), call).await
     }
 
     /// Asks a query.
@@ -203,15 +205,13 @@ impl<W> Handle<W> {
         options: UpdateOptions,
         stage: Stage,
     ) -> Result<UpdateHandle<O>, ClientError> {
-        let args = self.client.outgoing(input).await?;
-        let mut request = update_request(&self.client, &self.workflow_id, &self.run_id, name, args, options, stage);
-        let call = async |header| {
-            if let Some(input) = request.request.as_mut().and_then(|request| request.input.as_mut()) {
-                input.header = header;
-            }
+        let call = async |Sent { header, arguments, .. }| {
+            let args = self.client.outgoing(arguments).await?;
+            let input = Input { header, name: name.to_owned(), args };
+            let request = update_request(&self.client, &self.workflow_id, &self.run_id, input, options, stage);
             send(&self.client, request, stage).await
         };
-        self.client.intercepted(ClientCallKind::Update, &self.workflow_id, name, call).await
+        self.client.intercepted(ClientCallKind::Update, &self.workflow_id, name, Sent::new(input), call).await
     }
 
     /// Sends an update and waits for its result.

@@ -6,7 +6,7 @@ use segno_proto::common::{Header, Payload};
 use tracing::Instrument;
 
 use super::{Client, ClientError};
-use crate::telemetry::spans::call_span;
+use crate::{converter::Arguments, telemetry::spans::call_span};
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,6 +45,10 @@ pub struct ClientCall {
     pub workflow_id: String,
     /// The name of the workflow's kind, or of the signal, query or update.
     pub name: String,
+    /// The arguments of the workflow, or of the signal, query or update.
+    pub arguments: Arguments,
+    /// The arguments of the workflow that is started along with a signal or an update.
+    pub start_arguments: Arguments,
     /// What travels along, for interceptors at the other end. It does not pass the codecs.
     pub headers: BTreeMap<String, Payload>,
 }
@@ -57,7 +61,7 @@ impl ClientCall {
 
 /// Code around the calls of a client that reach a workflow.
 pub trait ClientInterceptor: Send + Sync + 'static {
-    /// Before a call. It may add headers, or refuse the call.
+    /// Before a call. It may change arguments, add headers, or refuse the call.
     fn before(&self, call: &mut ClientCall) -> Result<(), ClientError> {
         let _ = call;
         Ok(())
@@ -66,6 +70,21 @@ pub trait ClientInterceptor: Send + Sync + 'static {
     /// After a call, also one that failed or was refused by an interceptor.
     fn after(&self, call: &ClientCall, outcome: Result<(), &ClientError>) {
         let _ = (call, outcome);
+    }
+}
+
+/// What a call sends, after the interceptors.
+#[derive(Default)]
+pub(super) struct Sent {
+    pub header: Option<Header>,
+    pub arguments: Vec<Payload>,
+    pub start_arguments: Vec<Payload>,
+}
+
+impl Sent {
+    /// Of a call that starts no workflow along the way.
+    pub fn new(arguments: Vec<Payload>) -> Self {
+        Self { arguments, ..Self::default() }
     }
 }
 
@@ -79,13 +98,14 @@ impl Client {
         kind: ClientCallKind,
         workflow_id: &str,
         name: &str,
-        call: impl FnOnce(Option<Header>) -> F,
+        sent: Sent,
+        call: impl FnOnce(Sent) -> F,
     ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
         let span = call_span(kind.name(), name, workflow_id);
-        self.between(kind, workflow_id, name, call).instrument(span).await
+        self.between(kind, workflow_id, name, sent, call).instrument(span).await
     }
 
     async fn between<T, F>(
@@ -93,17 +113,20 @@ impl Client {
         kind: ClientCallKind,
         workflow_id: &str,
         name: &str,
-        call: impl FnOnce(Option<Header>) -> F,
+        sent: Sent,
+        call: impl FnOnce(Sent) -> F,
     ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
         let interceptors = &self.0.interceptors;
         if interceptors.is_empty() && cfg!(not(feature = "otel")) {
-            return call(None).await;
+            return call(sent).await;
         }
         let (workflow_id, name) = (workflow_id.to_owned(), name.to_owned());
-        let mut described = ClientCall { kind, workflow_id, name, headers: BTreeMap::new() };
+        let (arguments, start_arguments) = (Arguments(sent.arguments), Arguments(sent.start_arguments));
+        let mut described =
+            ClientCall { kind, workflow_id, name, arguments, start_arguments, headers: BTreeMap::new() };
         #[cfg(feature = "otel")]
         crate::telemetry::spans::inject(&mut described.headers);
         let mut begun = 0;
@@ -116,7 +139,11 @@ impl Client {
             }
         }
         let outcome = match refused {
-            Ok(()) => call(described.header()).await,
+            Ok(()) => {
+                let (arguments, start_arguments) = (described.arguments.clone(), described.start_arguments.clone());
+                let header = described.header();
+                call(Sent { header, arguments: arguments.0, start_arguments: start_arguments.0 }).await
+            }
             Err(error) => Err(error),
         };
         for interceptor in interceptors[..begun].iter().rev() {
@@ -136,7 +163,9 @@ mod tests {
 
     impl ClientInterceptor for Noted {
         fn before(&self, call: &mut ClientCall) -> Result<(), ClientError> {
-            self.2.lock().unwrap().push(format!("{} before {}", self.0, call.name));
+            let argument: u32 = call.arguments.get(0)?;
+            self.2.lock().unwrap().push(format!("{} before {} {argument}", self.0, call.name));
+            call.arguments.set(0, &(argument + 1))?;
             call.headers.insert(self.0.to_owned(), Payload::default());
             if self.1 { Err(ClientError::Configuration("refused".to_owned())) } else { Ok(()) }
         }
@@ -153,22 +182,23 @@ mod tests {
             let builder = Client::builder().interceptor(Noted("a", false, notes.clone()));
             builder.interceptor(Noted("b", refuses, notes.clone())).lazy().connect()
         };
+        let sent = || Sent::new(crate::converter::encode(&7u32, 1).unwrap());
         let headers = client(false)
             .await
             .unwrap()
-            .intercepted(ClientCallKind::Signal, "id", "paid", async |header| {
-                Ok(header.unwrap_or_default().fields.len())
+            .intercepted(ClientCallKind::Signal, "id", "paid", sent(), async |sent: Sent| {
+                Ok((sent.header.unwrap_or_default().fields.len(), Arguments(sent.arguments).get::<u32>(0)?))
             })
             .await;
-        assert!(matches!(headers, Ok(2)));
-        assert_eq!(*notes.lock().unwrap(), ["a before paid", "b before paid", "b after true", "a after true"]);
+        assert!(matches!(headers, Ok((2, 9))));
+        assert_eq!(*notes.lock().unwrap(), ["a before paid 7", "b before paid 8", "b after true", "a after true"]);
         notes.lock().unwrap().clear();
         let refused: Result<(), _> = client(true)
             .await
             .unwrap()
-            .intercepted(ClientCallKind::Signal, "id", "paid", async |_| panic!("called"))
+            .intercepted(ClientCallKind::Signal, "id", "paid", sent(), async |_| panic!("called"))
             .await;
         assert!(matches!(refused, Err(ClientError::Configuration(_))));
-        assert_eq!(*notes.lock().unwrap(), ["a before paid", "b before paid", "b after false", "a after false"]);
+        assert_eq!(*notes.lock().unwrap(), ["a before paid 7", "b before paid 8", "b after false", "a after false"]);
     }
 }

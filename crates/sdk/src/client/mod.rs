@@ -43,6 +43,7 @@ pub(crate) use describe::time;
 pub use describe::{WorkflowDescription, WorkflowStatus};
 pub(crate) use eager::{EagerOffer, Place};
 pub use error::ClientError;
+pub(crate) use error::detail;
 pub use handle::{Handle, RawWorkflow, ResetOptions};
 pub use interceptor::{ClientCall, ClientCallKind, ClientInterceptor};
 pub use list::{WorkflowCount, WorkflowList};

@@ -1,9 +1,9 @@
 //! A task queue: where workflows are started and workers are made.
 
 use segno_proto::{
-    common::{Header, Payload},
+    common::Payload,
     enums::UpdateWorkflowExecutionLifecycleStage as Stage,
-    update::Outcome,
+    update::{Input, Outcome},
     workflowservice::{
         ExecuteMultiOperationRequest, SignalWithStartWorkflowExecutionRequest, StartWorkflowExecutionRequest,
         UpdateWorkflowExecutionRequest,
@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::{
     Client, ClientCallKind, ClientError, Handle, RawWorkflow, StartOptions, UpdateOptions,
     error::of_start,
+    interceptor::Sent,
     update::{UpdateHandle, update_request},
 };
 use crate::{
@@ -80,8 +81,8 @@ impl Queue {
         input: W::Input,
     ) -> Result<Handle<W>, ClientError> {
         let input = converter::encode(&input, W::ARGUMENTS)?;
-        let request = self.request(options, W::KIND, input).await?;
-        self.send(request).await
+        let request = options.request(&self.client, &self.name, W::KIND).await?;
+        self.send(request, input).await
     }
 
     /// Starts a workflow by name.
@@ -91,34 +92,27 @@ impl Queue {
         id: impl Into<StartOptions> + Send,
         input: Value,
     ) -> Result<Handle<RawWorkflow>, ClientError> {
-        let request = self.request(id.into(), kind, vec![converter::encode_json(&input)?]).await?;
-        self.send(request).await
-    }
-
-    async fn request(
-        &self,
-        options: StartOptions,
-        kind: &str,
-        input: Vec<Payload>,
-    ) -> Result<StartWorkflowExecutionRequest, ClientError> {
-        let mut request = options.request(&self.client, &self.name, kind).await?;
-        request.input = self.client.outgoing(input).await?;
-        Ok(request)
+        let input = vec![converter::encode_json(&input)?];
+        let request = id.into().request(&self.client, &self.name, kind).await?;
+        self.send(request, input).await
     }
 
     async fn send<W: WorkflowDefinition>(
         &self,
         request: StartWorkflowExecutionRequest,
+        input: Vec<Payload>,
     ) -> Result<Handle<W>, ClientError> {
         let (id, kind) = (request.workflow_id.clone(), request.workflow_type.clone().unwrap_or_default().name);
         // With a delay there is no workflow task to hand over yet.
         let is_immediate = request.workflow_start_delay.is_none() && request.cron_schedule.is_empty();
-        let call = async |header| {
+        let call = async |Sent { header, arguments, .. }| {
+            let input = self.client.outgoing(arguments).await?;
             let place = match is_immediate {
                 true => self.client.reserve_eager(&self.name, &kind),
                 false => None,
             };
-            let request = StartWorkflowExecutionRequest { header, request_eager_execution: place.is_some(), ..request };
+            let request_eager_execution = place.is_some();
+            let request = StartWorkflowExecutionRequest { header, input, request_eager_execution, ..request };
             let mut answer = self
                 .client
                 .call(|mut service| {
@@ -132,7 +126,7 @@ impl Queue {
             }
             Ok(answer)
         };
-        let answer = self.client.intercepted(ClientCallKind::Start, &id, &kind, call).await?;
+        let answer = self.client.intercepted(ClientCallKind::Start, &id, &kind, Sent::new(input), call).await?;
         Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
     }
 
@@ -144,17 +138,15 @@ impl Queue {
         signal: Signal<T>,
         value: T,
     ) -> Result<Handle<W>, ClientError> {
-        let value = converter::encode(&value, signal.arguments())?;
-        let input = converter::encode(&input, W::ARGUMENTS)?;
-        let start = self.request(id.into(), W::KIND, input).await?;
+        let arguments = converter::encode(&value, signal.arguments())?;
+        let start_arguments = converter::encode(&input, W::ARGUMENTS)?;
+        let start = id.into().request(&self.client, &self.name, W::KIND).await?;
         let request = SignalWithStartWorkflowExecutionRequest {
             signal_name: signal.name().to_owned(),
-            signal_input: self.client.outgoing(value).await?,
             namespace: start.namespace,
             workflow_id: start.workflow_id,
             workflow_type: start.workflow_type,
             task_queue: start.task_queue,
-            input: start.input,
             workflow_execution_timeout: start.workflow_execution_timeout,
             workflow_run_timeout: start.workflow_run_timeout,
             workflow_task_timeout: start.workflow_task_timeout,
@@ -174,8 +166,10 @@ impl Queue {
             ..Default::default()
         };
         let id = request.workflow_id.clone();
-        let call = async |header| {
-            let request = SignalWithStartWorkflowExecutionRequest { header, ..request };
+        let call = async |Sent { header, arguments, start_arguments }| {
+            let input = self.client.outgoing(start_arguments).await?;
+            let signal_input = self.client.outgoing(arguments).await?;
+            let request = SignalWithStartWorkflowExecutionRequest { header, input, signal_input, ..request };
             self.client
                 .call(|mut service| {
                     let request = request.clone();
@@ -184,7 +178,8 @@ impl Queue {
                 .await
                 .map_err(|status| of_start(status, &request.workflow_id))
         };
-        let answer = self.client.intercepted(ClientCallKind::SignalWithStart, &id, signal.name(), call).await?;
+        let sent = Sent { header: None, arguments, start_arguments };
+        let answer = self.client.intercepted(ClientCallKind::SignalWithStart, &id, signal.name(), sent, call).await?;
         Ok(Handle::of_start(self.client.clone(), id, answer.run_id))
     }
 
@@ -197,34 +192,27 @@ impl Queue {
         update: Update<I, O>,
         value: I,
     ) -> Result<(Handle<W>, UpdateHandle<O>), ClientError> {
-        let value = converter::encode(&value, update.arguments())?;
-        let input = converter::encode(&input, W::ARGUMENTS)?;
+        let arguments = converter::encode(&value, update.arguments())?;
+        let start_arguments = converter::encode(&input, W::ARGUMENTS)?;
         let mut options: StartOptions = id.into();
         if options.id_conflict_policy == crate::IdConflictPolicy::Fail {
             options.id_conflict_policy = crate::IdConflictPolicy::UseExisting;
         }
-        let start = self.request(options, W::KIND, input).await?;
+        let start = options.request(&self.client, &self.name, W::KIND).await?;
         let workflow_id = start.workflow_id.clone();
-        let value = self.client.outgoing(value).await?;
         let name = update.name();
-        let update = update_request(
-            &self.client,
-            &workflow_id,
-            "",
-            update.name(),
-            value,
-            UpdateOptions::default(),
-            Stage::Accepted,
-        );
+        let input = Input { name: name.to_owned(), ..Input::default() };
+        let update = update_request(&self.client, &workflow_id, "", input, UpdateOptions::default(), Stage::Accepted);
         let update_id = update
             .request
             .as_ref()
             .and_then(|request| request.meta.clone())
             .map(|meta| meta.update_id)
             .unwrap_or_default();
-        let call = async |header: Option<Header>| self.start_and_update(start, update, header).await;
+        let sent = Sent { header: None, arguments, start_arguments };
+        let call = async |sent| self.start_and_update(start, update, sent).await;
         let (run_id, outcome) =
-            self.client.intercepted(ClientCallKind::UpdateWithStart, &workflow_id, name, call).await?;
+            self.client.intercepted(ClientCallKind::UpdateWithStart, &workflow_id, name, sent, call).await?;
         let handle = Handle::of_start(self.client.clone(), workflow_id.clone(), run_id.clone());
         Ok((handle, UpdateHandle::new(self.client.clone(), workflow_id, run_id, update_id, outcome)))
     }
@@ -234,13 +222,15 @@ impl Queue {
         &self,
         mut start: StartWorkflowExecutionRequest,
         mut update: UpdateWorkflowExecutionRequest,
-        header: Option<Header>,
+        sent: Sent,
     ) -> Result<(String, Option<Outcome>), ClientError> {
         let workflow_id = start.workflow_id.clone();
         if let Some(input) = update.request.as_mut().and_then(|request| request.input.as_mut()) {
-            input.header = header.clone();
+            input.header = sent.header.clone();
+            input.args = self.client.outgoing(sent.arguments).await?;
         }
-        start.header = header;
+        start.header = sent.header;
+        start.input = self.client.outgoing(sent.start_arguments).await?;
         let operation = |content| Operation { operation: Some(content) };
         let request = ExecuteMultiOperationRequest {
             namespace: self.client.namespace().to_owned(),

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use segno_proto::{
-    common::{Payloads, WorkflowExecution},
+    common::WorkflowExecution,
     enums::UpdateWorkflowExecutionLifecycleStage as Stage,
     events::history_event::Attributes,
     update::{Input, Meta, Outcome, Request, UpdateRef, WaitPolicy, outcome::Value as OutcomeValue},
@@ -27,8 +27,7 @@ pub(super) fn update_request(
     client: &Client,
     workflow_id: &str,
     run_id: &str,
-    name: &str,
-    args: Option<Payloads>,
+    input: Input,
     options: UpdateOptions,
     stage: Stage,
 ) -> UpdateWorkflowExecutionRequest {
@@ -39,7 +38,7 @@ pub(super) fn update_request(
         wait_policy: Some(WaitPolicy { lifecycle_stage: stage as i32 }),
         request: Some(Request {
             meta: Some(Meta { update_id, identity: client.identity().to_owned() }),
-            input: Some(Input { header: None, name: name.to_owned(), args }),
+            input: Some(input),
             request_id: Uuid::new_v4().to_string(),
             ..Default::default()
         }),

@@ -14,6 +14,7 @@ mod lease;
 mod local;
 mod meter;
 mod options;
+mod pages;
 pub(crate) mod pollers;
 mod report;
 mod resources;

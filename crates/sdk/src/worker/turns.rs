@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// A turn that takes longer is worth a warning.
-const SLOW_TURN: Duration = Duration::from_secs(2);
+pub(super) const SLOW_TURN: Duration = Duration::from_secs(2);
 
 /// Queries that are answered with a workflow task, by their ids.
 pub(super) type Queries = BTreeMap<String, WorkflowQuery>;
@@ -72,7 +72,10 @@ pub(super) fn local_done(mut execution: Box<Execution>, result: LocalResult, que
 
 fn go_on(execution: Box<Execution>, began: Instant, step: Result<Step, TaskFailed>, queries: Queries) -> Turned {
     if began.elapsed() > SLOW_TURN {
+        let (workflow_id, kind) = execution.names();
         tracing::warn!(
+            workflow_id,
+            kind,
             run_id = execution.run_id(),
             took = ?began.elapsed(),
             waits_for = execution.waits_for(),

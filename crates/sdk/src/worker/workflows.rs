@@ -29,6 +29,7 @@ use super::{
     codec, local,
     meter::PolledKind,
     options::VersioningBehavior,
+    pages,
     pollers::{PollStop, Polled, Scaling},
     slots::{Slot, Slots},
     tasks::POLL,
@@ -46,8 +47,6 @@ use crate::{
     },
 };
 
-/// The largest answer that any server takes.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// A workflow task's time-out if the run does not say.
 const DEFAULT_TASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Tasks that one answer may ask to have handed over at once.
@@ -332,7 +331,7 @@ impl Workflows {
         }
         let began = Instant::now();
         let mut deadline = None;
-        let mut turned = self.threads.run(run_id, move || turns::begin(execution, events, messages, queries)).await;
+        let mut turned = self.turn(run_id, &task, move || turns::begin(execution, events, messages, queries)).await;
         loop {
             match turned {
                 Some(Turned::Ended(mut ended)) => {
@@ -352,7 +351,7 @@ impl Workflows {
                         self.shared.meter_workflow_task_end(&task, began.elapsed(), &ended.finished.commands);
                         return self.complete(run_id, task, ended, true).await;
                     };
-                    turned = self.threads.run(run_id, move || turns::local_done(execution, result, queries)).await;
+                    turned = self.turn(run_id, &task, move || turns::local_done(execution, result, queries)).await;
                 }
                 Some(Turned::Failed(failed)) => {
                     if let (true, Some(again)) = (failed.stale, again) {
@@ -366,6 +365,27 @@ impl Workflows {
                 None => return Answered::Dropped,
             }
         }
+    }
+
+    /// Does a part of a workflow task on the thread of its run, and says so when that takes long.
+    async fn turn(
+        &self,
+        run_id: &str,
+        task: &PollWorkflowTaskQueueResponse,
+        turn: impl FnOnce() -> Turned + Send + 'static,
+    ) -> Option<Turned> {
+        let mut turning = std::pin::pin!(self.threads.run(run_id, turn));
+        if let Ok(turned) = tokio::time::timeout(turns::SLOW_TURN, &mut turning).await {
+            return turned;
+        }
+        tracing::warn!(
+            workflow_id = task.workflow_execution.as_ref().map(|run| run.workflow_id.as_str()),
+            kind = task.workflow_type.as_ref().map(|kind| kind.name.as_str()),
+            run_id,
+            "a turn has not ended after {:?}, or waits for one on the same thread: does workflow code block?",
+            turns::SLOW_TURN
+        );
+        turning.await
     }
 
     async fn complete(
@@ -413,23 +433,9 @@ impl Workflows {
             versioning_behavior: shared.versioning_behavior(versioning),
             ..Default::default()
         };
-        let bytes = prost::Message::encoded_len(&request);
-        if bytes > ANSWER_BYTES_MAX {
-            self.discard(run_id, execution).await;
-            let message = format!(
-                "the commands of this workflow task take {bytes} bytes, the server takes {ANSWER_BYTES_MAX}: pass large \
-                 values by reference, or schedule less at once"
-            );
-            let failed = TaskFailed {
-                cause: segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge,
-                failure: Failure::application("MessageTooLarge", message).into(),
-                violation: None,
-                stale: false,
-            };
-            Box::pin(self.fail(task, failed)).await;
-            return Answered::Dropped;
-        }
-        match shared.client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await {
+        let takes_pages = shared.capabilities().workflow_task_completion_pagination;
+        let answered = pages::send(&shared.client, request, takes_pages).await;
+        match answered {
             Ok(response) => {
                 for activity in response.activity_tasks {
                     if let Some(slot) = slots.pop() {
@@ -442,10 +448,15 @@ impl Workflows {
                 }
                 Answered::Next(execution, response.workflow_task.map(Box::new))
             }
-            Err(status) => {
-                // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
-                if status.code() != Code::NotFound {
-                    tracing::warn!(run_id, code = ?status.code(), message = status.message(), "an answer was refused");
+            Err(unsent) => {
+                match unsent {
+                    pages::Unsent::TooLarge(message) => Box::pin(self.fail(task, too_large(message))).await,
+                    // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
+                    pages::Unsent::Refused(status) if status.code() == Code::NotFound => {}
+                    pages::Unsent::Refused(status) => {
+                        let (code, message) = (status.code(), status.message());
+                        tracing::warn!(run_id, ?code, message, "an answer was refused");
+                    }
                 }
                 self.discard(run_id, execution).await;
                 Answered::Dropped
@@ -480,12 +491,16 @@ impl Workflows {
             return self.fail_run(task, &failed.failure).await;
         }
         let run = task.workflow_execution.unwrap_or_default();
+        let then = match failed.cause {
+            segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge => "the server ends the run",
+            _ => "the run waits for a fix",
+        };
         tracing::error!(
             workflow_id = run.workflow_id,
             run_id = run.run_id,
             attempt = task.attempt,
             failure = %failed.failure,
-            "a workflow task failed; the run waits for a fix"
+            "a workflow task failed; {then}"
         );
         if task.attempt > 1 {
             return;
@@ -563,6 +578,7 @@ impl Workflows {
         if let Err(error) = codec::encode_result(codecs, &mut result).await {
             result = refused(Failure::application("Conversion", error).into());
         }
+        pages::refuse_too_large(&mut result);
         let request = RespondQueryTaskCompletedRequest {
             task_token: task.task_token.clone(),
             completed_type: result.result_type,
@@ -600,6 +616,16 @@ fn unreadable(error: String) -> TaskFailed {
     TaskFailed {
         cause: segno_proto::enums::WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
         failure: Failure::application("Conversion", error).into(),
+        violation: None,
+        stale: false,
+    }
+}
+
+/// An answer that cannot be sent.
+fn too_large(message: String) -> TaskFailed {
+    TaskFailed {
+        cause: segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge,
+        failure: Failure::application("MessageTooLarge", message).into(),
         violation: None,
         stale: false,
     }

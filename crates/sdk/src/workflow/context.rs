@@ -337,9 +337,9 @@ impl<S: Send + Sync + 'static> Context<S> {
         options: ContinueOptions,
     ) -> Error {
         match converter::encode(&input, W::ARGUMENTS) {
-            Ok(input) => {
+            Ok(mut input) => {
                 let options = Box::new(options);
-                let header = self.shared.outbound(OutboundKind::ContinueAsNew, W::KIND);
+                let header = self.shared.outbound(OutboundKind::ContinueAsNew, W::KIND, &mut input);
                 Error::continue_as_new(ContinueAsNew { kind: W::KIND.to_owned(), input, options, header })
             }
             Err(error) => {

@@ -2,6 +2,7 @@
 //! use the very same code.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
@@ -135,6 +136,13 @@ impl Execution {
         &self.run_id
     }
 
+    /// For people: the workflow's id and kind.
+    pub fn names(&self) -> (String, String) {
+        let Some(instance) = &self.instance else { return Default::default() };
+        let core = instance.shared.core();
+        (core.info.workflow_id.clone(), core.info.kind.clone())
+    }
+
     /// Whether the run has ended.
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -264,7 +272,7 @@ impl Execution {
         // In the first turn a function has registered no handler yet: its updates wait until it has run.
         let mut waiting = Vec::new();
         for update in updates {
-            if first && instance.validate(&update.info(), update.input()).is_none() {
+            if first && instance.validate(&update.info(), update.input(), update.header()).is_none() {
                 waiting.push(update);
                 continue;
             }
@@ -299,7 +307,7 @@ impl Execution {
         let meta = update.request.meta.clone().unwrap_or_default();
         let (id, info) = (meta.update_id.clone(), update.info());
         if live {
-            let verdict = instance.validate(&info, update.input()).unwrap_or_else(|| {
+            let verdict = instance.validate(&info, update.input(), update.header()).unwrap_or_else(|| {
                 let [_, _, known] = instance.handlers.names();
                 Err(super::handlers::unknown("update", &info.name, known))
             });
@@ -380,7 +388,7 @@ impl Execution {
         let input = converter::items(&started.input).to_vec();
         let kind = started.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
         let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            shared.inbound(InboundKind::Run, kind, started.header.as_ref());
+            let input = shared.inbound(InboundKind::Run, kind, started.header.as_ref(), Cow::Owned(input));
             factory.make(shared.clone(), &input)
         }));
         let made = match made {

@@ -289,8 +289,8 @@ pub(crate) fn signal_external<A: Serialize + 'static>(
     value: A,
     child: Option<OpId>,
 ) -> ExternalFuture {
-    let input = converter::encode(&value, signal.arguments());
-    let header = shared.outbound(OutboundKind::Signal, signal.name());
+    let mut input = converter::encode(&value, signal.arguments());
+    let header = input.as_mut().ok().and_then(|input| shared.outbound(OutboundKind::Signal, signal.name(), input));
     let mut core = shared.core();
     let workflow_id = execution.workflow_id.clone();
     let id = core.add(scope, OpKind::External { what: "signal", workflow_id: workflow_id.clone() });

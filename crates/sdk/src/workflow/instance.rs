@@ -2,6 +2,7 @@
 
 use std::{
     any::Any,
+    borrow::Cow,
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -268,20 +269,21 @@ impl Instance {
         let [handler, any] = [name, ANY].map(|name| core.signals.handlers.get(name).cloned());
         drop(core);
         let handled = catch_unwind(AssertUnwindSafe(|| {
-            self.shared.inbound(InboundKind::Signal, name, header);
-            match handler {
+            let payloads = self.shared.inbound(InboundKind::Signal, name, header, Cow::Owned(payloads)).into_owned();
+            let handled = match handler {
                 Some(handler) => Some(handler(name, payloads.clone())),
                 None => self.handlers.signal(name, &payloads).or_else(|| Some(any?(name, payloads.clone()))),
-            }
+            };
+            handled.ok_or(payloads)
         }));
         match handled {
-            Ok(None) => self.shared.core().deliver_signal(name, payloads),
-            Ok(Some(Ok(None))) => {}
-            Ok(Some(Ok(Some(future)))) => {
+            Ok(Err(payloads)) => self.shared.core().deliver_signal(name, payloads),
+            Ok(Ok(Ok(None))) => {}
+            Ok(Ok(Ok(Some(future)))) => {
                 let abandoned = self.handlers.abandons(HandlerKind::Signal, name);
                 spawn_signal_handler(&self.shared, future, abandoned);
             }
-            Ok(Some(Err(ConversionError(error)))) => {
+            Ok(Ok(Err(ConversionError(error)))) => {
                 let message = format!("signal {name:?}: {error}");
                 return Err(Stop::Failure(Failure::application("Conversion", message).into()));
             }
@@ -291,13 +293,21 @@ impl Instance {
     }
 
     /// Whether an update is accepted. `None`: there is no such update.
-    pub fn validate(&self, update: &Arc<UpdateInfo>, payloads: &[Payload]) -> Option<std::result::Result<(), Failure>> {
+    pub fn validate(
+        &self,
+        update: &Arc<UpdateInfo>,
+        payloads: &[Payload],
+        header: Option<&Header>,
+    ) -> Option<std::result::Result<(), Failure>> {
         let before = {
             let mut core = self.shared.core();
             core.current_update = Some(update.clone());
             core.before()
         };
-        let validated = catch_unwind(AssertUnwindSafe(|| self.handlers.validate(&update.name, payloads)));
+        let validated = catch_unwind(AssertUnwindSafe(|| {
+            let payloads = self.shared.inbound(InboundKind::Validate, &update.name, header, Cow::Borrowed(payloads));
+            self.handlers.validate(&update.name, &payloads)
+        }));
         let taken_back = {
             let mut core = self.shared.core();
             core.current_update = None;
@@ -324,8 +334,8 @@ impl Instance {
         let name = update.name.as_str();
         self.shared.core().current_update = Some(update.clone());
         let begun = catch_unwind(AssertUnwindSafe(|| {
-            self.shared.inbound(InboundKind::Update, name, header);
-            self.handlers.update(name, payloads)
+            let payloads = self.shared.inbound(InboundKind::Update, name, header, Cow::Borrowed(payloads));
+            self.handlers.update(name, &payloads)
         }));
         self.shared.core().current_update = None;
         let future = match begun {

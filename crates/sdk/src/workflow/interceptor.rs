@@ -1,10 +1,11 @@
 //! Code around what workflows receive and ask for.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use segno_proto::common::{Header, Payload};
 
 use super::core::Shared;
+use crate::converter::Arguments;
 
 /// What reaches a workflow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +15,8 @@ pub enum InboundKind {
     Run,
     Signal,
     Query,
+    /// An update that may still be rejected. A replay does not repeat this, and it may come more than once.
+    Validate,
     Update,
 }
 
@@ -53,6 +56,8 @@ pub struct InboundCall {
     pub kind: InboundKind,
     /// The name of the workflow's kind, or of the signal, query or update.
     pub name: String,
+    /// Its arguments.
+    pub arguments: Arguments,
     /// What travelled along.
     pub headers: BTreeMap<String, Payload>,
 }
@@ -65,6 +70,8 @@ pub struct OutboundCall {
     pub kind: OutboundKind,
     /// The kind of the task or workflow, or the name of the signal.
     pub name: String,
+    /// Its arguments.
+    pub arguments: Arguments,
     /// What travels along. It does not pass the codecs.
     pub headers: BTreeMap<String, Payload>,
 }
@@ -73,14 +80,14 @@ pub struct OutboundCall {
 /// [`WorkerBuilder::workflow_interceptor`](crate::WorkerBuilder::workflow_interceptor).
 ///
 /// It is called in every replay, too, on the workflow's thread, so that it must not wait for anything. What it adds to
-/// headers is not compared with history.
+/// headers is not compared with history; what it makes of arguments must be the same each time.
 pub trait WorkflowInterceptor: Send + Sync + 'static {
-    /// Before the workflow handles something.
-    fn inbound(&self, run: &InterceptedRun, call: &InboundCall) {
+    /// Before the workflow handles something. It may change the arguments: the code then gets those.
+    fn inbound(&self, run: &InterceptedRun, call: &mut InboundCall) {
         let _ = (run, call);
     }
 
-    /// Before a command is queued. It may add headers.
+    /// Before a command is queued. It may change the arguments and add headers.
     fn outbound(&self, run: &InterceptedRun, call: &mut OutboundCall) {
         let _ = (run, call);
     }
@@ -108,25 +115,34 @@ impl Shared {
         }
     }
 
-    /// Tells the interceptors what comes.
-    pub fn inbound(&self, kind: InboundKind, name: &str, header: Option<&Header>) {
+    /// What the code gets of something that comes: its arguments, after the interceptors.
+    pub fn inbound<'a>(
+        &self,
+        kind: InboundKind,
+        name: &str,
+        header: Option<&Header>,
+        arguments: Cow<'a, [Payload]>,
+    ) -> Cow<'a, [Payload]> {
         if self.rules.interceptors.is_empty() {
-            return;
+            return arguments;
         }
         let headers = header.map(|header| header.fields.clone()).unwrap_or_default();
-        let (run, call) = (self.intercepted_run(), InboundCall { kind, name: name.to_owned(), headers });
+        let arguments = Arguments(arguments.into_owned());
+        let (run, mut call) = (self.intercepted_run(), InboundCall { kind, name: name.to_owned(), arguments, headers });
         for interceptor in &self.rules.interceptors {
-            interceptor.inbound(&run, &call);
+            interceptor.inbound(&run, &mut call);
         }
+        Cow::Owned(call.arguments.0)
     }
 
-    /// What travels along with something that the workflow asks for.
-    pub fn outbound(&self, kind: OutboundKind, name: &str) -> Option<Header> {
+    /// What travels along with something that the workflow asks for. The interceptors may change its arguments.
+    pub fn outbound(&self, kind: OutboundKind, name: &str, arguments: &mut Vec<Payload>) -> Option<Header> {
         if self.rules.interceptors.is_empty() && cfg!(not(feature = "otel")) {
             return None;
         }
         let run = self.intercepted_run();
-        let mut call = OutboundCall { kind, name: name.to_owned(), headers: BTreeMap::new() };
+        let taken = Arguments(std::mem::take(arguments));
+        let mut call = OutboundCall { kind, name: name.to_owned(), arguments: taken, headers: BTreeMap::new() };
         #[cfg(feature = "otel")]
         if let Some(trace) = run.headers.get(crate::telemetry::spans::HEADER) {
             call.headers.insert(crate::telemetry::spans::HEADER.to_owned(), trace.clone());
@@ -134,6 +150,7 @@ impl Shared {
         for interceptor in &self.rules.interceptors {
             interceptor.outbound(&run, &mut call);
         }
+        *arguments = call.arguments.0;
         (!call.headers.is_empty()).then_some(Header { fields: call.headers })
     }
 }

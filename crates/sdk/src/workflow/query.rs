@@ -1,6 +1,9 @@
 //! Answers to queries: those of the workflow, and those that every workflow has.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    borrow::Cow,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use segno_proto::common::{Header, Payload};
 use serde_json::json;
@@ -21,8 +24,8 @@ pub(crate) fn answer(
         _ => {
             let before = instance.shared.core().before();
             let answered = catch_unwind(AssertUnwindSafe(|| {
-                instance.shared.inbound(InboundKind::Query, name, header);
-                instance.handlers.query(name, input)
+                let input = instance.shared.inbound(InboundKind::Query, name, header, Cow::Borrowed(input));
+                instance.handlers.query(name, &input)
             }));
             let taken_back = instance.shared.core().take_back(before);
             if taken_back.asked {

@@ -57,7 +57,7 @@ impl<S: Send + Sync + 'static> Context<S> {
     fn schedule_task<T>(
         &self,
         kind: &str,
-        input: Encoded,
+        mut input: Encoded,
         options: ScheduleTaskOptions,
         decode: Decode<T>,
     ) -> TaskFuture<T> {
@@ -66,7 +66,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         let id = core.seed.id("task", sequence).to_string();
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
         drop(core);
-        let header = self.shared.outbound(OutboundKind::Task, kind);
+        let header = input.as_mut().ok().and_then(|input| self.shared.outbound(OutboundKind::Task, kind, input));
         let strict = self.shared.rules.strict;
         let op = OpKind::Task { id: id.clone(), kind: kind.to_owned(), cancellation: options.cancellation };
         let operation = self.operation(op, |core, op| match input {
@@ -105,7 +105,7 @@ impl<S: Send + Sync + 'static> Context<S> {
     fn start_child<T>(
         &self,
         kind: &str,
-        input: Encoded,
+        mut input: Encoded,
         options: ChildOptions,
         decode: Decode<T>,
     ) -> ChildWorkflowFuture<T> {
@@ -119,7 +119,7 @@ impl<S: Send + Sync + 'static> Context<S> {
         let queue = options.queue.clone().unwrap_or_else(|| core.info.queue.clone());
         let taken = core.open_children.insert(workflow_id.clone(), ()).is_some();
         drop(core);
-        let header = self.shared.outbound(OutboundKind::Child, kind);
+        let header = input.as_mut().ok().and_then(|input| self.shared.outbound(OutboundKind::Child, kind, input));
         let op = OpKind::Child {
             workflow_id: workflow_id.clone(),
             kind: kind.to_owned(),
@@ -181,14 +181,14 @@ impl<S: Send + Sync + 'static> Context<S> {
         input: T::Input,
         options: LocalOptions,
     ) -> TaskFuture<T::Output> {
-        let input = match converter::encode(&input, T::ARGUMENTS) {
+        let mut input = match converter::encode(&input, T::ARGUMENTS) {
             Ok(input) => input,
             Err(error) => {
                 self.shared.core().fail_task(Failure::application("Conversion", error.to_string()));
                 Vec::new()
             }
         };
-        let header = self.shared.outbound(OutboundKind::LocalTask, T::KIND);
+        let header = self.shared.outbound(OutboundKind::LocalTask, T::KIND, &mut input);
         let work = LocalWork::Task { kind: T::KIND.to_owned(), input, options, header };
         let (operation, id) = self.local_operation(T::KIND, work);
         TaskFuture::new(operation, id, |payloads| converter::decode(payloads, 1))

@@ -580,7 +580,7 @@ async fn a_strict_replay_compares_queues_and_inputs() {
 struct Noted(Arc<Mutex<Vec<String>>>);
 
 impl WorkflowInterceptor for Noted {
-    fn inbound(&self, run: &InterceptedRun, call: &InboundCall) {
+    fn inbound(&self, run: &InterceptedRun, call: &mut InboundCall) {
         if !run.is_replaying {
             self.0.lock().unwrap().push(format!("{} {:?} {}", run.workflow_id, call.kind, call.name));
         }
@@ -610,6 +610,7 @@ async fn interceptors_see_what_comes_and_goes() {
         format!("test {:?} order-v2", InboundKind::Run),
         "test Signal change".to_owned(),
         "test Query owner".to_owned(),
+        "test Validate buy".to_owned(),
         "test Update buy".to_owned(),
         format!("order-v2 asks {:?} charge", OutboundKind::Task),
     ];

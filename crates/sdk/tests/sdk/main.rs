@@ -10,6 +10,7 @@
 mod api;
 mod combinations;
 mod guide;
+mod interceptors;
 mod macros;
 mod macros_impl;
 mod worker;

@@ -1,5 +1,10 @@
 //! Failures of workflow tasks that the worker was told to take as failures of the workflow.
 
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
 use segno_sdk::{
     Client, ClientError, Context, Failure, FailureKind, Handle, Metrics, Result, RetryPolicy, ScheduleTaskOptions,
     WorkflowContext, task, workflow,
@@ -84,4 +89,48 @@ async fn texts_of_failures_pass_the_codecs() {
     assert_eq!(metrics.value("temporal_request", &operation("StartWorkflowExecution")), Some(1.0));
     assert_eq!(metrics.value("temporal_request", &operation("RespondActivityTaskFailed")), Some(1.0));
     assert!(metrics.value("temporal_long_request", &operation("PollWorkflowTaskQueue")).is_some());
+}
+
+/// Log lines of this thread.
+#[derive(Clone, Default)]
+struct Lines(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[workflow]
+async fn block(ctx: Context) -> Result<()> {
+    let _waits = ctx.sleep(Duration::from_secs(60));
+    std::thread::sleep(Duration::from_millis(2_600));
+    ctx.sleep(Duration::from_millis(1)).await?;
+    Ok(())
+}
+
+#[tokio::test]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn a_turn_that_blocks_is_logged_while_it_does_and_when_it_has_ended() {
+    let server = server().await;
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let queue = queue(&server.client());
+    let worker = queue.worker().workflow::<Block>().build().unwrap();
+    {
+        // Everything of the worker that logs is on this thread.
+        let _log = tracing::subscriber::set_default(log);
+        worker.run_until(queue.execute::<Block>("blocks", ())).await.unwrap();
+    }
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    for what in ["a turn has not ended after 2s", "a turn took long"] {
+        let line = text.lines().find(|line| line.contains(what)).unwrap_or_else(|| panic!("{what}: {text}"));
+        assert!(line.contains("workflow_id=\"blocks\" kind=\"block\""), "{line}");
+        assert_eq!(line.contains("waits_for=\"timer"), what.contains("took"), "{line}");
+    }
 }

@@ -3,6 +3,7 @@
 //! Plain `cargo test` ignores them, because it builds no server and has no Temporal to compare with. `cargo xtask test`
 //! runs them all in its step `sdk`, against both servers; `--only build,venv,sdk` runs what they need and them alone.
 
+mod arguments;
 mod around;
 mod caches;
 mod client;
@@ -11,6 +12,7 @@ mod failing;
 mod features;
 mod lost;
 mod operations;
+mod pages;
 mod proxy;
 mod python;
 mod segno_only;
