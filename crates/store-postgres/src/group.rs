@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use crate::layout;
 use crate::normal::{Normal, Pointer};
-use crate::statement::{ALL, USUAL};
+use crate::statement::{ALL, ENTRIES, USUAL};
 use crate::text;
 
 /// The end of an open run.
@@ -115,6 +115,7 @@ pub(crate) struct Arrays<'a> {
     runs: Runs<'a>,
     batches: Batches<'a>,
     entries: Entries,
+    removes_entries: bool,
     new: Pointers<'a>,
     rest: Option<Box<Rest<'a>>>,
 }
@@ -149,7 +150,20 @@ impl<'a> Arrays<'a> {
     }
 
     pub(crate) fn statement(&self) -> &'static str {
-        if self.rest.is_some() { &ALL } else { &USUAL }
+        match (&self.rest, self.has_entries()) {
+            (Some(_), _) => &ALL,
+            (None, true) => &ENTRIES,
+            (None, false) => &USUAL,
+        }
+    }
+
+    /// A run had entries and has none any more, so that they are to be removed.
+    pub(crate) fn remove_entries(&mut self) {
+        self.removes_entries = true;
+    }
+
+    pub(crate) fn has_entries(&self) -> bool {
+        self.removes_entries || !self.entries.run.is_empty()
     }
 
     fn add_runs(&mut self, commit: &Normal<'a>) -> Result<(), CommitError> {
@@ -277,15 +291,17 @@ impl<'a> Arrays<'a> {
             &runs.attributes,
         ];
         self.batches.parameters(&mut all);
-        let entries = &self.entries;
-        all.extend([
-            &entries.attribute as &(dyn ToSql + Sync),
-            &entries.value,
-            &entries.ended,
-            &entries.start_time,
-            &entries.run,
-        ]);
         all.extend([&self.new.namespace as &(dyn ToSql + Sync), &self.new.workflow_id, &self.new.run]);
+        if self.rest.is_some() || self.has_entries() {
+            let entries = &self.entries;
+            all.extend([
+                &entries.attribute as &(dyn ToSql + Sync),
+                &entries.value,
+                &entries.ended,
+                &entries.start_time,
+                &entries.run,
+            ]);
+        }
         if let Some(rest) = &self.rest {
             rest.parameters(&mut all);
         }

@@ -127,7 +127,7 @@ impl Lane {
 
     /// One statement.
     async fn write(&self, state: &mut State, wave: &[(usize, Normal<'_>)]) -> Result<(), CommitError> {
-        let arrays = Arrays::of(wave.iter().map(|(_, normal)| normal))?;
+        let mut arrays = Arrays::of(wave.iter().map(|(_, normal)| normal))?;
         let mut collisions = 0;
         loop {
             let session = self.session(state, WAIT_MAX).await?;
@@ -188,6 +188,8 @@ impl Lane {
                 &SqlState::INVALID_ARGUMENT_FOR_LOG | &SqlState::UNIQUE_VIOLATION => {
                     return Err(CommitError::Conflict);
                 }
+                // Nothing was done. It is a conflict if the form that removes them says so, too.
+                &SqlState::INVALID_ARGUMENT_FOR_POWER_FUNCTION if !arrays.has_entries() => arrays.remove_entries(),
                 &SqlState::DISK_FULL => return Err(CommitError::Full),
                 &SqlState::READ_ONLY_SQL_TRANSACTION => {
                     // A primary that became a standby.

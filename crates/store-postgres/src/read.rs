@@ -95,9 +95,10 @@ pub(crate) async fn load_many(
     if keys.len() < 8 {
         return Ok(keys.iter().map(of).collect());
     }
-    let mut records: std::collections::HashMap<i64, _> =
+    let records: std::collections::HashMap<i64, _> =
         found.iter().map(|row| (row.get::<_, i64>(0), record(row, 0))).collect();
-    let of = |key: &RunKey| layout::run_row(*key).and_then(|row| records.remove(&row)).transpose();
+    // A key may be asked for more than once.
+    let of = |key: &RunKey| layout::run_row(*key).and_then(|row| records.get(&row).cloned()).transpose();
     Ok(keys.iter().map(of).collect())
 }
 
@@ -108,19 +109,21 @@ pub(crate) async fn current_many(
 ) -> Result<Vec<Option<(RunKey, Result<Option<RunRecord>, ReadError>)>>, ReadError> {
     let namespaces: Vec<i32> = names.iter().map(|(namespace, _)| namespace.0.cast_signed()).collect();
     let ids: Vec<&[u8]> = names.iter().map(|(_, id)| id.as_bytes()).collect();
-    let select = format!(
-        "SELECT i.place, c.run_key, r.run_key IS NOT NULL, {RUN} \
-         FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS i(namespace, workflow_id, place) \
-         JOIN segno.current c ON c.namespace = i.namespace AND c.workflow_id = i.workflow_id \
-         LEFT JOIN segno.runs r ON r.run_key = c.run_key"
-    );
-    let rows = query(link, &select, &[&namespaces, &ids]).await?;
+    // Most are asked before a start and are not there: that is answered by the pointers alone.
+    let select = "SELECT i.place, c.run_key \
+                  FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS i(namespace, workflow_id, place) \
+                  JOIN segno.current c ON c.namespace = i.namespace AND c.workflow_id = i.workflow_id";
+    let rows = query(link, select, &[&namespaces, &ids]).await?;
     let mut found: Vec<_> = names.iter().map(|_| None).collect();
-    for row in rows {
-        let (place, key, there): (i64, i64, bool) = (row.get(0), row.get(1), row.get(2));
-        let run = if there { record(&row, 3).map(Some) } else { Ok(None) };
+    if rows.is_empty() {
+        return Ok(found);
+    }
+    let keys: Vec<RunKey> = rows.iter().map(|row| layout::run_key(row.get(1))).collect();
+    let runs = load_many(link, &keys).await?;
+    for ((row, key), run) in rows.iter().zip(keys).zip(runs) {
+        let place: i64 = row.get(0);
         if let Some(answer) = usize::try_from(place - 1).ok().and_then(|place| found.get_mut(place)) {
-            *answer = Some((layout::run_key(key), run));
+            *answer = Some((key, run));
         }
     }
     Ok(found)

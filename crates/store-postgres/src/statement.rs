@@ -3,7 +3,7 @@
 //! Data-modifying CTEs over arrays: one message, one round trip, one transaction, nothing that can stay half-sent. What
 //! must hold is checked by the statement itself, and a refusal is an error, so that it undoes itself: division by zero
 //! (22012) if the lane's row does not fit, logarithm of zero (2201E) if a version or a pointer does not, 23505 if a key
-//! was there.
+//! was there, square root of a negative number (2201F) if the form without attribute entries would leave some behind.
 
 use std::sync::LazyLock;
 
@@ -96,16 +96,28 @@ impl Text {
     }
 }
 
-/// Groups that begin and change runs, which is almost all there are.
-pub(crate) static USUAL: LazyLock<String> = LazyLock::new(|| build(false));
+/// Groups that begin and change runs without attributes, which is almost all there are.
+pub(crate) static USUAL: LazyLock<String> = LazyLock::new(|| build(Form::Usual));
+
+/// Groups that begin and change runs, some with attributes.
+pub(crate) static ENTRIES: LazyLock<String> = LazyLock::new(|| build(Form::Entries));
 
 /// Groups with anything else.
-pub(crate) static ALL: LazyLock<String> = LazyLock::new(|| build(true));
+pub(crate) static ALL: LazyLock<String> = LazyLock::new(|| build(Form::All));
+
+/// A part of the statement costs the database something even if it has nothing to do, with every group anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Usual,
+    Entries,
+    All,
+}
 
 /// The parameters are, in order: node, lane, group, slot, the arrays of [`RUN_COLUMNS`], history (id, last event, checksum,
-/// events), entries (attribute, value, ended, start time, run), new pointers (namespace, workflow id, run); in the long
-/// form then those that `all` names.
-fn build(long: bool) -> String {
+/// events), new pointers (namespace, workflow id, run); then entries (attribute, value, ended, start time, run) except in
+/// the usual form; in the long form then those that `all` names.
+fn build(form: Form) -> String {
+    let (entries, long) = (form != Form::Usual, form == Form::All);
     let mut sql = Text { text: String::with_capacity(8 * 1024), next: 5 };
     sql.push(
         "WITH fence AS (UPDATE segno.lanes SET last_group = $3 WHERE node = $1 AND lane = $2 AND last_group = $3::int8 - 1 \
@@ -134,30 +146,34 @@ fn build(long: bool) -> String {
     sql.push(&format!(
         "his AS (INSERT INTO segno.history (id, last_event, checksum, events) SELECT * FROM unnest({arrays})), "
     ));
-    let arrays = sql.arrays(&["int8", "bytea", "int8", "int8", "int8"]);
-    // An entry that stays as it is must not be removed and added in one statement.
-    sql.push(&format!(
-        "ent AS MATERIALIZED (SELECT * FROM unnest({arrays}) AS e(attribute, value, ended, start_time, run_key)), \
-         uat AS (DELETE FROM segno.attributes a USING inp i WHERE i.f AND NOT i.fresh AND a.run_key = i.k \
-         AND (a.attribute, a.value, a.ended, a.start_time, a.run_key) NOT IN \
-         (SELECT attribute, value, ended, start_time, run_key FROM ent)), \
-         att AS (INSERT INTO segno.attributes (attribute, value, ended, start_time, run_key) \
-         SELECT attribute, value, ended, start_time, run_key FROM ent ON CONFLICT DO NOTHING), "
-    ));
     let arrays = sql.arrays(&["int4", "bytea", "int8"]);
     sql.push(&format!(
         "cur AS (INSERT INTO segno.current (namespace, workflow_id, run_key) SELECT * FROM unnest({arrays})), "
     ));
+    if entries {
+        let arrays = sql.arrays(&["int8", "bytea", "int8", "int8", "int8"]);
+        // An entry that stays as it is must not be removed and added in one statement.
+        sql.push(&format!(
+            "ent AS MATERIALIZED (SELECT * FROM unnest({arrays}) AS e(attribute, value, ended, start_time, run_key)), \
+             uat AS (DELETE FROM segno.attributes a USING inp i WHERE i.f AND NOT i.fresh AND a.run_key = i.k \
+             AND (a.attribute, a.value, a.ended, a.start_time, a.run_key) NOT IN \
+             (SELECT attribute, value, ended, start_time, run_key FROM ent)), \
+             att AS (INSERT INTO segno.attributes (attribute, value, ended, start_time, run_key) \
+             SELECT attribute, value, ended, start_time, run_key FROM ent ON CONFLICT DO NOTHING), "
+        ));
+    }
     let deleted = if long { all(&mut sql) } else { None };
     // What runs were before is what the statement's snapshot shows.
     let gone = deleted.map_or_else(String::new, |deleted| {
         format!(" UNION ALL SELECT r.namespace, r.status, -1 FROM segno.runs r WHERE r.run_key = ANY({deleted})")
     });
     sql.push(&format!(
-        "cnt AS (INSERT INTO segno.status_counts AS c (namespace, status, slot, runs) \
+        "old AS MATERIALIZED (SELECT r.namespace, r.status, r.attributes IS NOT NULL AS has_entries \
+         FROM inp i JOIN segno.runs r ON r.run_key = i.k WHERE i.f AND NOT i.fresh), \
+         cnt AS (INSERT INTO segno.status_counts AS c (namespace, status, slot, runs) \
          SELECT d.namespace, d.status, $4, sum(d.runs) FROM (\
          SELECT i.namespace, i.status, 1 AS runs FROM inp i WHERE i.f UNION ALL \
-         SELECT r.namespace, r.status, -1 FROM inp i JOIN segno.runs r ON r.run_key = i.k WHERE i.f AND NOT i.fresh{gone}\
+         SELECT namespace, status, -1 FROM old{gone}\
          ) d GROUP BY d.namespace, d.status HAVING sum(d.runs) <> 0 \
          ON CONFLICT (namespace, status, slot) DO UPDATE SET runs = c.runs + excluded.runs) "
     ));
@@ -168,6 +184,9 @@ fn build(long: bool) -> String {
         "SELECT 1 / (SELECT count(*) FROM fence), ln((CASE WHEN {same}(SELECT count(*) FROM upd) = \
          (SELECT count(*) FROM inp WHERE NOT fresh){more} THEN 1 ELSE 0 END)::float8)"
     ));
+    if !entries {
+        sql.push(", sqrt((CASE WHEN (SELECT count(*) FROM old WHERE has_entries) = 0 THEN 1 ELSE -1 END)::float8)");
+    }
     sql.text
 }
 

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::common::{World, blocking};
-use segno_store::Store;
 use segno_store::kit::{self, Effort, StoreUnderTest};
+use segno_store::visibility::Value;
+use segno_store::{Commit, RunWrite, Store};
 use segno_store_postgres::PostgresStore;
 
 struct InDatabase {
@@ -72,4 +73,27 @@ fn searches() {
 fn faults() {
     let world = quick();
     kit::run_faults(|| InDatabase::make(&world));
+}
+
+/// The usual statement has no part for attribute entries: a run that loses its last attribute takes another one.
+#[test]
+fn the_last_attribute_is_removed() {
+    let world = quick();
+    let database = world.postgres.database();
+    let store = world.open(&database);
+    let commit = |version: u64, attribute: Option<&str>| {
+        let mut facts = kit::row(1);
+        facts.attributes = attribute.map(|text| (1, Value::Text(text.to_owned()))).into_iter().collect();
+        let write = RunWrite { visibility: Some(Box::new(facts)), ..kit::run(1, version, "state") };
+        let other = RunWrite { visibility: Some(Box::new(kit::row(2))), ..kit::run(2, version, "state") };
+        let commits = [write, other].map(|write| Commit { runs: vec![write], ..Commit::default() });
+        blocking(&store).commit(&commits).into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+        let entries = "SELECT count(*) FROM segno.attributes";
+        world.postgres.psql(&database, entries).unwrap().trim().to_owned()
+    };
+    assert_eq!(commit(0, Some("a")), "1");
+    assert_eq!(commit(1, Some("b")), "1");
+    assert_eq!(commit(2, None), "0");
+    assert_eq!(commit(3, None), "0");
+    world.close(store);
 }
