@@ -83,3 +83,7 @@ fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
 fn wrong(error: impl std::fmt::Display) -> String {
     format!("TLS: {error}")
 }
+
+#[cfg(test)]
+#[path = "tls_tests.rs"]
+mod tests;
