@@ -35,17 +35,17 @@ pub(super) enum Unsent {
     Refused(Status),
 }
 
-/// Sends an answer; in pages if it is too large and the server takes those.
+/// Sends an answer; in pages if it is too large and the server takes those, up to `paged_bytes_max` in all.
 pub(super) async fn send(
     client: &Client,
     mut request: RespondWorkflowTaskCompletedRequest,
-    takes_pages: bool,
+    paged_bytes_max: Option<usize>,
 ) -> Result<RespondWorkflowTaskCompletedResponse, Unsent> {
     let mut bytes = request.encoded_len();
     if bytes > REQUEST_BYTES_MAX {
         // Where there are pages the commands have room of their own.
         let commands: usize = request.commands.iter().map(Message::encoded_len).sum();
-        refuse_large_queries(&mut request, if takes_pages { PAGE_BYTES_MAX + commands } else { REQUEST_BYTES_MAX });
+        refuse_large_queries(&mut request, paged_bytes_max.map_or(REQUEST_BYTES_MAX, |_| PAGE_BYTES_MAX + commands));
         bytes = request.encoded_len();
     }
     if bytes <= REQUEST_BYTES_MAX {
@@ -57,10 +57,11 @@ pub(super) async fn send(
             .await
             .map_err(Unsent::Refused);
     }
-    if !takes_pages {
+    let most = paged_bytes_max.unwrap_or(REQUEST_BYTES_MAX);
+    if bytes > most {
         let message = format!(
-            "the commands of this workflow task take {bytes} bytes, the server takes {REQUEST_BYTES_MAX}: pass large values \
-             by reference, or schedule less at once"
+            "the commands of this workflow task take {bytes} bytes, the server takes {most}: pass large values by \
+             reference, or schedule less at once"
         );
         return Err(Unsent::TooLarge(message));
     }

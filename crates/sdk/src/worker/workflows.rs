@@ -479,8 +479,7 @@ impl Workflows {
             versioning_behavior: shared.versioning_behavior(execution.versioning()),
             ..Default::default()
         };
-        let takes_pages = shared.capabilities().workflow_task_completion_pagination;
-        let answered = pages::send(&shared.client, request, takes_pages).await;
+        let answered = pages::send(&shared.client, request, shared.paged_bytes_max()).await;
         match answered {
             Ok(response) => {
                 for activity in response.activity_tasks {
