@@ -32,7 +32,7 @@ pub(super) enum Unsent {
     /// It cannot be sent: what to tell the user.
     TooLarge(String),
     /// What the server says.
-    Refused(Status),
+    Rpc(Status),
 }
 
 /// Sends an answer; in pages if it is too large and the server takes those, up to `paged_bytes_max` in all.
@@ -55,7 +55,7 @@ pub(super) async fn send(
                 async move { service.respond_workflow_task_completed(request).await }
             })
             .await
-            .map_err(Unsent::Refused);
+            .map_err(Unsent::Rpc);
     }
     let most = paged_bytes_max.unwrap_or(REQUEST_BYTES_MAX);
     if bytes > most {
@@ -128,7 +128,7 @@ where
     for _ in 0..ROUNDS {
         let mut last = None;
         for page in pages {
-            last = send(page.clone()).await.map_err(Unsent::Refused)?;
+            last = send(page.clone()).await.map_err(Unsent::Rpc)?;
             if last.is_none() {
                 break;
             }
@@ -227,8 +227,8 @@ mod tests {
         let all: Vec<Command> = ('a'..='j').map(|name| marker(name, 300)).collect();
         let pages = split(request(all.clone(), 500), 1000).unwrap();
         assert!(pages.iter().all(|page| page.encoded_len() <= 1000));
-        assert_eq!(pages.iter().map(|page| page.commands.len()).collect::<Vec<_>>(), [2, 2, 2, 2, 1, 1]);
-        assert_eq!(pages.iter().map(|page| page.page_number).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(pages.iter().map(|page| page.commands.len()).collect::<Vec<_>>(), [3, 3, 3, 1]);
+        assert_eq!(pages.iter().map(|page| page.page_number).collect::<Vec<_>>(), [0, 1, 2, 3]);
         let (last, others) = pages.split_last().unwrap();
         assert!(!last.intermediate_page && last.worker_instance_key.len() == 500);
         assert!(others.iter().all(|page| page.intermediate_page && page.worker_instance_key.is_empty()));
@@ -267,9 +267,7 @@ mod tests {
         let refused = send_all(&pages, never).await;
         assert!(matches!(refused, Err(Unsent::TooLarge(why)) if why.contains("lost pages")));
         let gone = async |_| Err(Status::not_found("over"));
-        assert!(
-            matches!(send_all(&pages, gone).await, Err(Unsent::Refused(status)) if status.code() == Code::NotFound)
-        );
+        assert!(matches!(send_all(&pages, gone).await, Err(Unsent::Rpc(status)) if status.code() == Code::NotFound));
     }
 
     #[test]

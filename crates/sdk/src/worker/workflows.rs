@@ -500,8 +500,8 @@ impl Workflows {
                 match unsent {
                     pages::Unsent::TooLarge(message) => self.fail(task, too_large(message)).await,
                     // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
-                    pages::Unsent::Refused(status) if status.code() == Code::NotFound => {}
-                    pages::Unsent::Refused(status) => {
+                    pages::Unsent::Rpc(status) if status.code() == Code::NotFound => {}
+                    pages::Unsent::Rpc(status) => {
                         let (code, message) = (status.code(), status.message());
                         tracing::warn!(run_id, ?code, message, "an answer was refused");
                     }
