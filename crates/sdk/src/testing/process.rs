@@ -270,7 +270,8 @@ fn find() -> Result<PathBuf, ClientError> {
     })
 }
 
-#[cfg(all(test, unix))]
+#[cfg(unix)]
+#[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
