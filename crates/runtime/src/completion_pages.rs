@@ -16,7 +16,7 @@ use segno_proto::command::Command;
 /// Most pages of a completion.
 pub const PAGES_MAX: i32 = 1024;
 /// Most bytes of the pages of one task.
-const TASK_BYTES_MAX: usize = 40 * 1024 * 1024;
+pub const TASK_PAGES_BYTES_MAX: usize = 40 * 1024 * 1024;
 /// Most bytes of all pages.
 const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What a page counts at least: its place in memory.
@@ -85,7 +85,7 @@ impl CompletionPages {
         if waiting.bytes + bytes > BYTES_MAX {
             waiting.remove_old();
         }
-        if before + bytes > TASK_BYTES_MAX || waiting.bytes + bytes > BYTES_MAX {
+        if before + bytes > TASK_PAGES_BYTES_MAX || waiting.bytes + bytes > BYTES_MAX {
             waiting.remove(task);
             return Err(PagesLost::Full);
         }
@@ -131,8 +131,8 @@ mod tests {
         assert_eq!(pages.take(&task, 2), Err(PagesLost::Page(1)));
         assert_eq!(pages.take(&task, 1), Err(PagesLost::All));
         pages.keep(&task, 0, vec![command(1)]).expect("room");
-        pages.waiting.lock().expect("a lock").by_task.get_mut(&task).expect("kept").bytes += TASK_BYTES_MAX;
-        pages.waiting.lock().expect("a lock").bytes += TASK_BYTES_MAX;
+        pages.waiting.lock().expect("a lock").by_task.get_mut(&task).expect("kept").bytes += TASK_PAGES_BYTES_MAX;
+        pages.waiting.lock().expect("a lock").bytes += TASK_PAGES_BYTES_MAX;
         assert_eq!(pages.keep(&task, 1, vec![command(1)]), Err(PagesLost::Full));
         let waiting = pages.waiting.lock().expect("a lock");
         assert_eq!((waiting.by_task.len(), waiting.bytes), (0, 0));

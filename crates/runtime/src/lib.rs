@@ -76,7 +76,7 @@ pub use cluster::{
 };
 pub use combine::with_request_bytes;
 pub use complete::CompletedTask;
-pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost};
+pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
 pub use delivery::Delivery;
 pub use error::CallError;
 pub use flow::{Activation, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source};

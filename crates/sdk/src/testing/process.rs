@@ -4,7 +4,7 @@ use std::{
     env,
     net::TcpListener,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, Command, ExitStatus, Stdio},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -52,6 +52,8 @@ impl Clock {
 }
 
 const SKIP_TIME: &str = "--skip-time";
+/// How often a server is started on another free port if it ends at once.
+const TRIES: u32 = 3;
 
 /// A [`TestServer`] that is being made.
 #[derive(Clone, Debug, Default)]
@@ -87,21 +89,34 @@ impl TestServerBuilder {
             Some(binary) => binary,
             None => find()?,
         };
-        let port = match self.port {
-            Some(port) => port,
-            None => free_port()?,
-        };
         let clock = Clock::of(is_segno(&binary), &self.arguments);
-        let mut process = Command::new(&binary)
+        if let Some(port) = self.port {
+            return Self::start_at(&binary, port, clock, &self.arguments).await.map_err(NotStarted::into_error);
+        }
+        let mut tries = TRIES;
+        loop {
+            tries -= 1;
+            match Self::start_at(&binary, free_port()?, clock, &self.arguments).await {
+                Ok(server) => return Ok(server),
+                // Perhaps somebody else took the port, or one of those that Temporal's server takes beside it.
+                Err(NotStarted::Ended(_)) if tries > 0 => {}
+                Err(error) => return Err(error.into_error()),
+            }
+        }
+    }
+
+    async fn start_at(binary: &Path, port: u16, clock: Clock, arguments: &[String]) -> Result<TestServer, NotStarted> {
+        let mut process = Command::new(binary)
             .args(["server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", &port.to_string()])
             .args(["--log-level", "error"])
             .args((clock == Clock::Locked).then_some(SKIP_TIME))
-            .args(&self.arguments)
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| ClientError::Configuration(format!("{} cannot be started: {error}", binary.display())))?;
+            .map_err(|error| ClientError::Configuration(format!("{} cannot be started: {error}", binary.display())))
+            .map_err(NotStarted::Other)?;
         let address = format!("http://127.0.0.1:{port}");
         match reach(&mut process, &address, clock).await {
             Ok(client) => Ok(TestServer { process, address, client, clock }),
@@ -180,21 +195,37 @@ fn end(process: &mut Child) {
     let _ = process.wait();
 }
 
-async fn reach(process: &mut Child, address: &str, clock: Clock) -> Result<Client, ClientError> {
+/// Why there is no server.
+enum NotStarted {
+    /// Its process has ended.
+    Ended(ExitStatus),
+    Other(ClientError),
+}
+
+impl NotStarted {
+    fn into_error(self) -> ClientError {
+        match self {
+            Self::Ended(status) => ClientError::Configuration(format!("the server ended with {status}")),
+            Self::Other(error) => error,
+        }
+    }
+}
+
+async fn reach(process: &mut Child, address: &str, clock: Clock) -> Result<Client, NotStarted> {
     let began = Instant::now();
     loop {
-        let error = match Client::connect(address).await {
-            Ok(client) => match is_ready(&client, clock).await {
-                Ok(()) => return Ok(client),
-                Err(error) => error,
-            },
-            Err(error) => error,
+        let reached = match Client::connect(address).await {
+            Ok(client) => is_ready(&client, clock).await.map(|()| client),
+            Err(error) => Err(error),
         };
+        // Looked at in any case: what was reached may be a server of somebody else, who has the port.
         if let Ok(Some(status)) = process.try_wait() {
-            return Err(ClientError::Configuration(format!("the server ended with {status}")));
+            return Err(NotStarted::Ended(status));
         }
-        if began.elapsed() > START {
-            return Err(error);
+        match reached {
+            Ok(client) => return Ok(client),
+            Err(error) if began.elapsed() > START => return Err(NotStarted::Other(error)),
+            Err(_) => {}
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -237,4 +268,32 @@ fn find() -> Result<PathBuf, ClientError> {
         let message = "there is no server: neither SEGNO_BIN, nor `segno` or `temporal` on PATH";
         ClientError::Configuration(message.to_owned())
     })
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_server_that_ends_at_once_is_started_on_other_ports() {
+        let place = env::temp_dir().join(format!("segno-sdk-ends-{}", std::process::id()));
+        std::fs::create_dir_all(&place).unwrap();
+        let (program, ports) = (place.join("segno"), place.join("ports"));
+        let script = "#!/bin/sh\n[ $1 = server ] && echo $7 >> ${0%/*}/ports\nexit 2\n";
+        std::fs::write(&program, script).unwrap();
+        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o700)).unwrap();
+        let ended = TestServer::builder().binary(&program).start().await.map(|server| server.address().to_owned());
+        let Err(ClientError::Configuration(why)) = ended else { panic!("{ended:?}") };
+        assert_eq!(why, "the server ended with exit status: 2");
+        let tried = std::fs::read_to_string(&ports).unwrap();
+        assert_eq!(tried.lines().count(), TRIES as usize, "{tried}");
+        // A port that was asked for has no other.
+        assert!(TestServer::builder().binary(&program).port(1).start().await.is_err());
+        let tried = std::fs::read_to_string(&ports).unwrap();
+        assert_eq!(tried.lines().skip(TRIES as usize).collect::<Vec<_>>(), ["1"]);
+        std::fs::remove_dir_all(&place).unwrap();
+    }
 }

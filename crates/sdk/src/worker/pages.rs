@@ -32,29 +32,30 @@ pub(super) enum Unsent {
     /// It cannot be sent: what to tell the user.
     TooLarge(String),
     /// What the server says.
-    Refused(Status),
+    Rpc(Status),
 }
 
-/// Sends an answer; in pages if it is too large and the server takes those.
+/// Sends an answer; in pages if it is too large and the server takes those, up to `paged_bytes_max` in all.
 pub(super) async fn send(
     client: &Client,
     mut request: RespondWorkflowTaskCompletedRequest,
-    takes_pages: bool,
+    paged_bytes_max: Option<usize>,
 ) -> Result<RespondWorkflowTaskCompletedResponse, Unsent> {
     let mut bytes = request.encoded_len();
     if bytes > REQUEST_BYTES_MAX {
         // Where there are pages the commands have room of their own.
         let commands: usize = request.commands.iter().map(Message::encoded_len).sum();
-        refuse_large_queries(&mut request, if takes_pages { PAGE_BYTES_MAX + commands } else { REQUEST_BYTES_MAX });
+        refuse_large_queries(&mut request, paged_bytes_max.map_or(REQUEST_BYTES_MAX, |_| PAGE_BYTES_MAX + commands));
         bytes = request.encoded_len();
     }
     if bytes <= REQUEST_BYTES_MAX {
-        return client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await.map_err(Unsent::Refused);
+        return client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await.map_err(Unsent::Rpc);
     }
-    if !takes_pages {
+    let most = paged_bytes_max.unwrap_or(REQUEST_BYTES_MAX);
+    if bytes > most {
         let message = format!(
-            "the commands of this workflow task take {bytes} bytes, the server takes {REQUEST_BYTES_MAX}: pass large values \
-             by reference, or schedule less at once"
+            "the commands of this workflow task take {bytes} bytes, the server takes {most}: pass large values by \
+             reference, or schedule less at once"
         );
         return Err(Unsent::TooLarge(message));
     }
@@ -129,7 +130,7 @@ where
     for _ in 0..ROUNDS {
         let mut last = None;
         for page in pages {
-            last = send(page.clone()).await.map_err(Unsent::Refused)?;
+            last = send(page.clone()).await.map_err(Unsent::Rpc)?;
             if last.is_none() {
                 break;
             }
@@ -268,9 +269,7 @@ mod tests {
         let refused = send_all(&pages, never).await;
         assert!(matches!(refused, Err(Unsent::TooLarge(why)) if why.contains("lost pages")));
         let gone = async |_| Err(Status::not_found("over"));
-        assert!(
-            matches!(send_all(&pages, gone).await, Err(Unsent::Refused(status)) if status.code() == Code::NotFound)
-        );
+        assert!(matches!(send_all(&pages, gone).await, Err(Unsent::Rpc(status)) if status.code() == Code::NotFound));
     }
 
     #[test]

@@ -94,7 +94,8 @@ async fn prepare(shared: &Arc<Shared>) -> Result<Option<Lease>, ClientError> {
             async move { service.describe_namespace(request).await }
         })
         .await?;
-    shared.set_capabilities(answer.namespace_info.and_then(|info| info.capabilities).unwrap_or_default());
+    let info = answer.namespace_info.unwrap_or_default();
+    shared.set_capabilities(info.capabilities.unwrap_or_default(), &info.limits.unwrap_or_default());
     Lease::register(shared).await
 }
 

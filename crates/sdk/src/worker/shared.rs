@@ -8,7 +8,9 @@ use std::{
 
 use bytes::Bytes;
 use segno_proto::{
-    deployment::WorkerDeploymentOptions, namespace::namespace_info::Capabilities, taskqueue::TaskQueue,
+    deployment::WorkerDeploymentOptions,
+    namespace::namespace_info::{Capabilities, Limits},
+    taskqueue::TaskQueue,
     workflowservice::PollActivityTaskQueueResponse,
 };
 use tokio::{sync::watch, time::Instant};
@@ -62,6 +64,7 @@ pub(crate) struct Shared {
     instance: RwLock<String>,
     control_queue: String,
     capabilities: OnceLock<Capabilities>,
+    completion_bytes_max: OnceLock<usize>,
 }
 
 /// Tasks that a worker has executed.
@@ -98,6 +101,7 @@ impl Shared {
             instance: RwLock::new(new_instance_key()),
             control_queue,
             capabilities: OnceLock::new(),
+            completion_bytes_max: OnceLock::new(),
             client,
             queue,
             identity,
@@ -151,9 +155,17 @@ impl Shared {
         self.capabilities.get().copied().unwrap_or_default()
     }
 
-    pub(super) fn set_capabilities(&self, capabilities: Capabilities) {
+    pub(super) fn set_capabilities(&self, capabilities: Capabilities, limits: &Limits) {
         // A worker runs once.
         let _ = self.capabilities.set(capabilities);
+        let most = usize::try_from(limits.workflow_task_completion_size_limit_error).ok().filter(|most| *most > 0);
+        let _ = self.completion_bytes_max.set(most.unwrap_or(usize::MAX));
+    }
+
+    /// How much the server takes of an answer to a workflow task in all its pages; `None`: it takes no pages.
+    pub(super) fn paged_bytes_max(&self) -> Option<usize> {
+        let most = || self.completion_bytes_max.get().copied().unwrap_or(usize::MAX);
+        self.capabilities().workflow_task_completion_pagination.then(most)
     }
 
     /// The worker's version, for polls and answers.

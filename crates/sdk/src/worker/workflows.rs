@@ -433,8 +433,7 @@ impl Workflows {
             versioning_behavior: shared.versioning_behavior(versioning),
             ..Default::default()
         };
-        let takes_pages = shared.capabilities().workflow_task_completion_pagination;
-        let answered = pages::send(&shared.client, request, takes_pages).await;
+        let answered = pages::send(&shared.client, request, shared.paged_bytes_max()).await;
         match answered {
             Ok(response) => {
                 for activity in response.activity_tasks {
@@ -452,8 +451,8 @@ impl Workflows {
                 match unsent {
                     pages::Unsent::TooLarge(message) => Box::pin(self.fail(task, too_large(message))).await,
                     // Perhaps it was taken and the answer was lost; perhaps the task was given to somebody else.
-                    pages::Unsent::Refused(status) if status.code() == Code::NotFound => {}
-                    pages::Unsent::Refused(status) => {
+                    pages::Unsent::Rpc(status) if status.code() == Code::NotFound => {}
+                    pages::Unsent::Rpc(status) => {
                         let (code, message) = (status.code(), status.message());
                         tracing::warn!(run_id, ?code, message, "an answer was refused");
                     }

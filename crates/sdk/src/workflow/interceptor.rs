@@ -15,7 +15,7 @@ pub enum InboundKind {
     Run,
     Signal,
     Query,
-    /// An update that may still be rejected. A replay does not repeat this, and it may come more than once.
+    /// An update that may still be rejected. It may come more than once, and a replay may leave it out.
     Validate,
     Update,
 }

@@ -18,7 +18,7 @@ use segno_proto::{
         UpdateNamespaceRequest, UpdateNamespaceResponse,
     },
 };
-use segno_runtime::{CallError, Namespace, NamespaceName, NewNamespace, Node};
+use segno_runtime::{CallError, Namespace, NamespaceName, NewNamespace, Node, TASK_PAGES_BYTES_MAX};
 use segno_store::NamespaceKey;
 use tonic::Status;
 
@@ -186,7 +186,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
         limits: Some(Limits {
             blob_size_limit_error: node.limits().blob_bytes as i64,
             memo_size_limit_error: MEMO_BYTES_MAX as i64,
-            ..Default::default()
+            workflow_task_completion_size_limit_error: TASK_PAGES_BYTES_MAX as i64,
         }),
     };
     let config = NamespaceConfig {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use segno_sdk::{
+    Metrics,
     prelude::*,
     raw::{Attributes, HistoryEvent},
     testing::TestServer,
@@ -30,14 +31,19 @@ async fn large_answers(ctx: Context, bytes: usize) -> Result<Vec<usize>> {
     Ok(lengths)
 }
 
-#[tokio::test]
-#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
-async fn an_answer_goes_out_in_pages() {
+/// A server that takes pages.
+async fn paged_server() -> TestServer {
     let settings = ["history.enableWorkflowTaskCompletionPagination=true", "system.transactionSizeLimit=33554432"];
     let server = settings
         .into_iter()
         .fold(TestServer::builder(), |server, setting| server.argument("--dynamic-config-value").argument(setting));
-    let server = server.start().await.unwrap();
+    server.start().await.unwrap()
+}
+
+#[tokio::test]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn an_answer_goes_out_in_pages() {
+    let server = paged_server().await;
     let queue = queue(&server.client());
     let worker = queue.worker().workflow::<LargeAnswers>().task::<Length>().build().unwrap();
     let body = async {
@@ -130,4 +136,29 @@ async fn without_pages_the_run_ends_and_says_why() {
         Ok::<_, ClientError>(())
     };
     tokio::time::timeout(Duration::from_secs(60), worker.run_until(body)).await.expect("in time").unwrap();
+}
+
+#[workflow]
+async fn huge_answers(ctx: Context, tasks: usize) -> Result<()> {
+    let lengths = (0..tasks).map(|_| ctx.schedule::<Length>("x".repeat(BYTES)));
+    try_join_all(lengths.collect::<Vec<_>>()).await?;
+    Ok(())
+}
+
+/// Servers say how much all pages together may have: 40 MiB.
+#[tokio::test]
+#[ignore = "needs a server: cargo xtask test --only build,venv,sdk"]
+async fn what_is_too_large_for_all_pages_is_not_sent() {
+    let server = paged_server().await;
+    let metrics = Metrics::new();
+    let client = Client::builder().target(server.address()).metrics(metrics.clone()).connect().await.unwrap();
+    let queue = queue(&client);
+    let worker = queue.worker().workflow::<HugeAnswers>().build().unwrap();
+    let error = worker.run_until(queue.execute::<HugeAnswers>("huge", 45)).await.unwrap_err();
+    assert!(error.to_string().contains("GrpcMessageTooLarge"), "{error}");
+    let text = metrics.render();
+    assert!(
+        text.contains("\"RespondWorkflowTaskFailed\"") && !text.contains("\"RespondWorkflowTaskCompleted\""),
+        "{text}"
+    );
 }
