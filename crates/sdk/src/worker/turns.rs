@@ -40,6 +40,12 @@ pub(super) enum Turned {
     Failed(Box<TaskFailed>),
 }
 
+/// A turn that took long, once it had begun: it may have waited for the turns of other runs before.
+pub(super) struct Slow {
+    pub took: Duration,
+    pub waits_for: String,
+}
+
 /// What a workflow task is answered with.
 pub(super) struct Ended {
     /// `None` if the run is closed: it was dropped on its thread.
@@ -57,31 +63,35 @@ pub(super) fn begin(
     events: Vec<HistoryEvent>,
     messages: Vec<Message>,
     queries: Queries,
-) -> Turned {
+) -> (Turned, Option<Slow>) {
     let began = Instant::now();
     let step = execution.begin(events, messages);
     go_on(execution, began, step, queries)
 }
 
 /// Goes on with a workflow task when a local operation has ended.
-pub(super) fn local_done(mut execution: Box<Execution>, result: LocalResult, queries: Queries) -> Turned {
+pub(super) fn local_done(
+    mut execution: Box<Execution>,
+    result: LocalResult,
+    queries: Queries,
+) -> (Turned, Option<Slow>) {
     let began = Instant::now();
     let step = execution.local_done(result);
     go_on(execution, began, step, queries)
 }
 
-fn go_on(execution: Box<Execution>, began: Instant, step: Result<Step, TaskFailed>, queries: Queries) -> Turned {
-    if began.elapsed() > SLOW_TURN {
-        let (workflow_id, kind) = execution.names();
-        tracing::warn!(
-            workflow_id,
-            kind,
-            run_id = execution.run_id(),
-            took = ?began.elapsed(),
-            waits_for = execution.waits_for(),
-            "a turn took long: workflow code must not block; use tasks or `ctx.run`"
-        );
-    }
+fn go_on(
+    execution: Box<Execution>,
+    began: Instant,
+    step: Result<Step, TaskFailed>,
+    queries: Queries,
+) -> (Turned, Option<Slow>) {
+    let took = began.elapsed();
+    let slow = (took > SLOW_TURN).then(|| Slow { took, waits_for: execution.waits_for() });
+    (turned(execution, step, queries), slow)
+}
+
+fn turned(execution: Box<Execution>, step: Result<Step, TaskFailed>, queries: Queries) -> Turned {
     match step {
         Ok(step) if step.open_locals == 0 => Turned::Ended(Box::new(end(execution, step, queries))),
         Ok(step) => Turned::Waits(execution, step, queries),

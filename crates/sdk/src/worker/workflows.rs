@@ -34,7 +34,7 @@ use super::{
     slots::{Slot, Slots},
     tasks::POLL,
     threads::WorkflowThreads,
-    turns::{self, Ended, Turned, answer, refused},
+    turns::{self, Ended, Slow, Turned, answer, refused},
 };
 use crate::{
     client::{EagerOffer, Place, unary},
@@ -372,20 +372,36 @@ impl Workflows {
         &self,
         run_id: &str,
         task: &PollWorkflowTaskQueueResponse,
-        turn: impl FnOnce() -> Turned + Send + 'static,
+        turn: impl FnOnce() -> (Turned, Option<Slow>) + Send + 'static,
     ) -> Option<Turned> {
         let mut turning = std::pin::pin!(self.threads.run(run_id, turn));
-        if let Ok(turned) = tokio::time::timeout(turns::SLOW_TURN, &mut turning).await {
-            return turned;
+        let workflow_id = || task.workflow_execution.as_ref().map(|run| run.workflow_id.as_str());
+        let kind = || task.workflow_type.as_ref().map(|kind| kind.name.as_str());
+        let turned = match tokio::time::timeout(turns::SLOW_TURN, &mut turning).await {
+            Ok(turned) => turned,
+            Err(_) => {
+                tracing::warn!(
+                    workflow_id = workflow_id(),
+                    kind = kind(),
+                    run_id,
+                    "a turn has not ended after {:?}, or waits for one on the same thread: does workflow code block?",
+                    turns::SLOW_TURN
+                );
+                turning.await
+            }
+        };
+        let (turned, slow) = turned?;
+        if let Some(Slow { took, waits_for }) = slow {
+            tracing::warn!(
+                workflow_id = workflow_id(),
+                kind = kind(),
+                run_id,
+                ?took,
+                waits_for,
+                "a turn took long: workflow code must not block; use tasks or `ctx.run`"
+            );
         }
-        tracing::warn!(
-            workflow_id = task.workflow_execution.as_ref().map(|run| run.workflow_id.as_str()),
-            kind = task.workflow_type.as_ref().map(|kind| kind.name.as_str()),
-            run_id,
-            "a turn has not ended after {:?}, or waits for one on the same thread: does workflow code block?",
-            turns::SLOW_TURN
-        );
-        turning.await
+        Some(turned)
     }
 
     async fn complete(

@@ -131,18 +131,6 @@ impl Execution {
         self.splitter.reset_to(event_id);
     }
 
-    /// The run's id, once it is known.
-    pub fn run_id(&self) -> &str {
-        &self.run_id
-    }
-
-    /// For people: the workflow's id and kind.
-    pub fn names(&self) -> (String, String) {
-        let Some(instance) = &self.instance else { return Default::default() };
-        let core = instance.shared.core();
-        (core.info.workflow_id.clone(), core.info.kind.clone())
-    }
-
     /// Whether the run has ended.
     pub fn is_closed(&self) -> bool {
         self.closed
