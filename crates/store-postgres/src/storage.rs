@@ -95,9 +95,10 @@ impl PostgresStore {
     /// Connects, checks the settings, brings the tables up to date and takes this node's place. Work goes on in tasks of the
     /// runtime that calls this.
     pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
-        let (config, tls) = configure(url, &options.node_name)?;
+        let (hosts, tls) = configure(url, &options.node_name)?;
         let common = Arc::new(Common {
-            config,
+            hosts,
+            first: AtomicUsize::new(0),
             tls,
             may_lose_commits: options.may_lose_commits,
             closing: AtomicBool::new(false),
