@@ -188,7 +188,8 @@ impl Cluster {
     }
 
     fn add_pooler(&mut self, mode: Mode) -> Result<()> {
-        let (tools, servers) = (self.postgres().tools().clone(), self.postgres().ports());
+        let tools = self.postgres().tools().clone();
+        let servers = self.postgres().ports();
         let pooler = Pooler::start(tools, mode, servers, [free_port()?, free_port()?])?;
         self.lead_to(pooler.ports);
         self.pooler = Some(pooler);
@@ -213,7 +214,8 @@ impl Cluster {
     /// From now on they reach it without, unless a pooler is always there.
     pub async fn without_pooler(&mut self) {
         if !self.keeps_pooler && self.pooler.is_some() {
-            self.lead_to(self.postgres().ports());
+            let servers = self.postgres().ports();
+            self.lead_to(servers);
             self.reconnect().await;
             self.pooler = None;
         }

@@ -121,7 +121,8 @@ impl Postgres {
         let mut settings = OpenOptions::new().append(true).open(first.data.join("postgresql.conf"))?;
         writeln!(settings, "synchronous_standby_names = '{STANDBY}'")?;
         if small_disks {
-            writeln!(settings, "max_wal_size = '{LOG_MAX}MB'\nmin_wal_size = '32MB'")?;
+            // The standby still needs what it did not read before a crash.
+            writeln!(settings, "max_wal_size = '{LOG_MAX}MB'\nmin_wal_size = '32MB'\nwal_keep_size = '{LOG_MAX}MB'")?;
         }
         let tables = first.tables();
         postgres.resume()?;
