@@ -1,6 +1,6 @@
 //! What happens to the cluster: one thing at a time, chosen and timed by the seed, and healed afterwards.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -11,6 +11,8 @@ use super::{
 };
 use crate::random::Random;
 
+/// Within this time a commit is cut.
+const CUT_MAX: Duration = Duration::from_secs(20);
 /// How long pgbouncer is between nodes and database before and after something happens to it.
 const THROUGH: Duration = Duration::from_millis(1_500);
 
@@ -243,6 +245,10 @@ impl Nemesis {
             Self::CutCommits | Self::CutAnswers => {
                 let direction = if self == Self::CutCommits { Direction::Request } else { Direction::Answer };
                 let far = if self == Self::CutCommits { 8_000 } else { 400 };
+                let fired = |cluster: &Cluster| -> usize {
+                    cluster.nodes.iter().flat_map(|node| &node.databases).map(Proxy::fired).sum()
+                };
+                let before = fired(cluster);
                 for node in &cluster.nodes {
                     // Also while the first one is being settled.
                     let cut = |_| Cut { direction, after: random.up_to(far) as usize };
@@ -250,10 +256,14 @@ impl Nemesis {
                     let cuts: Vec<Cut> = (0..6).map(cut).collect();
                     node.databases.iter().for_each(|database| database.cut(cuts.clone()));
                 }
+                let begun = Instant::now();
                 tokio::time::sleep(2 * short).await;
-                let fired: usize = cluster.nodes.iter().flat_map(|node| &node.databases).map(Proxy::fired).sum();
-                if fired == 0 {
-                    bail!("no commit was cut: the proxy does not know the statements of lanes, this proves nothing");
+                // Nodes may still be without a connection because of the fault before.
+                while fired(cluster) == before {
+                    if begun.elapsed() > CUT_MAX {
+                        bail!("no commit was cut: the proxy does not know the statements of lanes, this proves nothing");
+                    }
+                    tokio::time::sleep(short / 4).await;
                 }
             }
             Self::DatabaseSilent | Self::DatabaseRefused | Self::DatabaseMute | Self::DatabaseSlow => {

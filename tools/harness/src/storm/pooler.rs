@@ -66,7 +66,8 @@ impl Pooler {
             let settings = format!(
                 "[databases]\n{DATABASE} = host=127.0.0.1 port={server} dbname={DATABASE}\n[pgbouncer]\n\
                  listen_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\nauth_type = trust\nauth_file = {}\n\
-                 admin_users = {USER}\npool_mode = {mode}\nmax_client_conn = 500\ndefault_pool_size = 100\n",
+                 admin_users = {USER}\npool_mode = {mode}\nmax_client_conn = 500\ndefault_pool_size = 100\n\
+                 server_login_retry = 1\n",
                 users.display()
             );
             fs::write(pooler.settings(port), settings)?;
