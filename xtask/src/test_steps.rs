@@ -101,13 +101,18 @@ pub fn postgres(commands: &mut Commands) -> Result<Outcome> {
     } else {
         install("postgresql", commands).context("PostgreSQL 15 or newer is needed")?;
     }
-    let mut places = ["/usr/sbin".into()].into_iter().chain(std::env::split_paths(&in_path));
-    if std::env::var_os("SEGNO_PGBOUNCER").is_some() || places.any(|place| place.join("pgbouncer").exists()) {
+    if has_pgbouncer() {
         println!("pgbouncer is installed");
     } else if let Err(error) = install("pgbouncer", commands) {
         println!("!!! {error:#}. There is no pgbouncer: the storm leaves out the fault `pgbouncer`");
     }
     Ok(Outcome::Passed)
+}
+
+fn has_pgbouncer() -> bool {
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = ["/usr/sbin".into()].into_iter().chain(std::env::split_paths(&in_path));
+    std::env::var_os("SEGNO_PGBOUNCER").is_some() || places.any(|place| place.join("pgbouncer").exists())
 }
 
 fn install(package: &str, commands: &mut Commands) -> Result<()> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::{AsyncMessage, Client, Config, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, SimpleQueryMessage, Statement};
 
 use crate::{OpenError, tls};
 
@@ -384,9 +384,36 @@ async fn set_up(client: &Client, common: &Common, purpose: Purpose) -> Result<()
     Ok(())
 }
 
+/// How often two connections are asked by turns who serves them.
+const TURNS: usize = 8;
+
+/// Refuses connections whose statements are executed by other sessions than their own. One that commits could then be one that
+/// does not wait until commits are safe, and a prepared statement could be another node's.
+pub(crate) async fn check_pooler(one: &Client, other: &Client) -> Result<(), OpenError> {
+    let mut served: [Option<String>; 2] = [None, None];
+    for turn in 0..2 * TURNS {
+        let client = [one, other][turn % 2];
+        let rows = client.simple_query("SELECT pg_backend_pid()").await.map_err(failed)?;
+        let process = rows.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        let has_moved = served[turn % 2].is_some() && served[turn % 2] != process;
+        if has_moved || served[(turn + 1) % 2] == process {
+            return Err(OpenError::Pooler);
+        }
+        served[turn % 2] = process;
+    }
+    Ok(())
+}
+
 /// What a server that could be reached said instead of an answer.
 pub(crate) fn failed(error: tokio_postgres::Error) -> OpenError {
-    OpenError::Unreachable(describe(&error))
+    match error.code() {
+        // A statement was prepared in another session.
+        Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT) => OpenError::Pooler,
+        _ => OpenError::Unreachable(describe(&error)),
+    }
 }
 
 /// An error with its causes: the library's own text names only the kind.

@@ -44,6 +44,8 @@ use append::Lists;
 use cluster::Cluster;
 use nemesis::Nemesis;
 
+/// What a node says of a pooler that it cannot use.
+const REFUSED: &str = "not in session mode";
 /// Hot workflows at a time.
 const LISTS: usize = 9;
 /// Clients that ask queries.
@@ -186,7 +188,18 @@ struct Storm<'a> {
 
 async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> Result<()> {
     let begun = Instant::now();
-    if let Err(error) = cluster.start().await {
+    let started = cluster.start().await;
+    if options.pooler == Some(pooler::Mode::Transaction) {
+        match started {
+            Err(error) if error.to_string().contains(REFUSED) => {
+                println!("a pooler in this mode is refused, as it must be")
+            }
+            _ => shared.ledger.breach(Breach::Wrong("a pooler in this mode is not refused".to_owned())),
+        }
+        cluster.remove();
+        return Ok(());
+    }
+    if let Err(error) = started {
         shared.ledger.breach(Breach::Wrong(format!("{error:#}")));
         return Ok(());
     }

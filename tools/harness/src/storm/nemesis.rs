@@ -261,7 +261,9 @@ impl Nemesis {
                 // Nodes may still be without a connection because of the fault before.
                 while fired(cluster) == before {
                     if begun.elapsed() > CUT_MAX {
-                        bail!("no commit was cut: the proxy does not know the statements of lanes, this proves nothing");
+                        bail!(
+                            "no commit was cut: the proxy does not know the statements of lanes, this proves nothing"
+                        );
                     }
                     tokio::time::sleep(short / 4).await;
                 }
