@@ -363,10 +363,17 @@ pub fn crash(commands: &mut Commands) -> Result<Outcome> {
 
 /// A short storm; `cargo xtask storm` alone goes on for longer, with another seed each time.
 pub fn storm(commands: &mut Commands) -> Result<Outcome> {
-    let few = "kill,pause,leave,database-immediate,cut-commits,cut-answers,database-silent,split,fence,terminate,failover,\
-               failover-behind";
-    let storm = ["storm", "--seconds", "60", "--seed", "16", "--nemeses", few, "--binary"];
+    // A crash of the database is also what happens when its log is full.
+    let few = "kill,pause,leave,cut-commits,cut-answers,database-silent,split,fence,terminate,failover,failover-behind,\
+               failover-losing,packet-loss,clock,pgbouncer,full-disk,full-log";
+    let storm = ["storm", "--seconds", "150", "--rounds", "1", "--seed", "16", "--nemeses", few, "--binary"];
     commands.run(harness(&storm).arg(segno()))?;
+    if has_pgbouncer() {
+        let refused = ["storm", "--pooler", "transaction", "--nemeses", "kill", "--binary"];
+        commands.run(harness(&refused).arg(segno()))?;
+    } else {
+        println!("!!! There is no pgbouncer: whether one in transaction mode is refused was not tried");
+    }
     Ok(Outcome::Passed)
 }
 

@@ -59,6 +59,8 @@ struct Options {
     before: Option<PathBuf>,
     nodes: usize,
     seconds: u64,
+    /// It ends when each fault has happened so often, if that is sooner.
+    rounds: usize,
     seed: u64,
     clients: usize,
     lease: u64,
@@ -85,6 +87,7 @@ pub fn command(mut args: Args) -> Result<()> {
         before,
         nodes: args.option_or("--nodes", 3)?,
         seconds: args.option_or("--seconds", 600)?,
+        rounds: args.option_or("--rounds", usize::MAX)?,
         seed: args.option_or("--seed", u64::from(std::process::id()))?,
         clients: args.option_or("--clients", 12)?,
         lease,
@@ -278,8 +281,13 @@ impl Storm<'_> {
         self.lists.happens("nothing");
         tokio::time::sleep(Duration::from_secs(2)).await;
         let mut left: Vec<Nemesis> = Vec::new();
+        let mut rounds = 0;
         while !is_over(self) {
             if left.is_empty() {
+                if rounds == self.options.rounds {
+                    break;
+                }
+                rounds += 1;
                 left = self.options.nemeses.clone();
             }
             let nemesis = left.swap_remove(self.random.up_to(left.len() as u64 - 1) as usize);
