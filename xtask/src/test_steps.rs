@@ -368,12 +368,6 @@ pub fn storm(commands: &mut Commands) -> Result<Outcome> {
                failover-losing,packet-loss,clock,pgbouncer,full-disk,full-log";
     let storm = ["storm", "--seconds", "150", "--rounds", "1", "--seed", "16", "--nemeses", few, "--binary"];
     commands.run(harness(&storm).arg(segno()))?;
-    if has_pgbouncer() {
-        let refused = ["storm", "--pooler", "transaction", "--nemeses", "kill", "--binary"];
-        commands.run(harness(&refused).arg(segno()))?;
-    } else {
-        println!("!!! There is no pgbouncer: whether one in transaction mode is refused was not tried");
-    }
     Ok(Outcome::Passed)
 }
 
@@ -403,6 +397,12 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
     let delayed = ["storm", "--seconds", "40", "--seed", "16", "--sabotage", "slow-scan", "--nemeses", SCANS];
     commands.run(&mut harness(&delayed))?;
     versions_are_compared(commands)?;
+    if has_pgbouncer() {
+        let refused = ["storm", "--pooler", "transaction", "--nemeses", "kill", "--binary"];
+        commands.run(harness(&refused).arg(segno()))?;
+    } else {
+        println!("!!! There is no pgbouncer: whether one in transaction mode is refused was not tried");
+    }
     Ok(Outcome::Passed)
 }
 

@@ -146,7 +146,8 @@ impl PostgresStore {
                 return why;
             }
             if self.inner.fenced.load(Ordering::Acquire) {
-                return CommitError::Fenced;
+                // The beat may have found out more while the lane was asked.
+                return self.inner.members.lost().unwrap_or(CommitError::Fenced);
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
         }
