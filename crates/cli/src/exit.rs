@@ -121,7 +121,8 @@ fn of_database(error: &DatabaseError) -> u8 {
         DatabaseError::Unreachable(_)
         | DatabaseError::Starting(_)
         | DatabaseError::InRecovery
-        | DatabaseError::Setting { .. } => IO,
+        | DatabaseError::Setting { .. }
+        | DatabaseError::Pooler => IO,
         _ => DATA,
     }
 }

@@ -124,6 +124,8 @@ enum Over {
     Stopped(Kept),
     /// Another node took its place. It may join again, with nothing in memory.
     Fenced(PostgresStore),
+    /// It had been serving and may not go on, whatever it was before.
+    Broken(anyhow::Error),
 }
 
 impl Plan {
@@ -152,6 +154,7 @@ impl Plan {
         loop {
             match self.clone().serve_once(&tell, told.clone()).await {
                 Ok(Over::Stopped(kept)) => return Ok(kept),
+                Ok(Over::Broken(error)) => return Err(error),
                 // Somebody took its place while it was on its way out.
                 Ok(Over::Fenced(store)) if *told.borrow() => return Ok(Kept::InDatabase(store)),
                 Ok(Over::Fenced(store)) => {
@@ -213,11 +216,12 @@ impl Plan {
         // Whatever of the node still runs comes to its end.
         watched.shut_down();
         watched.end();
-        match (over?, kept) {
-            (None, kept) => Ok(Over::Stopped(kept)),
-            (Some(CommitError::Fenced), Kept::InDatabase(store)) => Ok(Over::Fenced(store)),
-            (Some(why), _) => Err(Ended(why).into()),
-        }
+        Ok(match (over, kept) {
+            (Ok(None), kept) => Over::Stopped(kept),
+            (Ok(Some(CommitError::Fenced)), Kept::InDatabase(store)) => Over::Fenced(store),
+            (Ok(Some(why)), _) => Over::Broken(Ended(why).into()),
+            (Err(error), _) => Over::Broken(error),
+        })
     }
 }
 

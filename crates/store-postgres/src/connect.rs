@@ -7,13 +7,14 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_postgres::config::{Host, TargetSessionAttrs};
 use tokio_postgres::error::{Severity, SqlState};
-use tokio_postgres::{AsyncMessage, Client, Config, Statement};
+use tokio_postgres::{AsyncMessage, Client, Config, SimpleQueryMessage, Statement};
 
 use crate::{OpenError, tls};
 
@@ -21,7 +22,7 @@ use crate::{OpenError, tls};
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 const BACK_OFF_MIN: Duration = Duration::from_millis(50);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
-/// The connection and its checks together.
+/// The connection to one host and its checks together.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How long a server that starts waits for a database that starts, too.
@@ -43,7 +44,10 @@ pub(crate) enum Purpose {
 /// What all connections of a store have in common.
 #[derive(Debug)]
 pub(crate) struct Common {
-    pub(crate) config: Config,
+    /// How each host of the URL is reached.
+    pub(crate) hosts: Vec<Config>,
+    /// The host that is tried first: the one that answered last.
+    pub(crate) first: AtomicUsize,
     pub(crate) tls: tls::Settings,
     pub(crate) may_lose_commits: bool,
     /// The store is closing: nobody connects any more.
@@ -143,7 +147,7 @@ impl Link {
                 return Err(OpenError::Unreachable("the server is shutting down".to_owned()));
             }
             let attempt = connect(&self.common, self.purpose);
-            let trouble = match tokio::time::timeout(CONNECT_MAX.min(patience), attempt).await {
+            let trouble = match tokio::time::timeout_at(until, attempt).await {
                 Ok(Ok(session)) => {
                     if again {
                         self.common.reconnects.fetch_add(1, Ordering::Relaxed);
@@ -154,7 +158,7 @@ impl Link {
                     return Ok(session);
                 }
                 Ok(Err(error)) => error,
-                Err(_) => OpenError::Unreachable("it did not answer in time".to_owned()),
+                Err(_) => late(),
             };
             self.note(Some(trouble.to_string()));
             let is_hopeless = !again_and_again && !matches!(trouble, OpenError::Starting(_));
@@ -183,8 +187,12 @@ impl Link {
     }
 }
 
-/// Takes the URL apart and adds what every connection has.
-pub(crate) fn configure(url: &str, name: &str) -> Result<(Config, tls::Settings), OpenError> {
+fn late() -> OpenError {
+    OpenError::Unreachable("it did not answer in time".to_owned())
+}
+
+/// Takes the URL apart, host by host, and adds what every connection has.
+pub(crate) fn configure(url: &str, name: &str) -> Result<(Vec<Config>, tls::Settings), OpenError> {
     let (url, given) = tls::split(url)?;
     let mut config: Config = url.parse().map_err(|error| OpenError::Url(describe(&error)))?;
     let tls = tls::Settings::new(given, config.get_hosts())?;
@@ -199,18 +207,91 @@ pub(crate) fn configure(url: &str, name: &str) -> Result<(Config, tls::Settings)
         .keepalives_interval(Duration::from_secs(2))
         .keepalives_retries(3)
         .tcp_user_timeout(Duration::from_secs(10))
-        .target_session_attrs(tokio_postgres::config::TargetSessionAttrs::ReadWrite);
-    Ok((config, tls))
+        .target_session_attrs(TargetSessionAttrs::ReadWrite);
+    Ok((by_host(&config), tls))
 }
 
-/// One attempt.
-pub(crate) async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError> {
+/// The library tries one host after the other, and waits for one that takes connections and says nothing. So each is a
+/// configuration of its own.
+fn by_host(config: &Config) -> Vec<Config> {
+    let (hosts, addresses, ports) = (config.get_hosts(), config.get_hostaddrs(), config.get_ports());
+    let count = hosts.len().max(addresses.len());
+    let fits = |length: usize| length == 0 || length == count;
+    if count < 2 || !fits(hosts.len()) || !fits(addresses.len()) || !(ports.len() < 2 || ports.len() == count) {
+        // The library says what is wrong with it.
+        return vec![config.clone()];
+    }
+    (0..count).map(|place| one_host(config, place)).collect()
+}
+
+fn one_host(config: &Config, place: usize) -> Config {
+    let mut one = Config::new();
+    match config.get_hosts().get(place) {
+        Some(Host::Tcp(name)) => {
+            one.host(name);
+        }
+        Some(Host::Unix(path)) => {
+            one.host_path(path);
+        }
+        None => {}
+    }
+    if let Some(address) = config.get_hostaddrs().get(place) {
+        one.hostaddr(*address);
+    }
+    if let Some(port) = config.get_ports().get(place).or(config.get_ports().first()) {
+        one.port(*port);
+    }
+    config.get_user().map(|user| one.user(user));
+    config.get_password().map(|password| one.password(password));
+    config.get_dbname().map(|name| one.dbname(name));
+    config.get_options().map(|options| one.options(options));
+    config.get_application_name().map(|name| one.application_name(name));
+    config.get_connect_timeout().map(|timeout| one.connect_timeout(*timeout));
+    config.get_tcp_user_timeout().map(|timeout| one.tcp_user_timeout(*timeout));
+    config.get_keepalives_interval().map(|interval| one.keepalives_interval(interval));
+    config.get_keepalives_retries().map(|retries| one.keepalives_retries(retries));
+    one.ssl_mode(config.get_ssl_mode())
+        .ssl_negotiation(config.get_ssl_negotiation())
+        .keepalives(config.get_keepalives())
+        .keepalives_idle(config.get_keepalives_idle())
+        .target_session_attrs(config.get_target_session_attrs())
+        .channel_binding(config.get_channel_binding())
+        .load_balance_hosts(config.get_load_balance_hosts());
+    one
+}
+
+/// One attempt with each host, beginning with the one that answered last.
+async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError> {
+    let first = common.first.load(Ordering::Relaxed);
+    let mut trouble = None;
+    for step in 0..common.hosts.len() {
+        let place = (first + step) % common.hosts.len();
+        // Whoever has no patience for this one begins with the next.
+        common.first.store(place + 1, Ordering::Relaxed);
+        let attempt = connect_to(common, &common.hosts[place], purpose);
+        match tokio::time::timeout(CONNECT_MAX, attempt).await.unwrap_or_else(|_| Err(late())) {
+            Ok(session) => {
+                common.first.store(place, Ordering::Relaxed);
+                return Ok(session);
+            }
+            // Another one may be the primary. That one of them is starting counts for more than that others cannot be reached.
+            Err(error @ (OpenError::Unreachable(_) | OpenError::Starting(_) | OpenError::InRecovery)) => {
+                if !matches!(trouble, Some(OpenError::Starting(_))) {
+                    trouble = Some(error);
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(trouble.unwrap_or_else(late))
+}
+
+async fn connect_to(common: &Common, config: &Config, purpose: Purpose) -> Result<Session, OpenError> {
     let connector = common.tls.connector()?;
-    let (client, mut connection) =
-        common.config.connect(connector.clone()).await.map_err(|error| match error.code() {
-            Some(&SqlState::CANNOT_CONNECT_NOW) => OpenError::Starting(describe(&error)),
-            _ => OpenError::Unreachable(format!("{}{}", describe(&error), common.tls.hint())),
-        })?;
+    let (client, mut connection) = config.connect(connector.clone()).await.map_err(|error| match error.code() {
+        Some(&SqlState::CANNOT_CONNECT_NOW) => OpenError::Starting(describe(&error)),
+        _ => OpenError::Unreachable(format!("{}{}", describe(&error), common.tls.hint())),
+    })?;
     let warned = Arc::new(AtomicBool::new(false));
     let noted = warned.clone();
     let driver = tokio::spawn(async move {
@@ -303,9 +384,36 @@ async fn set_up(client: &Client, common: &Common, purpose: Purpose) -> Result<()
     Ok(())
 }
 
+/// How often two connections are asked by turns who serves them.
+const TURNS: usize = 8;
+
+/// Refuses connections whose statements are executed by other sessions than their own. One that commits could then be one that
+/// does not wait until commits are safe, and a prepared statement could be another node's.
+pub(crate) async fn check_pooler(one: &Client, other: &Client) -> Result<(), OpenError> {
+    let mut served: [Option<String>; 2] = [None, None];
+    for turn in 0..2 * TURNS {
+        let client = [one, other][turn % 2];
+        let rows = client.simple_query("SELECT pg_backend_pid()").await.map_err(failed)?;
+        let process = rows.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        });
+        let has_moved = served[turn % 2].is_some() && served[turn % 2] != process;
+        if has_moved || served[(turn + 1) % 2] == process {
+            return Err(OpenError::Pooler);
+        }
+        served[turn % 2] = process;
+    }
+    Ok(())
+}
+
 /// What a server that could be reached said instead of an answer.
 pub(crate) fn failed(error: tokio_postgres::Error) -> OpenError {
-    OpenError::Unreachable(describe(&error))
+    match error.code() {
+        // A statement was prepared in another session.
+        Some(&SqlState::INVALID_SQL_STATEMENT_NAME | &SqlState::DUPLICATE_PSTATEMENT) => OpenError::Pooler,
+        _ => OpenError::Unreachable(describe(&error)),
+    }
 }
 
 /// An error with its causes: the library's own text names only the kind.

@@ -162,8 +162,10 @@ impl Lane {
                 Err(_) => None,
             };
             let refusal = error.as_ref().and_then(|error| error.as_db_error()).filter(|refusal| {
-                // An error undoes the statement. Whatever ends the connection says nothing about it.
-                refusal.parsed_severity() == Some(Severity::Error) && !refusal.code().code().starts_with("57")
+                // An error undoes the statement. Whatever ends the connection says nothing about it, be it the server or a
+                // pooler, of which older ones call that an error like any other.
+                let code = refusal.code().code();
+                refusal.parsed_severity() == Some(Severity::Error) && !code.starts_with("57") && !code.starts_with("08")
             });
             let Some(refusal) = refusal else {
                 session.give_up();

@@ -65,6 +65,12 @@ pub enum OpenError {
         /// What it must be.
         wanted: &'static str,
     },
+    /// Statements of one connection are executed by several sessions of the database.
+    #[error(
+        "a pooler before the database is not in session mode: what is set for a connection is lost again, or holds for others. Set \
+         pool_mode = session, or connect without it"
+    )]
+    Pooler,
     /// A newer Segno was here.
     #[error("the database has schema {found}, and this binary knows {known}: start a newer Segno")]
     NewerSchema {

@@ -14,7 +14,7 @@ use segno_store::{
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::connect::{Common, Link, Purpose, WAIT_MAX, configure};
+use crate::connect::{Common, Link, Purpose, WAIT_MAX, check_pooler, configure};
 use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::membership::{self, Members, Place};
@@ -95,9 +95,10 @@ impl PostgresStore {
     /// Connects, checks the settings, brings the tables up to date and takes this node's place. Work goes on in tasks of the
     /// runtime that calls this.
     pub async fn open(url: &str, options: Options) -> Result<Self, OpenError> {
-        let (config, tls) = configure(url, &options.node_name)?;
+        let (hosts, tls) = configure(url, &options.node_name)?;
         let common = Arc::new(Common {
-            config,
+            hosts,
+            first: AtomicUsize::new(0),
             tls,
             may_lose_commits: options.may_lose_commits,
             closing: AtomicBool::new(false),
@@ -107,6 +108,7 @@ impl PostgresStore {
             (0..LISTS).map(|_| (tokio::sync::Mutex::new(()), Link::new(common.clone(), Purpose::Lists))).collect();
         // Migrations need plans of any kind. What is refused is refused at once.
         let session = lists[0].1.first_session().await?;
+        check_pooler(&session.client, &lists[1].1.first_session().await?.client).await?;
         schema::migrate(&session.client).await?;
         let place = membership::join(&session.client, &options).await?;
         warn_of_failover(&session.client).await;
@@ -144,7 +146,8 @@ impl PostgresStore {
                 return why;
             }
             if self.inner.fenced.load(Ordering::Acquire) {
-                return CommitError::Fenced;
+                // The beat may have found out more while the lane was asked.
+                return self.inner.members.lost().unwrap_or(CommitError::Fenced);
             }
             let _ = tokio::time::timeout(Duration::from_secs(1), told).await;
         }

@@ -27,6 +27,8 @@ pub struct Cut {
 struct Plan {
     cuts: VecDeque<Cut>,
     fired: usize,
+    /// What the store is told where an answer is cut.
+    last_words: Vec<u8>,
 }
 
 /// See the module.
@@ -70,7 +72,19 @@ impl Proxy {
 
     /// The next bytes of lanes are cut like this, one cut after the other.
     pub fn arm(&self, cuts: &[Cut]) {
-        *self.plan.lock().unwrap() = Plan { cuts: cuts.iter().copied().collect(), fired: 0 };
+        *self.plan.lock().unwrap() = Plan { cuts: cuts.iter().copied().collect(), ..Plan::default() };
+    }
+
+    /// The next answer to a lane is replaced by an error, as a pooler does whose connection broke.
+    pub fn arm_error(&self, code: &str) {
+        let fields = format!("SERROR\0VERROR\0C{code}\0Mserver conn crashed?\0\0");
+        let mut last_words = vec![b'E'];
+        last_words.extend((4 + fields.len() as u32).to_be_bytes());
+        last_words.extend(fields.as_bytes());
+        // The server is ready for the next statement.
+        last_words.extend([b'Z', 0, 0, 0, 5, b'I']);
+        let cuts = VecDeque::from([Cut { direction: Direction::Answer, after: 0 }]);
+        *self.plan.lock().unwrap() = Plan { cuts, fired: 0, last_words };
     }
 
     /// How many of the cuts happened; the others are forgotten.
@@ -112,6 +126,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, direction: Direction, plan: &Mut
                     (passed, cut) = (next.after, true);
                     plan.cuts.pop_front();
                     plan.fired += 1;
+                    let _ = to.write_all(&plan.last_words);
                 } else {
                     next.after -= length;
                 }

@@ -101,6 +101,27 @@ fn settling_that_is_cut_goes_on() {
     world.close(store);
 }
 
+/// A pooler may call it an error like any other that it lost its connection: that says nothing about the commit.
+#[test]
+fn the_error_of_a_pooler_is_settled() {
+    let world = World::new(&[("synchronous_commit", "off")]);
+    let database = world.postgres.database();
+    let proxy = Proxy::start(world.postgres.port);
+    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
+    let mut bench = Bench { store: blocking(&store), version: 0 };
+    for _ in 0..4 {
+        assert!(bench.step("before"));
+    }
+    for code in ["08P01", "08006", "57P01"] {
+        proxy.arm_error(code);
+        bench.step(code);
+        assert_eq!(proxy.disarm(), 1, "{code}");
+        assert!(bench.step("afterwards"));
+    }
+    assert_eq!(store.statistics().settled_done, 3);
+    world.close(store);
+}
+
 /// A cut of everything in the middle of many groups; the proxy is closed for a while.
 #[test]
 fn an_outage_under_load_loses_nothing() {

@@ -92,6 +92,23 @@ fn a_database_that_starts_is_waited_for() {
     world.close(store);
 }
 
+/// A primary that hangs, or a pooler whose server is gone, takes connections and says nothing.
+#[test]
+fn a_host_that_says_nothing_does_not_hide_the_next_one() {
+    let world = World::new(&[]);
+    let database = world.postgres.database();
+    // Connections are made, and nobody takes them.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let hosts = format!("127.0.0.1:{},127.0.0.1:{}", silent.local_addr().unwrap().port(), world.postgres.port);
+    let begun = Instant::now();
+    let store = world.try_open(&format!("postgres://postgres@{hosts}/{database}")).unwrap();
+    assert_eq!(blocking(&store).commit(&commit(0)), [Ok(())]);
+    // Once, not for each connection.
+    let took = begun.elapsed();
+    assert!(took > Duration::from_secs(4) && took < Duration::from_secs(20), "{took:?}");
+    world.close(store);
+}
+
 /// A node whose beat stands still loses its place, and from then on nothing of it is stored.
 #[test]
 fn whoever_takes_the_place_fences_the_other() {

@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
     path::PathBuf,
     process::Command,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::{
     Options,
     clock::{Clock, Shim},
+    pooler::{Mode, Pooler},
     postgres::Postgres,
     proxy::{Fault, Proxies, Proxy, Whose},
 };
@@ -24,6 +25,8 @@ use crate::process::{self, Kind, Plan, Server, free_port};
 const TOGETHER_MAX: Duration = Duration::from_secs(60);
 /// How long the database may take to recover from what was done to it, likewise.
 const RECOVERY_MAX: Duration = Duration::from_secs(30);
+/// How long connections take to end and to be refused before they may be made anew.
+const CLOSED: Duration = Duration::from_millis(100);
 /// What PostgreSQL says meanwhile.
 const RECOVERING: [&str; 3] = ["in recovery mode", "is starting up", "not yet accepting connections"];
 
@@ -116,6 +119,10 @@ pub struct Cluster {
     pub nodes: Vec<Node>,
     /// What clients and workers connect to: each leads to one of the nodes, and to another one when that is gone.
     pub gates: Vec<Proxy>,
+    /// Between the nodes and the database, for a while or always.
+    pub pooler: Option<Pooler>,
+    /// Whether it is always there.
+    keeps_pooler: bool,
     binary: PathBuf,
     _proxies: Proxies,
 }
@@ -126,7 +133,8 @@ impl Cluster {
         let Options { binary, before, nodes: size, seed, lease, environment, .. } = options;
         let mut proxies = Proxies::start(*seed)?;
         let shim = Shim::build("storm/clock")?;
-        let postgres = Postgres::start([free_port()?, free_port()?])?;
+        let small_disks = options.nemeses.iter().any(|nemesis| nemesis.fills_a_disk());
+        let postgres = Postgres::start([free_port()?, free_port()?], small_disks)?;
         let mut nodes = Vec::new();
         for number in 1..=*size {
             let name = format!("n{number}");
@@ -160,8 +168,64 @@ impl Cluster {
         }
         let ports: Vec<u16> = nodes.iter().map(Node::port).collect();
         let gates = (0..2 * *size).map(|first| proxies.add(ports.clone(), first)).collect::<Result<_>>()?;
-        let postgres = Arc::new(Mutex::new(postgres));
-        Ok(Self { postgres, nodes, gates, binary: binary.clone(), _proxies: proxies })
+        let mut cluster = Self {
+            postgres: Arc::new(Mutex::new(postgres)),
+            nodes,
+            gates,
+            pooler: None,
+            keeps_pooler: options.pooler.is_some(),
+            binary: binary.clone(),
+            _proxies: proxies,
+        };
+        if let Some(mode) = options.pooler {
+            cluster.add_pooler(mode)?;
+        }
+        Ok(cluster)
+    }
+
+    fn postgres(&self) -> MutexGuard<'_, Postgres> {
+        self.postgres.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add_pooler(&mut self, mode: Mode) -> Result<()> {
+        let tools = self.postgres().tools().clone();
+        let servers = self.postgres().ports();
+        let pooler = Pooler::start(tools, mode, servers, [free_port()?, free_port()?])?;
+        self.lead_to(pooler.ports);
+        self.pooler = Some(pooler);
+        Ok(())
+    }
+
+    fn lead_to(&self, ports: [u16; 2]) {
+        for node in &self.nodes {
+            node.databases.iter().zip(ports).for_each(|(proxy, port)| proxy.lead_to(port));
+        }
+    }
+
+    /// From now on nodes reach the database through a pooler.
+    pub async fn through_pooler(&mut self) -> Result<()> {
+        if self.pooler.is_none() {
+            self.add_pooler(Mode::Session)?;
+            self.reconnect().await;
+        }
+        Ok(())
+    }
+
+    /// From now on they reach it without, unless a pooler is always there.
+    pub async fn without_pooler(&mut self) {
+        if !self.keeps_pooler && self.pooler.is_some() {
+            let servers = self.postgres().ports();
+            self.lead_to(servers);
+            self.reconnect().await;
+            self.pooler = None;
+        }
+    }
+
+    /// Ends all connections to the database.
+    async fn reconnect(&self) {
+        self.nodes.iter().for_each(|node| node.set_database(Fault::Closed));
+        tokio::time::sleep(CLOSED).await;
+        self.nodes.iter().for_each(|node| node.set_database(Fault::None));
     }
 
     /// Starts all nodes and waits until they share the work.
@@ -209,7 +273,7 @@ impl Cluster {
 
     /// Where the database is.
     pub fn database_directory(&self) -> PathBuf {
-        self.postgres.lock().unwrap_or_else(PoisonError::into_inner).directory().to_owned()
+        self.postgres().tools().directory.clone()
     }
 
     /// Executes SQL, once the database takes it.
@@ -233,7 +297,7 @@ impl Cluster {
 
     /// Ends whatever still runs and removes the database.
     pub fn remove(self) {
-        drop(self.nodes);
+        drop((self.nodes, self.pooler));
         if let Some(postgres) = Arc::into_inner(self.postgres) {
             postgres.into_inner().unwrap_or_else(PoisonError::into_inner).remove();
         }

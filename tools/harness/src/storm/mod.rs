@@ -1,19 +1,22 @@
 //! `cargo xtask storm`: a database and several nodes under load, to which something happens again and again.
 //!
-//! The load is that of the crash tests (`crash/flows.rs`) through all nodes, with its ledger of acknowledged facts, and two
-//! more: lists to which signals are appended while they are read through every node (`append.rs`), and queries
-//! (`queries.rs`). What happens is in `nemesis.rs`, chosen by the seed. At the end everything is healed, every workflow
+//! The load is that of the crash tests (`crash/flows.rs`) through all nodes, with its ledger of acknowledged facts, and three
+//! more: lists to which signals are appended while they are read through every node (`append.rs`), queries
+//! (`queries.rs`), and timers that come nearer (`wakes.rs`). What happens is in `nemesis.rs`, chosen by the seed. At the end everything is healed, every workflow
 //! must come to its result, and what was acknowledged must be there once. See `docs/cluster.md`.
 
 mod append;
 mod clock;
 mod cluster;
+mod disk;
 mod loss;
 mod nemesis;
+mod pooler;
 mod postgres;
 mod proxy;
 mod queries;
 mod settled;
+mod wakes;
 
 use std::{
     cell::{Cell, RefCell},
@@ -41,10 +44,14 @@ use append::Lists;
 use cluster::Cluster;
 use nemesis::Nemesis;
 
+/// What a node says of a pooler that it cannot use.
+const REFUSED: &str = "not in session mode";
 /// Hot workflows at a time.
 const LISTS: usize = 9;
 /// Clients that ask queries.
 const ASKERS: usize = 3;
+/// Workflows at a time whose wake-ups come nearer.
+const SLEEPERS: usize = 12;
 
 struct Options {
     binary: PathBuf,
@@ -52,10 +59,14 @@ struct Options {
     before: Option<PathBuf>,
     nodes: usize,
     seconds: u64,
+    /// It ends when each fault has happened so often, if that is sooner.
+    rounds: usize,
     seed: u64,
     clients: usize,
     lease: u64,
     nemeses: Vec<Nemesis>,
+    /// pgbouncer is between nodes and database all the time.
+    pooler: Option<pooler::Mode>,
     /// The longest time for which a hot workflow may stand still.
     stall_max: Duration,
     environment: Vec<(String, String)>,
@@ -76,10 +87,12 @@ pub fn command(mut args: Args) -> Result<()> {
         before,
         nodes: args.option_or("--nodes", 3)?,
         seconds: args.option_or("--seconds", 600)?,
+        rounds: args.option_or("--rounds", usize::MAX)?,
         seed: args.option_or("--seed", u64::from(std::process::id()))?,
         clients: args.option_or("--clients", 12)?,
         lease,
         nemeses,
+        pooler: args.option("--pooler")?,
         stall_max: Duration::from_secs(args.option_or("--stall-max", 3 * lease + 20)?),
         environment: sabotage.into_iter().map(|name| ("SEGNO_SABOTAGE".to_owned(), name)).collect(),
         expect_caught: args.flag("--expect-caught"),
@@ -121,16 +134,41 @@ pub fn command(mut args: Args) -> Result<()> {
     }
 }
 
-/// The faults of a storm: those that are named, or all. A version that does not compare its lane with the database does not
-/// notice what that lost; with an older version such a loss proves nothing.
+/// The faults of a storm: those that are named, or all, without those that cannot be had here.
 fn nemeses(names: Option<&str>, has_before: bool) -> Result<Vec<Nemesis>> {
+    // A version that does not compare its lane with the database does not notice what that lost; with an older version such a
+    // loss proves nothing.
     let fits = |nemesis: &Nemesis| !has_before || *nemesis != Nemesis::FailoverLosing;
-    let Some(names) = names else { return Ok(Nemesis::ALL.into_iter().filter(fits).collect()) };
-    let named = Nemesis::named(names)?;
-    match named.iter().find(|nemesis| !fits(nemesis)) {
-        Some(nemesis) => bail!("{} does not go with --before: the older version does not notice it", nemesis.name()),
-        None => Ok(named),
+    let mut chosen: Vec<Nemesis> = match names {
+        None => Nemesis::ALL.into_iter().filter(fits).collect(),
+        Some(names) => Nemesis::named(names)?,
+    };
+    if let Some(nemesis) = chosen.iter().find(|nemesis| !fits(nemesis)) {
+        bail!("{} does not go with --before: the older version does not notice it", nemesis.name());
     }
+    let pooler = pooler::program().err().map(|error| error.to_string());
+    let mut disk = None;
+    if chosen.iter().any(|nemesis| nemesis.fills_a_disk()) {
+        disk = disk::why_not(&process::fresh_dir("storm/disk")?);
+        if disk.is_none() {
+            disk::enter_namespace()?;
+        }
+    }
+    chosen.retain(|nemesis| {
+        let why = match nemesis {
+            Nemesis::Pgbouncer => &pooler,
+            nemesis if nemesis.fills_a_disk() => &disk,
+            _ => &None,
+        };
+        if let Some(why) = why {
+            println!("left out: {} ({why})", nemesis.name());
+        }
+        why.is_none()
+    });
+    if chosen.is_empty() {
+        bail!("no fault is left: this storm would prove nothing");
+    }
+    Ok(chosen)
 }
 
 /// What a storm consists of.
@@ -153,7 +191,18 @@ struct Storm<'a> {
 
 async fn storm(options: &Options, shared: Rc<Shared>, mut cluster: Cluster) -> Result<()> {
     let begun = Instant::now();
-    if let Err(error) = cluster.start().await {
+    let started = cluster.start().await;
+    if options.pooler == Some(pooler::Mode::Transaction) {
+        match started {
+            Err(error) if error.to_string().contains(REFUSED) => {
+                println!("a pooler in this mode is refused, as it must be")
+            }
+            _ => shared.ledger.breach(Breach::Wrong("a pooler in this mode is not refused".to_owned())),
+        }
+        cluster.remove();
+        return Ok(());
+    }
+    if let Err(error) = started {
         shared.ledger.breach(Breach::Wrong(format!("{error:#}")));
         return Ok(());
     }
@@ -200,7 +249,8 @@ impl Storm<'_> {
             let client = gate(number)?;
             workers.spawn_local(worker::poll_workflow_tasks(shared.clone(), client.clone()));
             workers.spawn_local(worker::poll_activities(shared.clone(), client.clone()));
-            workers.spawn_local(queries::work(shared.clone(), client));
+            workers.spawn_local(queries::work(shared.clone(), client.clone()));
+            workers.spawn_local(wakes::work(shared.clone(), client));
         }
         for number in 0..self.options.clients {
             load.spawn_local(flows::run(shared.clone(), gate(number)?));
@@ -212,6 +262,9 @@ impl Storm<'_> {
         }
         for number in 0..ASKERS {
             load.spawn_local(queries::ask(shared.clone(), gate(number)?, place(number, ASKERS)));
+        }
+        for number in 0..SLEEPERS {
+            load.spawn_local(wakes::run(shared.clone(), gate(number)?, place(number, SLEEPERS)));
         }
         for (number, node) in cluster.nodes.iter().enumerate() {
             // Bound to their node: a reader that goes elsewhere would not see what a node says that lost its place.
@@ -228,8 +281,13 @@ impl Storm<'_> {
         self.lists.happens("nothing");
         tokio::time::sleep(Duration::from_secs(2)).await;
         let mut left: Vec<Nemesis> = Vec::new();
+        let mut rounds = 0;
         while !is_over(self) {
             if left.is_empty() {
+                if rounds == self.options.rounds {
+                    break;
+                }
+                rounds += 1;
                 left = self.options.nemeses.clone();
             }
             let nemesis = left.swap_remove(self.random.up_to(left.len() as u64 - 1) as usize);
@@ -250,6 +308,7 @@ impl Storm<'_> {
                 tokio::time::sleep(Duration::from_millis(self.random.up_to(2_000))).await;
             } else {
                 self.cluster.wait_together().await?;
+                self.check_wakes().await?;
             }
         }
         self.lists.happens("nothing");

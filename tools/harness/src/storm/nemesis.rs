@@ -1,15 +1,20 @@
 //! What happens to the cluster: one thing at a time, chosen and timed by the seed, and healed afterwards.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
 use super::{
     cluster::Cluster,
-    postgres::Postgres,
+    postgres::{Postgres, signal},
     proxy::{Cut, Direction, Fault, Proxy, Whose},
 };
 use crate::random::Random;
+
+/// Within this time a commit is cut.
+const CUT_MAX: Duration = Duration::from_secs(20);
+/// How long pgbouncer is between nodes and database before and after something happens to it.
+const THROUGH: Duration = Duration::from_millis(1_500);
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +39,8 @@ pub enum Nemesis {
     Failover,
     /// The same while the standby lacks what callers stopped waiting for.
     FailoverBehind,
+    /// The primary hangs, with the connections to it, and its standby takes its place.
+    FailoverHung,
     /// One process of the database is killed, whereupon it restarts itself.
     Backend,
     /// The database ends all connections.
@@ -62,13 +69,19 @@ pub enum Nemesis {
     PacketLoss,
     /// The clock of a node's machine jumps by up to an hour, forward or back, and later jumps back.
     Clock,
+    /// Nodes reach the database through pgbouncer, to which something happens.
+    Pgbouncer,
+    /// Tables of the database cannot grow.
+    FullDisk,
+    /// Its write-ahead log cannot grow.
+    FullLog,
     /// The primary is lost with what it acknowledged last, because nothing waited for its standby; see `loss.rs`.
     FailoverLosing,
 }
 
 impl Nemesis {
     /// Every fault.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 29] = [
         Self::Kill,
         Self::KillAndStart,
         Self::Pause,
@@ -79,6 +92,7 @@ impl Nemesis {
         Self::DatabaseImmediate,
         Self::Failover,
         Self::FailoverBehind,
+        Self::FailoverHung,
         Self::Backend,
         Self::Terminate,
         Self::ReadOnly,
@@ -93,6 +107,9 @@ impl Nemesis {
         Self::LinksSlow,
         Self::PacketLoss,
         Self::Clock,
+        Self::Pgbouncer,
+        Self::FullDisk,
+        Self::FullLog,
         Self::FailoverLosing,
     ];
 
@@ -109,6 +126,7 @@ impl Nemesis {
             Self::DatabaseImmediate => "database-immediate",
             Self::Failover => "failover",
             Self::FailoverBehind => "failover-behind",
+            Self::FailoverHung => "failover-hung",
             Self::Backend => "backend",
             Self::Terminate => "terminate",
             Self::ReadOnly => "read-only",
@@ -123,6 +141,9 @@ impl Nemesis {
             Self::LinksSlow => "links-slow",
             Self::PacketLoss => "packet-loss",
             Self::Clock => "clock",
+            Self::Pgbouncer => "pgbouncer",
+            Self::FullDisk => "full-disk",
+            Self::FullLog => "full-log",
             Self::FailoverLosing => "failover-losing",
         }
     }
@@ -131,6 +152,11 @@ impl Nemesis {
     pub fn named(names: &str) -> Result<Vec<Self>> {
         let find = |name: &str| Self::ALL.into_iter().find(|nemesis| nemesis.name() == name);
         names.split(',').map(|name| find(name).with_context(|| format!("there is no fault `{name}`"))).collect()
+    }
+
+    /// Whether the database needs a small disk for it.
+    pub fn fills_a_disk(self) -> bool {
+        matches!(self, Self::FullDisk | Self::FullLog)
     }
 
     /// Lets it happen to a node, and ends it.
@@ -192,6 +218,7 @@ impl Nemesis {
             }
             Self::Failover => cluster.database(Postgres::fail_over).await?,
             Self::FailoverBehind => cluster.database(move |postgres| postgres.fail_over_behind(short)).await?,
+            Self::FailoverHung => cluster.database(move |postgres| postgres.fail_over_hung(long)).await?,
             Self::Backend => {
                 let select = "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'segno%' \
                               ORDER BY random() LIMIT 1";
@@ -218,6 +245,10 @@ impl Nemesis {
             Self::CutCommits | Self::CutAnswers => {
                 let direction = if self == Self::CutCommits { Direction::Request } else { Direction::Answer };
                 let far = if self == Self::CutCommits { 8_000 } else { 400 };
+                let fired = |cluster: &Cluster| -> usize {
+                    cluster.nodes.iter().flat_map(|node| &node.databases).map(Proxy::fired).sum()
+                };
+                let before = fired(cluster);
                 for node in &cluster.nodes {
                     // Also while the first one is being settled.
                     let cut = |_| Cut { direction, after: random.up_to(far) as usize };
@@ -225,10 +256,16 @@ impl Nemesis {
                     let cuts: Vec<Cut> = (0..6).map(cut).collect();
                     node.databases.iter().for_each(|database| database.cut(cuts.clone()));
                 }
+                let begun = Instant::now();
                 tokio::time::sleep(2 * short).await;
-                let fired: usize = cluster.nodes.iter().flat_map(|node| &node.databases).map(Proxy::fired).sum();
-                if fired == 0 {
-                    bail!("no commit was cut: the proxy does not know the statements of lanes, this proves nothing");
+                // Nodes may still be without a connection because of the fault before.
+                while fired(cluster) == before {
+                    if begun.elapsed() > CUT_MAX {
+                        bail!(
+                            "no commit was cut: the proxy does not know the statements of lanes, this proves nothing"
+                        );
+                    }
+                    tokio::time::sleep(short / 4).await;
                 }
             }
             Self::DatabaseSilent | Self::DatabaseRefused | Self::DatabaseMute | Self::DatabaseSlow => {
@@ -278,10 +315,61 @@ impl Nemesis {
                 cluster.nodes[at].clock.set(0)?;
                 tokio::time::sleep(short).await;
             }
+            Self::Pgbouncer => through_pgbouncer(cluster, random, short).await?,
+            Self::FullDisk => {
+                // Nobody is away, so that nobody loses its place for another reason.
+                cluster.wait_together().await?;
+                let names = "SELECT string_agg(node || ' ' || name, ', ' ORDER BY node) FROM segno.nodes";
+                let before = cluster.sql(names).await?;
+                cluster.database(move |postgres| postgres.fill_tables(2 * short)).await?;
+                let after = cluster.sql(names).await?;
+                if before != after {
+                    bail!("a disk was full, and the nodes changed from {before} to {after}");
+                }
+            }
+            Self::FullLog => cluster.database(move |postgres| postgres.fill_log(short)).await?,
             Self::FailoverLosing => bail!("this one needs more than the cluster"),
         }
         heal(cluster).await
     }
+}
+
+/// Nodes reach the database through pgbouncer; it is killed, ends all connections, or takes no new ones; then it is gone.
+async fn through_pgbouncer(cluster: &mut Cluster, random: &mut Random, short: Duration) -> Result<()> {
+    cluster.through_pooler().await?;
+    tokio::time::sleep(THROUGH).await;
+    let choice = random.up_to(2);
+    let pooler = cluster.pooler.as_mut().context("there is no pooler")?;
+    match choice {
+        0 => {
+            pooler.kill();
+            tokio::time::sleep(short).await;
+            pooler.resume()?;
+        }
+        1 => {
+            pooler.tell("KILL segno")?;
+            tokio::time::sleep(short).await;
+            pooler.tell("RESUME segno")?;
+        }
+        _ => {
+            let mut waiting = pooler.pause()?;
+            tokio::time::sleep(short / 4).await;
+            // Whoever loses its connection now gets no other one.
+            let terminate = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                             WHERE application_name LIKE 'segno%'";
+            cluster.sql(terminate).await?;
+            tokio::time::sleep(short).await;
+            let pooler = cluster.pooler.as_ref().context("there is no pooler")?;
+            for one in &mut waiting {
+                let _ = one.kill();
+                one.wait()?;
+            }
+            pooler.tell("RESUME segno")?;
+        }
+    }
+    tokio::time::sleep(THROUGH).await;
+    cluster.without_pooler().await;
+    Ok(())
 }
 
 /// Ends every fault; who is away comes back.
@@ -297,14 +385,6 @@ pub(super) async fn heal(cluster: &mut Cluster) -> Result<()> {
                 }
             }
         }
-    }
-    Ok(())
-}
-
-fn signal(process: u32, name: &str) -> Result<()> {
-    let sent = std::process::Command::new("kill").args([name, &process.to_string()]).status()?;
-    if !sent.success() {
-        bail!("kill {name} {process}");
     }
     Ok(())
 }

@@ -18,10 +18,22 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use super::disk::Disk;
+
 /// How long a start may take on a busy machine.
 const START_MAX: Duration = Duration::from_secs(60);
-/// The database of the cluster.
-const DATABASE: &str = "segno";
+/// The database of the cluster, and its owner.
+pub const DATABASE: &str = "segno";
+pub const USER: &str = "segno";
+/// Sizes of small disks in megabytes, and how much of the log is kept at most, likewise.
+const DATA_DISK: u64 = 2_048;
+const LOG_DISK: u64 = 512;
+const LOG_MAX: u64 = 64;
+/// What PostgreSQL says when a disk is full, and how long it may take until it does.
+const FULL: &str = "No space left on device";
+const FULL_MAX: Duration = Duration::from_secs(20);
+/// How often a new segment of the log is asked for until there is no room for one.
+const SEGMENTS: usize = 50;
 
 /// What the standby is called where the primary waits for it.
 const STANDBY: &str = "standby";
@@ -31,20 +43,53 @@ struct Instance {
     port: u16,
     data: PathBuf,
     server: Option<Child>,
+    /// If disks are small: that of tables, and that of the write-ahead log.
+    disks: Option<[Disk; 2]>,
+}
+
+impl Instance {
+    /// Where tables are, if not in the directory of everything else.
+    fn tables(&self) -> Option<PathBuf> {
+        self.disks.as_ref().map(|[tables, _]| tables.place("tables"))
+    }
+
+    /// Where the write-ahead log is, likewise.
+    fn log(&self) -> Option<PathBuf> {
+        self.disks.as_ref().map(|[_, log]| log.place("log"))
+    }
+}
+
+/// Where programs are found, where they work, and as whom they run.
+#[derive(Clone)]
+pub struct Tools {
+    programs: PathBuf,
+    pub directory: PathBuf,
+    pub owner: Option<(u32, u32)>,
+}
+
+impl Tools {
+    /// A program of PostgreSQL, or any other by its full path.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(self.programs.join(program));
+        if let Some((user, group)) = self.owner {
+            command.uid(user).gid(group);
+        }
+        command.current_dir(&self.directory).env("LC_ALL", "C").env_remove("PGDATA").stdin(Stdio::null());
+        command
+    }
 }
 
 /// A PostgreSQL and its synchronous standby; running after [`Postgres::start`], until it is stopped or dropped.
 pub struct Postgres {
-    programs: PathBuf,
-    directory: PathBuf,
-    owner: Option<(u32, u32)>,
+    tools: Tools,
     instances: [Instance; 2],
     primary: usize,
 }
 
 impl Postgres {
-    /// Makes one and starts it, with an empty database and a standby that every commit waits for.
-    pub fn start(ports: [u16; 2]) -> Result<Self> {
+    /// Makes one and starts it, with an empty database and a standby that every commit waits for. With small disks, both can be
+    /// filled.
+    pub fn start(ports: [u16; 2], small_disks: bool) -> Result<Self> {
         let directory = std::env::temp_dir().join(format!("segno-storm-{}", std::process::id()));
         fs::create_dir_all(&directory)?;
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o700))?;
@@ -52,16 +97,42 @@ impl Postgres {
         if let Some((user, group)) = owner {
             chown(&directory, Some(user), Some(group))?;
         }
-        let instances = ports.map(|port| Instance { port, data: directory.join(port.to_string()), server: None });
-        let mut postgres = Self { programs: programs()?, directory, owner, instances, primary: 0 };
-        let mut initdb = postgres.command("initdb");
-        initdb.args(["--username=segno", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "-D"]);
-        run(initdb.arg(&postgres.instances[0].data))?;
+        let tools = Tools { programs: programs()?, directory, owner };
+        let instance = |port: u16| -> Result<Instance> {
+            let place = |name: &str| tools.directory.join("disks").join(format!("{port}-{name}"));
+            let disks = match small_disks {
+                false => None,
+                true => {
+                    Some([Disk::mount(place("tables"), DATA_DISK, owner)?, Disk::mount(place("log"), LOG_DISK, owner)?])
+                }
+            };
+            Ok(Instance { port, data: tools.directory.join(port.to_string()), server: None, disks })
+        };
+        let instances = [instance(ports[0])?, instance(ports[1])?];
+        let mut postgres = Self { tools, instances, primary: 0 };
+        let first = &postgres.instances[0];
+        let mut initdb = postgres.tools.command("initdb");
+        initdb.args(["--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--username", USER]);
+        if let Some(log) = first.log() {
+            initdb.arg("--waldir").arg(log);
+        }
+        run(initdb.arg("-D").arg(&first.data))?;
         // A primary waits for its standby, until ALTER SYSTEM says otherwise. Copies of the directory inherit this.
-        let mut settings = OpenOptions::new().append(true).open(postgres.instances[0].data.join("postgresql.conf"))?;
+        let mut settings = OpenOptions::new().append(true).open(first.data.join("postgresql.conf"))?;
         writeln!(settings, "synchronous_standby_names = '{STANDBY}'")?;
+        if small_disks {
+            // The standby still needs what it did not read before a crash.
+            writeln!(settings, "max_wal_size = '{LOG_MAX}MB'\nmin_wal_size = '32MB'\nwal_keep_size = '{LOG_MAX}MB'")?;
+        }
+        let tables = first.tables();
         postgres.resume()?;
-        postgres.psql_in("postgres", &format!("CREATE DATABASE {DATABASE}"))?;
+        let mut place = String::new();
+        if let Some(tables) = tables {
+            run(postgres.tools.command("/bin/mkdir").arg(&tables))?;
+            postgres.psql_in("postgres", &format!("CREATE TABLESPACE small LOCATION '{}'", tables.display()))?;
+            place.push_str("TABLESPACE small");
+        }
+        postgres.psql_in("postgres", &format!("CREATE DATABASE {DATABASE} {place}"))?;
         postgres.add_standby()?;
         Ok(postgres)
     }
@@ -71,19 +142,10 @@ impl Postgres {
         [self.instances[0].port, self.instances[1].port]
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        if let Some((user, group)) = self.owner {
-            command.uid(user).gid(group);
-        }
-        command.current_dir(&self.directory).env("LC_ALL", "C").env_remove("PGDATA").stdin(Stdio::null());
-        command
-    }
-
     fn spawn(&mut self, which: usize) -> Result<()> {
-        let log = OpenOptions::new().create(true).append(true).open(self.directory.join("log"))?;
-        let mut command = self.command("postgres");
-        command.arg("-D").arg(&self.instances[which].data).arg("-k").arg(&self.directory);
+        let log = OpenOptions::new().create(true).append(true).open(self.tools.directory.join("log"))?;
+        let mut command = self.tools.command("postgres");
+        command.arg("-D").arg(&self.instances[which].data).arg("-k").arg(&self.tools.directory);
         command.args(["-p", &self.instances[which].port.to_string(), "-c", "listen_addresses=127.0.0.1"]);
         // What a standby calls itself.
         command.args(["-c", &format!("cluster_name={STANDBY}")]);
@@ -102,7 +164,7 @@ impl Postgres {
         let until = Instant::now() + START_MAX;
         while !is_true(self) {
             if Instant::now() > until {
-                bail!("{otherwise}, see {}", self.directory.join("log").display());
+                bail!("{otherwise}, see {}", self.tools.directory.join("log").display());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -112,13 +174,19 @@ impl Postgres {
     /// Makes the other server a standby of the primary, from nothing.
     pub fn add_standby(&mut self) -> Result<()> {
         let other = 1 - self.primary;
-        if self.instances[other].data.exists() {
-            fs::remove_dir_all(&self.instances[other].data)?;
+        let (old, new) = (&self.instances[self.primary], &self.instances[other]);
+        for folder in [Some(new.data.clone()), new.tables(), new.log()].into_iter().flatten() {
+            if folder.exists() {
+                fs::remove_dir_all(folder)?;
+            }
         }
-        let mut copy = self.command("pg_basebackup");
-        copy.args(["-U", "segno", "-h"]).arg(&self.directory);
-        copy.args(["-p", &self.instances[self.primary].port.to_string(), "-R", "-c", "fast", "--no-sync", "-D"]);
-        run(copy.arg(&self.instances[other].data))?;
+        let mut copy = self.tools.command("pg_basebackup");
+        copy.args(["-U", USER, "-h"]).arg(&self.tools.directory);
+        copy.args(["-p", &old.port.to_string(), "-R", "-c", "fast", "--no-sync"]);
+        if let (Some(from), Some(to), Some(log)) = (old.tables(), new.tables(), new.log()) {
+            copy.arg("-T").arg(format!("{}={}", from.display(), to.display())).arg("--waldir").arg(log);
+        }
+        run(copy.arg("-D").arg(&new.data))?;
         self.start_standby()
     }
 
@@ -139,7 +207,7 @@ impl Postgres {
 
     fn stop_instance(&mut self, which: usize, mode: &str) {
         if let Some(mut server) = self.instances[which].server.take() {
-            let mut stop = self.command("pg_ctl");
+            let mut stop = self.tools.command("pg_ctl");
             stop.args(["stop", "-w", "-m", mode, "-D"]).arg(&self.instances[which].data);
             let _ = stop.output();
             let _ = server.kill();
@@ -166,6 +234,25 @@ impl Postgres {
         self.stop("immediate");
         self.spawn(1 - self.primary)?;
         self.promote()?;
+        self.add_standby()
+    }
+
+    /// The machine of the primary hangs: connections to it are made, and nothing is answered. The standby takes its place; the old
+    /// primary is gone for good after a while.
+    pub fn fail_over_hung(&mut self, pause: Duration) -> Result<()> {
+        let mut server = self.instances[self.primary].server.take().context("the primary is away")?;
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.id()))?;
+        let children: Vec<u32> = children.split_whitespace().filter_map(|child| child.parse().ok()).collect();
+        signal(server.id(), "-STOP")?;
+        children.iter().for_each(|child| drop(signal(*child, "-STOP")));
+        let promoted = self.promote();
+        std::thread::sleep(pause);
+        children.iter().for_each(|child| drop(signal(*child, "-KILL")));
+        // It wakes up to its end, and to nothing else.
+        signal(server.id(), "-QUIT")?;
+        signal(server.id(), "-CONT")?;
+        server.wait()?;
+        promoted?;
         self.add_standby()
     }
 
@@ -203,22 +290,85 @@ impl Postgres {
     }
 
     fn psql_in(&self, database: &str, sql: &str) -> Result<String> {
-        let mut psql = self.command("psql");
+        let mut psql = self.tools.command("psql");
         // This waits for no standby.
         psql.env("PGOPTIONS", "-c synchronous_commit=local");
-        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", "segno", "-h"]).arg(&self.directory);
+        psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-h"]).arg(&self.tools.directory);
         let port = self.instances[self.primary].port.to_string();
         run(psql.args(["-p", &port, "-d", database, "-c", sql])).with_context(|| sql.to_owned())
     }
 
     /// The URL of the database behind these ports: those of its servers, or of something in between.
     pub fn url_at(ports: [u16; 2]) -> String {
-        format!("postgres://segno@127.0.0.1:{},127.0.0.1:{}/{DATABASE}", ports[0], ports[1])
+        format!("postgres://{USER}@127.0.0.1:{},127.0.0.1:{}/{DATABASE}", ports[0], ports[1])
     }
 
-    /// Where it keeps everything.
-    pub fn directory(&self) -> &Path {
-        &self.directory
+    /// Where it keeps everything, and how its programs are called.
+    pub fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// No table can grow for a while.
+    pub fn fill_tables(&mut self, pause: Duration) -> Result<()> {
+        let [tables, _] = self.disks()?;
+        let before = self.log().len();
+        tables.fill()?;
+        let refused = self.wait_for_full(before);
+        std::thread::sleep(pause);
+        tables.free()?;
+        refused
+    }
+
+    /// The write-ahead log cannot grow for a while, whereupon the server stops. It is started when there is room again.
+    pub fn fill_log(&mut self, pause: Duration) -> Result<()> {
+        let [_, log] = self.disks()?;
+        let before = self.log().len();
+        log.fill()?;
+        for _ in 0..SEGMENTS {
+            if self.psql("SELECT pg_switch_wal()").is_err() {
+                break;
+            }
+        }
+        let refused = self.wait_for_full(before);
+        std::thread::sleep(pause);
+        log.free()?;
+        refused?;
+        self.recover()
+    }
+
+    fn disks(&self) -> Result<&[Disk; 2]> {
+        self.instances[self.primary].disks.as_ref().context("the disks of the database are not small")
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.tools.directory.join("log")).unwrap_or_default()
+    }
+
+    fn wait_for_full(&self, before: usize) -> Result<()> {
+        let until = Instant::now() + FULL_MAX;
+        while !self.log().get(before..).is_some_and(|new| new.contains(FULL)) {
+            if Instant::now() > until {
+                bail!("a disk of the database was full, and it did not notice: this proves nothing");
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+
+    /// Waits until the primary answers; one that ended by itself is started again.
+    fn recover(&mut self) -> Result<()> {
+        let until = Instant::now() + START_MAX;
+        while self.psql_in("postgres", "SELECT 1").is_err() {
+            let server = self.instances[self.primary].server.as_mut();
+            if server.is_none_or(|server| matches!(server.try_wait(), Ok(Some(_)))) {
+                self.spawn(self.primary)?;
+            }
+            if Instant::now() > until {
+                bail!("PostgreSQL does not recover, see {}", self.tools.directory.join("log").display());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
     }
 
     fn stop_all(&mut self) {
@@ -230,23 +380,38 @@ impl Postgres {
     /// Ends it and removes what it stored.
     pub fn remove(mut self) {
         self.stop_all();
-        let _ = fs::remove_dir_all(&self.directory);
+        self.instances.iter_mut().for_each(|instance| instance.disks = None);
+        let _ = fs::remove_dir_all(&self.tools.directory);
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
         self.stop_all();
+        for disk in self.instances.iter_mut().filter_map(|instance| instance.disks.take()).flatten() {
+            if let Err(error) = disk.keep() {
+                println!("what was on a small disk is lost: {error:#}");
+            }
+        }
     }
 }
 
 /// What a program prints, without the space around it.
-fn run(command: &mut Command) -> Result<String> {
+pub fn run(command: &mut Command) -> Result<String> {
     let done = command.output().with_context(|| format!("{:?}", command.get_program()))?;
     if !done.status.success() {
         bail!("{:?}: {}", command.get_program(), String::from_utf8_lossy(&done.stderr).trim());
     }
     Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned())
+}
+
+/// Sends a signal.
+pub fn signal(process: u32, name: &str) -> Result<()> {
+    let sent = Command::new("kill").args([name, &process.to_string()]).stderr(Stdio::null()).status()?;
+    if !sent.success() {
+        bail!("kill {name} {process}");
+    }
+    Ok(())
 }
 
 /// Where initdb, postgres, pg_ctl and psql are: the newest version there is.

@@ -107,7 +107,7 @@ impl Proxies {
         let listener = StdListener::bind(("127.0.0.1", port))?;
         listener.set_nonblocking(true)?;
         let shared = Arc::new(Shared {
-            targets,
+            targets: Mutex::new(targets),
             next: AtomicUsize::new(first),
             fault: watch::channel((Fault::None, Whose::All)).0,
             refusing: watch::channel(false).0,
@@ -131,7 +131,7 @@ pub struct Proxy {
 }
 
 struct Shared {
-    targets: Vec<u16>,
+    targets: Mutex<Vec<u16>>,
     next: AtomicUsize,
     fault: watch::Sender<(Fault, Whose)>,
     refusing: watch::Sender<bool>,
@@ -145,6 +145,11 @@ impl Proxy {
     /// Begins a fault, or ends the last one.
     pub fn set(&self, fault: Fault, whose: Whose) {
         self.shared.fault.send_replace((fault, whose));
+    }
+
+    /// New connections go there from now on.
+    pub fn lead_to(&self, port: u16) {
+        *self.shared.targets.lock().unwrap_or_else(PoisonError::into_inner) = vec![port];
     }
 
     /// Refuses new connections or takes them again, as the port of a process that is gone or back.
@@ -209,8 +214,9 @@ async fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 async fn dial(shared: &Shared) -> Option<(TcpStream, u16)> {
     let first = shared.next.fetch_add(1, Ordering::Relaxed);
-    for step in 0..shared.targets.len() {
-        let port = shared.targets[(first + step) % shared.targets.len()];
+    let targets = shared.targets.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    for step in 0..targets.len() {
+        let port = targets[(first + step) % targets.len()];
         let (fault, whose) = *shared.fault.borrow();
         if fault == Fault::Closed && whose == Whose::Port(port) {
             continue;

@@ -42,7 +42,7 @@ const NOTHING_LEFT: [(&str, &str); 6] = [
     ),
     (
         "runs that are open",
-        "SELECT count(*) FROM segno.runs WHERE open AND workflow_type IN ('activity', 'signals', 'timer', 'parent', 'sender', 'receiver', 'updates', 'script', 'append', 'asked')",
+        "SELECT count(*) FROM segno.runs WHERE open AND workflow_type IN ('activity', 'signals', 'timer', 'parent', 'sender', 'receiver', 'updates', 'script', 'append', 'asked', 'sleeper')",
     ),
     (
         "current pointers to no run",
@@ -69,11 +69,12 @@ pub(super) async fn closed(client: &mut Client) -> Result<(i64, i64)> {
 impl Storm<'_> {
     /// Lets everything under way come to its end, then checks all of it.
     pub(super) async fn settle(&mut self) -> Result<()> {
-        let load = &mut self.load;
         let breach = |what: String| self.shared.ledger.breach(Breach::Wrong(what));
         if let Err(error) = self.cluster.wait_together().await {
             breach(format!("{error:#}"));
         }
+        self.check_wakes().await?;
+        let load = &mut self.load;
         let ended = async { while load.join_next().await.is_some() {} };
         if tokio::time::timeout(DRAIN_MAX, ended).await.is_err() {
             let given_up = self.shared.given_up.borrow();
