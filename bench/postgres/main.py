@@ -213,9 +213,10 @@ def rate_and_p50(text: str) -> tuple[float, float]:
     return float(rate[1].replace(",", "")), float(p50[1])
 
 
-def measure(harness, who, postgres, count, concurrency) -> dict[str, float]:
+def measure(options, who, postgres, count, concurrency) -> dict[str, float]:
     cpu, database, wal = cpu_of(who.process.pid), postgres.cpu(), postgres.wal()
-    rate, p50 = rate_and_p50(load(harness, who.port, "--count", str(count), "--concurrency", str(concurrency)))
+    rate, p50 = rate_and_p50(load(options.harness, who.port, "--count", str(count), "--concurrency", str(concurrency),
+                                  "--pollers", str(options.pollers)))
     each = lambda before, after, scale: (after - before) * scale / count
     return {
         "rate/s": rate,
@@ -247,8 +248,8 @@ def versus(options, postgres, place) -> None:
     for number in range(options.rounds + 1):
         for name, who in contenders.items():
             slow = name != "segno"
-            many = measure(options.harness, who, postgres, options.slow_count if slow else options.count, options.concurrency)
-            one = measure(options.harness, who, postgres, 50 if slow else 300, 1)
+            many = measure(options, who, postgres, options.slow_count if slow else options.count, options.concurrency)
+            one = measure(options, who, postgres, 50 if slow else 300, 1)
             if number:  # the first round warms up
                 figures.setdefault(f"{name}, {options.concurrency} at a time", []).append(many)
                 figures.setdefault(f"{name}, one at a time", []).append(one)
@@ -278,7 +279,7 @@ def cluster_sizes(options, postgres) -> None:
             queue = ["--queue", "bench"] if options.one_queue else []
             loads = [subprocess.Popen(
                 [options.harness, "load", "--port", str(node.port), "--count", str(count // size), "--concurrency",
-                 str(max(1, options.concurrency // size)), *rate, *queue],
+                 str(max(1, options.concurrency // size)), "--pollers", str(options.pollers), *rate, *queue],
                 stdout=subprocess.PIPE, text=True) for node in nodes]
             texts = [one.communicate()[0] for one in loads]
             if any(one.returncode for one in loads) or any(" x " in text for text in texts):
@@ -341,6 +342,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--slow-count", type=int, default=300)
     parser.add_argument("--concurrency", type=int, default=32)
+    parser.add_argument("--pollers", type=int, default=16, help="polls of each kind that a driver has open: so many tasks it works on at a time")
     parser.add_argument("--nodes", type=lambda text: [int(part) for part in text.split(",")])
     parser.add_argument("--rate", type=float, help="with --nodes: so many workflows are due each second, instead of as many as go")
     parser.add_argument("--one-queue", action="store_true", help="with --nodes: one queue, with workers at every node")
