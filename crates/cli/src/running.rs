@@ -124,7 +124,7 @@ enum Over {
     Stopped(Kept),
     /// Another node took its place. It may join again, with nothing in memory.
     Fenced(PostgresStore),
-    /// It had been serving and may not go on, whatever it was before.
+    /// It had begun to serve and failed: it ends, also if it had joined again before.
     Broken(anyhow::Error),
 }
 

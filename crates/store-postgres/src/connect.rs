@@ -23,7 +23,7 @@ pub(crate) const WAIT_MAX: Duration = Duration::from_secs(10);
 const BACK_OFF_MIN: Duration = Duration::from_millis(50);
 const BACK_OFF_MAX: Duration = Duration::from_secs(1);
 /// The connection to one host and its checks together.
-const CONNECT_MAX: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_MAX: Duration = Duration::from_secs(5);
 
 /// How long a server that starts waits for a database that starts, too.
 const START_MAX: Duration = Duration::from_secs(60);
@@ -187,7 +187,7 @@ impl Link {
     }
 }
 
-fn late() -> OpenError {
+pub(crate) fn late() -> OpenError {
     OpenError::Unreachable("it did not answer in time".to_owned())
 }
 
@@ -266,11 +266,12 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
     let mut trouble = None;
     for step in 0..common.hosts.len() {
         let place = (first + step) % common.hosts.len();
-        // Whoever has no patience for this one begins with the next.
-        common.first.store(place + 1, Ordering::Relaxed);
+        // Whoever fails with this one, or has no patience for it, begins with the next.
+        let mut next = Next { common, place, answered: false };
         let attempt = connect_to(common, &common.hosts[place], purpose);
         match tokio::time::timeout(CONNECT_MAX, attempt).await.unwrap_or_else(|_| Err(late())) {
             Ok(session) => {
+                next.answered = true;
                 common.first.store(place, Ordering::Relaxed);
                 return Ok(session);
             }
@@ -284,6 +285,22 @@ async fn connect(common: &Common, purpose: Purpose) -> Result<Session, OpenError
         }
     }
     Err(trouble.unwrap_or_else(late))
+}
+
+/// Has others begin with the next host when an attempt failed or was given up, unless they did already.
+struct Next<'a> {
+    common: &'a Common,
+    place: usize,
+    answered: bool,
+}
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let (place, next) = (self.place, (self.place + 1) % self.common.hosts.len());
+            let _ = self.common.first.compare_exchange(place, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
 }
 
 async fn connect_to(common: &Common, config: &Config, purpose: Purpose) -> Result<Session, OpenError> {

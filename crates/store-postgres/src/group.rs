@@ -163,7 +163,8 @@ impl<'a> Arrays<'a> {
     }
 
     pub(crate) fn has_entries(&self) -> bool {
-        self.removes_entries || !self.entries.run.is_empty()
+        // An empty list is an attribute without entries.
+        self.removes_entries || self.runs.attributes.iter().any(Option::is_some)
     }
 
     fn add_runs(&mut self, commit: &Normal<'a>) -> Result<(), CommitError> {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use segno_store::{Commit, CommitError};
 use tokio_postgres::error::{Severity, SqlState};
 
-use crate::connect::{Common, Link, Purpose, Session, WAIT_MAX, describe};
+use crate::connect::{Common, Link, Purpose, Session, WAIT_MAX, describe, is_connection_lost};
 use crate::group::{Arrays, Head};
 use crate::normal::{Normal, waves};
 use crate::sabotage;
@@ -135,7 +135,7 @@ impl Lane {
             // Nothing is sent before the statement is prepared.
             let statement = match tokio::time::timeout(ANSWER_MAX, session.prepare(arrays.statement())).await {
                 Ok(Ok(statement)) => statement,
-                Ok(Err(error)) if error.as_db_error().is_some() && session.is_usable() => {
+                Ok(Err(error)) if !is_connection_lost(&error) && session.is_usable() => {
                     return Err(CommitError::NotDone(describe(&error)));
                 }
                 Ok(Err(_)) | Err(_) => {

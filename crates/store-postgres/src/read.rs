@@ -109,7 +109,8 @@ pub(crate) async fn current_many(
 ) -> Result<Vec<Option<(RunKey, Result<Option<RunRecord>, ReadError>)>>, ReadError> {
     let namespaces: Vec<i32> = names.iter().map(|(namespace, _)| namespace.0.cast_signed()).collect();
     let ids: Vec<&[u8]> = names.iter().map(|(_, id)| id.as_bytes()).collect();
-    // Most are asked before a start and are not there: that is answered by the pointers alone.
+    // Most are asked before a start and are not there: that is answered by the pointers alone. A run that is deleted between
+    // the two reads counts as absent, as it is then.
     let select = "SELECT i.place, c.run_key \
                   FROM unnest($1::int4[], $2::bytea[]) WITH ORDINALITY AS i(namespace, workflow_id, place) \
                   JOIN segno.current c ON c.namespace = i.namespace AND c.workflow_id = i.workflow_id";

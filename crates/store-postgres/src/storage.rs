@@ -14,7 +14,7 @@ use segno_store::{
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
-use crate::connect::{Common, Link, Purpose, WAIT_MAX, check_pooler, configure};
+use crate::connect::{CONNECT_MAX, Common, Link, Purpose, WAIT_MAX, check_pooler, configure, late};
 use crate::gather::Gather;
 use crate::lane::Lane;
 use crate::membership::{self, Members, Place};
@@ -108,7 +108,9 @@ impl PostgresStore {
             (0..LISTS).map(|_| (tokio::sync::Mutex::new(()), Link::new(common.clone(), Purpose::Lists))).collect();
         // Migrations need plans of any kind. What is refused is refused at once.
         let session = lists[0].1.first_session().await?;
-        check_pooler(&session.client, &lists[1].1.first_session().await?.client).await?;
+        let other = lists[1].1.first_session().await?;
+        let checked = tokio::time::timeout(CONNECT_MAX, check_pooler(&session.client, &other.client)).await;
+        checked.unwrap_or_else(|_| Err(late()))?;
         schema::migrate(&session.client).await?;
         let place = membership::join(&session.client, &options).await?;
         warn_of_failover(&session.client).await;

@@ -23,6 +23,19 @@ use crate::{
     telemetry::Metrics,
 };
 
+/// Headers that describe a connection, which HTTP/2 does not allow, and those that every call has.
+const OF_HTTP: [&str; 9] = [
+    "connection",
+    "content-type",
+    "host",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
 const DEFAULT_TARGET: &str = "http://127.0.0.1:7233";
 
 /// Certificates for a connection with TLS. Everything in PEM.
@@ -112,7 +125,7 @@ impl ClientBuilder {
         self
     }
 
-    /// How often an idle connection is probed; `None`: never. Every 30 s if not given.
+    /// After how long without anything from the server a connection is probed; `None`: never. 30 s if not given.
     pub fn keep_alive(mut self, interval: Option<Duration>) -> Self {
         self.keep_alive = interval;
         self
@@ -282,9 +295,9 @@ impl ClientBuilder {
         let added = self.metadata.iter().map(|(key, value)| (key.as_str(), value.clone()));
         let mut entries = HeaderMap::new();
         for (key, value) in own.into_iter().chain(key).chain(added) {
-            // Metadata with bytes would be base64, which is left to the caller.
-            let name: Option<HeaderName> =
-                key.parse().ok().filter(|name: &HeaderName| !name.as_str().ends_with("-bin"));
+            // Metadata with bytes would be base64; some names belong to HTTP itself.
+            let may_be_set = |name: &HeaderName| !name.as_str().ends_with("-bin") && !OF_HTTP.contains(&name.as_str());
+            let name: Option<HeaderName> = key.parse().ok().filter(may_be_set);
             let name =
                 name.ok_or_else(|| ClientError::Configuration(format!("{key:?} cannot be a key of metadata")))?;
             let value: HeaderValue = value
@@ -399,6 +412,8 @@ mod tests {
         };
         let message = refused(Client::builder().metadata("not a key", "x")).await;
         assert!(message.contains("\"not a key\""), "{message}");
+        let message = refused(Client::builder().metadata("Connection", "close")).await;
+        assert!(message.contains("\"Connection\""), "{message}");
         let message = refused(Client::builder().target("http://")).await;
         assert!(message.contains("is no address"), "{message}");
         #[cfg(not(feature = "tls"))]

@@ -76,7 +76,7 @@ impl Connection {
         Q: Message,
         A: Message + Default,
     {
-        let answer = self.channel.unary(method.path(), method.encode(request), Some(limit)).await?;
+        let answer = self.channel.unary(method.path(), method.encode(request), limit).await?;
         method.decode(answer)
     }
 
@@ -94,7 +94,7 @@ impl Connection {
     async fn send_bytes(&self, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
         let mut failing = Failing::default();
         loop {
-            match self.channel.unary(path, message.clone(), Some(ATTEMPT)).await {
+            match self.channel.unary(path, message.clone(), ATTEMPT).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => failing.wait(status, PATIENCE).await?,
             }

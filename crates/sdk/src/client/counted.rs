@@ -33,7 +33,7 @@ impl Counted {
 
 impl Counted {
     /// One call, with the bytes of its message.
-    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Option<Duration>) -> Result<Bytes, Status> {
+    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Duration) -> Result<Bytes, Status> {
         let began = self.counting.is_some().then(Instant::now);
         let answer = self.transport.unary(path, message, limit).await;
         if let (Some((metrics, namespace)), Some(began)) = (self.counting.as_deref(), began) {

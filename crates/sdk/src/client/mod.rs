@@ -13,6 +13,7 @@ mod eager;
 mod error;
 mod handle;
 mod interceptor;
+mod keep_alive;
 mod list;
 mod pages;
 #[cfg(feature = "envconfig")]

@@ -8,6 +8,8 @@ use tokio::{
     net::TcpStream,
 };
 
+use super::transport::dial;
+
 /// The longest answer of a proxy before the connection itself begins.
 const ANSWER_BYTES_MAX: usize = 8 * 1024;
 
@@ -45,7 +47,7 @@ impl HttpProxy {
 
     pub(super) async fn connect(&self, target: &str) -> io::Result<TcpStream> {
         let address = self.address.strip_prefix("http://").unwrap_or(&self.address).trim_end_matches('/');
-        let mut stream = TcpStream::connect(address).await?;
+        let mut stream = dial(address).await?;
         stream.set_nodelay(true)?;
         stream.write_all(self.request(target).as_bytes()).await?;
         let mut answer = Vec::new();

@@ -10,7 +10,7 @@ use rustls::{
 use tokio::net::TcpStream;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-use super::builder::TlsOptions;
+use super::{builder::TlsOptions, transport::without_brackets};
 
 /// The name of HTTP/2 in the handshake.
 const HTTP2: &[u8] = b"h2";
@@ -39,7 +39,7 @@ impl Tls {
             _ => return Err("a client certificate and its key belong together".to_owned()),
         };
         config.alpn_protocols = vec![HTTP2.to_vec()];
-        let name = options.domain.unwrap_or_else(|| host.trim_start_matches('[').trim_end_matches(']').to_owned());
+        let name = options.domain.unwrap_or_else(|| without_brackets(host).to_owned());
         let server =
             ServerName::try_from(name.clone()).map_err(|_| wrong(format!("{name:?} is no name of a server")))?;
         Ok(Self { connector: TlsConnector::from(Arc::new(config)), server })

@@ -28,8 +28,8 @@ impl Authority {
     }
 }
 
-/// Whether a connection comes about; the server is called `segno.test`, and offers this protocol.
-async fn connects(authority: &Authority, options: TlsOptions, protocol: &[u8]) -> Result<(), String> {
+/// Whether a connection comes about; the server is called `segno.test`, and offers these protocols.
+async fn connects(authority: &Authority, options: TlsOptions, protocols: &[&[u8]]) -> Result<(), String> {
     let provider = Arc::new(ring::default_provider());
     let verifier = WebPkiClientVerifier::builder_with_provider(
         Arc::new(super::roots(Some(&authority.pem())).unwrap()),
@@ -42,7 +42,7 @@ async fn connects(authority: &Authority, options: TlsOptions, protocol: &[u8]) -
         .with_client_cert_verifier(verifier.build().unwrap())
         .with_single_cert(certificates(&certificate).unwrap(), PrivateKeyDer::from_pem_slice(&key).unwrap())
         .unwrap();
-    config.alpn_protocols = vec![protocol.to_vec()];
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let tls = Tls::new(options, "127.0.0.1")?;
@@ -68,20 +68,21 @@ fn options(authority: &Authority, client: Option<(Vec<u8>, Vec<u8>)>) -> TlsOpti
 async fn both_sides_show_who_they_are() {
     let (authority, other) = (Authority::new(), Authority::new());
     let client = || Some(authority.issue("client"));
-    connects(&authority, options(&authority, client()), HTTP2).await.unwrap();
+    connects(&authority, options(&authority, client()), &[HTTP2]).await.unwrap();
     // Another authority, on either side; no certificate; another name.
-    assert!(connects(&authority, options(&other, client()), HTTP2).await.is_err());
-    assert!(connects(&authority, options(&authority, Some(other.issue("client"))), HTTP2).await.is_err());
-    assert!(connects(&authority, options(&authority, None), HTTP2).await.is_err());
+    assert!(connects(&authority, options(&other, client()), &[HTTP2]).await.is_err());
+    assert!(connects(&authority, options(&authority, Some(other.issue("client"))), &[HTTP2]).await.is_err());
+    assert!(connects(&authority, options(&authority, None), &[HTTP2]).await.is_err());
     let unnamed = TlsOptions { domain: None, ..options(&authority, client()) };
-    assert!(connects(&authority, unnamed, HTTP2).await.unwrap_err().contains("127.0.0.1"));
+    assert!(connects(&authority, unnamed, &[HTTP2]).await.unwrap_err().contains("127.0.0.1"));
 }
 
 #[tokio::test]
 async fn a_server_without_http2_is_named() {
     let authority = Authority::new();
-    let refused = connects(&authority, options(&authority, Some(authority.issue("client"))), b"http/1.1").await;
-    assert!(refused.is_err());
+    let options = options(&authority, Some(authority.issue("client")));
+    let refused = connects(&authority, options, &[]).await.unwrap_err();
+    assert!(refused.contains("does not offer HTTP/2"), "{refused}");
 }
 
 #[test]

@@ -12,11 +12,12 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{FutureExt, future::BoxFuture};
-use h2::{
-    Ping, PingPong, Reason, RecvStream,
-    client::{Connection, SendRequest},
+use futures_util::{
+    FutureExt,
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
 };
+use h2::{Reason, RecvStream, client::SendRequest};
 use http::{
     HeaderMap, Request, Response, Uri,
     uri::{Authority, PathAndQuery, Scheme},
@@ -25,15 +26,19 @@ use http_body::{Body as _, Frame};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
+    sync::OwnedMutexGuard,
 };
 use tonic::{Status, body::Body, codegen::Service};
 
-use super::proxy::HttpProxy;
+use super::{
+    keep_alive::{self, Counting},
+    proxy::HttpProxy,
+};
 
 /// How long a connection may take, with everything that belongs to it.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How long the server may take to answer a probe.
-const PROBE: Duration = Duration::from_secs(15);
+/// How long an address of a name has before the next one is tried, too.
+const NEXT_ADDRESS: Duration = Duration::from_millis(300);
 /// What the server may send before this side has read it: of one call, and of all together.
 const STREAM_WINDOW: u32 = 2 * 1024 * 1024;
 const CONNECTION_WINDOW: u32 = 5 * 1024 * 1024;
@@ -60,12 +65,12 @@ struct Inner {
     /// The connection, and how many there were before it.
     live: Mutex<(u64, Option<SendRequest<Bytes>>)>,
     /// One attempt at a time; whoever waited for it uses what it brought, or hears why it failed.
-    connecting: tokio::sync::Mutex<Option<(Instant, String)>>,
+    connecting: Arc<tokio::sync::Mutex<Option<(Instant, String)>>>,
 }
 
 impl Transport {
     pub(super) fn new(target: Target) -> Self {
-        let inner = Inner { target, live: Mutex::default(), connecting: tokio::sync::Mutex::default() };
+        let inner = Inner { target, live: Mutex::default(), connecting: Arc::default() };
         Self(Arc::new(inner))
     }
 
@@ -96,7 +101,7 @@ impl Inner {
     }
 
     /// A connection that takes requests.
-    async fn requests(&self) -> io::Result<SendRequest<Bytes>> {
+    async fn requests(self: &Arc<Self>) -> io::Result<SendRequest<Bytes>> {
         let asked = Instant::now();
         let (mut number, mut requests) = self.live().clone();
         loop {
@@ -110,7 +115,7 @@ impl Inner {
                     live.1 = None;
                 }
             }
-            let mut failed = self.connecting.lock().await;
+            let failed = self.connecting.clone().lock_owned().await;
             (number, requests) = self.live().clone();
             if requests.is_some() {
                 continue;
@@ -118,18 +123,28 @@ impl Inner {
             if let Some((_, why)) = failed.as_ref().filter(|(at, _)| *at >= asked) {
                 return Err(io::Error::other(why.clone()));
             }
-            let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT:?}")));
-            let made = tokio::time::timeout(CONNECT, self.target.connect()).await.unwrap_or_else(late);
-            *failed = made.as_ref().err().map(|error| (Instant::now(), error.to_string()));
-            let made = made?;
-            let mut live = self.live();
-            *live = (live.0 + 1, Some(made.clone()));
-            return Ok(made);
+            // Apart from this call, which may give up: others wait for the same connection.
+            let attempt = tokio::spawn(self.clone().connect(failed));
+            return attempt.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         }
     }
 
+    /// One attempt. What came of it is noted before the next one can begin.
+    async fn connect(
+        self: Arc<Self>,
+        mut failed: OwnedMutexGuard<Option<(Instant, String)>>,
+    ) -> io::Result<SendRequest<Bytes>> {
+        let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT:?}")));
+        let made = tokio::time::timeout(CONNECT, self.target.connect()).await.unwrap_or_else(late);
+        *failed = made.as_ref().err().map(|error| (Instant::now(), error.to_string()));
+        let made = made?;
+        let mut live = self.live();
+        *live = (live.0 + 1, Some(made.clone()));
+        Ok(made)
+    }
+
     /// Sends a request with its one message, and waits for the beginning of the answer.
-    async fn send(&self, head: Request<()>, message: Bytes) -> Result<Response<RecvStream>, Status> {
+    async fn send(self: &Arc<Self>, head: Request<()>, message: Bytes) -> Result<Response<RecvStream>, Status> {
         let mut requests = self
             .requests()
             .await
@@ -140,7 +155,7 @@ impl Inner {
     }
 
     /// A call of a generated client.
-    async fn call(&self, request: Request<Body>) -> Result<Response<Answer>, Status> {
+    async fn call(self: &Arc<Self>, request: Request<Body>) -> Result<Response<Answer>, Status> {
         let (mut head, body) = request.into_parts();
         head.uri = self.target.uri(head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/")));
         for (name, value) in &self.target.metadata {
@@ -184,10 +199,7 @@ impl Target {
     async fn connect(&self) -> io::Result<SendRequest<Bytes>> {
         let stream = match &self.proxy {
             Some(proxy) => proxy.connect(&format!("{}:{}", self.authority.host(), self.port())).await?,
-            None => {
-                let host = self.authority.host().trim_start_matches('[').trim_end_matches(']');
-                TcpStream::connect((host, self.port())).await?
-            }
+            None => dial((without_brackets(self.authority.host()), self.port())).await?,
         };
         stream.set_nodelay(true)?;
         #[cfg(feature = "tls")]
@@ -201,6 +213,7 @@ impl Target {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
+        let (stream, reads) = Counting::new(stream);
         let (requests, mut connection) = h2::client::Builder::new()
             .enable_push(false)
             .initial_window_size(STREAM_WINDOW)
@@ -209,35 +222,44 @@ impl Target {
             .await
             .map_err(io::Error::other)?;
         let pings = connection.ping_pong().zip(self.keep_alive);
-        tokio::spawn(serve(connection, pings));
+        tokio::spawn(async move {
+            let lost = async {
+                match pings {
+                    Some((pings, interval)) => keep_alive::lost(pings, reads, interval).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                biased;
+                ended = connection => tracing::debug!(error = ?ended.err(), "the connection to the server ended"),
+                // Dropped, the connection ends every call on it.
+                _ = lost => tracing::debug!("the connection to the server is given up: there is no sign of life"),
+            }
+        });
         Ok(requests)
     }
 }
 
-/// Moves frames until the connection ends, or a probe is not answered.
-async fn serve<T: AsyncRead + AsyncWrite + Unpin>(
-    connection: Connection<T, Bytes>,
-    pings: Option<(PingPong, Duration)>,
-) {
-    let unanswered = async {
-        match pings {
-            Some((pings, interval)) => probe(pings, interval).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        biased;
-        ended = connection => tracing::debug!(error = ?ended.err(), "the connection to the server ended"),
-        // Dropped, the connection ends every call on it.
-        _ = unanswered => tracing::debug!("the connection to the server is given up: a probe was not answered"),
-    }
+/// The name or address of a host without the brackets that an IPv6 address has in a URI.
+pub(super) fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
 
-async fn probe(mut pings: PingPong, interval: Duration) {
+/// Connects to the first address that answers. One that does not answer does not keep the others from being tried.
+pub(super) async fn dial(host: impl tokio::net::ToSocketAddrs) -> io::Result<TcpStream> {
+    let mut addresses = tokio::net::lookup_host(host).await?.collect::<Vec<_>>().into_iter();
+    let mut attempts = FuturesUnordered::new();
+    let mut failed = None;
     loop {
-        tokio::time::sleep(interval).await;
-        if !matches!(tokio::time::timeout(PROBE, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
-            return;
+        attempts.extend(addresses.next().map(TcpStream::connect));
+        tokio::select! {
+            biased;
+            Some(made) = attempts.next() => match made {
+                Ok(stream) => return Ok(stream),
+                Err(error) => failed = Some(error),
+            },
+            _ = tokio::time::sleep(NEXT_ADDRESS), if addresses.len() > 0 => {}
+            else => return Err(failed.unwrap_or_else(|| io::Error::other("the name has no address"))),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use h2::server::SendResponse;
 use http::HeaderValue;
-use tokio::{io::DuplexStream, net::TcpListener};
+use tokio::{io::AsyncWriteExt, net::TcpListener};
 use tonic::Code;
 
 use super::*;
@@ -62,7 +62,7 @@ fn say(mut respond: SendResponse<Bytes>, frames: &[&'static [u8]], status: &'sta
 }
 
 async fn call(transport: &Transport) -> Result<Bytes, Status> {
-    transport.unary(PATH, Bytes::from_static(&[0, 0, 0, 0, 0]), Some(Duration::from_secs(5))).await
+    transport.unary(PATH, Bytes::from_static(&[0, 0, 0, 0, 0]), Duration::from_secs(5)).await
 }
 
 #[tokio::test]
@@ -146,6 +146,31 @@ async fn calls_that_wait_for_a_connection_hear_why_there_is_none() {
 }
 
 #[tokio::test]
+async fn one_attempt_serves_all_calls_that_wait_also_if_the_first_gives_up() {
+    let (transport, connections) = serve(|_, respond| {
+        say(respond, &[&[0, 0, 0, 0, 0]], "0");
+        true
+    })
+    .await;
+    // Polled once, which begins the attempt.
+    assert!(call(&transport).now_or_never().is_none());
+    let (one, other) = tokio::join!(call(&transport), call(&transport));
+    one.and(other).unwrap();
+    assert_eq!(connections.load(Ordering::Relaxed), 1);
+}
+
+#[tokio::test]
+async fn an_address_that_refuses_is_followed_by_the_next() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let there = listener.local_addr().unwrap();
+    let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    // Nobody answers at an address that is set aside for documentation, or the machine says so at once.
+    let silent = "192.0.2.1:9".parse().unwrap();
+    assert_eq!(dial(&[gone, silent, there][..]).await.unwrap().peer_addr().unwrap(), there);
+    assert!(dial(&[gone][..]).await.is_err());
+}
+
+#[tokio::test]
 async fn a_call_ends_with_its_limit() {
     let (transport, _) = serve(|_, respond| {
         // Kept, so that the stream stays open.
@@ -153,27 +178,44 @@ async fn a_call_ends_with_its_limit() {
         true
     })
     .await;
-    let call = transport.unary(PATH, Bytes::from_static(&[0, 0, 0, 0, 0]), Some(Duration::from_millis(50)));
+    let call = transport.unary(PATH, Bytes::from_static(&[0, 0, 0, 0, 0]), Duration::from_millis(50));
     assert_eq!(call.await.unwrap_err().code(), Code::DeadlineExceeded);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_connection_whose_probes_are_not_answered_is_given_up() {
+/// A connection whose other end does nothing any more, except that it sends `bytes` every ten seconds.
+async fn silent(keep_alive: Duration, bytes: &'static [u8]) -> SendRequest<Bytes> {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let mut target = target(1);
-    target.keep_alive = Some(Duration::from_secs(30));
-    let server = async {
-        let connection = h2::server::handshake::<DuplexStream>(theirs).await.unwrap();
-        // Nothing is read any more.
-        std::mem::forget(connection);
-    };
-    let (requests, ()) = tokio::join!(target.handshake(ours), server);
-    let requests = requests.unwrap();
+    target.keep_alive = Some(keep_alive);
+    let (read, mut write) = tokio::io::split(theirs);
+    // The settings that begin a connection, empty.
+    write.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    tokio::spawn(async move {
+        let _unread = read;
+        loop {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            write.write_all(bytes).await.unwrap();
+        }
+    });
+    target.handshake(ours).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_without_a_sign_of_life_is_given_up() {
+    let requests = silent(Duration::from_secs(30), &[]).await;
+    // The settings count as one.
+    tokio::time::sleep(Duration::from_secs(70)).await;
     requests.clone().ready().await.unwrap();
-    tokio::time::sleep(Duration::from_secs(44)).await;
-    requests.clone().ready().await.unwrap();
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(requests.ready().await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_on_which_something_is_read_is_alive() {
+    // A WINDOW_UPDATE of the connection, by one.
+    let requests = silent(Duration::from_secs(3), &[0, 0, 4, 8, 0, 0, 0, 0, 0, 0, 0, 0, 1]).await;
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    requests.ready().await.unwrap();
 }
 
 #[test]

@@ -70,15 +70,11 @@ impl<Q: Message, A: Message + Default> Method<Q, A> {
 
 impl Transport {
     /// One call, with the bytes of its message. `limit` is told to the server, and is kept here.
-    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Option<Duration>) -> Result<Bytes, Status> {
+    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Duration) -> Result<Bytes, Status> {
         let head = self.head(path, limit);
-        let answered = self.answered(head, message);
-        match limit {
-            None => answered.await,
-            Some(limit) => match tokio::time::timeout(limit, answered).await {
-                Ok(answer) => answer,
-                Err(_) => Err(Status::deadline_exceeded(format!("no answer within {limit:?}"))),
-            },
+        match tokio::time::timeout(limit, self.answered(head, message)).await {
+            Ok(answer) => answer,
+            Err(_) => Err(Status::deadline_exceeded(format!("no answer within {limit:?}"))),
         }
     }
 
@@ -103,7 +99,7 @@ impl Transport {
         }
     }
 
-    fn head(&self, path: &'static str, limit: Option<Duration>) -> Request<()> {
+    fn head(&self, path: &'static str, limit: Duration) -> Request<()> {
         let mut head = Request::new(());
         *head.method_mut() = HttpMethod::POST;
         *head.uri_mut() = self.uri(http::uri::PathAndQuery::from_static(path));
@@ -112,8 +108,7 @@ impl Transport {
         *headers = self.headers().clone();
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        let limit = limit.and_then(|limit| HeaderValue::try_from(format!("{}m", limit.as_millis())).ok());
-        if let Some(limit) = limit {
+        if let Ok(limit) = HeaderValue::try_from(format!("{}m", limit.as_millis())) {
             headers.insert("grpc-timeout", limit);
         }
         head
@@ -141,7 +136,9 @@ async fn message_of(body: &mut RecvStream) -> Result<Option<Bytes>, Status> {
                 let text = format!("the answer has {length} bytes; at most {MESSAGE_BYTES_MAX} are read");
                 return Err(Status::out_of_range(text));
             }
-            message.reserve((PREFIX_BYTES + length).saturating_sub(message.len()));
+            let mut whole = BytesMut::with_capacity((PREFIX_BYTES + length).max(message.len()));
+            whole.extend_from_slice(&message);
+            message = whole;
             expected = Some(PREFIX_BYTES + length);
         }
         if expected.is_some_and(|expected| message.len() > expected) {

@@ -14,7 +14,7 @@ use tonic::{Response, Status};
 
 use super::turns::refused;
 use crate::{
-    client::{Client, detail, unary},
+    client::{Client, Waits, detail, unary},
     failure::Failure,
 };
 
@@ -22,6 +22,8 @@ use crate::{
 pub(super) const REQUEST_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The same for a page, with room for what a server adds when it hands the request on.
 const PAGE_BYTES_MAX: usize = REQUEST_BYTES_MAX - 16 * 1024;
+/// What a page counts for besides its bytes, at most.
+const PAGE_COSTS_BYTES: usize = 1024;
 /// Most pages that servers take.
 const PAGES_MAX: usize = 1024;
 /// How often all pages are sent.
@@ -51,7 +53,9 @@ pub(super) async fn send(
     if bytes <= REQUEST_BYTES_MAX {
         return client.send(&unary::WORKFLOW_TASK_COMPLETED, &request).await.map_err(Unsent::Rpc);
     }
-    let most = paged_bytes_max.unwrap_or(REQUEST_BYTES_MAX);
+    // Servers count more for a page than its bytes.
+    let most = paged_bytes_max
+        .map_or(REQUEST_BYTES_MAX, |most| most.saturating_sub((most / PAGE_BYTES_MAX + 2) * PAGE_COSTS_BYTES));
     if bytes > most {
         let message = format!(
             "the commands of this workflow task take {bytes} bytes, the server takes {most}: pass large values by \
@@ -70,10 +74,7 @@ async fn send_in_pages(
     let pages = split(request, PAGE_BYTES_MAX).map_err(Unsent::TooLarge)?;
     tracing::debug!(pages = pages.len(), "an answer is sent in pages");
     send_all(&pages, |page| {
-        client.call(move |mut service| {
-            let page = page.clone();
-            async move { kept(service.respond_workflow_task_completed(page).await) }
-        })
+        client.call(move |mut service| async move { kept(service.respond_workflow_task_completed(page.clone()).await) })
     })
     .await
 }
@@ -106,40 +107,45 @@ fn refuse_large_queries(request: &mut RespondWorkflowTaskCompletedRequest, max: 
     }
 }
 
-/// `None`: the server has lost pages. To send this one again would be of no use.
-fn kept<T>(answered: Result<Response<T>, Status>) -> Result<Response<Option<T>>, Status> {
+/// An error within: the server has lost pages, or has no room for them. To send this one again would be of no use.
+fn kept<T>(answered: Result<Response<T>, Status>) -> Result<Response<Result<T, Status>>, Status> {
     let name = "WorkflowTaskCompletionBufferLostFailure";
     match answered {
-        Ok(response) => Ok(response.map(Some)),
+        Ok(response) => Ok(response.map(Ok)),
         Err(status) if detail::<WorkflowTaskCompletionBufferLostFailure>(&status, name).is_some() => {
             tracing::debug!(message = status.message(), "the server has lost pages of an answer");
-            Ok(Response::new(None))
+            Ok(Response::new(Err(status)))
         }
         Err(status) => Err(status),
     }
 }
 
-/// Sends all pages, and all of them again if the server has lost any.
-async fn send_all<F>(
-    pages: &[RespondWorkflowTaskCompletedRequest],
-    send: impl Fn(RespondWorkflowTaskCompletedRequest) -> F,
+/// Sends all pages, and all of them again if the server has lost any. What it has lost at last is no fault of the workflow:
+/// the task runs into its time-out and is repeated.
+async fn send_all<'a, F>(
+    pages: &'a [RespondWorkflowTaskCompletedRequest],
+    send: impl Fn(&'a RespondWorkflowTaskCompletedRequest) -> F,
 ) -> Result<RespondWorkflowTaskCompletedResponse, Unsent>
 where
-    F: Future<Output = Result<Option<RespondWorkflowTaskCompletedResponse>, Status>>,
+    F: Future<Output = Result<Result<RespondWorkflowTaskCompletedResponse, Status>, Status>>,
 {
-    for _ in 0..ROUNDS {
+    let mut waits = Waits::default();
+    let mut round = 1;
+    'rounds: loop {
         let mut last = None;
         for page in pages {
-            last = send(page.clone()).await.map_err(Unsent::Rpc)?;
-            if last.is_none() {
-                break;
+            match send(page).await.map_err(Unsent::Rpc)? {
+                Ok(response) => last = Some(response),
+                Err(lost) if round == ROUNDS => return Err(Unsent::Rpc(lost)),
+                Err(lost) => {
+                    round += 1;
+                    tokio::time::sleep(waits.next(lost.code())).await;
+                    continue 'rounds;
+                }
             }
         }
-        if let Some(response) = last {
-            return Ok(response);
-        }
+        return last.ok_or_else(|| Unsent::Rpc(Status::internal("there was no page to send")));
     }
-    Err(Unsent::TooLarge(format!("the server lost pages of this workflow task's answer {ROUNDS} times")))
 }
 
 /// Cuts a request into pages of at most `max` bytes. The last one has what is no command, and as many of the last commands
@@ -243,7 +249,7 @@ mod tests {
         assert_eq!(pages.iter().map(|page| page.commands.len()).collect::<Vec<_>>(), [1, 1, 0]);
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn pages_that_were_lost_are_sent_again() {
         let lost = || {
             let any = prost_types::Any {
@@ -257,7 +263,7 @@ mod tests {
         let pages = split(request(vec![marker('a', 600), marker('b', 600), marker('c', 600)], 0), 1000).unwrap();
         let sent = std::sync::Mutex::new(Vec::new());
         // The first two rounds end with the second page.
-        let answer = async |page: RespondWorkflowTaskCompletedRequest| {
+        let answer = async |page: &RespondWorkflowTaskCompletedRequest| {
             sent.lock().unwrap().push(page.page_number);
             let is_lost = page.page_number == 1 && sent.lock().unwrap().len() < 5;
             let answered = if is_lost { Err(lost()) } else { Ok(Response::new(Default::default())) };
@@ -265,10 +271,12 @@ mod tests {
         };
         assert!(send_all(&pages, answer).await.is_ok());
         assert_eq!(*sent.lock().unwrap(), [0, 1, 0, 1, 0, 1, 2]);
-        let never = async |_| kept::<RespondWorkflowTaskCompletedResponse>(Err(lost())).map(Response::into_inner);
+        let never = async |_: &RespondWorkflowTaskCompletedRequest| {
+            kept::<RespondWorkflowTaskCompletedResponse>(Err(lost())).map(Response::into_inner)
+        };
         let refused = send_all(&pages, never).await;
-        assert!(matches!(refused, Err(Unsent::TooLarge(why)) if why.contains("lost pages")));
-        let gone = async |_| Err(Status::not_found("over"));
+        assert!(matches!(refused, Err(Unsent::Rpc(status)) if status.code() == Code::Aborted));
+        let gone = async |_: &RespondWorkflowTaskCompletedRequest| Err(Status::not_found("over"));
         assert!(matches!(send_all(&pages, gone).await, Err(Unsent::Rpc(status)) if status.code() == Code::NotFound));
     }
 

@@ -86,9 +86,12 @@ fn go_on(
     step: Result<Step, TaskFailed>,
     queries: Queries,
 ) -> (Turned, Option<Slow>) {
+    let waits_for = (began.elapsed() > SLOW_TURN).then(|| execution.waits_for());
+    let turned = turned(execution, step, queries);
     let took = began.elapsed();
-    let slow = (took > SLOW_TURN).then(|| Slow { took, waits_for: execution.waits_for() });
-    (turned(execution, step, queries), slow)
+    // Handlers of queries may block, too.
+    let slow = (took > SLOW_TURN).then(|| Slow { took, waits_for: waits_for.unwrap_or_default() });
+    (turned, slow)
 }
 
 fn turned(execution: Box<Execution>, step: Result<Step, TaskFailed>, queries: Queries) -> Turned {

@@ -2,7 +2,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -11,8 +14,9 @@ use segno_proto::{
     History,
     command::{Command, FailWorkflowExecutionCommandAttributes, command::Attributes},
     common::WorkflowExecution,
-    enums::{CommandType, TaskQueueKind},
+    enums::{CommandType, TaskQueueKind, WorkflowTaskFailedCause},
     events::HistoryEvent,
+    protocol::Message,
     query::WorkflowQuery,
     sdk::WorkflowTaskCompletedMetadata,
     taskqueue::{StickyExecutionAttributes, TaskQueue},
@@ -134,6 +138,21 @@ async fn poll(workflows: Arc<Workflows>, sticky: bool, scaling: Arc<Scaling>, sl
 
 fn normal(name: &str) -> TaskQueue {
     TaskQueue { name: name.to_owned(), kind: TaskQueueKind::Normal as i32, ..Default::default() }
+}
+
+/// What a workflow task came with, to begin it again.
+struct Again {
+    history: Option<History>,
+    messages: Vec<Message>,
+    queries: turns::Queries,
+    query: Option<WorkflowQuery>,
+}
+
+impl Again {
+    fn of(self, task: PollWorkflowTaskQueueResponse) -> PollWorkflowTaskQueueResponse {
+        let Self { history, messages, queries, query } = self;
+        PollWorkflowTaskQueueResponse { history, messages, queries, query, ..task }
+    }
 }
 
 /// What came of one workflow task.
@@ -305,6 +324,13 @@ impl Workflows {
     ) -> Answered {
         let was_cached = execution.is_some();
         self.shared.meter_workflow_task_start(&task, was_cached);
+        // Needed only if memory turns out to be stale. The events of a task that may be dropped are nowhere else.
+        let again = was_cached.then(|| Again {
+            history: task.history.clone(),
+            messages: task.messages.clone(),
+            queries: task.queries.clone(),
+            query: task.query.clone(),
+        });
         let (execution, mut events) = match self.events(run_id, &mut task, execution).await {
             Ok(found) => found,
             Err(status) => {
@@ -314,8 +340,6 @@ impl Workflows {
         };
         let mut messages = std::mem::take(&mut task.messages);
         let mut queries = std::mem::take(&mut task.queries);
-        // Needed only if memory turns out to be stale.
-        let again = was_cached.then(|| (messages.clone(), queries.clone()));
         let codecs = self.shared.client.codecs();
         if let Err(error) = codec::decode_task(codecs, &mut events, &mut messages).await {
             self.discard(run_id, execution).await;
@@ -323,7 +347,11 @@ impl Workflows {
             return Answered::Dropped;
         }
         if let Some(query) = task.query.take() {
-            return Box::pin(self.legacy_query(run_id, &task, execution, events, query)).await;
+            let answered = Box::pin(self.legacy_query(run_id, &task, execution, events, query, again.is_some())).await;
+            return match (answered, again) {
+                (None, Some(again)) => Box::pin(self.one(run_id, again.of(task), None, locals)).await,
+                (answered, _) => answered.unwrap_or(Answered::Dropped),
+            };
         }
         for query in queries.values_mut() {
             // What cannot be read is for the handler to refuse.
@@ -356,8 +384,7 @@ impl Workflows {
                 Some(Turned::Failed(failed)) => {
                     if let (true, Some(again)) = (failed.stale, again) {
                         // Memory and history differ: begin again from the first event.
-                        (task.messages, task.queries) = again;
-                        return Box::pin(self.one(run_id, task, None, locals)).await;
+                        return Box::pin(self.one(run_id, again.of(task), None, locals)).await;
                     }
                     Box::pin(self.fail(task, *failed)).await;
                     return Answered::Dropped;
@@ -374,20 +401,29 @@ impl Workflows {
         task: &PollWorkflowTaskQueueResponse,
         turn: impl FnOnce() -> (Turned, Option<Slow>) + Send + 'static,
     ) -> Option<Turned> {
-        let mut turning = std::pin::pin!(self.threads.run(run_id, turn));
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = begun.clone();
+        let mut turning = std::pin::pin!(self.threads.run(run_id, move || {
+            begins.store(true, Ordering::Relaxed);
+            turn()
+        }));
         let workflow_id = || task.workflow_execution.as_ref().map(|run| run.workflow_id.as_str());
         let kind = || task.workflow_type.as_ref().map(|kind| kind.name.as_str());
-        let turned = match tokio::time::timeout(turns::SLOW_TURN, &mut turning).await {
-            Ok(turned) => turned,
-            Err(_) => {
-                tracing::warn!(
-                    workflow_id = workflow_id(),
-                    kind = kind(),
-                    run_id,
-                    "a turn has not ended after {:?}, or waits for one on the same thread: does workflow code block?",
-                    turns::SLOW_TURN
-                );
-                turning.await
+        let turned = loop {
+            match tokio::time::timeout(turns::SLOW_TURN, &mut turning).await {
+                Ok(turned) => break turned,
+                // It waits for the turns of other runs on its thread.
+                Err(_) if !begun.load(Ordering::Relaxed) => {}
+                Err(_) => {
+                    tracing::warn!(
+                        workflow_id = workflow_id(),
+                        kind = kind(),
+                        run_id,
+                        "a turn has not ended after {:?}: does workflow code block?",
+                        turns::SLOW_TURN
+                    );
+                    break turning.await;
+                }
             }
         };
         let (turned, slow) = turned?;
@@ -507,7 +543,7 @@ impl Workflows {
         }
         let run = task.workflow_execution.unwrap_or_default();
         let then = match failed.cause {
-            segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge => "the server ends the run",
+            WorkflowTaskFailedCause::GrpcMessageTooLarge => "the server ends the run",
             _ => "the run waits for a fix",
         };
         tracing::error!(
@@ -517,7 +553,8 @@ impl Workflows {
             failure = %failed.failure,
             "a workflow task failed; {then}"
         );
-        if task.attempt > 1 {
+        // An answer that is too large is told whenever it is found: the server ends the run.
+        if task.attempt > 1 && failed.cause != WorkflowTaskFailedCause::GrpcMessageTooLarge {
             return;
         }
         let encoded = self.shared.client.codecs().encode_failure(failed.failure.to_wire()).await;
@@ -569,6 +606,7 @@ impl Workflows {
         warn_unless_gone(answered, "the failure of a workflow was not taken");
     }
 
+    /// `None`: memory and history differ, so that it has to begin again from the first event.
     async fn legacy_query(
         &self,
         run_id: &str,
@@ -576,20 +614,29 @@ impl Workflows {
         mut execution: Box<Execution>,
         events: Vec<HistoryEvent>,
         mut query: WorkflowQuery,
-    ) -> Answered {
+        was_cached: bool,
+    ) -> Option<Answered> {
         let codecs = self.shared.client.codecs();
         let _ = codec::decode_query(codecs, &mut query).await;
         let answered = self
             .threads
             .run(run_id, move || {
-                let result = match execution.replay(events) {
-                    Ok(()) => answer(&mut execution, query),
-                    Err(failed) => refused(failed.failure),
-                };
+                let replayed = execution.replay(events);
+                let result = replayed.map(|()| answer(&mut execution, query));
                 (execution, result)
             })
             .await;
-        let Some((execution, mut result)) = answered else { return Answered::Dropped };
+        let Some((execution, result)) = answered else { return Some(Answered::Dropped) };
+        let (execution, mut result) = match result {
+            Ok(result) => (Some(execution), result),
+            Err(failed) => {
+                self.discard(run_id, execution).await;
+                if failed.stale && was_cached {
+                    return None;
+                }
+                (None, refused(failed.failure))
+            }
+        };
         if let Err(error) = codec::encode_result(codecs, &mut result).await {
             result = refused(Failure::application("Conversion", error).into());
         }
@@ -614,11 +661,7 @@ impl Workflows {
         if let Err(status) = sent {
             tracing::debug!(message = status.message(), "the answer to a query was not taken");
         }
-        if request.failure.is_some() && execution.last_event() == 0 {
-            self.discard(run_id, execution).await;
-            return Answered::Dropped;
-        }
-        Answered::Next(execution, None)
+        Some(execution.map_or(Answered::Dropped, |execution| Answered::Next(execution, None)))
     }
 }
 
@@ -629,7 +672,7 @@ fn decode(history: &History) -> Result<Vec<HistoryEvent>, Status> {
 /// A payload that a codec cannot handle.
 fn unreadable(error: String) -> TaskFailed {
     TaskFailed {
-        cause: segno_proto::enums::WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
+        cause: WorkflowTaskFailedCause::WorkflowWorkerUnhandledFailure,
         failure: Failure::application("Conversion", error).into(),
         violation: None,
         stale: false,
@@ -639,7 +682,7 @@ fn unreadable(error: String) -> TaskFailed {
 /// An answer that cannot be sent.
 fn too_large(message: String) -> TaskFailed {
     TaskFailed {
-        cause: segno_proto::enums::WorkflowTaskFailedCause::GrpcMessageTooLarge,
+        cause: WorkflowTaskFailedCause::GrpcMessageTooLarge,
         failure: Failure::application("MessageTooLarge", message).into(),
         violation: None,
         stale: false,
