@@ -203,10 +203,10 @@ async fn silent(keep_alive: Duration, bytes: &'static [u8]) -> SendRequest<Bytes
 #[tokio::test(start_paused = true)]
 async fn a_connection_without_a_sign_of_life_is_given_up() {
     let requests = silent(Duration::from_secs(30), &[]).await;
-    // The settings count as one.
-    tokio::time::sleep(Duration::from_secs(70)).await;
+    tokio::time::sleep(Duration::from_secs(44)).await;
     requests.clone().ready().await.unwrap();
-    tokio::time::sleep(Duration::from_secs(10)).await;
+    // 45 seconds, and 30 more if the settings count as a sign of life.
+    tokio::time::sleep(Duration::from_secs(32)).await;
     assert!(requests.ready().await.is_err());
 }
 
