@@ -19,8 +19,8 @@ use segno_proto::{
     segno_worker::worker_service_client::WorkerServiceClient,
     taskqueue::TaskQueue,
     workflowservice::{
-        GetWorkflowExecutionHistoryRequest, StartWorkflowExecutionRequest,
-        workflow_service_client::WorkflowServiceClient,
+        GetWorkflowExecutionHistoryRequest, PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse,
+        StartWorkflowExecutionRequest, workflow_service_client::WorkflowServiceClient,
     },
 };
 use tonic::{
@@ -33,6 +33,9 @@ use tonic::{
 pub type Client = WorkflowServiceClient<Channel>;
 /// A client of Segno's own protocol for workers.
 pub type LeaseClient = WorkerServiceClient<Channel>;
+
+/// Pause after a failed poll.
+pub const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// The namespace everything here runs in.
 pub const NAMESPACE: &str = "default";
@@ -168,6 +171,23 @@ pub fn complete(result: Option<Payloads>) -> Command {
 /// A command from its parts.
 pub fn command(kind: CommandType, attributes: Attributes) -> Command {
     Command { command_type: kind.into(), attributes: Some(attributes), ..Default::default() }
+}
+
+/// Polls until there is a workflow task, whatever happens to the server meanwhile.
+pub async fn poll_workflow_task(client: &mut Client, task_queue: &str) -> PollWorkflowTaskQueueResponse {
+    loop {
+        let poll = PollWorkflowTaskQueueRequest {
+            namespace: NAMESPACE.to_owned(),
+            task_queue: queue(task_queue),
+            identity: "segno-harness".to_owned(),
+            ..Default::default()
+        };
+        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
+            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
+            Ok(reply) => return reply.into_inner(),
+            Err(_) => tokio::time::sleep(POLL_PAUSE).await,
+        }
+    }
 }
 
 /// Waits for the closing event of a run by long polls, as SDK clients do.

@@ -16,7 +16,10 @@ use segno_proto::{
 use tonic::{Code, Response, Status};
 use uuid::Uuid;
 
-use super::{counted::Counted, unary::Method};
+use super::{
+    counted::Counted,
+    unary::{Encoded, Method},
+};
 
 /// The largest message in either direction.
 pub(super) const MESSAGE_BYTES_MAX: usize = 128 * 1024 * 1024;
@@ -76,8 +79,12 @@ impl Connection {
         Q: Message,
         A: Message + Default,
     {
-        let answer = self.channel.unary(method.path(), method.encode(request), limit).await?;
-        method.decode(answer)
+        method.decode(self.once_encoded(&method.encode(request), limit).await?)
+    }
+
+    /// One attempt of a call that was encoded before.
+    pub async fn once_encoded(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
+        self.channel.unary(call, limit).await
     }
 
     /// The same, repeated as [`Connection::call`] does; the bytes are the same each time.
@@ -86,15 +93,13 @@ impl Connection {
         Q: Message,
         A: Message + Default,
     {
-        let message = method.encode(request);
-        let answer = self.send_bytes(method.path(), message).await?;
-        method.decode(answer)
+        method.decode(self.send_encoded(&method.encode(request)).await?)
     }
 
-    async fn send_bytes(&self, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
+    async fn send_encoded(&self, call: &Encoded) -> Result<Bytes, Status> {
         let mut failing = Failing::default();
         loop {
-            match self.channel.unary(path, message.clone(), ATTEMPT).await {
+            match self.channel.unary(call, ATTEMPT).await {
                 Ok(answer) => return Ok(answer),
                 Err(status) => failing.wait(status, PATIENCE).await?,
             }

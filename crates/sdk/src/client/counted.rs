@@ -11,7 +11,10 @@ use futures_util::{FutureExt, future::BoxFuture};
 use http::{Request, Response};
 use tonic::{Code, Status, body::Body, codegen::Service};
 
-use super::transport::{Answer, Transport};
+use super::{
+    transport::{Answer, Transport},
+    unary::Encoded,
+};
 use crate::telemetry::Metrics;
 
 #[derive(Clone)]
@@ -32,13 +35,13 @@ impl Counted {
 }
 
 impl Counted {
-    /// One call, with the bytes of its message.
-    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Duration) -> Result<Bytes, Status> {
+    /// One call.
+    pub async fn unary(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
         let began = self.counting.is_some().then(Instant::now);
-        let answer = self.transport.unary(path, message, limit).await;
+        let answer = self.transport.unary(call, limit).await;
         if let (Some((metrics, namespace)), Some(began)) = (self.counting.as_deref(), began) {
             let failed = answer.as_ref().err().map(Status::code);
-            note(metrics, namespace, operation(path), failed, began.elapsed());
+            note(metrics, namespace, operation(call.path), failed, began.elapsed());
         }
         answer
     }

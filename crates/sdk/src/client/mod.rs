@@ -178,6 +178,15 @@ impl Client {
         self.0.connection.once(method, request, limit).await
     }
 
+    /// One attempt of a call that was encoded before.
+    pub(crate) async fn once_encoded(
+        &self,
+        call: &unary::Encoded,
+        limit: std::time::Duration,
+    ) -> Result<bytes::Bytes, Status> {
+        self.0.connection.once_encoded(call, limit).await
+    }
+
     /// As [`Client::call`], for a call that waits for news.
     pub(crate) async fn long_poll<T, F, C>(&self, call: C) -> Result<T, Status>
     where

@@ -74,34 +74,22 @@ impl Transport {
         Self(Arc::new(inner))
     }
 
-    /// What is added to every call.
-    pub(super) fn headers(&self) -> &HeaderMap {
-        &self.0.target.metadata
-    }
-
-    pub(super) fn uri(&self, path: PathAndQuery) -> Uri {
-        self.0.target.uri(path)
-    }
-
-    /// Sends a request with its one message, and waits for the beginning of the answer.
-    pub(super) async fn send(&self, head: Request<()>, message: Bytes) -> Result<Response<RecvStream>, Status> {
-        self.0.send(head, message).await
+    pub(super) fn target(&self) -> &Target {
+        &self.0.target
     }
 
     /// Connects, if there is no connection.
     pub(super) async fn connect(&self) -> io::Result<()> {
-        self.0.requests().await.map(|_| ())
+        self.requests().await.map(|_| ())
     }
-}
 
-impl Inner {
     fn live(&self) -> std::sync::MutexGuard<'_, (u64, Option<SendRequest<Bytes>>)> {
         // Nothing panics while the lock is held.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A connection that takes requests.
-    async fn requests(self: &Arc<Self>) -> io::Result<SendRequest<Bytes>> {
+    async fn requests(&self) -> io::Result<SendRequest<Bytes>> {
         let asked = Instant::now();
         let (mut number, mut requests) = self.live().clone();
         loop {
@@ -115,7 +103,7 @@ impl Inner {
                     live.1 = None;
                 }
             }
-            let failed = self.connecting.clone().lock_owned().await;
+            let failed = self.0.connecting.clone().lock_owned().await;
             (number, requests) = self.live().clone();
             if requests.is_some() {
                 continue;
@@ -124,18 +112,15 @@ impl Inner {
                 return Err(io::Error::other(why.clone()));
             }
             // Apart from this call, which may give up: others wait for the same connection.
-            let attempt = tokio::spawn(self.clone().connect(failed));
+            let attempt = tokio::spawn(self.clone().attempt(failed));
             return attempt.await.unwrap_or_else(|error| Err(io::Error::other(error)));
         }
     }
 
     /// One attempt. What came of it is noted before the next one can begin.
-    async fn connect(
-        self: Arc<Self>,
-        mut failed: OwnedMutexGuard<Option<(Instant, String)>>,
-    ) -> io::Result<SendRequest<Bytes>> {
+    async fn attempt(self, mut failed: OwnedMutexGuard<Option<(Instant, String)>>) -> io::Result<SendRequest<Bytes>> {
         let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, format!("no connection within {CONNECT:?}")));
-        let made = tokio::time::timeout(CONNECT, self.target.connect()).await.unwrap_or_else(late);
+        let made = tokio::time::timeout(CONNECT, self.0.target.connect()).await.unwrap_or_else(late);
         *failed = made.as_ref().err().map(|error| (Instant::now(), error.to_string()));
         let made = made?;
         let mut live = self.live();
@@ -144,21 +129,21 @@ impl Inner {
     }
 
     /// Sends a request with its one message, and waits for the beginning of the answer.
-    async fn send(self: &Arc<Self>, head: Request<()>, message: Bytes) -> Result<Response<RecvStream>, Status> {
+    pub(super) async fn send(&self, head: Request<()>, message: Bytes) -> Result<Response<RecvStream>, Status> {
         let mut requests = self
             .requests()
             .await
-            .map_err(|error| Status::unavailable(format!("{} cannot be reached: {error}", self.target.authority)))?;
+            .map_err(|error| Status::unavailable(format!("{} cannot be reached: {error}", self.0.target.authority)))?;
         let (response, mut stream) = requests.send_request(head, false).map_err(status)?;
         stream.send_data(message, true).map_err(status)?;
         response.await.map_err(status)
     }
 
     /// A call of a generated client.
-    async fn call(self: &Arc<Self>, request: Request<Body>) -> Result<Response<Answer>, Status> {
+    async fn pass_on(&self, request: Request<Body>) -> Result<Response<Answer>, Status> {
         let (mut head, body) = request.into_parts();
-        head.uri = self.target.uri(head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/")));
-        for (name, value) in &self.target.metadata {
+        head.uri = self.0.target.uri(head.uri.into_parts().path_and_query.unwrap_or(PathAndQuery::from_static("/")));
+        for (name, value) in &self.0.target.metadata {
             head.headers.insert(name, value.clone());
         }
         let message = whole(body).await?;
@@ -177,13 +162,13 @@ impl Service<Request<Body>> for Transport {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let inner = self.0.clone();
-        async move { inner.call(request).await }.boxed()
+        let transport = self.clone();
+        async move { transport.pass_on(request).await }.boxed()
     }
 }
 
 impl Target {
-    fn uri(&self, path: PathAndQuery) -> Uri {
+    pub(super) fn uri(&self, path: PathAndQuery) -> Uri {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(self.scheme.clone());
         parts.authority = Some(self.authority.clone());

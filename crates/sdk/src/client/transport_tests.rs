@@ -7,9 +7,17 @@ use http::HeaderValue;
 use tokio::{io::AsyncWriteExt, net::TcpListener};
 use tonic::Code;
 
-use super::*;
+use super::{
+    super::unary::{Encoded, POLL_WORKFLOW_TASK},
+    *,
+};
 
-const PATH: &str = "/temporal.api.workflowservice.v1.WorkflowService/GetSystemInfo";
+const PATH: &str = "/temporal.api.workflowservice.v1.WorkflowService/PollWorkflowTaskQueue";
+
+/// A request without fields.
+fn empty() -> Encoded {
+    POLL_WORKFLOW_TASK.encode(&Default::default())
+}
 
 fn target(port: u16) -> Target {
     Target {
@@ -62,7 +70,7 @@ fn say(mut respond: SendResponse<Bytes>, frames: &[&'static [u8]], status: &'sta
 }
 
 async fn call(transport: &Transport) -> Result<Bytes, Status> {
-    transport.unary(PATH, Bytes::from_static(&[0, 0, 0, 0, 0]), Duration::from_secs(5)).await
+    transport.unary(&empty(), Duration::from_secs(5)).await
 }
 
 #[tokio::test]
@@ -178,7 +186,8 @@ async fn a_call_ends_with_its_limit() {
         true
     })
     .await;
-    let call = transport.unary(PATH, Bytes::from_static(&[0, 0, 0, 0, 0]), Duration::from_millis(50));
+    let call = empty();
+    let call = transport.unary(&call, Duration::from_millis(50));
     assert_eq!(call.await.unwrap_err().code(), Code::DeadlineExceeded);
 }
 

@@ -47,20 +47,28 @@ methods! {
         RespondActivityTaskCanceledRequest => RespondActivityTaskCanceledResponse;
 }
 
-impl<Q: Message, A: Message + Default> Method<Q, A> {
-    pub fn path(&self) -> &'static str {
-        self.path
-    }
+/// A call as it is sent, however often.
+pub(crate) struct Encoded {
+    pub path: &'static str,
+    message: Bytes,
+}
 
-    /// A request as it is sent.
-    pub fn encode(&self, request: &Q) -> Bytes {
+impl Encoded {
+    /// The size of the message.
+    pub fn len(&self) -> usize {
+        self.message.len() - PREFIX_BYTES
+    }
+}
+
+impl<Q: Message, A: Message + Default> Method<Q, A> {
+    pub fn encode(&self, request: &Q) -> Encoded {
         let length = request.encoded_len();
         let mut bytes = BytesMut::with_capacity(PREFIX_BYTES + length);
         bytes.put_u8(0);
         // Far longer ones are refused before.
         bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
         request.encode_raw(&mut bytes);
-        bytes.freeze()
+        Encoded { path: self.path, message: bytes.freeze() }
     }
 
     pub fn decode(&self, answer: Bytes) -> Result<A, Status> {
@@ -69,10 +77,10 @@ impl<Q: Message, A: Message + Default> Method<Q, A> {
 }
 
 impl Transport {
-    /// One call, with the bytes of its message. `limit` is told to the server, and is kept here.
-    pub async fn unary(&self, path: &'static str, message: Bytes, limit: Duration) -> Result<Bytes, Status> {
-        let head = self.head(path, limit);
-        match tokio::time::timeout(limit, self.answered(head, message)).await {
+    /// One call. `limit` is told to the server, and is kept here.
+    pub async fn unary(&self, call: &Encoded, limit: Duration) -> Result<Bytes, Status> {
+        let head = self.head(call.path, limit);
+        match tokio::time::timeout(limit, self.answered(head, call.message.clone())).await {
             Ok(answer) => answer,
             Err(_) => Err(Status::deadline_exceeded(format!("no answer within {limit:?}"))),
         }
@@ -102,10 +110,10 @@ impl Transport {
     fn head(&self, path: &'static str, limit: Duration) -> Request<()> {
         let mut head = Request::new(());
         *head.method_mut() = HttpMethod::POST;
-        *head.uri_mut() = self.uri(http::uri::PathAndQuery::from_static(path));
+        *head.uri_mut() = self.target().uri(http::uri::PathAndQuery::from_static(path));
         *head.version_mut() = Version::HTTP_2;
         let headers = head.headers_mut();
-        *headers = self.headers().clone();
+        *headers = self.target().metadata.clone();
         headers.insert(header::TE, HeaderValue::from_static("trailers"));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
         if let Ok(limit) = HeaderValue::try_from(format!("{}m", limit.as_millis())) {
@@ -117,39 +125,45 @@ impl Transport {
 
 /// The message of an answer, in a buffer of its own: what is kept of it does not keep the connection's buffers.
 async fn message_of(body: &mut RecvStream) -> Result<Option<Bytes>, Status> {
+    let mut prefix = [0; PREFIX_BYTES];
+    // Of the prefix, and of the message.
+    let (mut read, mut length) = (0, 0);
     let mut message = BytesMut::new();
-    let mut expected = None;
     while let Some(data) = poll_fn(|cx| body.poll_data(cx)).await {
-        let data = data.map_err(status)?;
+        let mut data = data.map_err(status)?;
         // It fails only for more than there was.
         let _ = body.flow_control().release_capacity(data.len());
-        message.extend_from_slice(&data);
-        if expected.is_none()
-            && let Some((prefix, _)) = message.split_first_chunk::<PREFIX_BYTES>()
-        {
-            let [compressed, length @ ..] = *prefix;
-            if compressed != 0 {
-                return Err(Status::internal("the server answered with compressed bytes, which nobody asked for"));
+        if read < PREFIX_BYTES {
+            let part = data.split_to(data.len().min(PREFIX_BYTES - read));
+            prefix[read..read + part.len()].copy_from_slice(&part);
+            read += part.len();
+            if read == PREFIX_BYTES {
+                length = length_of(prefix)?;
+                message.reserve(length);
             }
-            let length = u32::from_be_bytes(length) as usize;
-            if length > MESSAGE_BYTES_MAX {
-                let text = format!("the answer has {length} bytes; at most {MESSAGE_BYTES_MAX} are read");
-                return Err(Status::out_of_range(text));
-            }
-            let mut whole = BytesMut::with_capacity((PREFIX_BYTES + length).max(message.len()));
-            whole.extend_from_slice(&message);
-            message = whole;
-            expected = Some(PREFIX_BYTES + length);
         }
-        if expected.is_some_and(|expected| message.len() > expected) {
+        if message.len() + data.len() > length {
             return Err(Status::internal("the server answered with more than one message"));
         }
+        message.extend_from_slice(&data);
     }
-    match expected {
-        Some(expected) if message.len() == expected => Ok(Some(message.freeze().split_off(PREFIX_BYTES))),
-        None if message.is_empty() => Ok(None),
+    match read {
+        0 => Ok(None),
+        PREFIX_BYTES if message.len() == length => Ok(Some(message.freeze())),
         _ => Err(Status::internal("the answer ended within its message")),
     }
+}
+
+fn length_of([compressed, length @ ..]: [u8; PREFIX_BYTES]) -> Result<usize, Status> {
+    let length = u32::from_be_bytes(length) as usize;
+    if compressed != 0 {
+        return Err(Status::internal("the server answered with compressed bytes, which nobody asked for"));
+    }
+    if length > MESSAGE_BYTES_MAX {
+        let text = format!("the answer has {length} bytes; at most {MESSAGE_BYTES_MAX} are read");
+        return Err(Status::out_of_range(text));
+    }
+    Ok(length)
 }
 
 /// What an HTTP status stands for when there is none of gRPC: gRPC's own table.

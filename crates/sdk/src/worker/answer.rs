@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use prost::Message;
 use segno_proto::workflowservice::{
     RespondActivityTaskCanceledRequest, RespondActivityTaskCompletedRequest, RespondActivityTaskFailedRequest,
 };
 use tokio::time::{Instant, sleep};
-use tonic::{Code, Status};
+use tonic::Code;
 
 use crate::{
-    client::{Client, Waits, is_retryable, unary},
+    client::{
+        Client, Waits, is_retryable,
+        unary::{self, Encoded},
+    },
     failure::Failure,
 };
 
@@ -28,24 +30,24 @@ pub(super) enum TaskAnswer {
 
 /// Sends an answer. What the server refuses for good, such as a result that is too large, becomes a failure.
 pub(super) async fn send(client: &Client, answer: TaskAnswer, until: Instant) {
-    let size = answer.size();
-    let refused = match size > ANSWER_BYTES_MAX {
-        true => Some(format!("the answer has {size} bytes; at most {ANSWER_BYTES_MAX} can be sent")),
-        false => repeat(client, &answer, until).await.err(),
+    let call = answer.encode();
+    let refused = match call.len() > ANSWER_BYTES_MAX {
+        true => Some(format!("the answer has {} bytes; at most {ANSWER_BYTES_MAX} can be sent", call.len())),
+        false => repeat(client, &call, until).await.err(),
     };
     if let Some(message) = refused {
         tracing::error!(%message, "an answer to a task was refused");
         // The details of whatever it was may be what the server does not take: only the message is kept.
-        let _ = repeat(client, &answer.instead(message), until).await;
+        let _ = repeat(client, &answer.instead(message).encode(), until).await;
     }
 }
 
 /// Sends an answer until there is an outcome. `Err`: the server does not take it.
-async fn repeat(client: &Client, answer: &TaskAnswer, until: Instant) -> Result<(), String> {
+async fn repeat(client: &Client, call: &Encoded, until: Instant) -> Result<(), String> {
     let mut waits = Waits::default();
     let mut sent_before = false;
     loop {
-        let Err(status) = answer.call(client).await else { return Ok(()) };
+        let Err(status) = client.once_encoded(call, ATTEMPT).await else { return Ok(()) };
         match status.code() {
             // The first may have arrived although its answer did not.
             Code::NotFound if sent_before => return Ok(()),
@@ -69,19 +71,11 @@ async fn repeat(client: &Client, answer: &TaskAnswer, until: Instant) -> Result<
 }
 
 impl TaskAnswer {
-    async fn call(&self, client: &Client) -> Result<(), Status> {
+    fn encode(&self) -> Encoded {
         match self {
-            Self::Completed(it) => client.once(&unary::ACTIVITY_TASK_COMPLETED, it, ATTEMPT).await.map(|_| ()),
-            Self::Failed(it) => client.once(&unary::ACTIVITY_TASK_FAILED, it, ATTEMPT).await.map(|_| ()),
-            Self::Canceled(it) => client.once(&unary::ACTIVITY_TASK_CANCELED, it, ATTEMPT).await.map(|_| ()),
-        }
-    }
-
-    fn size(&self) -> usize {
-        match self {
-            Self::Completed(request) => request.encoded_len(),
-            Self::Failed(request) => request.encoded_len(),
-            Self::Canceled(request) => request.encoded_len(),
+            Self::Completed(request) => unary::ACTIVITY_TASK_COMPLETED.encode(request),
+            Self::Failed(request) => unary::ACTIVITY_TASK_FAILED.encode(request),
+            Self::Canceled(request) => unary::ACTIVITY_TASK_CANCELED.encode(request),
         }
     }
 

@@ -1,10 +1,13 @@
 //! Commits whose connection breaks: after every byte of the request and of the answer, once and again while they are being
 //! settled. What is acknowledged is there, what is not done is not there, and nothing stays unknown.
 
+use std::sync::Arc;
+
 use crate::common::{World, blocking};
 use crate::proxy::{Cut, Direction, Proxy};
 use segno_store::kit::{batch, run};
 use segno_store::{Commit, CommitError, RunKey, RunWrite, Store};
+use segno_store_postgres::PostgresStore;
 
 /// The next commit of run 1.
 fn commit(version: u64) -> Commit {
@@ -15,11 +18,21 @@ fn commit(version: u64) -> Commit {
 }
 
 struct Bench {
-    store: std::sync::Arc<dyn Store>,
+    store: Arc<dyn Store>,
     version: u64,
 }
 
 impl Bench {
+    /// A store whose connections go through a proxy.
+    fn new(settings: &[(&str, &str)]) -> (Arc<World>, Proxy, PostgresStore, Self) {
+        let world = World::new(settings);
+        let database = world.postgres.database();
+        let proxy = Proxy::start(world.postgres.port);
+        let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
+        let bench = Self { store: blocking(&store), version: 0 };
+        (world, proxy, store, bench)
+    }
+
     /// Makes the next commit; checks that what is said is so.
     fn step(&mut self, place: &str) -> bool {
         let outcome = self.store.commit(&[commit(self.version)]).remove(0);
@@ -43,11 +56,7 @@ fn apart(usual: usize) -> usize {
 
 #[test]
 fn a_commit_cut_anywhere_is_settled() {
-    let world = World::new(&[("synchronous_commit", "off")]);
-    let database = world.postgres.database();
-    let proxy = Proxy::start(world.postgres.port);
-    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
-    let mut bench = Bench { store: blocking(&store), version: 0 };
+    let (world, proxy, store, mut bench) = Bench::new(&[("synchronous_commit", "off")]);
     for _ in 0..4 {
         assert!(bench.step("without a cut"));
     }
@@ -79,11 +88,7 @@ fn a_commit_cut_anywhere_is_settled() {
 /// The connection on which a commit is settled breaks as well.
 #[test]
 fn settling_that_is_cut_goes_on() {
-    let world = World::new(&[("synchronous_commit", "off")]);
-    let database = world.postgres.database();
-    let proxy = Proxy::start(world.postgres.port);
-    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
-    let mut bench = Bench { store: blocking(&store), version: 0 };
+    let (world, proxy, store, mut bench) = Bench::new(&[("synchronous_commit", "off")]);
     assert!(bench.step("without a cut"));
     // Nothing of the request, or all of it but not its answer.
     let first = [Cut { direction: Direction::Request, after: 40 }, Cut { direction: Direction::Answer, after: 0 }];
@@ -104,11 +109,7 @@ fn settling_that_is_cut_goes_on() {
 /// A pooler may call it an error like any other that it lost its connection: that says nothing about the commit.
 #[test]
 fn the_error_of_a_pooler_is_settled() {
-    let world = World::new(&[("synchronous_commit", "off")]);
-    let database = world.postgres.database();
-    let proxy = Proxy::start(world.postgres.port);
-    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
-    let mut bench = Bench { store: blocking(&store), version: 0 };
+    let (world, proxy, store, mut bench) = Bench::new(&[("synchronous_commit", "off")]);
     for _ in 0..4 {
         assert!(bench.step("before"));
     }
@@ -125,11 +126,7 @@ fn the_error_of_a_pooler_is_settled() {
 /// A cut of everything in the middle of many groups; the proxy is closed for a while.
 #[test]
 fn an_outage_under_load_loses_nothing() {
-    let world = World::new(&[]);
-    let database = world.postgres.database();
-    let proxy = Proxy::start(world.postgres.port);
-    let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
-    let mut bench = Bench { store: blocking(&store), version: 0 };
+    let (world, proxy, store, mut bench) = Bench::new(&[]);
     std::thread::scope(|scope| {
         let writer = scope.spawn(move || {
             for number in 0..150 {

@@ -17,8 +17,8 @@ use segno_proto::{
     enums::{CommandType, ParentClosePolicy, WorkflowIdReusePolicy},
     events::{HistoryEvent, history_event::Attributes},
     workflowservice::{
-        PollActivityTaskQueueRequest, PollActivityTaskQueueResponse, PollWorkflowTaskQueueRequest,
-        PollWorkflowTaskQueueResponse, RespondActivityTaskCompletedRequest, RespondWorkflowTaskCompletedRequest,
+        PollActivityTaskQueueRequest, PollActivityTaskQueueResponse, PollWorkflowTaskQueueResponse,
+        RespondActivityTaskCompletedRequest, RespondWorkflowTaskCompletedRequest,
         respond_workflow_task_completed_request::Capabilities,
     },
 };
@@ -30,27 +30,16 @@ use super::{
     ledger::{Answer, Breach, Kind, child_id},
     updates,
 };
-use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request};
+use crate::wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_PAUSE, POLL_TIMEOUT, request};
 
 /// An activity whose worker or server died is tried again after this.
 const START_TO_CLOSE: Duration = Duration::from_secs(1);
-/// Pause after a failed poll.
-const POLL_PAUSE: Duration = Duration::from_millis(10);
 
 /// One poller for workflow tasks.
 pub async fn poll_workflow_tasks(shared: Rc<Shared>, mut client: Client) {
     loop {
-        let poll = PollWorkflowTaskQueueRequest {
-            namespace: NAMESPACE.to_owned(),
-            task_queue: wire::queue(QUEUE),
-            identity: "segno-harness".to_owned(),
-            ..Default::default()
-        };
-        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
-            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
-            Ok(reply) => answer_workflow_task(&shared, &mut client, reply.into_inner()).await,
-            Err(_) => tokio::time::sleep(POLL_PAUSE).await,
-        }
+        let task = wire::poll_workflow_task(&mut client, QUEUE).await;
+        answer_workflow_task(&shared, &mut client, task).await;
     }
 }
 

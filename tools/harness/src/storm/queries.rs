@@ -7,9 +7,8 @@ use segno_proto::{
     events::{HistoryEvent, history_event::Attributes},
     query::{WorkflowQuery, WorkflowQueryResult},
     workflowservice::{
-        PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse, QueryWorkflowRequest,
-        RespondQueryTaskCompletedRequest, RespondWorkflowTaskCompletedRequest, SignalWorkflowExecutionRequest,
-        TerminateWorkflowExecutionRequest,
+        PollWorkflowTaskQueueResponse, QueryWorkflowRequest, RespondQueryTaskCompletedRequest,
+        RespondWorkflowTaskCompletedRequest, SignalWorkflowExecutionRequest, TerminateWorkflowExecutionRequest,
     },
 };
 use tonic::{Code, Status};
@@ -19,7 +18,7 @@ use crate::{
         flows::{RETRY_PAUSE, Shared, insist, is_transient},
         ledger::Breach,
     },
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
 };
 
 /// The queue of these workflows.
@@ -100,17 +99,8 @@ async fn ask_one(shared: &Shared, client: &mut Client, id: &str) -> Result<(), B
 /// The worker of these workflows.
 pub async fn work(shared: Rc<Shared>, mut client: Client) {
     loop {
-        let poll = PollWorkflowTaskQueueRequest {
-            namespace: NAMESPACE.to_owned(),
-            task_queue: wire::queue(QUEUE),
-            identity: "segno-harness".to_owned(),
-            ..Default::default()
-        };
-        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
-            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
-            Ok(reply) => answer(&shared, &mut client, reply.into_inner()).await,
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
+        let task = wire::poll_workflow_task(&mut client, QUEUE).await;
+        answer(&shared, &mut client, task).await;
     }
 }
 

@@ -16,8 +16,7 @@ use segno_proto::{
     enums::CommandType,
     events::{HistoryEvent, history_event::Attributes},
     workflowservice::{
-        PollWorkflowTaskQueueRequest, PollWorkflowTaskQueueResponse, RespondWorkflowTaskCompletedRequest,
-        SignalWorkflowExecutionRequest,
+        PollWorkflowTaskQueueResponse, RespondWorkflowTaskCompletedRequest, SignalWorkflowExecutionRequest,
     },
 };
 use tonic::{Code, Status};
@@ -29,7 +28,7 @@ use crate::{
         ledger::Breach,
     },
     random::Random,
-    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, POLL_TIMEOUT, request},
+    wire::{self, CALL_TIMEOUT, Client, NAMESPACE, request},
 };
 
 /// The type of these workflows.
@@ -100,17 +99,8 @@ async fn run_one(shared: &Shared, client: &mut Client, id: &str, rest: Duration)
 /// The worker of these workflows.
 pub async fn work(shared: Rc<Shared>, mut client: Client) {
     loop {
-        let poll = PollWorkflowTaskQueueRequest {
-            namespace: NAMESPACE.to_owned(),
-            task_queue: wire::queue(QUEUE),
-            identity: "segno-harness".to_owned(),
-            ..Default::default()
-        };
-        match client.poll_workflow_task_queue(request(poll, POLL_TIMEOUT)).await {
-            Ok(reply) if reply.get_ref().task_token.is_empty() => {}
-            Ok(reply) => answer(&shared, &mut client, reply.into_inner()).await,
-            Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
-        }
+        let task = wire::poll_workflow_task(&mut client, QUEUE).await;
+        answer(&shared, &mut client, task).await;
     }
 }
 
