@@ -295,10 +295,28 @@ impl Node {
         }
         let held = HeldTask { query: Some(query.clone()), ..HeldTask::of(&current.run) };
         delivery.hold(Held::Task(held));
-        let mut started = self.started_task(current, BTreeMap::new(), query.sticky, delivery.clone()).await?;
-        started.task = WorkflowTask { attempt: 1, ..Default::default() };
-        started.query = Some(query);
-        Ok(Some(started))
+        Ok(Some(self.query_task(&current, query, delivery.clone()).await?))
+    }
+
+    /// Puts together what the worker needs to answer a query. On a sticky queue it gets no events: it answers from its cached
+    /// workflow, and would apply events that no workflow task has delivered as a replay, without their commands.
+    async fn query_task(
+        &self,
+        current: &Current,
+        query: QueryTask,
+        delivery: Delivery,
+    ) -> Result<StartedTask, CallError> {
+        let history = if query.sticky { HistoryView::default() } else { self.history_for_worker(current, 1).await? };
+        Ok(StartedTask {
+            run: current.run.clone(),
+            task: WorkflowTask { attempt: 1, ..Default::default() },
+            previous_started_event_id: current.run.state().last_completed_started_id,
+            history,
+            queries: BTreeMap::new(),
+            messages: Vec::new(),
+            query: Some(query),
+            delivery,
+        })
     }
 
     pub(crate) async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from ..build import Fields, complete, seconds
+from ..build import Fields, complete, payloads, seconds
 from ..harness import Session
 from . import scenario
 
@@ -153,3 +154,47 @@ def reset_then_time_out(s: Session) -> None:
     s.fail_task(s.poll())
     s.run_task(complete())
     s.history()
+
+
+def begun_sticky(s: Session) -> None:
+    """Starts `wf`, completes its first task as sticky, and polls the sticky queue once."""
+    s.start()
+    s.complete(s.poll(), sticky_attributes=sticky_attributes(s))
+    s.poll(s.sticky(), deadline=2.5, may_be_empty=True)
+
+
+def answer_query(s: Session, task: Any) -> None:
+    """Answers a direct query task."""
+    fields = {"completed_type": "QUERY_RESULT_TYPE_ANSWERED", "query_result": payloads("the answer")}
+    s.call("RespondQueryTaskCompleted", task_token=task.task_token, **fields)
+
+
+@scenario
+def query(s: Session) -> None:
+    """A query task on the sticky queue has no events."""
+    begun_sticky(s)
+    query = s.begin_query()
+    answer_query(s, s.poll(s.sticky()))
+    s.join(query)
+
+
+@scenario
+def query_after_task(s: Session) -> None:
+    """A query that a workflow task did not answer becomes a query task without events."""
+    begun_sticky(s)
+    s.signal()
+    query = s.begin_query()
+    time.sleep(POLL_ARRIVES)
+    s.complete(s.poll(s.sticky()), sticky_attributes=sticky_attributes(s))
+    answer_query(s, s.poll(s.sticky()))
+    s.join(query)
+
+
+@scenario
+def query_on_normal_queue(s: Session) -> None:
+    """After ResetStickyTaskQueue a query task has the whole history again."""
+    begun_sticky(s)
+    s.call("ResetStickyTaskQueue", execution=s.execution())
+    query = s.begin_query()
+    answer_query(s, s.poll())
+    s.join(query)
