@@ -5,6 +5,7 @@
 //! them, when every workflow must also have come to the right result. See `tests/crash/README.md`.
 
 mod batches;
+mod documents;
 pub mod flows;
 pub mod ledger;
 mod power;
@@ -191,6 +192,7 @@ impl Campaign<'_> {
                 flows.spawn_local(schedules::run(self.shared.clone(), client()?, name));
             }
             flows.spawn_local(batches::run(self.shared.clone(), client()?));
+            flows.spawn_local(documents::run(self.shared.clone(), client()?, self.options.plan.port));
         }
         let mut unsynced = 0;
         let mut done = 0;

@@ -1,0 +1,157 @@
+//! Documents of the whole server: access keys and deployed scripts.
+//!
+//! One client creates and revokes keys and deploys one version of a script after the other. It is the only one that does, so
+//! after each acknowledged change it knows all keys and the version that the next start must execute, also after a crash.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use segno_proto::{
+    segno_access::{CreateKeyRequest, Key, ListKeysRequest, RevokeKeyRequest},
+    segno_flow::DeployRequest,
+};
+use tonic::{Code, Status};
+
+use super::{
+    flows::{QUEUE, Shared, insist},
+    ledger::Breach,
+};
+use crate::wire::{self, AccessClient, CALL_TIMEOUT, Client, FlowClient, NAMESPACE, request};
+
+/// Keys beyond these are revoked, the oldest first.
+const KEYS_MAX: usize = 8;
+/// The script of this client.
+const SCRIPT: &str = "versioned";
+
+/// What the server acknowledged, and the round in which it did.
+#[derive(Default)]
+struct Acknowledged {
+    keys: BTreeSet<String>,
+    version: u64,
+    round: u32,
+}
+
+/// The clients of one port.
+struct Clients {
+    workflows: Client,
+    access: AccessClient,
+    flows: FlowClient,
+}
+
+/// Changes keys and scripts until the campaign stops.
+pub async fn run(shared: Rc<Shared>, workflows: Client, port: u16) {
+    let clients = wire::access_client(port).and_then(|access| Ok((access, wire::flow_client(port)?)));
+    let outcome = match clients {
+        Ok((access, flows)) => change(&shared, Clients { workflows, access, flows }).await,
+        Err(error) => Err(Breach::Wrong(error.to_string())),
+    };
+    if let Err(breach) = outcome {
+        shared.ledger.breach(breach);
+    }
+}
+
+async fn change(shared: &Shared, mut clients: Clients) -> Result<(), Breach> {
+    let mut known = Acknowledged::default();
+    for number in 1.. {
+        if shared.stopping.get() {
+            break;
+        }
+        clients.deploy(number).await?;
+        (known.version, known.round) = (number, shared.ledger.round());
+        shared.ledger.count_fact();
+        clients.check_version(shared, &known, number).await?;
+
+        let name = format!("key-{number:06}");
+        clients.create_key(&name).await?;
+        known.keys.insert(name);
+        known.round = shared.ledger.round();
+        shared.ledger.count_fact();
+        if known.keys.len() > KEYS_MAX
+            && let Some(oldest) = known.keys.pop_first()
+        {
+            clients.revoke_key(&oldest).await?;
+            known.round = shared.ledger.round();
+            shared.ledger.count_fact();
+        }
+        clients.check_keys(shared, &known).await?;
+    }
+    // The server has been started anew since the last change, or it has not: both must show the same.
+    clients.check_keys(shared, &known).await?;
+    clients.check_version(shared, &known, u64::MAX).await
+}
+
+impl Clients {
+    async fn deploy(&mut self, version: u64) -> Result<(), Breach> {
+        let message = DeployRequest {
+            namespace: NAMESPACE.to_owned(),
+            source: format!("workflow {SCRIPT}() {{\n  return \"{version}\"\n}}\n").into(),
+            file_name: "versioned.flow".to_owned(),
+            take_over: true,
+            ..Default::default()
+        };
+        let deployed = insist(async || self.flows.deploy(request(message.clone(), CALL_TIMEOUT)).await).await;
+        deployed.map(|_| ()).map_err(|status| refused("deployment of", SCRIPT, &status))
+    }
+
+    /// A start executes the version that was deployed last.
+    async fn check_version(&mut self, shared: &Shared, known: &Acknowledged, number: u64) -> Result<(), Breach> {
+        if known.version == 0 {
+            return Ok(());
+        }
+        let id = format!("{SCRIPT}-{number}");
+        let call = wire::start(SCRIPT, &id, QUEUE, "");
+        let started =
+            insist(async || self.workflows.start_workflow_execution(request(call.clone(), CALL_TIMEOUT)).await).await;
+        let run_id = started.map_err(|status| refused("start of", &id, &status))?.into_inner().run_id;
+        let closed = insist(async || wire::wait_closed(&mut self.workflows, &id, &run_id).await).await;
+        let result = wire::closing_result(&closed.map_err(|status| refused("result of", &id, &status))?);
+        if result == known.version.to_string() {
+            return Ok(());
+        }
+        Err(missing(shared, known, format!("{id} ended with `{result}`, but version {} was deployed", known.version)))
+    }
+
+    async fn create_key(&mut self, name: &str) -> Result<(), Breach> {
+        let key = Key { name: name.to_owned(), grants: vec!["default:read".to_owned()], ..Default::default() };
+        let call = CreateKeyRequest { key: Some(key) };
+        let mut attempts = 0;
+        let created = insist(async || {
+            attempts += 1;
+            self.access.create_key(request(call.clone(), CALL_TIMEOUT)).await
+        });
+        match created.await {
+            Err(status) if status.code() == Code::AlreadyExists && attempts > 1 => Ok(()),
+            outcome => outcome.map(|_| ()).map_err(|status| refused("creation of", name, &status)),
+        }
+    }
+
+    async fn revoke_key(&mut self, name: &str) -> Result<(), Breach> {
+        let call = RevokeKeyRequest { name: name.to_owned() };
+        let mut attempts = 0;
+        let revoked = insist(async || {
+            attempts += 1;
+            self.access.revoke_key(request(call.clone(), CALL_TIMEOUT)).await
+        });
+        match revoked.await {
+            Err(status) if status.code() == Code::NotFound && attempts > 1 => Ok(()),
+            outcome => outcome.map(|_| ()).map_err(|status| refused("revocation of", name, &status)),
+        }
+    }
+
+    async fn check_keys(&mut self, shared: &Shared, known: &Acknowledged) -> Result<(), Breach> {
+        let listed = insist(async || self.access.list_keys(request(ListKeysRequest {}, CALL_TIMEOUT)).await).await;
+        let listed = listed.map_err(|status| refused("list of", "keys", &status))?.into_inner().keys;
+        let listed: BTreeSet<String> = listed.into_iter().map(|key| key.name).collect();
+        if listed == known.keys {
+            return Ok(());
+        }
+        Err(missing(shared, known, format!("the keys are {listed:?} instead of {:?}", known.keys)))
+    }
+}
+
+fn missing(shared: &Shared, known: &Acknowledged, text: String) -> Breach {
+    if shared.ledger.crashed_since(known.round) { Breach::Lost(text) } else { Breach::Wrong(text) }
+}
+
+fn refused(call: &str, name: &str, status: &Status) -> Breach {
+    Breach::Wrong(format!("{call} {name} was refused: {:?} {}", status.code(), status.message()))
+}
