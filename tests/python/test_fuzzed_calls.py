@@ -10,75 +10,22 @@ import os
 import random
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import grpc
 import pytest
-from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
-from google.protobuf.message_factory import GetMessageClass
 from temporalio.api.operatorservice.v1 import request_response_pb2 as operator_messages
 from temporalio.api.operatorservice.v1.service_pb2_grpc import OperatorServiceStub
 from temporalio.api.workflowservice.v1 import request_response_pb2 as workflow_messages
 from temporalio.api.workflowservice.v1.service_pb2_grpc import WorkflowServiceStub
 
+from fuzzed_requests import Requests, weight
 from helpers import SegnoServer, answers, segno_binary
 
 CALLS = int(os.environ.get("SEGNO_FUZZED_CALLS", "6000"))
 AT_A_TIME = 32
 pytestmark = pytest.mark.timeout(60 + CALLS // 100)
-
-TEXTS = ["", "default", "w1", "q", "*", "a/b", "\x00", "ü" * 10, "x" * 1001, "ExecutionStatus = 'Running'", "not a query ((("]
-NUMBERS = [0, 1, -1, 2, 7, 1000, 2**31 - 1, -(2**31)]
-
-
-def number_for(field: FieldDescriptor, draw: random.Random) -> int:
-    wide = field.cpp_type in (FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64)
-    value = draw.choice([*NUMBERS, *([2**62, -(2**62)] if wide else [])])
-    unsigned = field.cpp_type in (FieldDescriptor.CPPTYPE_UINT32, FieldDescriptor.CPPTYPE_UINT64)
-    return abs(value) if unsigned else value
-
-
-def value_for(field: FieldDescriptor, draw: random.Random, depth: int) -> Any:
-    kind = field.cpp_type
-    if kind == FieldDescriptor.CPPTYPE_STRING:
-        if field.type == FieldDescriptor.TYPE_BYTES:
-            return draw.randbytes(draw.choice([0, 1, 8, 40]))
-        return "default" if field.name == "namespace" and draw.random() < 0.9 else draw.choice(TEXTS)
-    if kind == FieldDescriptor.CPPTYPE_BOOL:
-        return draw.random() < 0.5
-    if kind in (FieldDescriptor.CPPTYPE_DOUBLE, FieldDescriptor.CPPTYPE_FLOAT):
-        return draw.choice([0.0, 1.0, -1.0, 1e30, float("inf"), float("nan")])
-    if kind == FieldDescriptor.CPPTYPE_ENUM:
-        return draw.choice([*(value.number for value in field.enum_type.values), 99])
-    if kind == FieldDescriptor.CPPTYPE_MESSAGE:
-        return filled(GetMessageClass(field.message_type)(), draw, depth + 1)
-    return number_for(field, draw)
-
-
-def filled(message: Message, draw: random.Random, depth: int = 0) -> Message:
-    """Fills some of the fields with something."""
-    for field in message.DESCRIPTOR.fields:
-        is_likely = depth == 0 and field.name in ("namespace", "workflow_id", "task_queue", "execution", "schedule_id")
-        if draw.random() > (0.95 if is_likely else 0.35 if depth < 4 else 0.0):
-            continue
-        entry = field.message_type
-        if entry is not None and entry.GetOptions().map_entry:
-            key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
-            target = getattr(message, field.name)
-            name = value_for(key, draw, depth)
-            if value.message_type is not None:
-                target[name].CopyFrom(value_for(value, draw, depth))
-            else:
-                target[name] = value_for(value, draw, depth)
-        elif field.is_repeated:
-            getattr(message, field.name).extend(value_for(field, draw, depth) for _ in range(draw.choice([1, 1, 2, 5])))
-        elif field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-            getattr(message, field.name).CopyFrom(value_for(field, draw, depth))
-        else:
-            setattr(message, field.name, value_for(field, draw, depth))
-    return message
-
 
 def mutated(raw: bytes, draw: random.Random) -> bytes:
     """Most stay as they are: what cannot be decoded does not get far."""
@@ -100,57 +47,89 @@ def mutated(raw: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def methods(channel: Any) -> list[tuple[str, type[Message]]]:
-    found = []
-    for name, stub, messages in (
-        ("workflowservice.v1.WorkflowService", WorkflowServiceStub(channel), workflow_messages),
-        ("operatorservice.v1.OperatorService", OperatorServiceStub(channel), operator_messages),
-    ):
-        found += [(f"/temporal.api.{name}/{method}", getattr(messages, f"{method}Request")) for method in vars(stub)]
-    return found
+SERVICES = (
+    ("workflowservice.v1.WorkflowService", WorkflowServiceStub, workflow_messages),
+    ("operatorservice.v1.OperatorService", OperatorServiceStub, operator_messages),
+)
+# Clients that only poll: a poll with less than two seconds is refused, so the others never wait.
+POLLING = 4
+POLLS = ("PollWorkflowTaskQueue", "PollActivityTaskQueue")
+# Methods that must have answered OK at least once, by the number of calls.
+OK_METHODS = {6_000: 60, 100_000: 85}
+FEATURES = ["--workflow-pause", "--workflow-rules", "--completion-pages"]
+
+
+class Fuzzer:
+    """Clients that call methods with changed requests, and what they saw."""
+
+    def __init__(self, channel: Any, draw: random.Random) -> None:
+        self.draw = draw
+        self.methods: dict[str, tuple[Any, type[Message]]] = {}
+        messages = {}
+        for service, stub, module in SERVICES:
+            for method in vars(stub(channel)):
+                path = f"/temporal.api.{service}/{method}"
+                call = channel.unary_unary(path, lambda raw: raw, lambda raw: raw)
+                self.methods[method] = (call, getattr(module, f"{method}Response"))
+                messages[method] = getattr(module, f"{method}Request")
+        self.requests = Requests(messages, draw)
+        self.left = CALLS
+        self.seen: Counter[str] = Counter()
+        self.ok: set[str] = set()
+        self.faults: list[str] = []
+
+    async def run(self) -> None:
+        clients = [self.client(list(self.methods), 1.5) for _ in range(AT_A_TIME)]
+        await asyncio.gather(*clients, *(self.client(POLLS, 2.2) for _ in range(POLLING)))
+
+    async def client(self, methods: Sequence[str], timeout: float) -> None:
+        weights = [weight(method) for method in methods]
+        while self.left > 0:
+            self.left -= 1
+            await self.call(self.draw.choices(methods, weights)[0], timeout)
+
+    async def call(self, method: str, timeout: float) -> None:
+        response = await self.send(method, mutated(self.requests.make(method).SerializeToString(), self.draw), timeout)
+        # Half of the tasks are answered as a worker would, so that runs come to have activities, timers and children.
+        if response and method == "PollWorkflowTaskQueue" and response.task_token and self.draw.random() < 0.5:
+            answer = self.requests.answer("RespondWorkflowTaskCompleted", response.task_token)
+            await self.send("RespondWorkflowTaskCompleted", answer.SerializeToString(), timeout)
+
+    async def send(self, method: str, raw: bytes, timeout: float) -> Any:
+        call, message = self.methods[method]
+        try:
+            response = message.FromString(await call(raw, timeout=timeout))
+            self.requests.answers.read(method, response)
+            self.seen["OK"] += 1
+            self.ok.add(method)
+            return response
+        except grpc.aio.AioRpcError as error:
+            self.seen[error.code().name] += 1
+            if error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS):
+                # Junk that is no message at all is the decoder's to refuse, and INTERNAL is gRPC's word for it.
+                if "decode Protobuf" not in (error.details() or ""):
+                    self.faults.append(f"{method}: {error.code().name} {error.details()} for {raw.hex()}")
+        return None
 
 
 async def test_mutated_requests(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if request.config.getoption("--segno-address"):
         pytest.skip("needs a server of its own: not with SEGNO_ADDRESS, only SEGNO_BIN")
     assert segno_binary().exists()
-    server = SegnoServer(log=tmp_path / "server.log")
+    server = SegnoServer(log=tmp_path / "server.log", flags=FEATURES)
     server.start()
     seed = int(os.environ.get("SEGNO_FUZZ_SEED", str(random.randrange(2**32))))
     print(f"SEGNO_FUZZ_SEED={seed}")
-    draw = random.Random(seed)
-    seen: Counter[str] = Counter()
-    faults: list[str] = []
-    left = CALLS
     try:
         async with grpc.aio.insecure_channel(server.address) as channel:
-            calls = [
-                (path, message, channel.unary_unary(path, lambda raw: raw, lambda raw: raw))
-                for path, message in methods(channel)
-            ]
-
-            async def client() -> None:
-                nonlocal left
-                while left > 0:
-                    left -= 1
-                    path, message, method = draw.choice(calls)
-                    raw = mutated(filled(message(), draw).SerializeToString(), draw)
-                    # Polls of two seconds and less are refused, so that nothing waits.
-                    try:
-                        await method(raw, timeout=1.5)
-                        seen["OK"] += 1
-                    except grpc.aio.AioRpcError as error:
-                        seen[error.code().name] += 1
-                        if error.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS):
-                            # Junk that is no message at all is the decoder's to refuse, and INTERNAL is gRPC's word for it.
-                            if "decode Protobuf" not in (error.details() or ""):
-                                faults.append(f"{path}: {error.code().name} {error.details()} for {raw.hex()}")
-
-            await asyncio.gather(*(client() for _ in range(AT_A_TIME)))
+            fuzzer = Fuzzer(channel, random.Random(seed))
+            await fuzzer.run()
         assert answers(server.address)
     finally:
         server.kill()
+    print(f"OK in {len(fuzzer.ok)} of {len(fuzzer.methods)} methods; {dict(fuzzer.seen)}")
     log = server.log.read_text()
     assert "panicked" not in log, log[-4000:]
-    assert not faults, "\n".join(faults[:10])
-    assert seen["OK"] > CALLS // 50 and seen["INVALID_ARGUMENT"] > CALLS // 10, seen
+    assert not fuzzer.faults, "\n".join(fuzzer.faults[:10])
+    wanted = max((ok for calls, ok in OK_METHODS.items() if CALLS >= calls), default=0)
+    assert len(fuzzer.ok) >= wanted, sorted(set(fuzzer.methods) - fuzzer.ok)
