@@ -67,6 +67,13 @@ const STEPS: &[Step] = &[
         run: test_steps::transcripts,
     },
     Step {
+        name: "transcripts-postgres",
+        what: "the same on PostgreSQL",
+        needs: &["postgres", "build", "venv"],
+        full_only: false,
+        run: test_steps::transcripts_on_postgres,
+    },
+    Step {
         name: "h2spec",
         what: "conformance of HTTP/2, where Go is installed",
         needs: &["build"],
@@ -119,7 +126,7 @@ const STEPS: &[Step] = &[
         name: "fuzz",
         what: "fuzz targets, a minute each",
         needs: &["build"],
-        full_only: false,
+        full_only: true,
         run: test_steps::fuzz,
     },
     Step {
@@ -296,20 +303,20 @@ fn run(step: &'static Step) -> Ran {
 
 /// Every step with its result and duration, and the long commands of those that ran several.
 fn print_table(results: &[Ran], total: Duration) {
-    println!("\n{:<12} {:<8} {:>8}", "step", "result", "seconds");
+    println!("\n{:<20} {:<8} {:>8}", "step", "result", "seconds");
     for ran in results {
         let (word, why) = match &ran.verdict {
             Verdict::Passed => ("passed", ""),
             Verdict::Failed(why) => ("FAILED", why.as_str()),
             Verdict::Skipped(why) => ("skipped", why.as_str()),
         };
-        println!("{}", format!("{:<12} {word:<8} {:>8.1}  {why}", ran.step.name, ran.took.as_secs_f64()).trim_end());
+        println!("{}", format!("{:<20} {word:<8} {:>8.1}  {why}", ran.step.name, ran.took.as_secs_f64()).trim_end());
         let several = ran.commands.count() > 1;
         for (line, took) in ran.commands.longer_than(LISTED_MIN).filter(|_| several) {
-            println!("{:21} {:>8.1}    {line}", "", took.as_secs_f64());
+            println!("{:29} {:>8.1}    {line}", "", took.as_secs_f64());
         }
     }
-    println!("{:<21} {:>8.1}", "all", total.as_secs_f64());
+    println!("{:<29} {:>8.1}", "all", total.as_secs_f64());
 }
 
 fn count<'a>(verdicts: impl Iterator<Item = &'a Verdict>) -> (usize, usize) {
