@@ -3,7 +3,10 @@
 //! One client creates and revokes keys and deploys one version of a script after the other. It is the only one that does, so
 //! after each acknowledged change it knows all keys and the version that the next start must execute, also after a crash.
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 
 use segno_proto::{
     segno_access::{CreateKeyRequest, Key, ListKeysRequest, RevokeKeyRequest},
@@ -22,12 +25,15 @@ const KEYS_MAX: usize = 8;
 /// The script of this client.
 const SCRIPT: &str = "versioned";
 
-/// What the server acknowledged, and the round in which it did.
+/// What the server acknowledged, and in which rounds.
 #[derive(Default)]
 struct Acknowledged {
-    keys: BTreeSet<String>,
+    /// Keys that exist, with the rounds of their creation.
+    keys: BTreeMap<String, u32>,
+    /// The round of the last revocation.
+    revoked: u32,
     version: u64,
-    round: u32,
+    deployed: u32,
 }
 
 /// The clients of one port.
@@ -56,20 +62,19 @@ async fn change(shared: &Shared, mut clients: Clients) -> Result<(), Breach> {
             break;
         }
         clients.deploy(number).await?;
-        (known.version, known.round) = (number, shared.ledger.round());
+        (known.version, known.deployed) = (number, shared.ledger.round());
         shared.ledger.count_fact();
         clients.check_version(shared, &known, number).await?;
 
         let name = format!("key-{number:06}");
         clients.create_key(&name).await?;
-        known.keys.insert(name);
-        known.round = shared.ledger.round();
+        known.keys.insert(name, shared.ledger.round());
         shared.ledger.count_fact();
         if known.keys.len() > KEYS_MAX
-            && let Some(oldest) = known.keys.pop_first()
+            && let Some((oldest, _)) = known.keys.pop_first()
         {
             clients.revoke_key(&oldest).await?;
-            known.round = shared.ledger.round();
+            known.revoked = shared.ledger.round();
             shared.ledger.count_fact();
         }
         clients.check_keys(shared, &known).await?;
@@ -107,7 +112,8 @@ impl Clients {
         if result == known.version.to_string() {
             return Ok(());
         }
-        Err(missing(shared, known, format!("{id} ended with `{result}`, but version {} was deployed", known.version)))
+        let text = format!("{id} ended with `{result}`, but version {} was deployed", known.version);
+        Err(missing(shared, known.deployed, text))
     }
 
     async fn create_key(&mut self, name: &str) -> Result<(), Breach> {
@@ -141,15 +147,18 @@ impl Clients {
         let listed = insist(async || self.access.list_keys(request(ListKeysRequest {}, CALL_TIMEOUT)).await).await;
         let listed = listed.map_err(|status| refused("list of", "keys", &status))?.into_inner().keys;
         let listed: BTreeSet<String> = listed.into_iter().map(|key| key.name).collect();
-        if listed == known.keys {
-            return Ok(());
+        if let Some((name, round)) = known.keys.iter().find(|(name, _)| !listed.contains(*name)) {
+            return Err(missing(shared, *round, format!("{name} was created, but is not among {listed:?}")));
         }
-        Err(missing(shared, known, format!("the keys are {listed:?} instead of {:?}", known.keys)))
+        if let Some(name) = listed.iter().find(|name| !known.keys.contains_key(*name)) {
+            return Err(missing(shared, known.revoked, format!("{name} was revoked, but is among {listed:?}")));
+        }
+        Ok(())
     }
 }
 
-fn missing(shared: &Shared, known: &Acknowledged, text: String) -> Breach {
-    if shared.ledger.crashed_since(known.round) { Breach::Lost(text) } else { Breach::Wrong(text) }
+fn missing(shared: &Shared, round: u32, text: String) -> Breach {
+    if shared.ledger.crashed_since(round) { Breach::Lost(text) } else { Breach::Wrong(text) }
 }
 
 fn refused(call: &str, name: &str, status: &Status) -> Breach {
