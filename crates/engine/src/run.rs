@@ -329,6 +329,39 @@ pub struct Compaction {
 }
 
 impl Transition {
+    /// Makes one transition of this one and the next one of the same run.
+    pub fn then(&mut self, next: Self) {
+        // Every field by name: a new one must be joined, too.
+        let Self {
+            durability,
+            batches,
+            bytes,
+            activities,
+            outbox,
+            successor,
+            effects,
+            script_state,
+            script_checkpoint,
+            compaction,
+            illegal,
+        } = next;
+        self.durability = self.durability.max(durability);
+        self.batches.extend(batches);
+        self.bytes += bytes;
+        self.activities.extend(activities);
+        self.outbox.extend(outbox);
+        self.successor = successor.or(self.successor.take());
+        for effect in effects {
+            if !self.effects.contains(&effect) {
+                self.effects.push(effect);
+            }
+        }
+        self.script_state = script_state.or(self.script_state.take());
+        self.script_checkpoint = script_checkpoint.or(self.script_checkpoint.take());
+        self.compaction = compaction.or(self.compaction.take());
+        self.illegal = self.illegal.take().or(illegal);
+    }
+
     /// Refuses what must not happen, in this run or in the one that follows.
     pub fn check(&self) -> Result<(), Rejection> {
         match &self.illegal {

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Debug};
 use crate::common::world::{EPOCH, World, start_request};
 use segno_engine::{
     Rejection,
-    machine::{self, IllegalStep, coverage},
+    machine::{self, IllegalStep, coverage, run},
     terminate::{self, Terminate},
     update::abort::{self, Reason, Stage},
 };
@@ -98,17 +98,27 @@ fn every_arrow_is_taken_and_no_other_exists() {
     assert!(untaken.is_empty(), "in a table, but no scenario gets there:\n{}", untaken.join("\n"));
 }
 
-/// In release there is no assertion: what no table has is refused, with its name, whichever run of a chain it is in.
+/// A call whose step a test took out of its table is refused, also as a part of several transitions and in a successor.
 #[test]
 fn a_transition_with_an_illegal_step_is_refused() {
     let (world, _) = World::begin(start_request(), EPOCH);
-    let applied = terminate::terminate(&world.run, world.context(), Terminate::default()).expect("it runs");
-    assert_eq!(applied.transition.check(), Ok(()));
-    let illegal = IllegalStep { machine: "run", state: "Completed".to_owned(), event: "Fail".to_owned() };
-    let mut defective = applied.clone();
-    defective.transition.illegal = Some(Box::new(illegal.clone()));
-    assert_eq!(defective.transition.check(), Err(Rejection::Defect(illegal.clone())));
-    let mut before = applied;
+    let terminate = || terminate::terminate(&world.run, world.context(), Terminate::default()).expect("it runs");
+    let sound = terminate();
+    assert_eq!(sound.transition.check(), Ok(()));
+    coverage::remove(Some(("run", run::State::Running as usize, run::Event::Terminate as usize)));
+    let defective = terminate();
+    coverage::remove(None);
+    let illegal = IllegalStep { machine: "run", state: "Running".to_owned(), event: "Terminate".to_owned() };
+    let refused = Err(Rejection::Defect(illegal));
+    assert_eq!(defective.transition.check(), refused);
+
+    let mut joined = sound.transition.clone();
+    joined.then(defective.transition.clone());
+    assert_eq!(joined.check(), refused, "the second one is defective");
+    let mut joined = defective.transition.clone();
+    joined.then(sound.transition.clone());
+    assert_eq!(joined.check(), refused, "the first one is defective");
+    let mut before = sound;
     before.transition.successor = Some(Box::new(defective));
-    assert_eq!(before.transition.check(), Err(Rejection::Defect(illegal)));
+    assert_eq!(before.transition.check(), refused, "the run that follows is defective");
 }
