@@ -1,6 +1,7 @@
 //! What each step of `cargo xtask test` does.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
@@ -140,8 +141,29 @@ pub fn rust(commands: &mut Commands) -> Result<Outcome> {
 /// The binaries that all later steps use. Chosen from the whole workspace, as in the step `rust`: with the features of a
 /// part of it, cargo would compile many dependencies once more.
 pub fn build(commands: &mut Commands) -> Result<Outcome> {
+    features_are_unified()?;
     commands.run(&mut cargo(&["build", "--workspace", "--bin", "segno", "--bin", "segno-harness"]))?;
     Ok(Outcome::Passed)
+}
+
+/// Whether `cargo build --workspace` takes the same features of every package as `cargo test --workspace`.
+fn features_are_unified() -> Result<()> {
+    let packages = |edges: &str| -> Result<BTreeSet<String>> {
+        let words = ["tree", "--workspace", "--edges", edges, "--prefix", "none", "--format", "{p} [{f}]"];
+        let output = cargo(&words).output().context("cargo tree did not start")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
+    };
+    let (built, tested) = (packages("normal,build")?, packages("normal,build,dev")?);
+    let twice: Vec<_> = built.difference(&tested).map(String::as_str).collect();
+    if !twice.is_empty() {
+        bail!(
+            "with these features only binaries are built, so cargo compiles them and all above them again after the tests; \
+             add what tests have more to tools/features/Cargo.toml:\n{}",
+            twice.join("\n")
+        );
+    }
+    Ok(())
 }
 
 /// See `fuzz.rs`.
