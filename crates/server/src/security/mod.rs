@@ -547,7 +547,8 @@ pub(crate) fn check_queue<T>(
 ) -> Result<(), Status> {
     let Some(caller) = request.extensions().get::<Arc<Caller>>() else { return Ok(()) };
     let Some(queue) = queue.filter(|_| caller.has_limited_queues()) else { return Ok(()) };
-    let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32 && ends_with_uuid(&queue.name);
+    // A sticky queue belongs to its normal queue, and has no tasks of others: see `QueueKey::sticky`.
+    let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32;
     let name = if is_sticky { &queue.normal_name } else { &queue.name };
     if caller.grants.may_poll(name) { Ok(()) } else { Err(Status::permission_denied(UNAUTHORIZED)) }
 }
