@@ -111,6 +111,6 @@ pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use transact::RunSelector;
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
-pub use visibility::{FoundRun, FoundRuns, ListPosition, kind_of};
+pub use visibility::{FoundRun, FoundRuns, ListPosition, kind_of, state_facts};
 pub use worker_commands::WorkerCommandTask;
 pub use workers::{BadWorkerQuery, CONTROL_QUEUES, Caller, ConnectionId, LeaseView, WorkerQuery, Workers};
