@@ -139,7 +139,9 @@ impl Server {
         let tls = security.tls.map(Tls::load).transpose()?.map(Arc::new);
         let audit = match security.audit_log {
             None => None,
-            Some(path) => Some(Audit::open(&path).map_err(|error| ServeError::AuditLog { path, error })?),
+            Some(path) => Some(
+                Audit::open(&path, security.audit_required).map_err(|error| ServeError::AuditLog { path, error })?,
+            ),
         };
         let codec = match security.codec_endpoint {
             None => None,
@@ -201,6 +203,7 @@ impl Server {
         });
         let mut audit = self.audit;
         if let Some(audit) = &mut audit {
+            audit.report_to(node.health.clone(), node.metrics.clone());
             let (writing, failing) = (audit.watch(), node.clone());
             web.spawn(async move {
                 writing.await;
