@@ -48,7 +48,7 @@ struct Place {
     /// `None` until it is served.
     task: Option<AbortHandle>,
     address: IpAddr,
-    /// The caller is known; on the gRPC port: the handshake is complete, too.
+    /// The caller is known.
     is_known: bool,
     /// A request is under way.
     is_busy: bool,
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-/// The connections of a port, oldest first, including some that are closed.
+/// The connections of a port, oldest first, including some that are closed. On the gRPC port only those that may make room.
 type Places = Arc<Mutex<Vec<Place>>>;
 
 fn lock(places: &Places) -> MutexGuard<'_, Vec<Place>> {
@@ -87,9 +87,14 @@ pub(crate) struct Evictable {
 impl Evictable {
     /// The handshake is complete, and the caller is known if it has to be.
     pub(crate) fn established(&self) {
-        self.change(|place| place.is_known = true);
-        let Evicting::Ranked { known_max } = self.evicting else { return };
-        let places = lock(&self.places);
+        let mut places = lock(&self.places);
+        let Some(at) = self.find(&places) else { return };
+        let Evicting::Ranked { known_max } = self.evicting else {
+            // It never makes room.
+            places.remove(at);
+            return;
+        };
+        places[at].is_known = true;
         if places.iter().filter(|place| place.is_known && place.is_open()).count() > known_max
             && let Some(task) = first_to_go(&places, |place| place.is_known && place.number != self.number)
         {
@@ -108,9 +113,14 @@ impl Evictable {
     }
 
     fn change(&self, change: impl FnOnce(&mut Place)) {
-        if let Some(place) = lock(&self.places).iter_mut().find(|place| place.number == self.number) {
-            change(place);
+        let mut places = lock(&self.places);
+        if let Some(at) = self.find(&places) {
+            change(&mut places[at]);
         }
+    }
+
+    fn find(&self, places: &[Place]) -> Option<usize> {
+        places.binary_search_by_key(&self.number, |place| place.number).ok()
     }
 }
 
@@ -174,7 +184,7 @@ impl Accepted {
         }
         let evictable = Evictable { number, evicting: self.evicting, places: self.places.clone() };
         let task = self.tasks.spawn(serve(evictable));
-        if let Some(place) = lock(&self.places).last_mut() {
+        if let Some(place) = lock(&self.places).last_mut().filter(|place| place.number == number) {
             place.task = Some(task);
         }
     }
@@ -187,10 +197,11 @@ impl Accepted {
     /// Closes the first connection that makes room, if there is one.
     async fn evict(&mut self) -> bool {
         let task = {
-            let places = lock(&self.places);
+            let mut places = lock(&self.places);
             match self.evicting {
                 Evicting::Handshakes => {
-                    places.iter().find(|place| !place.is_known && place.is_open()).and_then(|place| place.task.clone())
+                    let oldest = places.iter().position(Place::is_open);
+                    oldest.and_then(|oldest| places.drain(..=oldest).next_back()).and_then(|place| place.task)
                 }
                 Evicting::Ranked { .. } => first_to_go(&places, |_| true).cloned(),
             }
