@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Iterator
 
 import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.service import RPCError, RPCStatusCode
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest, PollWorkflowTaskQueueRequest
 from temporalio.api.common.v1 import WorkflowExecution
 
 from helpers import NAMESPACE, SegnoServer, event_names, eventually, raises, segno_binary
@@ -169,3 +173,54 @@ async def counted(server: SegnoServer, count: int) -> bool:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=5) as reply:
         lines = reply.read().decode().splitlines()
     return f"segno_damaged_runs {count}" in lines
+
+
+async def test_lost_rows_are_found_and_no_worker_gets_a_short_history(tmp_path: Path) -> None:
+    if not segno_binary().exists():
+        pytest.skip("needs the binary: set SEGNO_BIN")
+    directory = tmp_path / "data"
+    server = SegnoServer(log=tmp_path / "server.log")
+    server.storage = ["--data-dir", str(directory)]
+
+    def doctor() -> str:
+        words = [str(segno_binary()), "doctor", "--data-dir", str(directory), "--output", "json"]
+        seen = subprocess.run(words, capture_output=True, text=True, timeout=60)
+        return next(found["text"] for found in json.loads(seen.stdout) if found["check"] == "database")
+
+    try:
+        server.start()
+        client = await connect(server)
+        for workflow_id in ("long", "lost", "short"):
+            await client.start_workflow("Nobody", id=workflow_id, task_queue="q")
+        # Long enough for rows of their own.
+        for _ in range(6):
+            await client.get_workflow_handle("long").signal("s", "x" * 1500)
+        assert "its parts agree" in doctor(), "beside the server"
+        # Lists all runs.
+        assert await counts(client) == {"Running": 3}
+        assert server.terminate() == 0
+        assert "its parts agree" in doctor()
+        with sqlite3.connect(directory / "segno.db") as file:
+            file.execute("UPDATE runs SET recent_history = x'' WHERE length(recent_history) > 0 AND run_key = 1")
+            file.execute("DELETE FROM history WHERE id = (SELECT max(id) FROM history WHERE id >> 20 = 1)")
+            file.execute("DELETE FROM current WHERE workflow_id = 'lost'")
+            file.execute("UPDATE status_counts SET runs = runs + 1")
+        found = doctor()
+        for text in ("run 1 has had", '"lost" in namespace', "the count of runs"):
+            assert text in found, found
+        server.start()
+        client = await connect(server)
+        error = await raises(RPCError, client.get_workflow_handle("long").describe())
+        assert error.status == RPCStatusCode.DATA_LOSS and "is missing" in error.message, error
+        queue = TaskQueue(name="q")
+        taken = []
+        for _ in range(3):
+            poll = PollWorkflowTaskQueueRequest(namespace=NAMESPACE, task_queue=queue, identity="w")
+            try:
+                task = await client.workflow_service.poll_workflow_task_queue(poll, timeout=timedelta(seconds=2))
+                taken.append(task.workflow_execution.workflow_id)
+            except RPCError:
+                break
+        assert "short" in taken and "long" not in taken, taken
+    finally:
+        server.kill()

@@ -106,3 +106,11 @@ def test_the_recording_can_be_told_from_another() -> None:
     assert http_exchanges.normalised('{"a":1,"b":2}') != http_exchanges.normalised('{"b":2,"a":1}')
     assert key(Exchange("GET", "/a")) != key(Exchange("POST", "/a"))
     assert Path(RECORDING).exists()
+
+
+def test_programs_see_that_pages_are_served(server: SegnoServer) -> None:
+    """By the address that the namespaces have in Temporal's pages."""
+    for accept in ("*/*", "text/html"):
+        status, text = raw(server, "GET", "/namespaces", Accept=accept)
+        assert status == 200 and "<h1>Namespaces</h1>" in text, text[:200]
+    assert raw(server, "GET", "/namespaces/nothing")[0] == 404

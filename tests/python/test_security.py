@@ -44,6 +44,7 @@ pytestmark = pytest.mark.timeout(120)
 SERVICE = "temporal.api.workflowservice.v1.WorkflowService"
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 UNKNOWN_CALLER = grpc.StatusCode.UNAUTHENTICATED
+EXHAUSTED = grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def segno(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -224,6 +225,8 @@ def test_every_call_with_every_role(guarded: Callable[..., Guarded]) -> None:
 
             def expect(who: str, key: str | None, is_allowed: bool, refusal: grpc.StatusCode) -> None:
                 code = call(channel, path, message, key)
+                # After some wrong keys an address hears that it has to wait.
+                code = UNKNOWN_CALLER if code == EXHAUSTED else code
                 refused = code in (DENIED, UNKNOWN_CALLER)
                 if refused == is_allowed or (refused and code != refusal):
                     wrong.append(f"{method} by {who}: {code}")
@@ -385,13 +388,80 @@ async def test_a_worker_limited_to_its_queues(guarded: Callable[..., Guarded]) -
         for queue in [
             TaskQueue(name="secret"),
             TaskQueue(name="secret", normal_name="orders"),
-            TaskQueue(name="secret", normal_name="orders", kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY),
+            TaskQueue(name="orders", normal_name="secret", kind=TaskQueueKind.TASK_QUEUE_KIND_STICKY),
         ]:
             poll = PollWorkflowTaskQueueRequest(namespace="default", task_queue=queue).SerializeToString()
             assert call(channel, f"/{SERVICE}/PollWorkflowTaskQueue", poll, worker_key) == DENIED
         poll = PollActivityTaskQueueRequest(namespace="default", task_queue=TaskQueue(name="secret"))
         path = f"/{SERVICE}/PollActivityTaskQueue"
         assert call(channel, path, poll.SerializeToString(), worker_key) == DENIED
+
+
+def test_a_sticky_queue_has_only_tasks_of_its_normal_queue(guarded: Callable[..., Guarded]) -> None:
+    """Whatever a limited worker calls its sticky queue, and whatever others call their queues."""
+    from temporalio.api.enums.v1 import TaskQueueKind
+    from temporalio.api.taskqueue.v1 import StickyExecutionAttributes, TaskQueue
+    from temporalio.api.workflowservice.v1 import (
+        PollWorkflowTaskQueueRequest,
+        RespondWorkflowTaskCompletedRequest,
+        SignalWorkflowExecutionRequest,
+    )
+
+    server = guarded()
+    limited = server.key("worker", "--grant", "default:work", "--task-queue", "orders*")
+    secret = "secret-0123456789abcdef0123456789abcdef"
+    sticky_kind = TaskQueueKind.TASK_QUEUE_KIND_STICKY
+
+    with server.channel() as channel:
+        stub = WorkflowServiceStub(channel)
+
+        def as_(key: str) -> list[tuple[str, str]]:
+            return [("authorization", f"Bearer {key}")]
+
+        def poll(key: str, queue: TaskQueue, seconds: float) -> Any:
+            request = PollWorkflowTaskQueueRequest(namespace="default", task_queue=queue, identity="w")
+            try:
+                return stub.PollWorkflowTaskQueue(request, timeout=seconds, metadata=as_(key))
+            except grpc.RpcError as error:
+                assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED, error
+                return None
+
+        def start(workflow_id: str, queue: str) -> None:
+            request = StartWorkflowExecutionRequest(namespace="default", workflow_id=workflow_id, request_id=workflow_id)
+            request.workflow_type.name, request.task_queue.name = "Any", queue
+            stub.StartWorkflowExecution(request, metadata=as_(server.admin))
+
+        def signal(workflow_id: str) -> None:
+            request = SignalWorkflowExecutionRequest(namespace="default", signal_name="s")
+            request.workflow_execution.workflow_id = workflow_id
+            stub.SignalWorkflowExecution(request, metadata=as_(server.admin))
+
+        # A queue of this name has tasks for workers that may poll it; as a sticky queue the name means something else.
+        start("secret", secret)
+        theirs = TaskQueue(name=secret, kind=sticky_kind, normal_name="orders1")
+        assert not (task := poll(limited, theirs, 2)) or not task.task_token
+        task = poll(server.admin, TaskQueue(name=secret), 10)
+        assert task.workflow_execution.workflow_id == "secret"
+        # Its worker has a sticky queue, whose name another worker knows: the normal name is what counts.
+        own = TaskQueue(name=f"{secret}-own", kind=sticky_kind, normal_name=secret)
+        done = RespondWorkflowTaskCompletedRequest(task_token=task.task_token, namespace="default", identity="w")
+        done.sticky_attributes.CopyFrom(StickyExecutionAttributes(worker_task_queue=own))
+        done.sticky_attributes.schedule_to_start_timeout.FromSeconds(60)
+        stub.RespondWorkflowTaskCompleted(done, metadata=as_(server.admin))
+        assert not (task := poll(server.admin, own, 2)) or not task.task_token
+        signal("secret")
+        known = TaskQueue(name=own.name, kind=sticky_kind, normal_name="orders1")
+        assert not (task := poll(limited, known, 2)) or not task.task_token
+        assert poll(server.admin, own, 10).workflow_execution.workflow_id == "secret"
+        # What the limited worker may have, it gets.
+        start("order", "orders1")
+        task = poll(limited, TaskQueue(name="orders1"), 10)
+        done.task_token = task.task_token
+        done.sticky_attributes.worker_task_queue.CopyFrom(theirs)
+        stub.RespondWorkflowTaskCompleted(done, metadata=as_(limited))
+        assert not (task := poll(limited, theirs, 2)) or not task.task_token
+        signal("order")
+        assert poll(limited, theirs, 10).workflow_execution.workflow_id == "order"
 
 
 # ---- keys
@@ -657,6 +727,7 @@ class Issuer:
     def token(self, kid: str, **claims: Any) -> str:
         key, algorithm = self.keys[kid]
         full = {"iss": "issuer", "aud": "segno", "sub": "ann", "exp": time.time() + 60, **claims}
+        full = {name: value for name, value in full.items() if value is not None}
         return jwt.encode(full, key, algorithm=algorithm, headers={"kid": kid})
 
 
@@ -700,6 +771,8 @@ def test_tokens(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
             "another audience": issuer.token("rsa", aud="other", **good),
             "another issuer": issuer.token("rsa", iss="other", **good),
             "another key": stranger.token("rsa", **good),
+            "no subject": issuer.token("rsa", sub=None, **good),
+            "an empty subject": issuer.token("rsa", sub="", **good),
             "algorithm none": unsigned,
             "the public key as a shared secret": confused,
         }.items():
@@ -750,6 +823,60 @@ def test_the_audit_log_and_secrets(guarded: Callable[..., Guarded], tmp_path: Pa
         for word in (secret, server.admin, "wrong_key_of_somebody"):
             assert word not in text
     assert log.stat().st_mode & 0o077 == 0 and (server.directory / "admin.key").stat().st_mode & 0o077 == 0
+
+
+def test_wrong_keys_are_throttled_and_right_ones_are_not(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
+    issuer = Issuer(tmp_path / "jwks.json")
+    issuer.add("ec", ec.generate_private_key(ec.SECP256R1()), "ES256")
+    log = tmp_path / "audit.jsonl"
+    flags = ("--jwks", str(issuer.path), "--jwt-issuer", "issuer", "--jwt-audience", "segno", "--audit-log", str(log))
+    server = guarded(*flags)
+    late = server.key("late", "--grant", "default:read")
+    read = DescribeNamespaceRequest(namespace="default").SerializeToString()
+    with server.channel() as channel:
+
+        def codes(keys: list[str | None]) -> dict[str, int]:
+            return statuses([call(channel, f"/{SERVICE}/DescribeNamespace", read, key) for key in keys])
+
+        assert codes([None] * 20) == {"UNAUTHENTICATED": 20}, "who shows nothing guesses nothing"
+        guesses = codes([f"segno_{number}" for number in range(300)])
+        assert guesses["UNAUTHENTICATED"] <= 15 and sum(guesses.values()) == 300, guesses
+        assert codes([issuer.token("ec", sub=None)]) == {"RESOURCE_EXHAUSTED": 1}
+        # Keys and tokens that were never seen before.
+        assert codes([server.admin, late, issuer.token("ec", permissions=["default:read"])]) == {"OK": 3}
+        with pytest.raises(grpc.RpcError) as refused:
+            WorkflowServiceStub(channel).DescribeNamespace(
+                DescribeNamespaceRequest(namespace="default"), metadata=[("authorization", "Bearer segno_again")]
+            )
+        assert "stop trying for" in refused.value.details() and "api_key" in refused.value.details()
+    # Pages and the HTTP API count together with gRPC.
+    logins = [ask(server, "/ui/login", {"key": f"segno_{number}", "next": "/"})[0] for number in range(20)]
+    assert logins.count(429) >= 18, logins
+    assert ask(server, "/ui/login", {"key": late, "next": "/"})[0] == 303
+    listed = "/api/v1/namespaces/default/workflows"
+    assert ask(server, listed, Authorization="Bearer segno_x", Accept="application/json")[0] == 429
+    assert ask(server, listed, Authorization=f"Bearer {late}", Accept="application/json")[0] == 200
+    time.sleep(0.5)
+    assert len(log.read_text().splitlines()) < 60, "a flood of wrong keys does not fill the audit log"
+
+
+def test_a_full_disk_and_the_audit_log(guarded: Callable[..., Guarded]) -> None:
+    """`/dev/full` refuses every write as a full disk does."""
+    for flags, changes in ((), True), (("--audit-required",), False):
+        server = guarded("--audit-log", "/dev/full", *flags)
+        health = f"http://127.0.0.1:{server.server.http_port}/healthz"
+        # The first change finds out.
+        server.segno("namespace", "create", "first")
+        until = time.monotonic() + 10
+        while http(health) == 200 and time.monotonic() < until:
+            time.sleep(0.05)
+        assert http(health) == 503
+        created = server.segno("namespace", "create", "second")
+        assert (created.returncode == 0) == changes, created.stderr
+        if not changes:
+            assert "nothing is changed: the audit log cannot be written" in created.stderr
+        listed = server.segno("namespace", "list").stdout
+        assert ("second" in listed) == changes, "reading goes on"
 
 
 # ---- limits

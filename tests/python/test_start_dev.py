@@ -309,3 +309,38 @@ async def test_wrong_values_are_refused(tmp_path: Path) -> None:
         with Process(tmp_path, *words) as server:
             assert server.process.wait(timeout=10) == 2
             assert wrong in server.log.read_text()
+
+
+async def test_namespaces_announce_what_is_built_and_their_search_attributes(tmp_path: Path) -> None:
+    words = ["--namespace", "orders", "--search-attribute", "Color=Keyword", "--search-attribute", "Amount=Double"]
+    with Process(tmp_path, *words, "--headless") as process:
+        process.wait_until_ready()
+        client = await Client.connect(process.address)
+        for namespace in ("default", "orders"):
+            request = service_requests.DescribeNamespaceRequest(namespace=namespace)
+            described = await client.workflow_service.describe_namespace(request)
+            aliases = dict(described.config.custom_search_attribute_aliases)
+            assert {name: field.rstrip("0123456789") for field, name in aliases.items()} == {
+                "Color": "Keyword",
+                "Amount": "Double",
+            }, aliases
+            announced = {field.name for field, _ in described.namespace_info.capabilities.ListFields()}
+            # What Temporal's own dev server announces.
+            assert announced >= {
+                "eager_workflow_start",
+                "sync_update",
+                "async_update",
+                "worker_heartbeats",
+                "reported_problems_search_attribute",
+                "standalone_activities",
+                "poller_autoscaling",
+                "standalone_activity_start_delay",
+                "standalone_activity_batch_operations",
+                "standalone_activity_operator_commands",
+            }
+            # A description may be sent back.
+            update = service_requests.UpdateNamespaceRequest(namespace=namespace, config=described.config)
+            await client.workflow_service.update_namespace(update)
+            update.config.custom_search_attribute_aliases["Keyword09"] = "Other"
+            with pytest.raises(RPCError, match="aliases"):
+                await client.workflow_service.update_namespace(update)

@@ -19,7 +19,7 @@ from temporalio.api.workflowservice.v1 import ListNamespacesRequest
 
 from bounded import MIB, memory
 from helpers import SegnoServer
-from test_security import SERVICE, UNKNOWN_CALLER, Guarded, Issuer, call, guarded  # noqa: F401
+from test_security import EXHAUSTED, SERVICE, UNKNOWN_CALLER, Guarded, Issuer, call, guarded  # noqa: F401
 from wire import INFO, PREFACE, SETTINGS, Closed, Wire, frame, info
 
 pytestmark = pytest.mark.timeout(120)
@@ -110,6 +110,43 @@ def test_strangers_make_room(guarded: Callable[..., Guarded]) -> None:  # noqa: 
 
 
 # ---- the HTTP port
+
+
+def test_strangers_do_not_cut_long_polls_on_the_http_port(guarded: Callable[..., Guarded]) -> None:  # noqa: F811
+    """A known caller's requests stay, however many connections strangers make; probes get through all the same."""
+    server = guarded()
+    authorization = {"Authorization": f"Bearer {server.admin}"}
+    port = server.server.http_port
+    workflows = "/api/v1/namespaces/default/workflows"
+    start = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    body = json.dumps({"workflowType": {"name": "Any"}, "taskQueue": {"name": "q"}})
+    start.request("POST", f"{workflows}/w", body, {**authorization, "Content-Type": "application/json"})
+    assert start.getresponse().status == 200
+    start.close()
+    polls = []
+    for _ in range(50):
+        poll = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+        wait = "waitNewEvent=true&historyEventFilterType=HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT"
+        poll.request("GET", f"{workflows}/w/history?{wait}", headers=authorization)
+        polls.append(poll)
+    time.sleep(1)
+    strangers = []
+    for number in range(300):
+        stranger = socket.create_connection(("127.0.0.1", port), timeout=10)
+        strangers.append(stranger)
+        if number % 3 == 1:
+            # A request that never ends.
+            stranger.sendall(b"POST /ui/login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n")
+        if number % 50 == 0:
+            assert ask(server.server, "/healthz", "localhost") == 200
+    late = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    late.request("POST", f"{workflows}/w/terminate", "{}", {**authorization, "Content-Type": "application/json"})
+    assert late.getresponse().status == 200, "who is known is served beside strangers"
+    answers = [poll.getresponse() for poll in polls]
+    assert [answer.status for answer in answers] == [200] * 50
+    assert all(b"TERMINATED" in answer.read().upper() for answer in answers)
+    for stranger in strangers:
+        stranger.close()
 
 
 def ask(server: SegnoServer, path: str, host: str | None, method: str = "GET", **headers: str) -> int:
@@ -229,7 +266,7 @@ def test_key_sets_by_url(guarded: Callable[..., Guarded], tmp_path: Path) -> Non
             stranger = Issuer(tmp_path / "stranger.json")
             for number in range(20):
                 stranger.add(f"x{number}", ec.generate_private_key(ec.SECP256R1()), "ES256")
-                assert code(stranger.token(f"x{number}", **good)) == UNKNOWN_CALLER
+                assert code(stranger.token(f"x{number}", **good)) in (UNKNOWN_CALLER, EXHAUSTED)
             assert handler.asked <= asked + 2
             # While the source is away, keys that are known stay known.
             issuer.path.rename(tmp_path / "away.json")

@@ -29,7 +29,7 @@ use crate::{
 pub struct Doctor {
     #[command(flatten)]
     place: DataDir,
-    /// Read all of the database, which takes a while.
+    /// Read all of the database, however large it is. One of up to 256 MiB is read whole in any case.
     #[arg(long)]
     thorough: bool,
     /// Form of the output.
@@ -61,7 +61,10 @@ impl Doctor {
     /// Checks and tells. The exit code says how bad it is.
     pub fn run(self) -> anyhow::Result<ExitCode> {
         let directory = self.place.path()?;
-        let mut found = directory_findings(&directory, segno_store_sqlite::inspect(&directory, self.thorough));
+        let mut found = directory_findings(
+            &directory,
+            segno_store_sqlite::inspect(&directory, self.thorough, segno_runtime::state_facts),
+        );
         found.extend(disk(&directory));
         found.push(clock(SystemTime::now(), newest_file(&directory)));
         found.push(files(open_files_max()));
@@ -142,9 +145,17 @@ fn directory_findings(directory: &Path, inspected: Result<Inspection, BackupErro
     } else {
         found.push(finding("log", Grade::Good, size(seen.log_bytes)));
     }
-    if let Some(damage) = seen.damage {
-        found.push(finding("database", Grade::Broken, format!("{damage}. Restore the latest backup")));
-    }
+    found.extend(match (seen.is_read, &seen.damage[..]) {
+        (true, []) => Some(finding("database", Grade::Good, "all of it was read, and its parts agree")),
+        (true, damage) => {
+            let text = format!("{}. docs/errors.md says what to do", damage.join("; "));
+            Some(finding("database", Grade::Broken, text))
+        }
+        (false, _) if seen.schema == newest => {
+            Some(finding("database", Grade::Good, "only looked at: --thorough reads all of a database over 256 MiB"))
+        }
+        (false, _) => None,
+    });
     if seen.free_bytes > 64 * 1024 * 1024 && seen.free_bytes > seen.bytes / 4 {
         let text = format!(
             "{} of the file hold nothing. They are used again; `segno compact` gives them back while the server is stopped",

@@ -58,6 +58,9 @@ pub struct Protection {
     /// Write down who changed what and who was refused, one JSON object a line.
     #[arg(long, env = "SEGNO_AUDIT_LOG", value_name = "FILE")]
     audit_log: Option<PathBuf>,
+    /// Refuse changes while the audit log cannot be written, and acknowledge a change when its entry is written.
+    #[arg(long, env = "SEGNO_AUDIT_REQUIRED", requires = "audit_log")]
+    audit_required: bool,
     /// A codec server: the web pages let the browser decode there what only its owner can read. It may have {namespace} in it.
     #[arg(long, env = "SEGNO_UI_CODEC_ENDPOINT", value_name = "URL")]
     ui_codec_endpoint: Option<String>,
@@ -136,8 +139,8 @@ impl Protection {
         if self.audit_log.is_some() && authentication.is_none() {
             bail!(Usage("--audit-log needs --auth: without it nobody is known".to_owned()));
         }
-        let (audit_log, codec_endpoint) = (self.audit_log, self.ui_codec_endpoint);
-        Ok(SecurityOptions { tls, authentication, audit_log, codec_endpoint })
+        let (audit_log, audit_required, codec_endpoint) = (self.audit_log, self.audit_required, self.ui_codec_endpoint);
+        Ok(SecurityOptions { tls, authentication, audit_log, audit_required, codec_endpoint })
     }
 }
 

@@ -64,6 +64,15 @@ pub fn is_waiting(activity: &Activity, now: Nanos) -> bool {
     activity.started_time == 0 && activity.pause.is_none() && activity.scheduled_time <= now
 }
 
+/// The SDK of a worker, as its calls name it. Empty where they do not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sdk {
+    /// Its name, such as `temporal-go`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
 /// Who takes an activity.
 #[derive(Clone, Debug, Default)]
 pub struct Taker {
@@ -79,6 +88,8 @@ pub struct Taker {
     pub control_queue: String,
     /// Whether it reports by itself.
     pub reports: bool,
+    /// Its SDK; kept of standalone activities alone.
+    pub sdk: Sdk,
 }
 
 /// A worker takes an activity. Replies with the activity as it is now.
@@ -108,7 +119,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
     let now = draft.now();
     let mut taken = None;
     draft.run.state.activities.get(&scheduled_event_id)?;
-    standalone::note_start(draft);
+    standalone::note_start(draft, taker.sdk);
     draft.step(OfActivity(scheduled_event_id), machine::Event::Start, |draft| {
         let Some(activity) = draft.activity_mut(scheduled_event_id) else { return };
         activity.started_time = now;

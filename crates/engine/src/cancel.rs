@@ -59,7 +59,6 @@ pub fn request_cancel(run: &Run, context: Context, call: CancelRequest) -> Resul
     requested.links = call.links;
     draft.add_external_event(requested);
     // Unlike a signal, a cancellation does not wait for a delayed start.
-    draft.run.state.first_task_due = 0;
-    workflow_task::schedule_if_none(&mut draft);
+    workflow_task::schedule_first_now(&mut draft);
     Ok(draft.finish(()))
 }

@@ -237,6 +237,8 @@ fn apply(
                 worker: call.worker.clone(),
                 control_queue: call.control_queue.clone(),
                 reports: call.worker_reports,
+                // Activities of workflows do not keep it.
+                sdk: Default::default(),
             };
             let started = activity::begin(&mut draft, id, taker);
             reply.eager_activities.extend(started);

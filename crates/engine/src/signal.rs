@@ -32,8 +32,18 @@ pub struct Signal {
     pub sender: Option<WorkflowExecution>,
 }
 
-/// Records a signal and wakes the workflow.
+/// Records a signal and wakes the workflow. A first task that is held back stays held back.
 pub fn signal(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, Rejection> {
+    record(run, context, call, workflow_task::schedule_if_none)
+}
+
+/// Records the signal of a signal-with-start whose workflow runs. It does not wait for a first task that is held back: that
+/// one is scheduled now, as in Temporal.
+pub fn signal_with_start(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, Rejection> {
+    record(run, context, call, workflow_task::schedule_first_now)
+}
+
+fn record(run: &Run, context: Context, call: Signal, wake: fn(&mut Draft)) -> Result<Applied<()>, Rejection> {
     let known = signal_ids::contains(&run.state, &call.request_id);
     // Between workflows a signal that arrived counts as arrived, whatever its receiver did since, even closing.
     if known && (run.is_running() || call.sender.is_some()) {
@@ -54,7 +64,7 @@ pub fn signal(run: &Run, context: Context, call: Signal) -> Result<Applied<()>, 
     }
     let mut draft = Draft::new(run, context);
     add(&mut draft, call);
-    workflow_task::schedule_if_none(&mut draft);
+    wake(&mut draft);
     Ok(draft.finish(()))
 }
 

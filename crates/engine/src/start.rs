@@ -34,6 +34,8 @@ use crate::{
     workflow_task,
 };
 
+const MILLISECOND: Nanos = 1_000_000;
+
 /// What a run is started with. Whoever starts it (a client, a parent, the run before it) says it in these terms.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
@@ -196,7 +198,9 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
     let run_deadline = match run_timeout {
         0 => 0,
         timeout => {
-            let deadline = now.saturating_add(timeout).saturating_add(first_task_backoff);
+            // Whole milliseconds, too, and never before the expiration that was rounded: with equal time-outs the execution's
+            // time is up when that of the run is, and the retry policy is not asked.
+            let deadline = up_to_millis(now.saturating_add(timeout).saturating_add(first_task_backoff));
             if execution_deadline > 0 { deadline.min(execution_deadline) } else { deadline }
         }
     };
@@ -338,7 +342,11 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
 }
 
 fn round_to_millis(nanos: Nanos) -> Nanos {
-    (nanos + 500_000) / 1_000_000 * 1_000_000
+    (nanos + MILLISECOND / 2) / MILLISECOND * MILLISECOND
+}
+
+fn up_to_millis(nanos: Nanos) -> Nanos {
+    nanos.saturating_add(MILLISECOND - 1) / MILLISECOND * MILLISECOND
 }
 
 /// Payloads that say "no value" do not become part of the run.

@@ -54,6 +54,12 @@ pub fn schedule_if_none(draft: &mut Draft) {
     }
 }
 
+/// The same, also if the first task is held back by a start delay or a back-off: it comes now.
+pub fn schedule_first_now(draft: &mut Draft) {
+    draft.run.state.first_task_due = 0;
+    schedule_if_none(draft);
+}
+
 /// Schedules a workflow task and offers it. `heartbeat_of` carries on the original schedule time of a heartbeat chain. A
 /// paused run gets none.
 pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {

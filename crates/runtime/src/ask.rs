@@ -170,11 +170,11 @@ impl Node {
     }
 
     pub(crate) fn query_queue(&self, run: &Run, sticky: bool) -> QueueKey {
-        let name = match &run.state().sticky {
-            Some(held) if sticky => held.queue.clone(),
-            _ => run.info.task_queue.clone(),
-        };
-        QueueKey { namespace: NamespaceKey(run.info.namespace_key), kind: QueueKind::Workflow, name }
+        let (namespace, normal) = (NamespaceKey(run.info.namespace_key), &run.info.task_queue);
+        match &run.state().sticky {
+            Some(held) if sticky => QueueKey::sticky(namespace, &held.queue, normal),
+            _ => QueueKey { namespace, kind: QueueKind::Workflow, name: normal.clone() },
+        }
     }
 
     /// Puts a query on a queue by itself: first where the run is cached, then where any worker may take it.

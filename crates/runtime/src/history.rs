@@ -65,9 +65,19 @@ impl Node {
             }
             _ => {
                 let key = current.key();
-                let page = move |store: &dyn Store| store.history(key, from, until, batches_max, PAGE_BYTES_MAX);
-                let batches = self.read(page).await?;
+                let page = move |store: &dyn Store| {
+                    let batches = store.history(key, from, until, batches_max, PAGE_BYTES_MAX)?;
+                    // Unless the page is full, the next batch did not fit or is not there.
+                    let end = batches.last().map_or(from, |batch| batch.last_event_id + 1);
+                    let is_short = end < until && batches.len() < batches_max;
+                    let goes_on = !is_short || !store.history(key, end, until, 1, usize::MAX)?.is_empty();
+                    Ok((batches, end, goes_on))
+                };
+                let (batches, end, goes_on) = self.read(page).await?;
                 check_page(key, &batches, from, until)?;
+                if !goes_on {
+                    return Err(gap(key, end));
+                }
                 batches
             }
         };
@@ -213,7 +223,7 @@ fn check_reverse_page(key: RunKey, batches: &[HistoryBatch], until: i64, batches
     if end > 1 && batches.len() < batches_max { Err(gap(key, end - 1)) } else { Ok(()) }
 }
 
-fn gap(key: RunKey, event_id: i64) -> CallError {
+pub(crate) fn gap(key: RunKey, event_id: i64) -> CallError {
     tracing::error!(run = key.0, event_id, "the stored history of a run has a gap");
     CallError::DataLoss(format!("history of run {}: event {event_id} is missing", key.0))
 }

@@ -9,6 +9,7 @@ use tokio::sync::OwnedMutexGuard;
 
 use crate::{
     error::CallError,
+    history,
     metrics::count,
     node::Node,
     slots::{Current, Slot, SlotState, WorkflowKey},
@@ -98,7 +99,18 @@ impl Node {
         count(&self.metrics.runs_loaded);
         let (version, stored_bytes) = (record.version, record.state.len());
         let run = self.decode(record.state, record.key).await?;
+        // A database on another machine is asked for the history itself alone.
+        if run.is_running() && self.remote.is_none() {
+            self.check_newest(&run, record.key).await?;
+        }
         Ok(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) }))
+    }
+
+    /// Refuses an open run whose newest events are lost: nothing may be added to such a history, and no worker gets it.
+    async fn check_newest(&self, run: &Run, key: RunKey) -> Result<(), CallError> {
+        let newest = self.read(move |store| store.history_reverse(key, i64::MAX, 1)).await?;
+        let next = newest.first().map_or(1, |batch| batch.last_event_id + 1);
+        if next == run.next_stored_event_id() { Ok(()) } else { Err(history::gap(key, next)) }
     }
 
     /// A run as stored.

@@ -45,6 +45,7 @@ counters! {
     syncs: "Group commits: durable transactions, each one sync.",
     committed_bytes: "Bytes of history, state and messages in what was made durable.",
     commit_failures: "Commits that failed.",
+    audit_lines_lost: "Entries of the audit log that could not be written.",
     calls_combined: "Calls that shared the commit of another call on the same run.",
     runs_started: "Workflow runs started.",
     runs_closed: "Workflow runs closed.",

@@ -9,7 +9,11 @@ use std::{
     time::Duration,
 };
 
-use segno_engine::{Run, activity::is_waiting, priority};
+use segno_engine::{
+    Run,
+    activity::{Sdk, is_waiting},
+    priority,
+};
 use segno_proto::{Nanos, common::Priority, taskqueue::TaskQueueConfig};
 use segno_store::{NamespaceKey, RunKey, cluster::Shard};
 use tokio::{
@@ -29,7 +33,7 @@ use crate::{
     queue_config::ConfigKey,
     queue_limits::{LimitSource, QueueLimits},
     queue_stats::QueueStats,
-    queues::{Handed, Offered, Queue, QueueKey, QueueKind, Queued, TaskOffer},
+    queues::{Handed, Offered, Poller, PollerVersion, Queue, QueueKey, QueueKind, Queued, TaskOffer},
     refill::Refills,
     slots::lock,
     worker_commands::WorkerCommandTask,
@@ -63,6 +67,10 @@ pub struct Poll {
     pub deadline: Instant,
     /// How many tasks per second the worker wants handed out on this queue, to all workers together.
     pub tasks_per_second: Option<f64>,
+    /// What the worker says of its version.
+    pub version: PollerVersion,
+    /// The worker's SDK, where it is kept.
+    pub sdk: Sdk,
 }
 
 /// Who serves a queue, and how much waits there.
@@ -175,6 +183,7 @@ impl Queues {
     fn queue<'a>(&self, queues: &'a mut HashMap<QueueKey, Queue>, key: &QueueKey) -> &'a mut Queue {
         if !queues.contains_key(key) {
             let mut queue = Queue::new(self.backlog_max);
+            queue.sticky = key.kind == QueueKind::Sticky;
             if let Some(config) = lock(&self.configs).get(&ConfigKey::of(key)) {
                 queue.limits.configure(config);
             }
@@ -232,16 +241,14 @@ impl Queues {
     pub(crate) fn polled_elsewhere(
         &self,
         key: &QueueKey,
-        sticky: bool,
-        identity: Option<&str>,
+        poller: Option<(&str, &PollerVersion)>,
         met: &BTreeMap<i32, u32>,
         now: Nanos,
     ) {
         let mut queues = lock(&self.queues);
         let queue = self.queue(&mut queues, key);
-        if let Some(identity) = identity {
-            queue.polled(identity, now);
-            queue.sticky = sticky;
+        if let Some((identity, version)) = poller {
+            queue.polled(identity, version, now);
         }
         met.iter().for_each(|(priority, count)| queue.met_elsewhere(*priority, *count, now));
     }
@@ -307,8 +314,7 @@ impl Queues {
         }
         let queue = self.queue(&mut queues, &poll.queue);
         if is_new {
-            queue.polled(&poll.identity, now);
-            queue.sticky = poll.sticky;
+            queue.polled(&poll.identity, &poll.version, now);
             if let Some(per_second) = poll.tasks_per_second {
                 queue.limits.asked(per_second);
             }
@@ -391,7 +397,7 @@ impl Queues {
             if !worker.is_empty() {
                 queue.dismiss(worker);
             }
-            if !sticky.is_empty() && key.kind == QueueKind::Workflow && key.name == sticky {
+            if !sticky.is_empty() && key.sticky_name() == Some(sticky) {
                 queue.abandoned = true;
                 queue.dismiss_all();
                 left.append(&mut queue.drain());
@@ -442,8 +448,8 @@ impl Queues {
         lock(&self.queues).get_mut(key).map_or(0, |queue| queue.advice(waited, now))
     }
 
-    /// Workers that asked lately: identity and when.
-    pub fn pollers(&self, key: &QueueKey, now: Nanos) -> Vec<(String, Nanos)> {
+    /// Workers that asked lately.
+    pub fn pollers(&self, key: &QueueKey, now: Nanos) -> Vec<Poller> {
         let mut queues = lock(&self.queues);
         queues.get_mut(key).map(|queue| queue.pollers(now - POLLER_MEMORY)).unwrap_or_default()
     }
@@ -625,9 +631,7 @@ impl Node {
     /// Polls of a sticky queue that wait here end, wherever its home is.
     fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
         if !sticky.is_empty() {
-            let is_it =
-                |key: &QueueKey| key.namespace == namespace && key.kind == QueueKind::Workflow && key.name == sticky;
-            self.end_polls(is_it);
+            self.end_polls(|key: &QueueKey| key.namespace == namespace && key.sticky_name() == Some(sticky));
         }
     }
 
@@ -670,23 +674,24 @@ impl Node {
         if run.state().script.is_some() && self.flows.is_held_back(RunKey(run.info.run_key)) {
             return;
         }
-        let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: task.queue.clone() };
-        if run.state().script.is_some() {
-            key = flow::queue();
-        }
+        let normal = QueueKey { namespace, kind: QueueKind::Workflow, name: run.info.task_queue.clone() };
+        let mut key = match run.state().script {
+            Some(_) => flow::queue(),
+            None if task.sticky => QueueKey::sticky(namespace, &task.queue, &run.info.task_queue),
+            None => QueueKey { name: task.queue.clone(), ..normal.clone() },
+        };
         let offer =
             TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp, speculative: run.is_speculating() };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
         let place = QueuePlace { priority, fairness };
         let is_here = self.queue_home(&key) == Place::Here;
         if task.sticky && is_here && !self.queues.is_served(&key, self.clock.now()) {
-            key.name.clone_from(&run.info.task_queue);
+            key = normal;
         } else if task.sticky && !is_here {
-            let otherwise = QueueKey { name: run.info.task_queue.clone(), ..key.clone() };
-            if self.meet_here(&key, &offer, &place, shard_of(run), Some(&otherwise)) {
+            if self.meet_here(&key, &offer, &place, shard_of(run), Some(&normal)) {
                 return;
             }
-            return self.offer_at_home(key, offer, place, shard_of(run), Some(otherwise));
+            return self.offer_at_home(key, offer, place, shard_of(run), Some(normal));
         }
         self.offer(key, offer, place, run);
     }
@@ -784,7 +789,7 @@ impl Node {
     }
 
     /// Workers that asked a queue lately.
-    pub fn pollers(&self, key: &QueueKey) -> Vec<(String, Nanos)> {
+    pub fn pollers(&self, key: &QueueKey) -> Vec<Poller> {
         self.queues.pollers(key, self.clock.now())
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct ConfigKey {
 impl ConfigKey {
     pub(crate) fn of(key: &QueueKey) -> Self {
         let kind = match key.kind {
-            QueueKind::Workflow => WORKFLOW,
+            QueueKind::Workflow | QueueKind::Sticky => WORKFLOW,
             QueueKind::Activity => ACTIVITY,
             QueueKind::WorkerCommand => NEXUS,
         };

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use segno_proto::Nanos;
+use segno_proto::{Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
@@ -38,6 +38,8 @@ const DESERTED_AFTER: Nanos = 60 * 1_000_000_000;
 pub enum QueueKind {
     /// Workflow tasks and queries.
     Workflow,
+    /// Workflow tasks and queries of runs that one worker has in its cache.
+    Sticky,
     /// Activities.
     Activity,
     /// Commands for workers, which SDKs poll for as Nexus tasks. There are no Nexus endpoints.
@@ -51,8 +53,51 @@ pub struct QueueKey {
     pub namespace: NamespaceKey,
     /// What is queued.
     pub kind: QueueKind,
-    /// The user's name for it, or a worker's for its sticky queue.
+    /// The user's name for it; of a sticky queue see [`QueueKey::sticky`].
     pub name: String,
+}
+
+impl QueueKey {
+    /// The sticky queue that a worker of a normal queue has for the runs in its cache. Both names make the queue: a poll gets
+    /// tasks of runs of that normal queue alone, whichever name the worker chose for its own.
+    pub fn sticky(namespace: NamespaceKey, name: &str, normal_name: &str) -> Self {
+        // The length keeps two pairs of names apart that read the same in a row.
+        let name = format!("{}:{normal_name}{name}", normal_name.len());
+        Self { namespace, kind: QueueKind::Sticky, name }
+    }
+
+    /// The worker's name for its sticky queue, if this is one.
+    pub fn sticky_name(&self) -> Option<&str> {
+        let (length, names) = self.name.split_once(':').filter(|_| self.kind == QueueKind::Sticky)?;
+        names.get(length.parse().ok()?..)
+    }
+
+    /// The name by which clients know the queue.
+    pub fn client_name(&self) -> &str {
+        self.sticky_name().unwrap_or(&self.name)
+    }
+}
+
+/// What a worker says of its version with a poll. It is shown and decides nothing.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct PollerVersion {
+    /// Its build.
+    #[prost(message, optional, tag = "1")]
+    pub capabilities: Option<WorkerVersionCapabilities>,
+    /// Its deployment.
+    #[prost(message, optional, tag = "2")]
+    pub deployment: Option<WorkerDeploymentOptions>,
+}
+
+/// A worker that asked lately.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Poller {
+    /// The name people know.
+    pub identity: String,
+    /// When it last asked.
+    pub at: Nanos,
+    /// What it said of its version then.
+    pub version: PollerVersion,
 }
 
 /// A task that waits for a worker. It names the work; whether it still exists is seen when it starts.
@@ -147,8 +192,8 @@ pub struct Queue {
     pub overflowed: bool,
     /// When a worker last asked.
     pub last_poll: Nanos,
-    /// Workers that asked lately, by identity, and when.
-    pollers: HashMap<String, Nanos>,
+    /// Workers that asked lately, by identity: when, and what they said of their version.
+    pollers: HashMap<String, (Nanos, PollerVersion)>,
     /// Polls of this queue come from the one worker that has runs in its cache.
     pub sticky: bool,
     /// A worker said that it will not come back to this (sticky) queue.
@@ -380,18 +425,21 @@ impl Queue {
     }
 
     /// A worker asked.
-    pub fn polled(&mut self, identity: &str, now: Nanos) {
+    pub fn polled(&mut self, identity: &str, version: &PollerVersion, now: Nanos) {
         self.last_poll = now;
         self.abandoned = false;
-        if let Some(at) = self.pollers.get_mut(identity) {
+        if let Some((at, known)) = self.pollers.get_mut(identity) {
             *at = now;
+            if known != version {
+                known.clone_from(version);
+            }
             return;
         }
         if self.pollers.len() >= POLLERS_MAX {
-            let oldest = self.pollers.iter().min_by_key(|(_, at)| **at).map(|(identity, _)| identity.clone());
+            let oldest = self.pollers.iter().min_by_key(|(_, (at, _))| *at).map(|(identity, _)| identity.clone());
             oldest.map(|identity| self.pollers.remove(&identity));
         }
-        self.pollers.insert(identity.to_owned(), now);
+        self.pollers.insert(identity.to_owned(), (now, version.clone()));
     }
 
     /// An identity will not ask again.
@@ -399,11 +447,16 @@ impl Queue {
         self.pollers.remove(identity);
     }
 
-    /// Workers that asked since a moment, by identity, and when.
-    pub fn pollers(&mut self, since: Nanos) -> Vec<(String, Nanos)> {
-        self.pollers.retain(|_, at| *at > since);
-        let mut pollers: Vec<_> = self.pollers.iter().map(|(identity, at)| (identity.clone(), *at)).collect();
-        pollers.sort_unstable();
+    /// Workers that asked since a moment, by identity.
+    pub fn pollers(&mut self, since: Nanos) -> Vec<Poller> {
+        self.pollers.retain(|_, (at, _)| *at > since);
+        let poller = |(identity, (at, version)): (&String, &(Nanos, PollerVersion))| Poller {
+            identity: identity.clone(),
+            at: *at,
+            version: version.clone(),
+        };
+        let mut pollers: Vec<_> = self.pollers.iter().map(poller).collect();
+        pollers.sort_unstable_by(|a, b| a.identity.cmp(&b.identity));
         pollers
     }
 
@@ -573,11 +626,11 @@ mod tests {
     fn pollers_are_few_and_the_newest_are_known() {
         let mut queue = Queue::new(BACKLOG_MAX);
         for at in 0..10 * POLLERS_MAX as Nanos {
-            queue.polled(&format!("worker {at}"), at);
+            queue.polled(&format!("worker {at}"), &PollerVersion::default(), at);
         }
         let pollers = queue.pollers(-1);
         assert_eq!(pollers.len(), POLLERS_MAX);
-        assert!(pollers.iter().all(|(_, at)| *at >= 9 * POLLERS_MAX as Nanos));
+        assert!(pollers.iter().all(|poller| poller.at >= 9 * POLLERS_MAX as Nanos));
     }
 
     #[test]

@@ -139,9 +139,16 @@ impl Node {
                 let waiting = run.state().task.as_ref().filter(|task| task.started_event_id == 0);
                 let here = match run.state().script {
                     Some(_) => *key == flow::queue() && waiting.is_some(),
-                    None => waiting.is_some_and(|t| t.queue == key.name || run.info.task_queue == key.name),
+                    None => waiting.is_some() && run.info.task_queue == key.name,
                 };
                 if here && !known.contains(&(run_key, 0)) {
+                    self.offer_workflow_task(run);
+                }
+            }
+            QueueKind::Sticky => {
+                let waiting = run.state().task.as_ref().filter(|task| task.started_event_id == 0 && task.sticky);
+                let of_queue = |name: &str| QueueKey::sticky(key.namespace, name, &run.info.task_queue) == *key;
+                if waiting.is_some_and(|task| of_queue(&task.queue)) && !known.contains(&(run_key, 0)) {
                     self.offer_workflow_task(run);
                 }
             }

@@ -233,7 +233,7 @@ impl Node {
         let current = locked.state.current.as_ref().map(|current| current.run.clone());
         match (current, start_conflict::resolve_signal(current_run(&locked), &start.options)?) {
             (Some(run), SignalOrStart::Signal) => {
-                let applied = signal::signal(&run, self.context(locked.slot.key.namespace), signal)?;
+                let applied = signal::signal_with_start(&run, self.context(locked.slot.key.namespace), signal)?;
                 self.commit(&mut locked, applied, Vec::new()).await?;
                 let (status, started) = (run.status(), false);
                 Ok(StartOutcome { status, run, started, eager_task: None, attached: false, finished: false })

@@ -400,6 +400,7 @@ impl Node {
             worker: poll.caller.worker.clone(),
             control_queue: poll.caller.control_queue.clone(),
             reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
+            sdk: poll.sdk.clone(),
         };
         finish(async move {
             let started = node.start_activity(run, scheduled_event_id, stamp, taker, &delivery).await;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use segno_engine::{
     Run,
     search_attributes::{PREDEFINED, json, rfc3339_nanos},
@@ -9,7 +10,7 @@ use segno_engine::{
 };
 use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
-    NamespaceKey, ReadLimit, RunKey, Store,
+    NamespaceKey, ReadLimit, RunKey, StateFacts, Store,
     visibility::{
         Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
         parse_count, parse_list,
@@ -69,6 +70,19 @@ impl Node {
     pub(crate) fn facts(&self, run: &Run) -> VisibilityRow {
         facts_of(&self.namespaces, run)
     }
+}
+
+/// What a stored state says of its run, for checks of all that is stored.
+pub fn state_facts(state: Bytes) -> Result<StateFacts, String> {
+    let run = Run::decode(state).map_err(|error| error.to_string())?;
+    Ok(StateFacts {
+        namespace: NamespaceKey(run.info.namespace_key),
+        workflow_id: run.info.workflow_id.clone(),
+        run_id: run.info.run_id.clone(),
+        status: listed_status(&run) as i32,
+        is_running: run.is_running(),
+        last_event_id: run.next_stored_event_id() - 1,
+    })
 }
 
 /// The searchable facts of a run.

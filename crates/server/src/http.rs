@@ -15,7 +15,7 @@ use tonic::Status;
 
 use crate::{
     connections::Services,
-    connections::accept::{Accepted, Evicting},
+    connections::accept::{Accepted, Evictable, Evicting},
     grpc::FlowCalls,
     http_access,
     http_api::{self, ApiRequest},
@@ -29,9 +29,10 @@ use crate::{
 
 pub(crate) use crate::http_access::Guard;
 
-/// Connections at a time. A new one takes the place of the oldest, so that requests which never end cannot keep health
-/// probes out.
+/// Connections at a time. A new one takes the place of another, so that requests which never end cannot keep health probes out.
 const CONNECTIONS_MAX: usize = 64;
+/// Connections of known callers at a time: the others are left for strangers, such as health probes.
+const KNOWN_CONNECTIONS_MAX: usize = 56;
 /// How long a client may take for the header section of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A connection gets no new request after this long.
@@ -47,11 +48,12 @@ const OWN: [&str; 3] = ["/healthz", "/metrics", "/cluster"];
 
 /// Serves until it is dropped.
 pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCalls, web: Web, guard: Guard) {
-    let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, Evicting::All);
+    let evicting = Evicting::Ranked { known_max: KNOWN_CONNECTIONS_MAX };
+    let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, evicting);
     loop {
-        let stream = accepted.next(&listener).await;
+        let (stream, address) = accepted.next(&listener).await;
         let (services, flows, web, guard) = (services.clone(), flows.clone(), web.clone(), guard.clone());
-        accepted.spawn(|_| async move {
+        accepted.spawn(address, |evictable| async move {
             let stream = match &guard.tls {
                 None => Stream::Plain(stream),
                 Some(tls) => match tls.accept(stream, Protocol::Http).await {
@@ -63,7 +65,9 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
             let service = service_fn(move |request: Request<Incoming>| {
                 let (services, flows, web) = (services.clone(), flows.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
+                let under_way = RequestUnderWay::begin(&evictable);
                 async move {
+                    let under_way = under_way;
                     if guard::is_of_another_site(request.headers(), request.method(), guard.tls.is_some()) {
                         let status = Status::permission_denied("the request comes from another site");
                         return Ok(http_access::refused(&status).map(Either::Left));
@@ -71,7 +75,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                     if !guard.is_named_rightly(request.headers(), request.uri().path()) {
                         return Ok(http_access::misnamed().map(Either::Left));
                     }
-                    let credentials = http_access::credentials(&request, certificate);
+                    let credentials = http_access::credentials(&request, certificate, Some(address));
                     let path = request.uri().path();
                     let is_known = Web::has(path) || http_flows::is_one(path) || OWN.contains(&path);
                     // On a server that is alone it is a path of Temporal's HTTP API.
@@ -80,14 +84,15 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                         let (head, body) = request.into_parts();
                         let body = Limited::new(body, BODY_BYTES_MAX).collect().await;
                         let body = body.map(Collected::to_bytes).unwrap_or_default();
-                        return Ok(guard.log_in(&head, body).await);
+                        return Ok(guard.log_in(&head, body, Some(address)).await);
                     }
                     // Calls of the API are let in where they become calls.
                     if !is_known && is_lost_reader(&request) {
                         return Ok(Web::nothing());
                     }
                     if !is_known {
-                        return Ok(answer_api(&services, request, credentials).await.map(Either::Left));
+                        let known = || under_way.of_known_caller();
+                        return Ok(answer_api(&services, request, credentials, known).await.map(Either::Left));
                     }
                     let admitted = match guard.admit(&request, &credentials).await {
                         Ok(admitted) => admitted,
@@ -98,6 +103,7 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                     };
                     let mut request = request;
                     if let Some(caller) = &admitted.caller {
+                        under_way.of_known_caller();
                         request.extensions_mut().insert(caller.clone());
                     }
                     let answer = match request.uri().path() {
@@ -105,7 +111,12 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                         path if http_flows::is_one(path) => answer_flows(&flows, request).await.map(Either::Left),
                         _ => answer(&services.node, &request).map(Either::Left),
                     };
-                    admitted.ended(http_access::code_of(answer.status()));
+                    if let Err(status) = admitted.ended(http_access::code_of(answer.status())) {
+                        return Ok(http_access::refused(&status).map(Either::Left));
+                    }
+                    if matches!(answer.body(), Either::Right(_)) {
+                        under_way.goes_on();
+                    }
                     Ok::<_, Infallible>(answer)
                 }
             });
@@ -118,6 +129,36 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                 let _ = tokio::time::timeout(LAST_REQUEST_TIMEOUT, serving).await;
             }
         });
+    }
+}
+
+/// A request of a connection, until it is answered. The connection is not idle meanwhile.
+struct RequestUnderWay(Option<Evictable>);
+
+impl RequestUnderWay {
+    fn begin(connection: &Evictable) -> Self {
+        connection.busy();
+        Self(Some(connection.clone()))
+    }
+
+    /// Its caller is known, and with that the connection.
+    fn of_known_caller(&self) {
+        if let Some(connection) = &self.0 {
+            connection.established();
+        }
+    }
+
+    /// The answer is a stream of events, which lasts as long as the connection.
+    fn goes_on(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for RequestUnderWay {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.idle();
+        }
     }
 }
 
@@ -144,6 +185,7 @@ async fn answer_api(
     services: &Services,
     request: Request<Incoming>,
     credentials: Credentials,
+    known: impl FnOnce(),
 ) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let mut request = ApiRequest {
@@ -159,6 +201,9 @@ async fn answer_api(
     let what = format!("{} {}", head.method, head.uri.path());
     if !is_open && let Err(status) = services.security.is_known(&what, &request.credentials).await {
         return http_api::refuse(&request, &status);
+    }
+    if !is_open && services.security.authenticates() {
+        known();
     }
     request.body = Limited::new(body, http_api::BODY_BYTES_MAX).collect().await.ok().map(|body| body.to_bytes());
     http_api::answer(services, request).await
@@ -181,26 +226,16 @@ async fn answer_flows(flows: &FlowCalls, request: Request<Incoming>) -> Response
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/healthz") if node.is_stopping() => {
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".to_owned())
-        }
-        (&Method::GET | &Method::HEAD, "/healthz") if node.failure().is_some() => {
-            let why = node.failure().unwrap_or_default();
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("failed: {why}\n"))
-        }
-        (&Method::GET | &Method::HEAD, "/healthz")
-            if node.cluster().is_some_and(|cluster| !cluster.is_within_lease()) =>
-        {
-            let text = "the database was not reached for a while, and another node may have taken this one's place\n";
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text.to_owned())
-        }
+        (&Method::GET | &Method::HEAD, "/healthz") => match node.ill_health() {
+            Some(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
+            None => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
+        },
         (&Method::GET | &Method::HEAD, "/cluster") => match node.cluster() {
             Some(cluster) => (StatusCode::OK, "application/json", cluster_json(cluster)),
             None => {
                 (StatusCode::NOT_FOUND, "text/plain", "this server is not on a database that nodes share\n".to_owned())
             }
         },
-        (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/metrics") => {
             (StatusCode::OK, "text/plain; version=0.0.4", metrics::text(node))
         }

@@ -1,6 +1,6 @@
 //! Who may use which route of the HTTP port.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
@@ -68,7 +68,7 @@ impl Guard {
     }
 
     /// Answers what has to do with logging in, and asks browsers to do so.
-    pub(crate) async fn log_in(&self, head: &Parts, body: Bytes) -> Response<WebBody> {
+    pub(crate) async fn log_in(&self, head: &Parts, body: Bytes, address: Option<IpAddr>) -> Response<WebBody> {
         let is_tls = self.tls.is_some();
         if head.method != Method::POST {
             return login::ask("/", None);
@@ -82,9 +82,13 @@ impl Guard {
         let Some((key, next)) = login::read(&body) else { return login::ask("/", Some("That is not a key.")) };
         let authorization = HeaderValue::from_str(&format!("Bearer {key}")).ok();
         let what = format!("POST {}", login::LOGIN);
-        match self.security.is_known(&what, &Credentials::new(authorization, None)).await {
+        match self.security.is_known(&what, &Credentials::new(authorization, None, address)).await {
             Ok(()) => login::keep(Some(&key), &next, is_tls),
-            Err(status) => login::ask(&next, Some(status.message())),
+            Err(status) => {
+                let mut asked = login::ask(&next, Some(status.message()));
+                *asked.status_mut() = status_of(&status);
+                asked
+            }
         }
     }
 
@@ -109,11 +113,15 @@ impl Guard {
 }
 
 /// What a request shows of its caller. Browsers have the key in a cookie.
-pub(crate) fn credentials<B>(request: &Request<B>, certificate: Option<Arc<str>>) -> Credentials {
+pub(crate) fn credentials<B>(
+    request: &Request<B>,
+    certificate: Option<Arc<str>>,
+    address: Option<IpAddr>,
+) -> Credentials {
     let headers = request.headers();
     let authorization = headers.get(header::AUTHORIZATION).cloned();
     let from_cookie = || Web::has(request.uri().path()).then(|| login::authorization(headers)).flatten();
-    Credentials::new(authorization.or_else(from_cookie), certificate)
+    Credentials::new(authorization.or_else(from_cookie), certificate, address)
 }
 
 /// What a request needs, and where.
@@ -144,19 +152,23 @@ fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), S
 /// The response to a request that was not let in.
 pub(crate) fn refused(status: &Status) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(format!("{}\n", status.message()))));
-    *response.status_mut() = match status.code() {
-        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
-        Code::PermissionDenied => StatusCode::FORBIDDEN,
-        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        _ => StatusCode::BAD_REQUEST,
-    };
+    *response.status_mut() = status_of(status);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     if status.code() == Code::Unauthenticated {
         headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     response
+}
+
+fn status_of(status: &Status) -> StatusCode {
+    match status.code() {
+        Code::Unauthenticated => StatusCode::UNAUTHORIZED,
+        Code::PermissionDenied => StatusCode::FORBIDDEN,
+        Code::ResourceExhausted => StatusCode::TOO_MANY_REQUESTS,
+        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        _ => StatusCode::BAD_REQUEST,
+    }
 }
 
 /// The response to a request under a name that is not this server's.

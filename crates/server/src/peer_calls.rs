@@ -12,7 +12,7 @@ use crate::{
     connections::{self, Services, call_service},
     delivery::Receipt,
     grpc::routing::Via,
-    peers::CallMetadata,
+    peers::{CallMetadata, ShortText},
     status,
 };
 
@@ -46,7 +46,13 @@ impl ClientCalls for PeerCalls {
 fn extensions(call: &ForwardedCall) -> Extensions {
     let mut extensions = Extensions::new();
     extensions.insert(Via);
-    extensions.insert(CallMetadata { connection: call.connection, timeout: call.timeout, is_tool: call.is_tool });
+    extensions.insert(CallMetadata {
+        connection: call.connection,
+        timeout: call.timeout,
+        is_tool: call.is_tool,
+        client_name: ShortText::new(call.sdk.name.as_bytes()),
+        client_version: ShortText::new(call.sdk.version.as_bytes()),
+    });
     if let Some(task) = &call.task {
         extensions.insert(task.clone());
     }

@@ -1,6 +1,7 @@
 //! Clients' connections, numbered, so that the node is told when one is closed, and what a call says of its caller.
 
 use std::{
+    fmt,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -8,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use segno_runtime::{ConnectionId, Node};
+use segno_runtime::{ConnectionId, Node, Sdk};
 use tonic::Request;
 
 /// Numbers connections across all servers of a process.
@@ -16,6 +17,8 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// The protocol allows no more.
 const TIMEOUT_DIGITS_MAX: usize = 8;
+/// More of an SDK's name and version is not kept.
+const SHORT_TEXT_BYTES_MAX: usize = 31;
 
 /// A client's connection. The node is told when it is dropped.
 pub(crate) struct Peer {
@@ -42,6 +45,29 @@ impl Drop for Peer {
     }
 }
 
+/// The value of a header, kept in place so that a call costs no allocation for it. What is longer is cut.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ShortText {
+    length: u8,
+    bytes: [u8; SHORT_TEXT_BYTES_MAX],
+}
+
+impl ShortText {
+    pub(crate) fn new(value: &[u8]) -> Self {
+        let mut text = Self::default();
+        let length = value.len().min(SHORT_TEXT_BYTES_MAX);
+        text.bytes[..length].copy_from_slice(&value[..length]);
+        text.length = length as u8;
+        text
+    }
+}
+
+impl fmt::Display for ShortText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.bytes[..usize::from(self.length)]))
+    }
+}
+
 /// What a request says of its caller, besides the message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CallMetadata {
@@ -51,6 +77,10 @@ pub(crate) struct CallMetadata {
     pub(crate) timeout: Option<Duration>,
     /// One of people's tools, not an SDK (`client-name`).
     pub(crate) is_tool: bool,
+    /// The caller's SDK (`client-name`).
+    pub(crate) client_name: ShortText,
+    /// Its version (`client-version`).
+    pub(crate) client_version: ShortText,
 }
 
 impl CallMetadata {
@@ -58,9 +88,18 @@ impl CallMetadata {
     pub(crate) fn field(&mut self, name: &[u8], value: &[u8]) {
         match name {
             b"grpc-timeout" => self.timeout = timeout(value),
-            b"client-name" => self.is_tool = matches!(value, b"temporal-cli" | b"temporal-ui"),
+            b"client-name" => {
+                self.is_tool = matches!(value, b"temporal-cli" | b"temporal-ui");
+                self.client_name = ShortText::new(value);
+            }
+            b"client-version" => self.client_version = ShortText::new(value),
             _ => {}
         }
+    }
+
+    /// The caller's SDK.
+    pub(crate) fn sdk(&self) -> Sdk {
+        Sdk { name: self.client_name.to_string(), version: self.client_version.to_string() }
     }
 
     /// Who sent a request.
@@ -112,5 +151,14 @@ mod tests {
         assert!(!caller.is_tool);
         caller.field(b"client-name", b"temporal-cli");
         assert!(caller.is_tool);
+    }
+
+    #[test]
+    fn the_sdk_is_kept_and_what_is_too_long_is_cut() {
+        let mut caller = CallMetadata::default();
+        assert_eq!(caller.sdk(), Sdk::default());
+        caller.field(b"client-name", b"temporal-typescript");
+        caller.field(b"client-version", &[b'1'; 100]);
+        assert_eq!(caller.sdk(), Sdk { name: "temporal-typescript".to_owned(), version: "1".repeat(31) });
     }
 }

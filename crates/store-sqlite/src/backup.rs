@@ -17,12 +17,16 @@ use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::open::{self, DATABASE_FILE, OpenError};
-use crate::{Options, SqliteStore, schema, wal_check};
+use crate::verify::{ReadState, verify};
+use crate::{Options, SqliteStore, schema, visibility, wal_check};
 
 /// Pages in one step: half a mebibyte.
 const STEP_PAGES: i32 = 256;
 /// How long a step waits for somebody who holds the lock on the source.
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// A database up to this size is read whole without being asked to.
+const READ_WHOLE_MAX: u64 = 256 * 1024 * 1024;
 
 /// Why there is no copy, or nothing was put back.
 #[derive(Debug, thiserror::Error)]
@@ -232,12 +236,15 @@ pub struct Inspection {
     pub log_bytes: u64,
     /// What is wrong with the write-ahead log; nothing is looked for while a server runs.
     pub log_damage: Option<String>,
-    /// What is wrong with the database, if all of it was checked.
-    pub damage: Option<String>,
+    /// Whether all of the database was read.
+    pub is_read: bool,
+    /// What is wrong with the database, as far as it was read.
+    pub damage: Vec<String>,
 }
 
-/// Looks at a data directory without changing it. `thorough` reads all of the database.
-pub fn inspect(directory: &Path, thorough: bool) -> Result<Inspection, BackupError> {
+/// Looks at a data directory without changing it. All of a small database is read, and `thorough` reads all of a large one;
+/// `read_state` says what the states of runs mean.
+pub fn inspect(directory: &Path, thorough: bool, read_state: ReadState) -> Result<Inspection, BackupError> {
     let path = directory.join(DATABASE_FILE);
     if !path.is_file() {
         return Err(BackupError::Nothing(directory.to_owned()));
@@ -270,11 +277,11 @@ pub fn inspect(directory: &Path, thorough: bool) -> Result<Inspection, BackupErr
     let number = |name: &str| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(failed);
     found.schema = number("user_version")?;
     found.free_bytes = number("freelist_count")?.max(0) as u64 * number("page_size")?.max(0) as u64;
-    if thorough {
-        let check: String = connection
-            .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
-            .unwrap_or_else(|error| error.to_string());
-        found.damage = (check != "ok").then_some(check);
+    // An older schema is read after it was brought up to date.
+    if (thorough || found.bytes <= READ_WHOLE_MAX) && found.schema == schema::newest() {
+        visibility::register(&connection).map_err(failed)?;
+        found.is_read = true;
+        found.damage = verify(&connection, read_state).unwrap_or_else(|error| vec![error.to_string()]);
     }
     Ok(found)
 }

@@ -21,6 +21,7 @@ mod read;
 mod recent_history;
 mod schema;
 mod statements;
+mod verify;
 mod visibility;
 mod wal_check;
 mod write;
@@ -43,6 +44,7 @@ use checkpoint::Checkpointer;
 pub use checkpoint::WalStatus;
 pub use open::{DATABASE_FILE, LOCK_FILE, OpenError};
 use read::Readers;
+pub use verify::ReadState;
 use write::Writer;
 
 /// A look-up takes microseconds; this many at once are as many as there are threads to make them on small machines.

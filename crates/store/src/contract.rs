@@ -147,6 +147,24 @@ pub struct Compaction {
     pub batch: HistoryBatch,
 }
 
+/// What the state of a run says of the run, as far as other rows say the same. A store cannot read states; a check of all that is
+/// stored is told what they mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StateFacts {
+    /// Its namespace.
+    pub namespace: NamespaceKey,
+    /// Its workflow id.
+    pub workflow_id: String,
+    /// Its id.
+    pub run_id: String,
+    /// Its status, as lists have it.
+    pub status: i32,
+    /// Whether its workflow id must lead to it.
+    pub is_running: bool,
+    /// The newest event of its history.
+    pub last_event_id: i64,
+}
+
 /// Something small that is stored under a name: a deployed script, for example.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {

@@ -26,7 +26,7 @@ pub use bucket::Bucket;
 pub use contract::{
     Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, FileSizes, HistoryBatch,
     NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite,
-    Store,
+    StateFacts, Store,
 };
 pub use memory::MemoryStore;
 pub use read_limit::{CancelOnDrop, ReadLimit};

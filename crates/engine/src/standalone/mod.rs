@@ -28,7 +28,7 @@ use segno_proto::{
 
 use crate::{
     Shared,
-    activity::{begin_anew, clear_start},
+    activity::{Sdk, begin_anew, clear_start},
     activity_options, close,
     commands::schedule_activity,
     draft::Draft,
@@ -154,9 +154,11 @@ pub(crate) fn begin(draft: &mut Draft, new: NewStandalone) {
 }
 
 /// A worker begins an attempt.
-pub(crate) fn note_start(draft: &mut Draft) {
+pub(crate) fn note_start(draft: &mut Draft, sdk: Sdk) {
     let now = draft.now();
     if let Some(standalone) = &mut draft.run.state.standalone {
+        standalone.sdk_name = sdk.name;
+        standalone.sdk_version = sdk.version;
         standalone.last_started_time = now;
         if standalone.first_started_time == 0 {
             standalone.first_started_time = now;

@@ -60,6 +60,12 @@ pub struct StandaloneRun {
     /// How it ended.
     #[prost(message, optional, tag = "16")]
     pub outcome: Option<ActivityExecutionOutcome>,
+    /// The SDK of the worker that took the last attempt.
+    #[prost(string, tag = "17")]
+    pub sdk_name: String,
+    /// Its version.
+    #[prost(string, tag = "18")]
+    pub sdk_version: String,
 }
 
 /// Who asked for cancellation, and why.

@@ -82,7 +82,7 @@ pub fn admit_into(draft: &mut Draft, call: Admit) -> Result<(), Rejection> {
             write_admission(draft, &id, call.request, UpdateAdmittedEventOrigin::Unspecified);
             draft.run.updates.admit(id.clone(), None, 0);
         });
-        schedule_now(draft);
+        workflow_task::schedule_first_now(draft);
         return Ok(());
     }
     draft.step(OfUpdate(&id), Event::Admit, |draft| {
@@ -102,7 +102,7 @@ fn make_durable(draft: &mut Draft, id: &str, durable: bool) -> Result<(), Reject
     check_storable(&request, draft.context.limits.blob_bytes)?;
     write_admission(draft, id, Request::clone(&request), UpdateAdmittedEventOrigin::Unspecified);
     draft.run.updates.forget_request(id);
-    schedule_now(draft);
+    workflow_task::schedule_first_now(draft);
     Ok(())
 }
 
@@ -113,12 +113,6 @@ fn check_storable(request: &Request, bytes_max: usize) -> Result<(), Rejection> 
         true => Err(Rejection::InvalidArgument("Blob data size exceeds limit.".to_owned())),
         false => Ok(()),
     }
-}
-
-/// Updates do not wait for a first task that is held back: that one comes now.
-fn schedule_now(draft: &mut Draft) {
-    draft.run.state.first_task_due = 0;
-    workflow_task::schedule_if_none(draft);
 }
 
 fn check_limits(draft: &Draft, limits: &UpdateLimits, bytes: usize) -> Result<(), Rejection> {

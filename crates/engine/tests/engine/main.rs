@@ -1,6 +1,7 @@
 //! Tests of this crate in one binary, which is linked once.
 
 mod common;
+mod deadlines;
 mod lease_model;
 mod leases;
 mod options;

@@ -3,6 +3,7 @@
 use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use segno_engine::activity::Sdk;
 use segno_store::cluster::NodeId;
 use tokio::time::Instant;
 
@@ -39,6 +40,8 @@ pub struct ForwardedCall {
     pub connection: Option<ConnectionId>,
     /// Whether it is one of people's tools.
     pub is_tool: bool,
+    /// The client's SDK.
+    pub sdk: Sdk,
     /// The task that it gets, if it is a poll.
     pub task: Option<RemoteTask>,
 }
@@ -91,6 +94,7 @@ impl Cluster {
             timeout: (call.timeout_ms > 0).then(|| Duration::from_millis(call.timeout_ms)),
             connection: (call.connection > 0).then_some(ConnectionId(call.connection)),
             is_tool: call.is_tool,
+            sdk: Sdk { name: call.client_name, version: call.client_version },
             task: call.task.map(RemoteTask),
         };
         let Forwarded { code, message, details, body, delivery, moved } = calls.call(call).await;
@@ -129,6 +133,8 @@ impl Cluster {
             timeout_ms: timeout.map_or(0, |timeout| timeout.as_millis() as u64),
             connection: call.connection.map_or(0, |connection| connection.0),
             is_tool: call.is_tool,
+            client_name: call.sdk.name,
+            client_version: call.sdk.version,
             task: call.task.map(|task| task.0),
         });
         match self.ask(to, question, deadline).await {

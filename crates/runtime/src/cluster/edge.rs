@@ -24,7 +24,7 @@ use super::wire::Polls;
 use crate::{
     delivery::Delivery,
     polls::Poll,
-    queues::{QueueKey, TaskOffer},
+    queues::{PollerVersion, QueueKey, TaskOffer},
     slots::lock,
 };
 
@@ -47,6 +47,7 @@ pub(super) struct Asker {
     pub(super) worker: String,
     pub(super) sticky: bool,
     pub(super) tasks_per_second: Option<f64>,
+    pub(super) version: PollerVersion,
 }
 
 /// A poll that waits. It is told `None` if it is over; dropping the sender lets it look again where the home is.
@@ -223,6 +224,7 @@ impl Edge {
             worker: poll.caller.worker.clone(),
             sticky: poll.sticky,
             tasks_per_second: poll.tasks_per_second,
+            version: poll.version.clone(),
         };
         queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over });
         queue.waiting_most = queue.waiting_most.max(queue.waiting.len());
@@ -384,7 +386,13 @@ mod tests {
 
     fn polls(queue: &mut EdgeQueue, count: u64) {
         for id in 0..count {
-            let asker = Asker { identity: String::new(), worker: String::new(), sticky: false, tasks_per_second: None };
+            let asker = Asker {
+                identity: String::new(),
+                worker: String::new(),
+                sticky: false,
+                tasks_per_second: None,
+                version: PollerVersion::default(),
+            };
             queue.waiting.insert(id, Waiting { asker: Arc::new(asker), hand_over: oneshot::channel().0 });
         }
     }

@@ -138,6 +138,7 @@ impl Node {
                 sticky: poll.sticky,
                 identity: poll.identity.clone(),
                 worker: poll.caller.worker.clone(),
+                version: Some(poll.version.clone()),
                 ..Default::default()
             };
             cluster.tell(home, Told::Polls(polls));
@@ -169,6 +170,7 @@ impl Node {
                     worker: asker.worker.clone(),
                     sticky: asker.sticky,
                     tasks_per_second: asker.tasks_per_second,
+                    version: Some(asker.version.clone()),
                     wait_ms: TAKE_MAX.as_millis() as u64,
                 };
                 cluster.ask(home, Question::Take(take), began + TAKE_MAX + MARGIN).await.ok()
@@ -213,8 +215,9 @@ impl Node {
         if self.queue_home(&key) != Place::Here || self.is_dismissed(&polls.worker) {
             return;
         }
-        let identity = (!polls.identity.is_empty()).then_some(polls.identity);
-        self.queues.polled_elsewhere(&key, polls.sticky, identity.as_deref(), &polls.met, self.clock.now());
+        let version = polls.version.unwrap_or_default();
+        let poller = (!polls.identity.is_empty()).then_some((polls.identity.as_str(), &version));
+        self.queues.polled_elsewhere(&key, poller, &polls.met, self.clock.now());
     }
 
     /// Workers limit a queue whose home is elsewhere.

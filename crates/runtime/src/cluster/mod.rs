@@ -336,7 +336,11 @@ impl Node {
 
     /// Where the tasks and the workers of a queue meet. Scripts are resumed by the owner of their run.
     pub(crate) fn queue_home(&self, key: &QueueKey) -> Place {
-        if self.cluster.is_none() || *key == flow::queue() { Place::Here } else { self.home(key.namespace, &key.name) }
+        if self.cluster.is_none() || *key == flow::queue() {
+            Place::Here
+        } else {
+            self.home(key.namespace, key.client_name())
+        }
     }
 
     /// Where a node is: what it asked for is there alone.

@@ -71,6 +71,7 @@ pub(super) fn queue_of(queue: Queue) -> Option<QueueKey> {
         1 => QueueKind::Workflow,
         2 => QueueKind::Activity,
         3 => QueueKind::WorkerCommand,
+        4 => QueueKind::Sticky,
         _ => return None,
     };
     Some(QueueKey { namespace: NamespaceKey(queue.namespace), kind, name: queue.name })
@@ -81,6 +82,7 @@ pub(super) fn wire_queue(key: &QueueKey) -> Queue {
         QueueKind::Workflow => 1,
         QueueKind::Activity => 2,
         QueueKind::WorkerCommand => 3,
+        QueueKind::Sticky => 4,
     };
     Queue { namespace: key.namespace.0, kind, name: key.name.clone() }
 }
@@ -200,7 +202,8 @@ impl Node {
                         let deadline = Instant::now() + OFFER_MAX;
                         match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
                             Ok(Reply::Done(_)) => return,
-                            Ok(Reply::Unserved(_)) => {
+                            // A node of an older version does not know sticky queues.
+                            Ok(Reply::Unserved(_) | Reply::Failed(_)) if otherwise.is_some() => {
                                 let Some(next) = otherwise.take() else { return };
                                 key = next;
                                 continue;
@@ -245,7 +248,8 @@ impl Node {
                     let deadline = Instant::now() + OFFER_MAX;
                     match cluster.ask(home, Question::Offer(offer), deadline).await.map(|answered| answered.reply) {
                         Ok(Reply::Done(_)) => return true,
-                        Ok(Reply::Unserved(_)) => return false,
+                        // A node of an older version does not know sticky queues.
+                        Ok(Reply::Unserved(_) | Reply::Failed(_)) if sticky => return false,
                         Ok(_) | Err(_) => {}
                     }
                 }
@@ -293,6 +297,8 @@ impl Node {
             caller: Caller { worker: take.worker, ..Default::default() },
             sticky: take.sticky,
             tasks_per_second: take.tasks_per_second,
+            version: take.version.unwrap_or_default(),
+            sdk: Default::default(),
             deadline: Instant::now() + Duration::from_millis(take.wait_ms),
         };
         if self.queue_home(&poll.queue) != Place::Here {

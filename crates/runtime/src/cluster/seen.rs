@@ -87,7 +87,7 @@ impl Node {
             control_queue: if is_control { poll.queue.name.clone() } else { poll.caller.control_queue.clone() },
             connection: connection.0,
             identity: poll.identity.clone(),
-            queue: poll.queue.name.clone(),
+            queue: poll.queue.client_name().to_owned(),
             sticky: poll.sticky,
             answered: true,
         };

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use crate::queues::PollerVersion;
+
 /// The version of this protocol.
 pub const PROTOCOL: u32 = 1;
 
@@ -157,6 +159,12 @@ pub struct ClientCall {
     /// The call is a poll, and this is the task that it gets.
     #[prost(message, optional, tag = "6")]
     pub task: Option<Task>,
+    /// The client's SDK, as it names itself.
+    #[prost(string, tag = "7")]
+    pub client_name: String,
+    /// The SDK's version.
+    #[prost(string, tag = "8")]
+    pub client_version: String,
 }
 
 /// What a call came to.
@@ -199,6 +207,9 @@ pub struct Take {
     /// How many tasks a second the worker wants at most.
     #[prost(double, optional, tag = "6")]
     pub tasks_per_second: Option<f64>,
+    /// What the worker says of its version.
+    #[prost(message, optional, tag = "7")]
+    pub version: Option<PollerVersion>,
 }
 
 /// A task that waits for a worker, wherever it is.
@@ -362,6 +373,9 @@ pub struct Polls {
     /// Tasks that met a worker without the home, by priority.
     #[prost(btree_map = "int32, uint32", tag = "5")]
     pub met: BTreeMap<i32, u32>,
+    /// What the poller says of its version.
+    #[prost(message, optional, tag = "6")]
+    pub version: Option<PollerVersion>,
 }
 
 /// A sign of life of a worker.

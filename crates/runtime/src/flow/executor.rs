@@ -62,6 +62,8 @@ pub(crate) async fn run(node: Arc<Node>) {
             identity: script::IDENTITY.to_owned(),
             caller: Caller::default(),
             sticky: false,
+            version: Default::default(),
+            sdk: Default::default(),
             deadline: tokio::time::Instant::now() + POLL,
             tasks_per_second: None,
         };

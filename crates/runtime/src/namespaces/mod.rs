@@ -101,6 +101,23 @@ impl NamespaceDetail {
         }
     }
 
+    /// Its search attributes by the names of the fields that Temporal would give them (`Keyword01`): here these only number
+    /// them.
+    pub fn attribute_aliases(&self) -> impl Iterator<Item = (String, String)> {
+        self.attributes.iter().map(|(name, attribute)| {
+            let field = match attribute.kind() {
+                IndexedValueType::Text => "Text",
+                IndexedValueType::Int => "Int",
+                IndexedValueType::Double => "Double",
+                IndexedValueType::Bool => "Bool",
+                IndexedValueType::Datetime => "Datetime",
+                IndexedValueType::KeywordList => "KeywordList",
+                IndexedValueType::Keyword | IndexedValueType::Unspecified => "Keyword",
+            };
+            (format!("{field}{:02}", attribute.number.saturating_sub(ATTRIBUTE_NUMBER_FIRST) + 1), name.clone())
+        })
+    }
+
     /// Gives numbers to attributes that an older version stored without. Says whether there were any.
     fn number_attributes(&mut self) -> bool {
         let unnumbered = std::mem::take(&mut self.unnumbered_attributes);

@@ -408,7 +408,7 @@ impl Leases {
 
     /// A worker begins to wait for a task.
     pub fn poll_begins(&self, poll: &Poll, now: Nanos) -> Option<PollGuard<'_>> {
-        let (namespace, queue, caller) = (poll.queue.namespace, &poll.queue.name, &poll.caller);
+        let (namespace, queue, caller) = (poll.queue.namespace, poll.queue.client_name(), &poll.caller);
         if caller.worker.is_empty() {
             return None;
         }
@@ -419,10 +419,10 @@ impl Leases {
             entity.identity.clone_from(&poll.identity);
         }
         if !poll.sticky && entity.task_queue.is_empty() {
-            entity.task_queue.clone_from(queue);
+            queue.clone_into(&mut entity.task_queue);
         }
         if poll.sticky && entity.sticky.len() < STICKY_MAX && !entity.sticky.contains(queue) {
-            entity.sticky.insert(queue.clone());
+            entity.sticky.insert(queue.to_owned());
         }
         let party = Party::Worker(namespace, entity.worker.clone());
         self.guard(&mut table, party, caller.connection?)

@@ -97,6 +97,8 @@ impl Scene {
             sticky: false,
             deadline: Instant::now() + Duration::from_secs(5),
             tasks_per_second: None,
+            version: Default::default(),
+            sdk: Default::default(),
         }
     }
 

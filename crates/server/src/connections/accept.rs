@@ -1,17 +1,19 @@
 //! Accepting connections, up to a limit, so that no port takes all file descriptors of the process.
 //!
-//! At the limit a new connection takes the place of the oldest one that may be evicted. On the gRPC port these are
-//! connections whose handshake is not complete, and where callers have to be known those on which nobody was; a new one is closed at once if there is none; on the HTTP port all
-//! are, so that a health probe gets through whatever the others do.
+//! At the limit a new connection takes the place of another one. On the gRPC port that is the oldest whose handshake is not
+//! complete or, where callers have to be known, on which no known caller called; a new one is closed at once if there is none.
+//!
+//! On the HTTP port there is always one that makes room, so that a health probe gets through: connections of unknown callers go
+//! before those of known ones, idle ones before those with a request under way, those of the address with the most connections
+//! before others, and then the least recently used. Known callers have all places but a few, so that there are always
+//! connections of unknown callers to make room for unknown callers.
 
 use std::{
-    collections::VecDeque,
+    cmp::Reverse,
     future::Future,
     io,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -33,24 +35,92 @@ const CONNECTIONS_MIN: usize = 16;
 /// Which connections make room for a new one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Evicting {
-    /// Only such whose handshake is not complete, or whose caller is not known.
+    /// Only such whose handshake is not complete, or whose caller is not known: the oldest of them.
     Handshakes,
-    /// Any.
-    All,
+    /// Any, in an order; known callers have at most so many connections.
+    Ranked { known_max: usize },
 }
 
-/// Whether a connection makes room for a new one.
+/// A connection as its port knows it.
+#[derive(Debug)]
+struct Place {
+    number: u64,
+    /// `None` until it is served.
+    task: Option<AbortHandle>,
+    address: IpAddr,
+    /// The caller is known.
+    is_known: bool,
+    /// A request is under way.
+    is_busy: bool,
+    used_at: Instant,
+}
+
+impl Place {
+    fn is_open(&self) -> bool {
+        self.task.as_ref().is_none_or(|task| !task.is_finished())
+    }
+}
+
+/// The connections of a port, oldest first, including some that are closed. On the gRPC port only those that may make room.
+type Places = Arc<Mutex<Vec<Place>>>;
+
+fn lock(places: &Places) -> MutexGuard<'_, Vec<Place>> {
+    places.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The first of these connections to make room.
+fn first_to_go(places: &[Place], among: impl Fn(&Place) -> bool) -> Option<&AbortHandle> {
+    let open = || places.iter().filter(|place| place.is_open());
+    let of_address = |address| open().filter(|place| place.address == address).count();
+    let rank = |place: &&Place| (place.is_known, place.is_busy, Reverse(of_address(place.address)), place.used_at);
+    open().filter(|place| among(place)).min_by_key(rank)?.task.as_ref()
+}
+
+/// The place of a connection among those of its port. The connection says here what may keep it from making room.
 #[derive(Clone, Debug)]
-pub(crate) struct Evictable(Arc<AtomicBool>);
+pub(crate) struct Evictable {
+    number: u64,
+    evicting: Evicting,
+    places: Places,
+}
 
 impl Evictable {
     /// The handshake is complete, and the caller is known if it has to be.
     pub(crate) fn established(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        let mut places = lock(&self.places);
+        let Some(at) = self.find(&places) else { return };
+        let Evicting::Ranked { known_max } = self.evicting else {
+            // It never makes room.
+            places.remove(at);
+            return;
+        };
+        places[at].is_known = true;
+        if places.iter().filter(|place| place.is_known && place.is_open()).count() > known_max
+            && let Some(task) = first_to_go(&places, |place| place.is_known && place.number != self.number)
+        {
+            task.abort();
+        }
     }
 
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// A request begins.
+    pub(crate) fn busy(&self) {
+        self.change(|place| (place.is_busy, place.used_at) = (true, Instant::now()));
+    }
+
+    /// It was answered.
+    pub(crate) fn idle(&self) {
+        self.change(|place| (place.is_busy, place.used_at) = (false, Instant::now()));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Place)) {
+        let mut places = lock(&self.places);
+        if let Some(at) = self.find(&places) {
+            change(&mut places[at]);
+        }
+    }
+
+    fn find(&self, places: &[Place]) -> Option<usize> {
+        places.binary_search_by_key(&self.number, |place| place.number).ok()
     }
 }
 
@@ -60,20 +130,20 @@ pub(crate) struct Accepted {
     connections_max: usize,
     evicting: Evicting,
     tasks: JoinSet<()>,
-    /// Oldest first, including some that are closed or established.
-    candidates: VecDeque<(AbortHandle, Evictable)>,
+    next_number: u64,
+    places: Places,
     logged_at: Option<Instant>,
 }
 
 impl Accepted {
     pub(crate) fn new(name: &'static str, connections_max: usize, evicting: Evicting) -> Self {
         let connections_max = connections_max.min(descriptors_for_connections().unwrap_or(usize::MAX)).max(1);
-        let (tasks, candidates) = (JoinSet::new(), VecDeque::new());
-        Self { name, connections_max, evicting, tasks, candidates, logged_at: None }
+        let (tasks, places) = (JoinSet::new(), Places::default());
+        Self { name, connections_max, evicting, tasks, next_number: 0, places, logged_at: None }
     }
 
     /// Accepts the next connection for which there is room. May be cancelled.
-    pub(crate) async fn next(&mut self, listener: &TcpListener) -> TcpStream {
+    pub(crate) async fn next(&mut self, listener: &TcpListener) -> (TcpStream, IpAddr) {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -81,7 +151,9 @@ impl Accepted {
                 accepted = listener.accept() => accepted,
             };
             match accepted {
-                Ok((stream, _)) if self.tasks.len() < self.connections_max || self.evict().await => return stream,
+                Ok((stream, address)) if self.tasks.len() < self.connections_max || self.evict().await => {
+                    return (stream, address.ip());
+                }
                 Ok(_) => self.log("there are as many connections as allowed"),
                 // The peer is gone already; nothing is wrong here.
                 Err(error) if is_of_peer(&error) => {}
@@ -93,13 +165,27 @@ impl Accepted {
         }
     }
 
-    /// Serves a connection in a task of its own.
-    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(&mut self, serve: impl FnOnce(Evictable) -> F) {
-        let evictable = Evictable(Arc::new(AtomicBool::new(true)));
-        let task = self.tasks.spawn(serve(evictable.clone()));
-        self.candidates.push_back((task, evictable));
-        if self.candidates.len() > 2 * self.connections_max {
-            self.candidates.retain(|(task, evictable)| evictable.get() && !task.is_finished());
+    /// Serves a connection from an address in a task of its own.
+    pub(crate) fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        address: IpAddr,
+        serve: impl FnOnce(Evictable) -> F,
+    ) {
+        self.next_number += 1;
+        let number = self.next_number;
+        let used_at = Instant::now();
+        let place = Place { number, task: None, address, is_known: false, is_busy: false, used_at };
+        {
+            let mut places = lock(&self.places);
+            if places.len() >= 2 * self.connections_max {
+                places.retain(Place::is_open);
+            }
+            places.push(place);
+        }
+        let evictable = Evictable { number, evicting: self.evicting, places: self.places.clone() };
+        let task = self.tasks.spawn(serve(evictable));
+        if let Some(place) = lock(&self.places).last_mut().filter(|place| place.number == number) {
+            place.task = Some(task);
         }
     }
 
@@ -108,23 +194,24 @@ impl Accepted {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Closes the oldest connection that may be closed, if there is one.
+    /// Closes the first connection that makes room, if there is one.
     async fn evict(&mut self) -> bool {
-        while let Some((task, evictable)) = self.candidates.pop_front() {
-            if task.is_finished() || !evictable.get() {
-                continue;
+        let task = {
+            let mut places = lock(&self.places);
+            match self.evicting {
+                Evicting::Handshakes => {
+                    let oldest = places.iter().position(Place::is_open);
+                    oldest.and_then(|oldest| places.drain(..=oldest).next_back()).and_then(|place| place.task)
+                }
+                Evicting::Ranked { .. } => first_to_go(&places, |_| true).cloned(),
             }
-            let reason = match self.evicting {
-                Evicting::Handshakes => "one without a handshake or a known caller makes room",
-                Evicting::All => "the oldest makes room",
-            };
-            self.log(reason);
-            task.abort();
-            // Its file descriptor is free when its task is gone.
-            self.tasks.join_next().await;
-            return true;
-        }
-        false
+        };
+        let Some(task) = task else { return false };
+        self.log("another one makes room");
+        task.abort();
+        // Its file descriptor is free when its task is gone.
+        self.tasks.join_next().await;
+        true
     }
 
     fn log(&mut self, reason: &str) {
@@ -177,8 +264,8 @@ mod tests {
         let mut clients = Vec::new();
         for number in 0..2 {
             clients.push(TcpStream::connect(address).await.expect("connects"));
-            let stream = accepted.next(&listener).await;
-            accepted.spawn(|evictable| {
+            let (stream, from) = accepted.next(&listener).await;
+            accepted.spawn(from, |evictable| {
                 if number == 0 {
                     evictable.established();
                 }
@@ -187,8 +274,8 @@ mod tests {
         }
         // Takes the place of the second; the first is established.
         clients.push(TcpStream::connect(address).await.expect("connects"));
-        let stream = accepted.next(&listener).await;
-        accepted.spawn(|evictable| {
+        let (stream, from) = accepted.next(&listener).await;
+        accepted.spawn(from, |evictable| {
             evictable.established();
             hold(stream)
         });
@@ -207,14 +294,92 @@ mod tests {
     #[tokio::test]
     async fn closed_connections_leave_nothing_behind() {
         let (listener, address) = listener().await;
-        let mut accepted = Accepted::new("test", 4, Evicting::All);
+        let mut accepted = Accepted::new("test", 4, Evicting::Ranked { known_max: 3 });
         for _ in 0..100 {
             let _client = TcpStream::connect(address).await.expect("connects");
-            let stream = accepted.next(&listener).await;
-            accepted.spawn(|_| async move { drop(stream) });
+            let (stream, from) = accepted.next(&listener).await;
+            accepted.spawn(from, |_| async move { drop(stream) });
             tokio::task::yield_now().await;
         }
-        assert!(accepted.candidates.len() <= 8 && accepted.tasks.len() <= 4);
+        assert!(lock(&accepted.places).len() <= 8 && accepted.tasks.len() <= 4);
+    }
+
+    /// Connections of a port, by the names of their clients, without sockets.
+    struct Port {
+        accepted: Accepted,
+        connections: Vec<(&'static str, Evictable)>,
+    }
+
+    impl Port {
+        fn new(connections_max: usize, known_max: usize) -> Self {
+            let accepted = Accepted::new("test", connections_max, Evicting::Ranked { known_max });
+            Self { accepted, connections: Vec::new() }
+        }
+
+        /// A client connects from an address; another one makes room if there is none.
+        async fn connect(&mut self, name: &'static str, address: u8) -> Evictable {
+            if self.accepted.tasks.len() >= self.accepted.connections_max {
+                assert!(self.accepted.evict().await, "there is always one");
+            }
+            self.accepted.spawn(IpAddr::from([192, 0, 2, address]), |evictable| {
+                self.connections.push((name, evictable));
+                std::future::pending()
+            });
+            self.connections.last().expect("it was pushed").1.clone()
+        }
+
+        /// The clients whose connections are open.
+        async fn open(&mut self) -> Vec<&'static str> {
+            tokio::task::yield_now().await;
+            while self.accepted.tasks.try_join_next().is_some() {}
+            let places = lock(&self.accepted.places);
+            let is_open = |number| places.iter().any(|place| place.number == number && place.is_open());
+            self.connections.iter().filter(|(_, it)| is_open(it.number)).map(|(name, _)| *name).collect()
+        }
+    }
+
+    #[tokio::test]
+    async fn strangers_make_room_for_strangers_and_the_idle_ones_first() {
+        let mut port = Port::new(4, 3);
+        for name in ["poll 1", "poll 2"] {
+            let known = port.connect(name, 1).await;
+            known.busy();
+            known.established();
+        }
+        port.connect("busy stranger", 2).await.busy();
+        port.connect("idle stranger", 3).await;
+        port.connect("third stranger", 4).await.busy();
+        assert_eq!(port.open().await, ["poll 1", "poll 2", "busy stranger", "third stranger"]);
+        for _ in 0..100 {
+            port.connect("flood", 9).await;
+        }
+        let open = port.open().await;
+        assert_eq!(open[..2], ["poll 1", "poll 2"], "a known caller's request is not cut by strangers: {open:?}");
+    }
+
+    #[tokio::test]
+    async fn the_address_with_the_most_connections_makes_room() {
+        let mut port = Port::new(6, 5);
+        port.connect("first", 1).await.busy();
+        for _ in 0..20 {
+            port.connect("flood", 9).await.busy();
+        }
+        port.connect("second", 2).await.busy();
+        let open = port.open().await;
+        assert_eq!(open, ["first", "flood", "flood", "flood", "flood", "second"]);
+    }
+
+    #[tokio::test]
+    async fn known_callers_leave_places_for_others() {
+        let mut port = Port::new(4, 3);
+        for (name, address) in [("a 1", 1), ("a 2", 1), ("b", 2), ("a 3", 1)] {
+            let known = port.connect(name, address).await;
+            known.busy();
+            known.established();
+        }
+        assert_eq!(port.open().await, ["a 2", "b", "a 3"], "the oldest of the address with the most");
+        port.connect("probe", 5).await;
+        assert_eq!(port.open().await, ["a 2", "b", "a 3", "probe"]);
     }
 
     #[test]

@@ -217,8 +217,7 @@ pub(crate) async fn call_if_admitted(
             let response = call_service(services, Request::from_parts(parts, Body::new(Full::new(body)))).await;
             // A unary call that fails says so in its headers.
             let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
-            admitted.ended(code);
-            response
+            admitted.ended(code).map_or_else(Status::into_http, |()| response)
         }
         Err(status) => status.into_http(),
     }

@@ -1,6 +1,7 @@
 //! Requests as they arrive: which path each takes, and its message until that is complete.
 
 use std::{
+    net::IpAddr,
     sync::{Arc, LazyLock},
     time::Instant,
 };
@@ -56,6 +57,8 @@ pub(crate) struct Dispatcher {
     id: ConnectionId,
     /// Who the client is by its certificate.
     certificate: Option<Arc<str>>,
+    /// Where the connection comes from.
+    address: Option<IpAddr>,
     /// Whether anybody who is known has called.
     standing: Standing,
     /// Who called last.
@@ -137,10 +140,10 @@ impl Dispatcher {
         services: Arc<Services>,
         connection: Arc<SharedConnection>,
         id: ConnectionId,
-        certificate: Option<Arc<str>>,
+        (certificate, address): (Option<Arc<str>>, Option<IpAddr>),
         standing: Standing,
     ) -> Self {
-        Self { services, connection, id, certificate, standing, known: None }
+        Self { services, connection, id, certificate, address, standing, known: None }
     }
 
     /// Whether anybody who is known has called, or nobody has to be known.
@@ -219,7 +222,7 @@ impl Dispatcher {
     fn credentials(&self, request: &mut IncomingRequest) -> Box<Credentials> {
         match request.shown.take() {
             Some(shown) => shown.into_credentials(),
-            None => Box::new(Credentials::new(request.authorization.take(), self.certificate.clone())),
+            None => Box::new(Credentials::new(request.authorization.take(), self.certificate.clone(), self.address)),
         }
     }
 

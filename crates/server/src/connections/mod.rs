@@ -14,7 +14,7 @@ mod shared;
 mod socket;
 mod turns;
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{net::IpAddr, pin::pin, sync::Arc, time::Duration};
 
 use rustls::pki_types::CertificateDer;
 use segno_http2::{Connection, Settings, SharedBudget};
@@ -132,13 +132,13 @@ pub(crate) async fn serve(
     let until_stopped = stopped.clone();
     let mut stop = pin!(wait_for_stop(&mut stopped));
     loop {
-        let stream = tokio::select! {
-            stream = accepted.next(&listener) => stream,
+        let (stream, address) = tokio::select! {
+            accepted = accepted.next(&listener) => accepted,
             () = &mut stop => break,
         };
         let connection = Connection::new(limits.settings(), &REFUSALS, budget.clone());
         let (serving, tls) = ((services.clone(), until_stopped.clone()), tls.clone());
-        accepted.spawn(|evictable| async move {
+        accepted.spawn(address, |evictable| async move {
             Stream::set_nodelay(&stream);
             let stream = match &tls {
                 None => Stream::Plain(stream),
@@ -147,7 +147,7 @@ pub(crate) async fn serve(
                     Err(error) => return tracing::debug!(%error, "a TLS handshake failed"),
                 },
             };
-            serve_connection(stream, connection, serving, tls, evictable).await;
+            serve_connection((stream, address), connection, serving, tls, evictable).await;
         });
     }
     drop(listener);
@@ -161,7 +161,7 @@ async fn wait_for_stop(stopped: &mut watch::Receiver<bool>) {
 
 /// Serves one connection until it is closed.
 async fn serve_connection(
-    stream: Stream,
+    (stream, address): (Stream, IpAddr),
     connection: Connection<Dispatcher>,
     (services, stopped): (Arc<Services>, watch::Receiver<bool>),
     tls: Option<Arc<Tls>>,
@@ -177,8 +177,8 @@ async fn serve_connection(
     };
     let mut supervisor = tokio::spawn(supervise(connection.clone(), proofs, stopped));
     let _supervisor = AbortOnDrop(supervisor.abort_handle());
-    let certificate = stream.certificate_subject();
-    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), certificate, standing);
+    let shown = (stream.certificate_subject(), Some(address));
+    let dispatcher = Dispatcher::new(services, connection.clone(), peer.id(), shown, standing);
     tokio::select! {
         biased;
         ended = Socket::new(stream, connection, dispatcher, evictable) => if let Err(error) = ended {

@@ -24,8 +24,8 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, QueueKey, QueueKind, RunSelector,
-    StartedActivity, Token, WorkflowKey,
+    ActivityToken, CallError, Caller, ConnectionId, Namespace, Poll, Polled, PollerVersion, QueueKey, QueueKind,
+    RunSelector, StartedActivity, Token, WorkflowKey,
 };
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status};
@@ -37,7 +37,11 @@ use super::{
     tokens::activity_of,
     workflow_tasks::{scaling, version_of},
 };
-use crate::{deadline, peers, security, validate};
+use crate::{
+    deadline,
+    peers::{self, CallMetadata},
+    security, validate,
+};
 
 /// A started activity as the wire has it.
 pub(super) fn response(namespace: &Namespace, task: StartedActivity) -> PollActivityTaskQueueResponse {
@@ -116,7 +120,7 @@ impl Workflows {
         request: Request<PollActivityTaskQueueRequest>,
     ) -> Result<Response<PollActivityTaskQueueResponse>, Status> {
         security::check_queue(&request, request.get_ref().task_queue.as_ref(), false)?;
-        let (until, connection) = (deadline::poll(&request), peers::of(&request));
+        let (until, metadata) = (deadline::poll(&request), CallMetadata::of(&request));
         let (task, call) = self.poll_among_nodes(&request);
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
@@ -131,13 +135,18 @@ impl Workflows {
             caller: Caller {
                 worker: request.worker_instance_key,
                 control_queue: request.worker_control_task_queue,
-                connection,
+                connection: metadata.connection,
             },
             sticky: false,
             deadline: until?,
             tasks_per_second: request.task_queue_metadata.and_then(|metadata| metadata.max_tasks_per_second),
+            version: PollerVersion {
+                capabilities: request.worker_version_capabilities,
+                deployment: request.deployment_options,
+            },
+            sdk: metadata.sdk(),
         };
-        let version = version_of(request.worker_version_capabilities);
+        let version = version_of(&poll.version);
         let begun = Instant::now();
         let polled = match task {
             Some(task) => self.node.begin_activity_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),

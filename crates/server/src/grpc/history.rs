@@ -30,12 +30,18 @@ fn page_size(requested: i32) -> usize {
 }
 
 impl Workflows {
-    fn open_page(namespace: &Namespace, token: &[u8]) -> Result<Option<PageToken>, Status> {
+    /// Opens the token of a page. It belongs to one run: a request that names none takes that of the token.
+    fn open_page(namespace: &Namespace, token: &[u8], run_id: &mut String) -> Result<Option<PageToken>, Status> {
         if token.is_empty() {
             return Ok(None);
         }
-        let opened = PageToken::open(token, &namespace.token_key);
-        opened.map(Some).map_err(|_| Status::invalid_argument("Invalid NextPageToken."))
+        let opened = PageToken::open(token, &namespace.token_key)
+            .map_err(|_| Status::invalid_argument("Invalid NextPageToken."))?;
+        if !run_id.is_empty() && *run_id != opened.run_id {
+            return Err(Status::invalid_argument("RunId in the request does not match the NextPageToken."));
+        }
+        run_id.clone_from(&opened.run_id);
+        Ok(Some(opened))
     }
 
     pub(super) async fn history(
@@ -49,11 +55,8 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::history(&mut request).map_err(refused)?;
         let (key, mut run_id) = key_of(&namespace, request.execution.as_ref());
-        let token = Self::open_page(&namespace, &request.next_page_token)?;
+        let token = Self::open_page(&namespace, &request.next_page_token, &mut run_id)?;
         let from = token.as_ref().map_or(1, |token| token.event_id);
-        if let Some(token) = token {
-            run_id = token.run_id;
-        }
         let mut current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
         let close_only = request.history_event_filter_type() == HistoryEventFilterType::CloseEvent;
         if close_only {
@@ -124,11 +127,8 @@ impl Workflows {
         let namespace = self.namespace(&request.namespace)?;
         validate::workflow::history_reverse(&mut request).map_err(refused)?;
         let (key, mut run_id) = key_of(&namespace, request.execution.as_ref());
-        let token = Self::open_page(&namespace, &request.next_page_token)?;
+        let token = Self::open_page(&namespace, &request.next_page_token, &mut run_id)?;
         let until = token.as_ref().map_or(i64::MAX, |token| token.event_id);
-        if let Some(token) = token {
-            run_id = token.run_id;
-        }
         let current = self.node.snapshot(&key, &run_id).await.map_err(failed)?;
         let size = page_size(request.maximum_page_size);
         let page = self.node.history_reverse(&current, until, size).await.map_err(failed)?;

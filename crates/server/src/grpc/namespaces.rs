@@ -179,6 +179,10 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             worker_poll_complete_on_shutdown: node.polls_end_on_shutdown,
             worker_commands: true,
             standalone_activities: true,
+            poller_autoscaling: true,
+            standalone_activity_start_delay: true,
+            standalone_activity_batch_operations: true,
+            standalone_activity_operator_commands: true,
             workflow_pause: node.workflow_pause,
             workflow_task_completion_pagination: node.completion_pages.is_some(),
             ..Default::default()
@@ -194,6 +198,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
         bad_binaries: Some(BadBinaries { binaries: detail.bad_binaries.clone().into_iter().collect() }),
         history_archival_state: ArchivalState::Disabled as i32,
         visibility_archival_state: ArchivalState::Disabled as i32,
+        custom_search_attribute_aliases: detail.attribute_aliases().collect(),
         ..Default::default()
     };
     let replication = NamespaceReplicationConfig {

@@ -14,7 +14,7 @@ use segno_proto::{
         RespondNexusTaskCompletedResponse, RespondNexusTaskFailedRequest, RespondNexusTaskFailedResponse,
     },
 };
-use segno_runtime::{Caller, Namespace, Poll, QueueKey, QueueKind, Token, WorkerCommandTask};
+use segno_runtime::{Caller, Namespace, Poll, PollerVersion, QueueKey, QueueKind, Sdk, Token, WorkerCommandTask};
 use tonic::{Request, Response, Status};
 
 use super::{Workflows, refused};
@@ -60,6 +60,8 @@ impl Workflows {
             identity: request.identity,
             caller: Caller { worker: request.worker_instance_key, control_queue: String::new(), connection },
             sticky: false,
+            version: PollerVersion::default(),
+            sdk: Sdk::default(),
             deadline: until?,
             tasks_per_second: None,
         };

@@ -7,7 +7,7 @@ use segno_proto::{
     enums::{BuildIdTaskReachability, DescribeTaskQueueMode, RateLimitSource, TaskQueueKind, TaskQueueType},
     nanos_duration, nanos_timestamp,
     taskqueue::{
-        PollerInfo, TaskQueuePartitionMetadata, TaskQueueStats, TaskQueueStatus, TaskQueueTypeInfo,
+        PollerInfo, TaskQueue, TaskQueuePartitionMetadata, TaskQueueStats, TaskQueueStatus, TaskQueueTypeInfo,
         TaskQueueVersionInfo, TaskQueueVersioningInfo,
     },
     workflowservice::{
@@ -15,7 +15,7 @@ use segno_proto::{
         ListTaskQueuePartitionsResponse, describe_task_queue_response::EffectiveRateLimit,
     },
 };
-use segno_runtime::{LimitSource, Namespace, QueueKey, QueueKind, QueueStats};
+use segno_runtime::{LimitSource, Namespace, Poller, QueueKey, QueueKind, QueueStats};
 use tonic::Status;
 
 use super::Workflows;
@@ -40,8 +40,8 @@ impl Workflows {
             return self.describe_versions(&namespace, request);
         }
         let kind = request.task_queue_type;
-        let name = request.task_queue.unwrap_or_default().name;
-        let key = key_of(&namespace, kind, &name);
+        let queue = request.task_queue.unwrap_or_default();
+        let key = key_of(&namespace, kind, &queue);
         let mut stats = key.as_ref().map(|key| self.node.queue_stats(key)).unwrap_or_default();
         let total = total(&stats);
         stats.entry(PRIORITY_DEFAULT).or_default();
@@ -58,7 +58,7 @@ impl Workflows {
                 rate_per_second: RATE_UNLIMITED,
                 ..Default::default()
             }),
-            config: self.node.queue_config(&namespace, kind, &name).filter(|_| request.report_config),
+            config: self.node.queue_config(&namespace, kind, &queue.name).filter(|_| request.report_config),
             effective_rate_limit: rate.map(|(rate, source)| EffectiveRateLimit {
                 requests_per_second: rate as f32,
                 rate_limit_source: match source {
@@ -105,7 +105,7 @@ impl Workflows {
         for version in versions {
             let unversioned = version.is_empty();
             let info = |kind: &i32| {
-                let key = key_of(namespace, *kind, &queue.name).filter(|_| unversioned);
+                let key = key_of(namespace, *kind, &queue).filter(|_| unversioned);
                 let stats = || key.as_ref().map(|key| total(&self.node.queue_stats(key))).unwrap_or_default();
                 let info = TaskQueueTypeInfo {
                     pollers: if request.report_pollers { self.pollers(key.as_ref()) } else { Vec::new() },
@@ -127,11 +127,12 @@ impl Workflows {
 
     fn pollers(&self, key: Option<&QueueKey>) -> Vec<PollerInfo> {
         let pollers = key.map(|key| self.node.pollers(key)).unwrap_or_default();
-        let info = |(identity, at)| PollerInfo {
-            last_access_time: Some(nanos_timestamp(at)),
-            identity,
+        let info = |poller: Poller| PollerInfo {
+            last_access_time: Some(nanos_timestamp(poller.at)),
+            identity: poller.identity,
             rate_per_second: RATE_UNLIMITED,
-            ..Default::default()
+            worker_version_capabilities: poller.version.capabilities,
+            deployment_options: poller.version.deployment,
         };
         pollers.into_iter().map(info).collect()
     }
@@ -153,13 +154,16 @@ impl Workflows {
 }
 
 /// The queue of a kind; nothing for kinds that have none here.
-fn key_of(namespace: &Namespace, kind: i32, name: &str) -> Option<QueueKey> {
+fn key_of(namespace: &Namespace, kind: i32, queue: &TaskQueue) -> Option<QueueKey> {
     let kind = match TaskQueueType::try_from(kind).ok()? {
+        TaskQueueType::Unspecified | TaskQueueType::Workflow if queue.kind == TaskQueueKind::Sticky as i32 => {
+            return Some(QueueKey::sticky(namespace.key, &queue.name, &queue.normal_name));
+        }
         TaskQueueType::Unspecified | TaskQueueType::Workflow => QueueKind::Workflow,
         TaskQueueType::Activity => QueueKind::Activity,
         TaskQueueType::Nexus => return None,
     };
-    Some(QueueKey { namespace: namespace.key, kind, name: name.to_owned() })
+    Some(QueueKey { namespace: namespace.key, kind, name: queue.name.clone() })
 }
 
 fn total(stats: &BTreeMap<i32, QueueStats>) -> QueueStats {

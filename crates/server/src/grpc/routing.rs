@@ -332,6 +332,7 @@ pub(crate) fn forwarded<Q: Routed>(message: &Q, metadata: CallMetadata, deadline
         timeout: deadline.map(|deadline| deadline.saturating_duration_since(Instant::now())),
         connection: metadata.connection,
         is_tool: metadata.is_tool,
+        sdk: metadata.sdk(),
         task: None,
     }
 }

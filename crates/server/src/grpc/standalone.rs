@@ -416,6 +416,8 @@ fn describe(
         close_time: time(state.close_time).filter(|_| closed),
         last_failure: activity.last_failure.clone(),
         last_worker_identity: activity.last_identity.clone(),
+        sdk_name: standalone.sdk_name.clone(),
+        sdk_version: standalone.sdk_version.clone(),
         current_retry_interval: (waits && standalone.retry_interval > 0)
             .then(|| nanos_duration(standalone.retry_interval)),
         last_attempt_complete_time: time(activity.last_attempt_end),

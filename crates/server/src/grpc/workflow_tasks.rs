@@ -20,8 +20,8 @@ use segno_proto::{
     },
 };
 use segno_runtime::{
-    Caller, Namespace, Poll, Polled, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, StartedTask, TaskToken,
-    Token,
+    Caller, Namespace, Poll, Polled, PollerVersion, QueryAnswer, QueryToken, QueueKey, QueueKind, RunSelector, Sdk,
+    StartedTask, TaskToken, Token,
 };
 use tokio::time::Instant;
 use tonic::{Request, Response, Status};
@@ -95,12 +95,12 @@ impl Workflows {
         let mut request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
         validate::worker::poll_workflow_task(&mut request).map_err(refused)?;
-        let sticky = request.task_queue.as_ref().is_some_and(|queue| queue.kind == TaskQueueKind::Sticky as i32);
+        let queue = request.task_queue.unwrap_or_default();
+        let sticky = queue.kind == TaskQueueKind::Sticky as i32;
         let poll = Poll {
-            queue: QueueKey {
-                namespace: namespace.key,
-                kind: QueueKind::Workflow,
-                name: request.task_queue.unwrap_or_default().name,
+            queue: match sticky {
+                true => QueueKey::sticky(namespace.key, &queue.name, &queue.normal_name),
+                false => QueueKey { namespace: namespace.key, kind: QueueKind::Workflow, name: queue.name },
             },
             identity: request.identity,
             caller: Caller {
@@ -111,8 +111,13 @@ impl Workflows {
             sticky,
             deadline: until?,
             tasks_per_second: None,
+            version: PollerVersion {
+                capabilities: request.worker_version_capabilities,
+                deployment: request.deployment_options,
+            },
+            sdk: Sdk::default(),
         };
-        let version = version_of(request.worker_version_capabilities);
+        let version = version_of(&poll.version);
         let begun = Instant::now();
         let polled = match task {
             Some(task) => self.node.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
@@ -269,10 +274,7 @@ fn refuse_eager(command: &mut Command) {
 }
 
 /// The version stamp of events, from what a poll says of itself. Only workers that use versioning leave one.
-pub(super) fn version_of(
-    capabilities: Option<segno_proto::common::WorkerVersionCapabilities>,
-) -> Option<WorkerVersionStamp> {
-    capabilities
-        .filter(|capabilities| capabilities.use_versioning)
-        .map(|capabilities| WorkerVersionStamp { build_id: capabilities.build_id, use_versioning: true })
+pub(super) fn version_of(version: &PollerVersion) -> Option<WorkerVersionStamp> {
+    let capabilities = version.capabilities.as_ref().filter(|capabilities| capabilities.use_versioning)?;
+    Some(WorkerVersionStamp { build_id: capabilities.build_id.clone(), use_versioning: true })
 }

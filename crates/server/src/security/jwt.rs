@@ -147,7 +147,10 @@ impl Tokens {
         check_times(not_before, expires, now)?;
         let permissions = claims.get(&self.options.permissions_claim).and_then(Value::as_array);
         let grants = Grants::among(permissions.into_iter().flatten().filter_map(Value::as_str));
-        let name = text("sub").unwrap_or("a token without a subject").to_owned();
+        let name = text("sub").filter(|name| !name.is_empty()).ok_or_else(|| {
+            refused("it does not say whom it is about: its issuer has to put the name of the caller into the claim sub")
+        })?;
+        let name = name.to_owned();
         let caller = Arc::new(Caller { name, proof: Proof::Token, grants, calls_per_second: 0, expires: 0 });
         Ok(Checked { caller, not_before, expires, until: Instant::now() + REFRESH })
     }

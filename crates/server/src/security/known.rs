@@ -135,7 +135,7 @@ impl Security {
             }
             _ if is_for_anybody => AtFirst::Anybody,
             Some(Err(status)) => {
-                self.note_refusal(method_of(path), &status);
+                self.note_refusal(method_of(path), "", &status);
                 AtFirst::Stranger(status)
             }
             None => AtFirst::Unclear,

@@ -13,11 +13,13 @@ mod known;
 mod limits;
 pub mod roles;
 pub mod rules;
+mod throttle;
 pub mod tls;
 
 use std::{
     borrow::Cow,
     cell::RefCell,
+    net::IpAddr,
     path::PathBuf,
     sync::{Arc, PoisonError, RwLock},
 };
@@ -35,6 +37,7 @@ use self::{
     limits::{CountedPoll, Limiter},
     roles::{Grants, Roles},
     rules::{KnownCall, Rule, Scope},
+    throttle::Throttle,
 };
 
 use crate::request_fields;
@@ -80,6 +83,8 @@ pub struct SecurityOptions {
     pub authentication: Option<AuthenticationOptions>,
     /// Where changes and refusals are written down, with who asked for them.
     pub audit_log: Option<PathBuf>,
+    /// Nothing may be changed that cannot be written down there.
+    pub audit_required: bool,
     /// Where browsers have payloads decoded that only their owner can read.
     pub codec_endpoint: Option<String>,
 }
@@ -179,12 +184,18 @@ pub(crate) struct Credentials {
     digest: Option<[u8; 32]>,
     /// The subject of the certificate with which the connection was made.
     certificate: Option<Arc<str>>,
+    /// Where the connection comes from.
+    address: Option<IpAddr>,
 }
 
 impl Credentials {
-    pub(crate) fn new(authorization: Option<HeaderValue>, certificate: Option<Arc<str>>) -> Self {
+    pub(crate) fn new(
+        authorization: Option<HeaderValue>,
+        certificate: Option<Arc<str>>,
+        address: Option<IpAddr>,
+    ) -> Self {
         let digest = authorization.as_ref().and_then(|value| bearer(value.as_bytes())).map(digest_again);
-        Self { authorization, digest, certificate }
+        Self { authorization, digest, certificate, address }
     }
 
     /// What follows `Bearer`, and its digest.
@@ -208,6 +219,8 @@ pub(crate) struct Security {
     authentication: Option<Authentication>,
     audit: Option<Audit>,
     limiter: Limiter,
+    /// Wrong keys and tokens.
+    throttle: Throttle,
 }
 
 /// A caller, and the key that it was made from.
@@ -229,7 +242,7 @@ impl Security {
             tokens: options.tokens.map(Tokens::new),
             callers: RwLock::default(),
         });
-        Self { node, authentication, audit, limiter: Limiter::default() }
+        Self { node, authentication, audit, limiter: Limiter::default(), throttle: Throttle::default() }
     }
 
     /// Whether calls have to be looked at. If not, they cost nothing.
@@ -242,10 +255,10 @@ impl Security {
         self.authentication.is_some()
     }
 
-    /// Writes down that somebody who is not known was refused.
-    fn note_refusal(&self, what: &str, status: &Status) {
-        if let Some(audit) = &self.audit {
-            audit.entry(what, "", None).ended(status.code());
+    /// Writes down that somebody who is not known was refused, unless it is one of too many times.
+    fn note_refusal(&self, what: &str, namespace: &str, status: &Status) {
+        if let Some(audit) = self.audit.as_ref().filter(|_| !throttle::is_throttled(status)) {
+            let _ = audit.entry(what, namespace, None).ended(status.code());
         }
     }
 
@@ -347,18 +360,19 @@ impl Security {
         let caller = match caller {
             Ok(caller) => caller,
             Err(status) => {
-                if let Some(entry) = entry(None) {
-                    entry.ended(status.code());
-                }
+                self.note_refusal(method, namespace, &status);
                 return Err(status);
             }
         };
         if !caller.may(rule, namespace) {
             let status = Status::permission_denied(UNAUTHORIZED);
             if let Some(entry) = entry(Some(&caller)) {
-                entry.ended(status.code());
+                let _ = entry.ended(status.code());
             }
             return Err(status);
+        }
+        if let Some(audit) = self.audit.as_ref().filter(|_| rule.is_audited()) {
+            audit.check()?;
         }
         let entry = if rule.is_audited() { entry(Some(&caller)) } else { None };
         Ok(Admitted { caller: Some(caller), entry, _poll: None })
@@ -394,7 +408,7 @@ impl Security {
         let Some(authentication) = &self.authentication else { return Ok(()) };
         let known = self.caller(authentication, credentials).await;
         if let Err(status) = &known {
-            self.note_refusal(what, status);
+            self.note_refusal(what, "", status);
         }
         known.map(drop)
     }
@@ -405,9 +419,18 @@ impl Security {
         if let Some(caller) = self.caller_now(by, credentials, now) {
             return caller;
         }
-        match (&by.tokens, credentials.bearer()) {
+        let caller = match (&by.tokens, credentials.bearer()) {
             (Some(tokens), Some((token, digest))) => tokens.caller(token, digest, now).await,
             _ => Err(Status::unauthenticated(UNKNOWN_KEY)),
+        };
+        caller.map_err(|status| self.throttled(credentials, status))
+    }
+
+    /// Counts a wrong key or token of an address.
+    fn throttled(&self, credentials: &Credentials, status: Status) -> Status {
+        match status.code() {
+            tonic::Code::Unauthenticated => self.throttle.refusal(credentials.address, status),
+            _ => status,
         }
     }
 
@@ -423,7 +446,8 @@ impl Security {
                 let text = "the header authorization is not understood: it must be `Bearer KEY-OR-TOKEN`";
                 return Some(Err(Status::unauthenticated(text)));
             };
-            return self.bearer(by, shown, now);
+            let caller = self.bearer(by, shown, now)?;
+            return Some(caller.map_err(|status| self.throttled(credentials, status)));
         }
         if let Some(subject) = &credentials.certificate {
             return Some(self.certificate(by, subject, now));
@@ -488,16 +512,14 @@ impl Authentication {
 }
 
 impl Admitted {
-    /// The call ended.
-    pub(crate) fn ended(self, code: tonic::Code) {
-        if let Some(entry) = self.entry {
-            entry.ended(code);
-        }
+    /// The call ended. It may be acknowledged only if this is `Ok`.
+    pub(crate) fn ended(self, code: tonic::Code) -> Result<(), Status> {
+        self.entry.map_or(Ok(()), |entry| entry.ended(code))
     }
 
     /// The call ended like this.
     pub(crate) fn outcome<T>(self, outcome: Result<T, Status>) -> Result<T, Status> {
-        self.ended(outcome.as_ref().err().map_or(tonic::Code::Ok, Status::code));
+        self.ended(outcome.as_ref().err().map_or(tonic::Code::Ok, Status::code))?;
         outcome
     }
 }
@@ -547,7 +569,8 @@ pub(crate) fn check_queue<T>(
 ) -> Result<(), Status> {
     let Some(caller) = request.extensions().get::<Arc<Caller>>() else { return Ok(()) };
     let Some(queue) = queue.filter(|_| caller.has_limited_queues()) else { return Ok(()) };
-    let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32 && ends_with_uuid(&queue.name);
+    // A sticky queue belongs to its normal queue, and has no tasks of others: see `QueueKey::sticky`.
+    let is_sticky = may_be_sticky && queue.kind == TaskQueueKind::Sticky as i32;
     let name = if is_sticky { &queue.normal_name } else { &queue.name };
     if caller.grants.may_poll(name) { Ok(()) } else { Err(Status::permission_denied(UNAUTHORIZED)) }
 }

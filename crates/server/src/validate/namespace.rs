@@ -2,6 +2,8 @@
 //!
 //! Updates are checked and applied in one go, on the newest state of the namespace, in Temporal's order.
 
+use std::collections::BTreeMap;
+
 use segno_engine::search_attributes::{PREDEFINED, SYSTEM};
 use segno_engine::validate::{ID_LENGTH_MAX, duration};
 use segno_proto::enums::{IndexedValueType, NamespaceState, ReplicationState};
@@ -109,7 +111,9 @@ pub fn update(request: UpdateNamespaceRequest, detail: &mut NamespaceDetail, now
             let text = format!("Total resetBinaries cannot exceed the max limit: {BAD_BINARIES_MAX}");
             return Err(RequestError::invalid(text));
         }
-        if !config.custom_search_attribute_aliases.is_empty() {
+        // Those that are there may come back with the rest of a description.
+        let known: BTreeMap<_, _> = detail.attribute_aliases().collect();
+        if !config.custom_search_attribute_aliases.iter().all(|(field, name)| known.get(field) == Some(name)) {
             return Err(RequestError::invalid(
                 "Search attributes have no aliases here. Use the operator service to add and remove them.",
             ));

@@ -24,7 +24,7 @@ use segno_proto::{
 use tokio::sync::mpsc;
 
 use super::{
-    Answer, Asked, Web, WebBody, call, figures,
+    Answer, Asked, Web, WebBody, below_prefix, call, figures,
     forms::{Form, decode},
     layout, plain, words,
 };
@@ -74,8 +74,7 @@ pub(super) fn answer(web: Web, query: &Form) -> Response<WebBody> {
 
 pub(super) fn path_of(page: &str) -> Vec<String> {
     let path = page.split('?').next().unwrap_or_default();
-    let path = path.strip_prefix("/ui/").unwrap_or_default();
-    path.split('/').filter(|part| !part.is_empty()).filter_map(decode).collect()
+    below_prefix(path).split('/').filter(|part| !part.is_empty()).filter_map(decode).collect()
 }
 
 async fn follow(web: Web, page: String, send: mpsc::Sender<Bytes>) {

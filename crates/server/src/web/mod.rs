@@ -41,7 +41,7 @@ mod workflows_actions;
 
 pub(crate) use codec::Codec;
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
@@ -66,6 +66,8 @@ pub(crate) type WebBody = Either<Full<Bytes>, EventStream>;
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Where pages begin.
 pub(crate) const PREFIX: &str = "/ui";
+/// The namespaces page under its address in Temporal's pages, by which programs see that pages are served.
+const NAMESPACES: &str = "/namespaces";
 /// The namespace of the first page.
 const NAMESPACE: &str = "default";
 /// What the history and other places name as the caller of actions.
@@ -176,7 +178,7 @@ impl Web {
 
     /// Whether an address is one of these pages.
     pub(crate) fn has(path: &str) -> bool {
-        path == "/" || path == "/favicon.ico" || path == PREFIX || path.starts_with("/ui/")
+        path == "/" || path == "/favicon.ico" || path == PREFIX || path == NAMESPACES || path.starts_with("/ui/")
     }
 
     /// What a browser is shown at an address where nothing is. Whoever asks need not be known: it tells nothing.
@@ -281,9 +283,17 @@ impl Web {
 /// A call as the services take it, with an end to waiting.
 fn call<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
-    let from_a_tool = CallMetadata { connection: None, timeout: Some(CALL_TIMEOUT), is_tool: true };
+    let from_a_tool = CallMetadata { timeout: Some(CALL_TIMEOUT), is_tool: true, ..Default::default() };
     request.extensions_mut().insert(from_a_tool);
     request
+}
+
+/// The part of an address behind `/ui/`.
+fn below_prefix(path: &str) -> Cow<'_, str> {
+    match path {
+        NAMESPACES => format!("{NAMESPACE}{NAMESPACES}").into(),
+        _ => path.strip_prefix("/ui/").unwrap_or_default().into(),
+    }
 }
 
 fn words(path: &[String]) -> Vec<&str> {
@@ -291,8 +301,11 @@ fn words(path: &[String]) -> Vec<&str> {
 }
 
 fn asked<'a>(head: &'a Parts, body: &Bytes) -> Result<Asked<'a>, &'static str> {
-    let rest = head.uri.path().strip_prefix("/ui/").unwrap_or_default();
-    let path = rest.split('/').filter(|part| !part.is_empty()).map(decode).collect::<Option<Vec<_>>>();
+    let path = below_prefix(head.uri.path())
+        .split('/')
+        .filter(|part| !part.is_empty())
+        .map(decode)
+        .collect::<Option<Vec<_>>>();
     let path = path.ok_or("the address is not UTF-8\n")?;
     let query = Form::parse(head.uri.query().unwrap_or_default()).ok_or("the address is not UTF-8\n")?;
     let text = std::str::from_utf8(body).map_err(|_| "the form is not UTF-8\n")?;

@@ -15,7 +15,7 @@
 //! for, and the filter sees the states that are shown. What is in memory of a transaction that was rolled back is dropped
 //! when the next one begins.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{Connection, ErrorCode, ffi, params};
 use segno_store::RunKey;
@@ -110,6 +110,15 @@ impl PendingFacts {
     /// Adds the facts of a run. One that `is_new` has none in the tables.
     pub(crate) fn add(&mut self, run: RunKey, row: &VisibilityRow, is_new: bool) {
         encoded::append(&mut self.facts, run, row, is_new);
+    }
+
+    /// The rows of the runs that have some.
+    pub(crate) fn runs(&self) -> rusqlite::Result<BTreeSet<i64>> {
+        let (mut runs, mut rest) = (BTreeSet::new(), &self.facts[..]);
+        while let Some(facts) = encoded::next(&mut rest).map_err(|_| damaged())? {
+            runs.insert(layout::run_row(facts.run).ok_or_else(damaged)?);
+        }
+        Ok(runs)
     }
 
     /// Lists all of them.

@@ -24,7 +24,7 @@ pub(crate) fn attribute_entry(namespace: NamespaceKey, number: u32) -> i64 {
 }
 
 /// The columns of `visibility` that its checksum is made of, in this order.
-pub(super) const CHECKED_COLUMNS: &str = "run_key, namespace, ended, start_time, status, execution_time, workflow_type, \
+pub(crate) const CHECKED_COLUMNS: &str = "run_key, namespace, ended, start_time, status, execution_time, workflow_type, \
                                           workflow_id, run_id, task_queue, history_length, history_bytes, transitions, \
                                           parent_workflow_id, parent_run_id, root_workflow_id, root_run_id, \
                                           activity_attempts, activity_failure, task_attempts, task_failure, attributes";

@@ -10,4 +10,5 @@ mod limits;
 mod lists;
 mod open;
 mod pending;
+mod verify;
 mod wal;

@@ -9,6 +9,7 @@ from ..harness import Session
 from . import scenario
 
 CLOSE = "HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT"
+NOBODY = "11111111-2222-4333-8444-555555555555"
 ALL = "HISTORY_EVENT_FILTER_TYPE_ALL_EVENT"
 
 
@@ -174,3 +175,34 @@ def transient_events(s: Session) -> None:
     s.history()
     s.call("GetWorkflowExecutionHistoryReverse", execution=s.execution())
     s.history(maximum_page_size=2)
+
+
+@scenario
+def page_token_of_another_run(s: Session) -> None:
+    """A page token belongs to its run; a request that names no run takes that of the token."""
+    first = s.begun(marker("a"), complete())
+    second = s.begun(marker("b"), complete())
+    for rpc in ("GetWorkflowExecutionHistory", "GetWorkflowExecutionHistoryReverse"):
+        page = s.call(rpc, execution=s.execution(run=first), maximum_page_size=1)
+        token = {"maximum_page_size": 1, "next_page_token": page.next_page_token}
+        s.call(rpc, execution=s.execution(run=second), **token)
+        s.call(rpc, execution=s.execution(run=first), **token)
+        s.call(rpc, execution=s.execution(), **token)
+        s.call(rpc, execution=s.execution("other"), **token)
+        s.call(rpc, execution=s.execution("other", run=first), **token)
+        s.call(rpc, execution=s.execution("other", run=second), **token)
+        s.call(rpc, execution=s.execution(run=NOBODY), **token)
+        s.call(rpc, execution=s.execution(run="not a run id"), **token)
+
+
+@scenario
+def page_token_of_another_run_awaited(s: Session) -> None:
+    """The same for tokens of reads that wait."""
+    first = s.begun()
+    page = s.history(wait_new_event=True)
+    s.start("other")
+    s.terminate()
+    for more in ({}, {"history_event_filter_type": CLOSE}):
+        s.history(run=NOBODY, wait_new_event=True, next_page_token=page.next_page_token, **more)
+        s.history(run=first, wait_new_event=True, next_page_token=page.next_page_token, **more)
+        s.history("other", wait_new_event=True, next_page_token=page.next_page_token, **more)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..build import complete, fields, payloads, seconds
+import time
+
+from ..build import complete, fail, fields, payloads, retry, seconds
 from ..harness import Session
 from . import scenario
 
@@ -136,6 +138,88 @@ def with_start_delay(s: Session) -> None:
     s.signal_with_start(workflow_start_delay=seconds(60))
     s.history()
     s.describe()
+
+
+@scenario
+def with_start_delayed_run(s: Session) -> None:
+    """Signal-with-start of a run that waits for its start delay schedules a task; a signal alone does not."""
+    s.start(workflow_start_delay=seconds(60))
+    s.signal("alone")
+    s.history()
+    s.signal_with_start("first")
+    s.history()
+    s.signal_with_start("second")
+    s.run_task(complete())
+    s.history()
+
+
+@scenario
+def with_start_delayed_twice(s: Session) -> None:
+    """The run was begun by signal-with-start, with a delay; a second one ends the wait, a repeated one does too."""
+    same = s.request_id()
+    s.signal_with_start(request_id=same, workflow_start_delay=seconds(60))
+    s.signal_with_start(request_id=same, workflow_start_delay=seconds(60))
+    s.history()
+    s.describe()
+    s.signal_with_start(workflow_start_delay=seconds(60))
+    s.history()
+
+
+@scenario
+def with_start_delay_ends_later(s: Session) -> None:
+    """After the task that signal-with-start made, the end of the delay makes no other one."""
+    s.start(workflow_start_delay=seconds(2))
+    s.signal_with_start()
+    s.run_task()
+    time.sleep(2.5)
+    s.history()
+    s.describe()
+
+
+@scenario
+def with_start_cron_waits(s: Session) -> None:
+    """Signal-with-start of a cron workflow that waits for its time."""
+    s.start(cron_schedule="0 0 1 1 *")
+    s.signal_with_start()
+    s.history()
+    s.terminate()
+
+
+@scenario
+def with_start_retry_waits(s: Session) -> None:
+    """Signal-with-start of a run that waits for its retry."""
+    first = s.begun(fail("first"), retry_policy=retry(30))
+    s.wait_new_run(first)
+    s.signal()
+    s.history()
+    s.signal_with_start()
+    s.history()
+    s.run_task(complete())
+
+
+@scenario
+def with_start_continued_waits(s: Session) -> None:
+    """Signal-with-start of a run that waits for the back-off of a continue-as-new."""
+    again = {"workflow_type": {"name": "wt"}, "backoff_start_interval": seconds(60)}
+    kind = "COMMAND_TYPE_CONTINUE_AS_NEW_WORKFLOW_EXECUTION"
+    attributes = "continue_as_new_workflow_execution_command_attributes"
+    first = s.begun({"command_type": kind, attributes: again})
+    s.wait_new_run(first)
+    s.signal_with_start()
+    s.history()
+
+
+@scenario
+def with_start_delayed_queried(s: Session) -> None:
+    """A delayed run that signal-with-start woke can be queried after its first task."""
+    s.start(workflow_start_delay=seconds(60))
+    s.signal_with_start()
+    s.run_task()
+    begun = s.begin_query()
+    task = s.poll()
+    answered = {"completed_type": "QUERY_RESULT_TYPE_ANSWERED", "query_result": payloads(1)}
+    s.call("RespondQueryTaskCompleted", task_token=task.task_token, **answered)
+    s.join(begun)
 
 
 CONFLICT = "WORKFLOW_ID_CONFLICT_POLICY_"

@@ -693,3 +693,57 @@ def gone(s: Session, short: str) -> None:
         time.sleep(0.1)
 
 
+
+
+# -- who calls ----------------------------------------------------------------------------
+
+
+def sdk(name: str, version: str) -> dict[str, str]:
+    """The headers by which an SDK names itself."""
+    return {"client-name": name, "client-version": version}
+
+
+def poll_as(s: Session, headers: dict[str, str]) -> Any:
+    """Polls for an activity task as a worker of this SDK."""
+    queue = s.queue("q")
+    return s.join(s.begin("PollActivityTaskQueue", 8, headers, task_queue=queue, identity="worker"))
+
+
+@scenario
+def sdk_of_worker(s: Session) -> None:
+    """The description has the SDK of the worker that took the last attempt."""
+    s.join(s.begin("StartActivityExecution", 10, sdk("temporal-java", "1.2.3"), **fields_of_start(s)))
+    describe(s)
+    task = poll_as(s, sdk("temporal-go", "1.30.0"))
+    describe(s)
+    s.fail_activity(task, failure())
+    describe(s)
+    task = poll_as(s, sdk("temporal-python", "1.9.0"))
+    describe(s)
+    s.complete_activity(task)
+    describe(s)
+
+
+@scenario
+def sdk_unknown(s: Session) -> None:
+    """A worker that does not name its SDK, after one that did."""
+    start(s, retry_policy=retry(0.2, maximum_attempts=3, backoff_coefficient=1))
+    s.fail_activity(poll_as(s, {"client-name": "temporal-go"}), failure())
+    describe(s)
+    s.fail_activity(poll_as(s, {"client-version": "1.2.3"}), failure())
+    describe(s)
+    poll_as(s, {})
+    describe(s)
+
+
+def fields_of_start(s: Session) -> dict[str, Any]:
+    """The fields of a start whose activity is retried."""
+    return {
+        "activity_id": s.name("a"),
+        "activity_type": {"name": "act"},
+        "task_queue": {"name": s.name("q")},
+        "start_to_close_timeout": seconds(10),
+        "retry_policy": retry(0.2, maximum_attempts=3, backoff_coefficient=1),
+        "identity": "caller",
+        "request_id": s.request_id(),
+    }

@@ -133,3 +133,29 @@ def pollers_after_shutdown(s: Session) -> None:
         s.join(poll)
     for kind in kinds:
         s.call("DescribeTaskQueue", task_queue=s.queue(), task_queue_type=kind)
+
+
+VERSIONS = [
+    {"worker_version_capabilities": {"build_id": "b1"}},
+    {"worker_version_capabilities": {"build_id": "b3", "deployment_series_name": "series"}},
+    {
+        "worker_version_capabilities": {"build_id": "b4"},
+        "deployment_options": {
+            "deployment_name": "deployment",
+            "build_id": "b5",
+            "worker_versioning_mode": "WORKER_VERSIONING_MODE_UNVERSIONED",
+        },
+    },
+]
+
+
+@scenario
+def versions_of_pollers(s: Session) -> None:
+    """Pollers are listed with what they say of their version, the newest of each."""
+    for kind, rpc in ((1, "PollWorkflowTaskQueue"), (2, "PollActivityTaskQueue")):
+        for number, version in enumerate(VERSIONS):
+            queue = {"name": s.name(f"q-{number}")}
+            for given in ({}, version):
+                begun = s.begin(rpc, 2, task_queue=queue, identity="worker", **given)
+                begun.result(timeout=10)
+            s.call("DescribeTaskQueue", task_queue=queue, task_queue_type=kind)

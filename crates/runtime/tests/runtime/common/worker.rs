@@ -59,13 +59,19 @@ fn poll(node: &Node, kind: QueueKind) -> Poll {
 
 pub fn poll_of(node: &Node, kind: QueueKind, queue: &str) -> Poll {
     let namespace = node.namespaces.get("default").map_or(NamespaceKey(1), |namespace| namespace.key);
+    let is_sticky = queue == story::STICKY_QUEUE;
     Poll {
-        queue: QueueKey { namespace, kind, name: queue.to_owned() },
+        queue: match is_sticky {
+            true => QueueKey::sticky(namespace, queue, story::QUEUE),
+            false => QueueKey { namespace, kind, name: queue.to_owned() },
+        },
         identity: "worker".to_owned(),
         caller: Default::default(),
-        sticky: false,
+        sticky: is_sticky,
         deadline: Instant::now() + Duration::from_millis(100),
         tasks_per_second: None,
+        version: Default::default(),
+        sdk: Default::default(),
     }
 }
 
