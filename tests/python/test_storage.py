@@ -12,6 +12,8 @@ import shutil
 import sqlite3
 import subprocess
 import time
+import urllib.error
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -166,6 +168,42 @@ def test_a_full_disk_is_logged_and_ends_with_its_own_status(
     assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
     assert "commits fail" in server.log.read_text()
     assert server.terminate() == 74
+
+
+def test_a_full_disk_shows_in_health_until_there_is_room(durable_server: SegnoServer, small_disk: Path):
+    server = durable_server
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 1_000_000)
+    server.storage = ["--data-dir", str(small_disk / "data")]
+    server.start()
+
+    def healthz() -> tuple[int, str]:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/healthz", timeout=5) as reply:
+                return reply.status, reply.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    def serving(channel: grpc.Channel) -> int:
+        # A HealthCheckResponse has one field, an enum: 1 is SERVING, 2 is NOT_SERVING.
+        check = channel.unary_unary("/grpc.health.v1.Health/Check", lambda _: b"", lambda reply: reply[1])
+        return check(None, timeout=5)
+
+    with grpc.insecure_channel(server.address) as channel:
+        assert (healthz(), serving(channel)) == ((200, "ok\n"), 1)
+        stub = WorkflowServiceStub(channel)
+        with pytest.raises(grpc.RpcError):
+            for number in range(200):
+                stub.StartWorkflowExecution(start_request(f"w-{number}", b"x" * 100_000), timeout=10)
+        status, why = healthz()
+        assert status == 503 and "the disk is full" in why, why
+        assert serving(channel) == 2
+        ballast.unlink()
+        until = time.monotonic() + 15
+        while healthz()[0] != 200:
+            assert time.monotonic() < until, healthz()
+            time.sleep(0.1)
+        assert serving(channel) == 1
 
 
 # The longest filter there may be, which fits nothing: it costs much for every workflow.

@@ -9,6 +9,9 @@
 //!
 //! A store on another machine is written by a task instead of the thread, in larger groups and without a pace. What waits for
 //! it is bounded more tightly: while the database is away nothing is written.
+//!
+//! A commit that fails because of the disk or the database degrades the node's health ([`crate::health`]) until a commit
+//! succeeds. While nothing is to be written a probe is, so that a node without callers recovers as well.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -20,10 +23,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_store::{Commit, CommitError, Lane, NamespaceKey, OutboxKey, Storage, Store};
+use bytes::Bytes;
+use segno_store::{Commit, CommitError, DocumentWrite, Lane, NamespaceKey, OutboxKey, Storage, Store};
 use tokio::sync::{mpsc as tasks, oneshot};
 
 use crate::{
+    health::{self, Health},
     metrics::{Metrics, add, count},
     sabotage,
     supervise::{Vitals, panic_text},
@@ -37,6 +42,10 @@ const PACE: Duration = Duration::from_millis(1);
 const PACED_FROM: usize = 3;
 /// Bytes that may wait for the disk. Beyond, calls from outside are refused before they change anything.
 const WAITING_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How often it is tried whether a store that failed works again.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+const PROBE_BYTES: usize = 256 * 1024;
 
 /// Most commits in one group of a store on another machine.
 const REMOTE_GROUP_MAX: usize = 256;
@@ -70,24 +79,32 @@ enum Requests {
 impl Committer {
     /// Starts the writer thread. It ends when every `Committer` is gone and all that waited is written; if it panics,
     /// the node has failed.
-    pub fn start(storage: &Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>) -> std::io::Result<Self> {
-        let Some(store) = storage.embedded() else { return Ok(Self::start_lane(storage.clone(), metrics, vitals)) };
+    pub fn start(
+        storage: &Arc<dyn Storage>,
+        metrics: Arc<Metrics>,
+        vitals: Arc<Vitals>,
+        health: Arc<Health>,
+    ) -> std::io::Result<Self> {
+        let Some(store) = storage.embedded() else {
+            return Ok(Self::start_lane(storage.clone(), metrics, vitals, health));
+        };
         let (requests, waiting) = mpsc::channel();
         let requests = Requests::Thread(requests);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
         let written = waiting_bytes.clone();
         std::thread::Builder::new().name("segno-committer".to_owned()).spawn(move || {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| write(&*store, &waiting, &metrics, &written))) {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| write(&*store, &waiting, &metrics, &health, &written)))
+            {
                 vitals.fail("the writer thread", &panic_text(&*panic));
             }
         })?;
         Ok(Self { requests, waiting_bytes })
     }
 
-    fn start_lane(storage: Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>) -> Self {
+    fn start_lane(storage: Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>, health: Arc<Health>) -> Self {
         let (requests, waiting) = tasks::unbounded_channel();
         let (waiting_bytes, waiting_commits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let lane = write_lane(storage, waiting, metrics, waiting_bytes.clone(), waiting_commits.clone());
+        let lane = write_lane(storage, waiting, metrics, health, waiting_bytes.clone(), waiting_commits.clone());
         let lane = tokio::spawn(lane);
         tokio::spawn(async move {
             if let Err(error) = lane.await
@@ -130,6 +147,11 @@ impl Committer {
         self.send(Share::Messages, Commit { outbox_remove: keys, ..Default::default() })
     }
 
+    /// Finds out whether the store works; the node's health says so.
+    pub fn probe(&self) {
+        probe().into_iter().for_each(|commit| drop(self.commit(commit)));
+    }
+
     fn send(&self, turn: Share, commit: Commit) -> impl Future<Output = Result<(), CommitError>> + use<> {
         let (answer, result) = oneshot::channel();
         self.waiting_bytes.fetch_add(commit.bytes(), Ordering::Relaxed);
@@ -146,7 +168,46 @@ impl Committer {
     }
 }
 
-fn write(store: &dyn Store, waiting: &mpsc::Receiver<Request>, metrics: &Metrics, waiting_bytes: &AtomicUsize) {
+/// A write that changes nothing: a document that comes and goes, as large as commits usually are at most.
+fn probe() -> [Commit; 2] {
+    [Some(Bytes::from(vec![0; PROBE_BYTES])), None].map(|content| {
+        let write = DocumentWrite { namespace: NamespaceKey(0), name: "probe".to_owned(), content };
+        Commit { documents: vec![write], ..Default::default() }
+    })
+}
+
+/// Notes in the node's health how a commit went. What is refused because of its content says nothing of the store.
+fn note_health(health: &Health, result: &Result<(), CommitError>) {
+    match result {
+        Ok(()) => health.recover(health::STORAGE),
+        Err(error @ (CommitError::Full | CommitError::Unknown(_))) => {
+            health.degrade(health::STORAGE, &error.to_string());
+        }
+        Err(_) => {}
+    }
+}
+
+/// Waits for something to write; probes a store that failed meanwhile. `None` when every [`Committer`] is gone.
+fn next_request(store: &dyn Store, waiting: &mpsc::Receiver<Request>, health: &Health) -> Option<Request> {
+    while health.is_degraded_by(health::STORAGE) {
+        match waiting.recv_timeout(PROBE_INTERVAL) {
+            Ok(request) => return Some(request),
+            Err(mpsc::RecvTimeoutError::Disconnected) => return None,
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                store.commit(&probe()).iter().for_each(|result| note_health(health, result));
+            }
+        }
+    }
+    waiting.recv().ok()
+}
+
+fn write(
+    store: &dyn Store,
+    waiting: &mpsc::Receiver<Request>,
+    metrics: &Metrics,
+    health: &Health,
+    waiting_bytes: &AtomicUsize,
+) {
     let mut commits = Vec::with_capacity(GROUP_MAX);
     let mut answers = Vec::with_capacity(GROUP_MAX);
     let mut next = Instant::now();
@@ -154,7 +215,7 @@ fn write(store: &dyn Store, waiting: &mpsc::Receiver<Request>, metrics: &Metrics
     let mut turns = Turns::default();
     loop {
         if turns.is_empty() {
-            let Ok(first) = waiting.recv() else { return };
+            let Some(first) = next_request(store, waiting, health) else { return };
             group.push(first);
         }
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -178,6 +239,7 @@ fn write(store: &dyn Store, waiting: &mpsc::Receiver<Request>, metrics: &Metrics
         metrics.commit_time.observe(writing.elapsed());
         count(&metrics.syncs);
         for ((commit, answer), result) in commits.drain(..).zip(answers.drain(..)).zip(results) {
+            note_health(health, &result);
             count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
             let bytes = commit.bytes();
             waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
@@ -215,14 +277,27 @@ async fn write_lane(
     storage: Arc<dyn Storage>,
     mut waiting: tasks::UnboundedReceiver<Request>,
     metrics: Arc<Metrics>,
+    health: Arc<Health>,
     waiting_bytes: Arc<AtomicUsize>,
     waiting_commits: Arc<AtomicUsize>,
 ) {
     let mut taken = Vec::with_capacity(REMOTE_GROUP_MAX + 1);
     let mut turns = Turns::default();
     loop {
-        if turns.is_empty() && waiting.recv_many(&mut taken, REMOTE_GROUP_MAX).await == 0 {
-            return;
+        while turns.is_empty() && taken.is_empty() {
+            let more = waiting.recv_many(&mut taken, REMOTE_GROUP_MAX);
+            let received = match health.is_degraded_by(health::STORAGE) {
+                true => tokio::time::timeout(PROBE_INTERVAL, more).await,
+                false => Ok(more.await),
+            };
+            match received {
+                Ok(0) => return,
+                Ok(_) => {}
+                Err(_) => {
+                    let results = storage.commit(Lane(0), probe().into()).await;
+                    results.iter().for_each(|result| note_health(&health, result));
+                }
+            }
         }
         gather(&mut taken, &mut turns, REMOTE_GROUP_MAX, || waiting.try_recv().ok());
         let mut commits = Vec::with_capacity(taken.len());
@@ -244,6 +319,7 @@ async fn write_lane(
         metrics.commit_time.observe(writing.elapsed());
         count(&metrics.syncs);
         for ((bytes, answer), result) in answers.into_iter().zip(results) {
+            note_health(&health, &result);
             if matches!(result, Err(CommitError::Conflict)) {
                 // Cannot be while each run has one owner. It is refused and read anew, but somebody should look.
                 tracing::error!("what is stored is not what this node knows: somebody else wrote a run that it owns");

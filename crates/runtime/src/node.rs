@@ -24,6 +24,7 @@ use crate::{
     damaged::DamagedRuns,
     error::CallError,
     flow::{self, Flows},
+    health::{self, Health},
     ids::Ids,
     list_limits::ListLimits,
     liveness,
@@ -125,6 +126,8 @@ pub struct Node {
     /// Namespaces that are being deleted by this node.
     pub(crate) deleting_namespaces: Mutex<HashSet<NamespaceKey>>,
     pub(crate) vitals: Arc<Vitals>,
+    /// Why the node is degraded, if it is.
+    pub health: Arc<Health>,
     /// What the node counts.
     pub metrics: Arc<Metrics>,
     /// All namespaces.
@@ -184,12 +187,13 @@ impl Node {
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
+        let health = Arc::new(Health::default());
         let store = storage.blocking();
         let (listener, identity) =
             listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
         let cluster = Cluster::of(&storage, identity);
         let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
-        let committer = Committer::start(&storage, metrics.clone(), vitals.clone())
+        let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
         let first = store.clone();
         let loaded = tokio::task::spawn_blocking(move || {
@@ -223,6 +227,7 @@ impl Node {
             deleting: Mutex::default(),
             deleting_namespaces: Mutex::default(),
             vitals,
+            health,
             metrics,
             namespaces,
             workers: Workers::default(),
@@ -300,8 +305,17 @@ impl Node {
 
     /// Like [`Node::context`], with a key for a new run if the call may create one.
     pub(crate) async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
-        let new_run_key = if creates { self.run_keys.take(&self.store).await?.0 } else { 0 };
+        let new_run_key = if creates { self.take_run_key().await?.0 } else { 0 };
         Ok(Context { new_run_key, ..self.context(namespace) })
+    }
+
+    async fn take_run_key(&self) -> Result<RunKey, CallError> {
+        let taken = self.run_keys.take(&self.store).await;
+        // Keys are not set aside by the committer, and it is the committer that notes the health of the store.
+        if taken.is_err() && !self.health.is_degraded_by(health::STORAGE) {
+            self.committer.probe();
+        }
+        taken
     }
 
     /// Like [`Node::context_for`], for a call on a run: runs that follow it have the current version of its script.

@@ -181,26 +181,16 @@ async fn answer_flows(flows: &FlowCalls, request: Request<Incoming>) -> Response
 
 fn answer(node: &Node, request: &Request<Incoming>) -> Response<Full<Bytes>> {
     let (status, kind, body) = match (request.method(), request.uri().path()) {
-        (&Method::GET | &Method::HEAD, "/healthz") if node.is_stopping() => {
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", "stopping\n".to_owned())
-        }
-        (&Method::GET | &Method::HEAD, "/healthz") if node.failure().is_some() => {
-            let why = node.failure().unwrap_or_default();
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("failed: {why}\n"))
-        }
-        (&Method::GET | &Method::HEAD, "/healthz")
-            if node.cluster().is_some_and(|cluster| !cluster.is_within_lease()) =>
-        {
-            let text = "the database was not reached for a while, and another node may have taken this one's place\n";
-            (StatusCode::SERVICE_UNAVAILABLE, "text/plain", text.to_owned())
-        }
+        (&Method::GET | &Method::HEAD, "/healthz") => match node.ill_health() {
+            Some(why) => (StatusCode::SERVICE_UNAVAILABLE, "text/plain", format!("{why}\n")),
+            None => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
+        },
         (&Method::GET | &Method::HEAD, "/cluster") => match node.cluster() {
             Some(cluster) => (StatusCode::OK, "application/json", cluster_json(cluster)),
             None => {
                 (StatusCode::NOT_FOUND, "text/plain", "this server is not on a database that nodes share\n".to_owned())
             }
         },
-        (&Method::GET | &Method::HEAD, "/healthz") => (StatusCode::OK, "text/plain", "ok\n".to_owned()),
         (&Method::GET | &Method::HEAD, "/metrics") => {
             (StatusCode::OK, "text/plain; version=0.0.4", metrics::text(node))
         }

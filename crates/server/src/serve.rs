@@ -14,6 +14,7 @@ use segno_proto::{
 use segno_runtime::Node;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
+use tonic_health::{ServingStatus, server::HealthReporter};
 
 use crate::{
     connections::{self, AbortOnDrop, ConnectionLimits, MESSAGE_BYTES_MAX, Services, Turns, WORKFLOW_SERVICE},
@@ -40,6 +41,11 @@ const DRAIN_STEP: Duration = Duration::from_millis(20);
 const CLOSE: Duration = Duration::from_millis(200);
 /// Time for the last traces to be sent.
 const LAST_TRACES: Duration = Duration::from_secs(2);
+
+/// The services whose health is reported over gRPC; the empty name stands for the server.
+const HEALTH_SERVICES: [&str; 3] = ["", WORKFLOW_SERVICE, "temporal.api.operatorservice.v1.OperatorService"];
+/// How often it is looked at.
+const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Where to listen, and to how many.
 #[derive(Clone, Debug)]
@@ -183,14 +189,13 @@ impl Server {
             .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
         let health_service = health_service.accept_compressed(CompressionEncoding::Gzip);
-        for service in ["", WORKFLOW_SERVICE, "temporal.api.operatorservice.v1.OperatorService"] {
-            health.set_service_status(service, tonic_health::ServingStatus::Serving).await;
-        }
+        report_health(&node, &health).await;
         let reflection =
             || tonic_reflection::server::Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
 
         // Ends with this call, however that ends.
         let mut web = JoinSet::new();
+        web.spawn(follow_health(node.clone(), health));
         let _following = self.tls.as_ref().map(|tls| {
             AbortOnDrop(node.supervise_to_its_end("the watch over certificates", tls.clone().follow_files()))
         });
@@ -268,5 +273,28 @@ impl Server {
         }
         let _ = tokio::time::timeout(LAST_TRACES, otel::flush()).await;
         Ok(())
+    }
+}
+
+/// Reports the node's health to those who ask for it over gRPC.
+async fn report_health(node: &Node, health: &HealthReporter) {
+    let status = match node.ill_health() {
+        None => ServingStatus::Serving,
+        Some(_) => ServingStatus::NotServing,
+    };
+    for service in HEALTH_SERVICES {
+        health.set_service_status(service, status).await;
+    }
+}
+
+/// Reports it again whenever it changes. Among other nodes it is looked at every so often: a lease ends without an event.
+async fn follow_health(node: Arc<Node>, health: HealthReporter) {
+    let mut changes = node.health.watch();
+    loop {
+        match node.cluster() {
+            None => changes.next().await,
+            Some(_) => drop(tokio::time::timeout(HEALTH_INTERVAL, changes.next()).await),
+        }
+        report_health(&node, &health).await;
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use crate::common::{JumpingClock, gate::Gate, story, worker};
+use crate::common::{JumpingClock, Place, gate::Gate, story, worker};
 use segno_engine::{
     Rejection,
     signal::{self, Signal},
@@ -20,7 +20,10 @@ use segno_proto::{
 use segno_runtime::{
     CallError, Node, NodeOptions, QueueKind, RunSelector, SystemClock, WorkflowKey, with_request_bytes,
 };
-use segno_store::{Commit, CurrentReset, RunKey, Store};
+use segno_store::{
+    Commit, CurrentReset, RunKey, Store,
+    fault::{FaultPlan, WriteFault},
+};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
@@ -506,4 +509,39 @@ async fn a_lone_timer_notices_a_clock_that_is_set_forward() {
         }
     };
     assert!(timeout(Duration::from_secs(10), closed).await.is_ok(), "it sleeps on");
+}
+
+/// A disk that is full degrades the node until there is room again: noticed by the next commit, or without one by a probe.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_degrades_the_node_until_there_is_room() {
+    let plan = FaultPlan::new();
+    let node = Place::new().start(&plan).await;
+    let namespace = node.namespaces.get("default").expect("it is always there");
+    for with_commit in [true, false] {
+        assert_eq!(node.ill_health(), None);
+        plan.fail_all_writes(Some(WriteFault::Full));
+        let refused = node.start_workflow(story::start(&namespace, "full")).await;
+        assert!(matches!(refused, Err(CallError::StorageFull(_))), "{:?}", refused.err());
+        // The first start fails before there is anything to commit.
+        let degraded = async {
+            while node.ill_health().is_none() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(5), degraded).await.expect("it is degraded");
+        let why = node.ill_health().unwrap_or_default();
+        assert!(why.starts_with("degraded: storage: the disk is full"), "{why}");
+        plan.fail_all_writes(None);
+        if with_commit {
+            node.start_workflow(story::start(&namespace, "room")).await.expect("there is room again");
+            assert_eq!(node.ill_health(), None);
+        }
+    }
+    let recovered = async {
+        while node.ill_health().is_some() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(10), recovered).await.expect("a probe finds out");
+    node.shut_down();
 }
