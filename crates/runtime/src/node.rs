@@ -253,6 +253,7 @@ impl Node {
         match &node.cluster {
             None => node.recover().await?,
             Some(_) => {
+                node.supervise("the comparison of documents", cluster::follow_revisions(node.clone()));
                 node.take_first_shards().await?;
                 node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
                 node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));

@@ -15,6 +15,7 @@ use segno_proto::{
     events::{HistoryEvent, history_event},
     nanos_duration,
     operatorservice::operator_service_client::OperatorServiceClient,
+    segno_access::access_service_client::AccessServiceClient,
     segno_flow::flow_service_client::FlowServiceClient,
     segno_worker::worker_service_client::WorkerServiceClient,
     taskqueue::TaskQueue,
@@ -33,6 +34,9 @@ use tonic::{
 pub type Client = WorkflowServiceClient<Channel>;
 /// A client of Segno's own protocol for workers.
 pub type LeaseClient = WorkerServiceClient<Channel>;
+
+/// A client of Segno's own protocol for access keys.
+pub type AccessClient = AccessServiceClient<Channel>;
 
 /// Pause after a failed poll.
 pub const POLL_PAUSE: Duration = Duration::from_millis(10);
@@ -57,6 +61,11 @@ pub fn operator(port: u16) -> Result<OperatorServiceClient<Channel>> {
 /// A client of Segno's own protocol for workers, made in the same way.
 pub fn lease_client(port: u16) -> Result<LeaseClient> {
     Ok(WorkerServiceClient::new(channel(port)?))
+}
+
+/// A client of Segno's own protocol for access keys, made in the same way.
+pub fn access_client(port: u16) -> Result<AccessClient> {
+    Ok(AccessServiceClient::new(channel(port)?))
 }
 
 /// A client of Segno's own protocol for scripts, made in the same way.
