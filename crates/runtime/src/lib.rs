@@ -23,6 +23,7 @@ mod error;
 mod fair;
 mod finish;
 mod flow;
+mod goodbyes;
 mod hash;
 mod health;
 mod history;
