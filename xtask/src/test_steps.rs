@@ -28,10 +28,11 @@ const PYTHON_PROCESSES: &str = "3";
 const TRANSCRIPTS_ON_POSTGRES: &str = "test_transcripts_on_postgresql.py";
 
 /// Faults of a cluster that the storm must notice, and what happens to it meanwhile.
-const STORM_SABOTAGES: [(&str, &str); 9] = [
+const STORM_SABOTAGES: [(&str, &str); 10] = [
     ("ack-before-commit", "kill-and-start,database-immediate"),
     ("drop-on-send", "kill-and-start,split"),
     ("fence-without-beat", "short-pause"),
+    ("ignore-revisions", "silent-changes"),
     ("ignore-warning", "failover-behind"),
     ("no-fence", "database-silent,pause"),
     ("serve-after-lease", "database-silent,pause"),
@@ -401,7 +402,7 @@ pub fn crash(commands: &mut Commands) -> Result<Outcome> {
 pub fn storm(commands: &mut Commands) -> Result<Outcome> {
     // A crash of the database is also what happens when its log is full.
     let few = "kill,pause,leave,cut-commits,cut-answers,database-silent,split,fence,terminate,failover,failover-behind,\
-               failover-losing,packet-loss,clock,pgbouncer,full-disk,full-log";
+               failover-losing,silent-changes,packet-loss,clock,pgbouncer,full-disk,full-log";
     let storm = ["storm", "--seconds", "150", "--rounds", "1", "--seed", "16", "--nemeses", few, "--binary"];
     commands.run(harness(&storm).arg(segno()))?;
     Ok(Outcome::Passed)

@@ -139,7 +139,7 @@ fn of_client(error: &ClientError) -> u8 {
     match error {
         ClientError::Connect { .. } => UNAVAILABLE,
         ClientError::Address { .. } | ClientError::NotConfirmed(_) | ClientError::Profile(_) => USAGE,
-        ClientError::OutOfTime(_) => TEMPORARY,
+        ClientError::OutOfTime(_) | ClientError::NotEverywhere(_) => TEMPORARY,
         ClientError::Outcome(_) => FAILED,
         ClientError::Status { status, .. } => match status.code() {
             Code::InvalidArgument | Code::OutOfRange => USAGE,

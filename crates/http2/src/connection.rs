@@ -298,6 +298,14 @@ impl<H: Handler> Connection<H> {
         self.held = 0;
     }
 
+    /// Drops some open streams, so many at most, with their requests. Whether there are more. A connection that is over and
+    /// has thousands of them is taken down in parts.
+    pub fn drop_streams(&mut self, most: usize) -> bool {
+        let some: Vec<u32> = self.streams.keys().copied().take(most).collect();
+        some.into_iter().for_each(|stream| drop(self.remove(stream)));
+        !self.streams.is_empty()
+    }
+
     /// What a stream holds has changed from one size to another.
     pub(crate) fn held_changed(&mut self, before: usize, after: usize) {
         self.held = self.held + after - before;

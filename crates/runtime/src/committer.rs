@@ -172,7 +172,7 @@ impl Committer {
 fn probe() -> [Commit; 2] {
     [Some(Bytes::from(vec![0; PROBE_BYTES])), None].map(|content| {
         let write = DocumentWrite { namespace: NamespaceKey(0), name: "probe".to_owned(), content };
-        Commit { documents: vec![write], ..Default::default() }
+        Commit { documents: vec![write], documents_of_one_node: true, ..Default::default() }
     })
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-use crate::node::Node;
+use crate::{cluster::STALE, node::Node};
 
 /// The last commit failed because of the disk or the database.
 pub(crate) const STORAGE: &str = "storage";
@@ -90,8 +90,10 @@ impl Node {
             return Some(format!("failed: {why}"));
         }
         if self.cluster().is_some_and(|cluster| !cluster.is_within_lease()) {
-            let text = "the database was not reached for a while, and another node may have taken this one's place";
-            return Some(text.to_owned());
+            return Some(match self.health.degraded() {
+                Some(why) => format!("{STALE}; {why}"),
+                None => STALE.to_owned(),
+            });
         }
         self.health.degraded().map(|why| format!("degraded: {why}"))
     }

@@ -23,6 +23,7 @@ mod error;
 mod fair;
 mod finish;
 mod flow;
+mod goodbyes;
 mod hash;
 mod health;
 mod history;
@@ -73,7 +74,8 @@ pub use ask::QueryReply;
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, DatabaseClock, SystemClock};
 pub use cluster::{
-    ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, LinkFigures, NodeIdentity, Place, Polled, RemoteTask,
+    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, LinkFigures, NodeIdentity, Place,
+    Polled, RemoteTask,
 };
 pub use combine::with_request_bytes;
 pub use complete::CompletedTask;

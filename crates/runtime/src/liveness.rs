@@ -3,6 +3,9 @@
 //! What a worker holds follows from the runs: every transition that hands something over or takes it away is looked at
 //! ([`Node::note_holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
 //! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
+//!
+//! However many workers are lost at the same time, others go on: leases end in slices of [`SLICE`], between which other tasks
+//! have their turn, and [`MOVES_MAX`] runs of all lost workers together are told at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,13 +31,13 @@ use crate::{
     node::Node,
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
-    workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, WorkerQuery},
+    workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, Party, WorkerQuery},
 };
 
 /// A look at the leases that comes this much too late means that the server itself was away.
 const AWAY_MIN: Nanos = 2 * 1_000_000_000;
 /// Runs of lost workers that are told at the same time.
-const MOVES_MAX: usize = 32;
+pub(crate) const MOVES_MAX: usize = 32;
 /// Runs that are looked at to say what a worker holds.
 const HELD_RUNS_MAX: usize = 1000;
 const RETRY: Duration = Duration::from_secs(1);
@@ -139,7 +142,7 @@ impl Node {
     /// A worker has shut down: it has nothing any more.
     fn worker_is_over(self: &Arc<Self>, namespace: NamespaceKey, worker: &str) {
         if let Some(lost) = self.leases.shut_down(namespace, worker) {
-            tokio::spawn(self.clone().give_to_others(lost));
+            self.give_to_others(lost);
         }
     }
 
@@ -149,10 +152,25 @@ impl Node {
     }
 
     /// A client's connection is gone.
-    pub fn connection_closed(&self, connection: ConnectionId) {
-        if !self.is_stopping() {
-            let cut = self.leases.connection_closed(connection, self.clock.monotonic());
-            self.tell_closed(connection, cut);
+    pub fn connection_closed(self: &Arc<Self>, connection: ConnectionId) {
+        if self.is_stopping() {
+            return;
+        }
+        match self.leases.connection_closed(connection, self.clock.monotonic()) {
+            (cut, false) => self.tell_closed(connection, cut),
+            (cut, true) => drop(tokio::spawn(self.clone().close_connection(connection, cut))),
+        }
+    }
+
+    /// Goes on with a connection that led to many workers.
+    async fn close_connection(self: Arc<Self>, connection: ConnectionId, mut cut: Vec<Party>) {
+        loop {
+            tokio::task::yield_now().await;
+            let (mut more, is_more) = self.leases.connection_closed(connection, self.clock.monotonic());
+            cut.append(&mut more);
+            if !is_more {
+                return self.tell_closed(connection, cut);
+            }
         }
     }
 
@@ -256,12 +274,12 @@ impl Node {
     }
 
     /// Gives the work of a lost worker to others.
-    async fn give_to_others(self: Arc<Self>, lost: LostWorker) {
+    fn give_to_others(self: &Arc<Self>, lost: LostWorker) {
         for sticky in &lost.sticky {
             self.give_up_queue(lost.namespace, sticky);
         }
         // A poll that it left open would be given what it lost. If it lives after all it polls again.
-        self.queues.dismiss(lost.namespace, &lost.worker, "");
+        self.queues.dismiss(lost.namespace, &lost.worker, lost.queues.iter().map(String::as_str));
         if lost.because == LostBecause::ShutDown && lost.runs.is_empty() {
             // It left nothing behind.
             return;
@@ -276,11 +294,18 @@ impl Node {
             _ if lost.runs.is_empty() => tracing::debug!(worker, "a worker is gone, and held nothing: {why}"),
             _ => tracing::info!(worker, runs = lost.runs.len(), "a worker is lost: {why}"),
         }
+        if !lost.runs.is_empty() {
+            tokio::spawn(self.clone().move_work(lost));
+        }
+    }
+
+    /// Tells all runs of which a lost worker holds something.
+    async fn move_work(self: Arc<Self>, lost: LostWorker) {
         let permits = Arc::new(Semaphore::new(MOVES_MAX));
         let mut moves = JoinSet::new();
         for run in lost.runs {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            let (node, worker) = (self.clone(), lost.worker.clone());
+            let (node, worker, why) = (self.clone(), lost.worker.clone(), lost.because.text());
             moves.spawn(async move {
                 node.move_task(RunKey(run), &worker).await;
                 node.move_attempts(RunKey(run), LostWork::Worker(worker), why).await;
@@ -318,6 +343,7 @@ impl Node {
     {
         while !self.is_stopping() {
             let mut was_current = false;
+            let Ok(permit) = self.leases.moves.acquire().await else { return None };
             let result = match self.workflow_of(run).await {
                 Ok(None) => return None,
                 Ok(Some(key)) => {
@@ -330,6 +356,7 @@ impl Node {
                 }
                 Err(error) => Err(error),
             };
+            drop(permit);
             match result {
                 Ok(reply) => return Some(reply),
                 // Its new owner knows what its workers hold.
@@ -400,9 +427,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
             node.leases.excuse(away);
         }
         let due = node.leases.due(now);
-        for lost in due.lost {
-            tokio::spawn(node.clone().give_to_others(lost));
-        }
+        due.lost.into_iter().for_each(|lost| node.give_to_others(lost));
         for orphan in due.orphans {
             count(&node.metrics.orphans_found);
             let attempt =
@@ -410,6 +435,12 @@ pub(crate) async fn watch(node: Arc<Node>) {
             let node = node.clone();
             let why = "it was handed the activity and never said that it has it";
             tokio::spawn(async move { node.move_attempts(RunKey(orphan.run_key), attempt, why).await });
+        }
+        if due.is_more {
+            // The next slice is late already, whoever is to blame for it.
+            planned = None;
+            tokio::task::yield_now().await;
+            continue;
         }
         planned = due.next;
         let earlier = node.leases.earlier.notified();

@@ -1,12 +1,11 @@
 //! A node: everything that runs, tied together.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::Instant,
 };
 
 use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits};
@@ -24,6 +23,7 @@ use crate::{
     damaged::DamagedRuns,
     error::CallError,
     flow::{self, Flows},
+    goodbyes::Goodbyes,
     health::{self, Health},
     ids::Ids,
     list_limits::ListLimits,
@@ -139,7 +139,7 @@ pub struct Node {
     /// Commands for workers that nobody takes yet.
     pub(crate) unclaimed: UnclaimedCommands,
     /// Workers that said goodbye lately: their polls are over.
-    pub(crate) dismissed: Mutex<HashMap<String, Instant>>,
+    pub(crate) dismissed: Mutex<Goodbyes>,
     /// Told when a worker says goodbye: its polls that wait at other nodes end.
     pub(crate) dismissals: Notify,
     /// Told when closed runs may be due earlier than before.
@@ -253,6 +253,7 @@ impl Node {
         match &node.cluster {
             None => node.recover().await?,
             Some(_) => {
+                node.supervise("the comparison of documents", cluster::follow_revisions(node.clone()));
                 node.take_first_shards().await?;
                 node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
                 node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));

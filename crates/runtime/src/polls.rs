@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -44,13 +44,13 @@ use crate::{
 const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
 /// Pollers are remembered for five minutes.
 const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
-/// Goodbyes are remembered for half a minute, so that a late poll of the same worker ends at once.
-const GOODBYE_MEMORY: Duration = Duration::from_secs(30);
 pub(crate) const PRIORITY_DEFAULT: i32 = 3;
 /// A limit that held something back is told for half a minute.
 const LIMIT_MEMORY: Nanos = 30 * 1_000_000_000;
-/// From this many queues on, unused ones are forgotten when a new one appears.
+/// From this many queues on, unused ones are forgotten when a new one appears. Then again when there are twice as many as were left.
 const QUEUES_SWEEP: usize = 1000;
+/// Kinds of queues in which a worker waits.
+const KINDS: [QueueKind; 3] = [QueueKind::Workflow, QueueKind::Activity, QueueKind::WorkerCommand];
 
 /// A worker's wish for work.
 #[derive(Clone, Debug)]
@@ -106,7 +106,11 @@ pub struct Queues {
     /// See [`Queue::new`].
     backlog_max: usize,
     queues: Mutex<HashMap<QueueKey, Queue>>,
+    /// Names of the keys of sticky queues, by the name that their worker knows. Locked after `queues`.
+    sticky: Mutex<HashMap<(NamespaceKey, String), Vec<String>>>,
     next_waiting: AtomicU64,
+    /// When there are more queues than this, unused ones are forgotten.
+    sweep_above: AtomicUsize,
     /// Queues that forgot tasks and have room for them again.
     pub(crate) refills: Refills,
     /// Configurations by queue.
@@ -171,7 +175,9 @@ impl Queues {
         Self {
             backlog_max,
             queues: Mutex::default(),
+            sticky: Mutex::default(),
             next_waiting: AtomicU64::new(0),
+            sweep_above: AtomicUsize::new(QUEUES_SWEEP),
             refills: Refills::default(),
             configs: Mutex::default(),
             configuring: tokio::sync::Mutex::default(),
@@ -308,9 +314,21 @@ impl Queues {
         is_over: &impl Fn() -> bool,
     ) -> Result<Queued, Next<'a>> {
         let mut queues = lock(&self.queues);
-        if queues.len() > QUEUES_SWEEP && !queues.contains_key(&poll.queue) {
+        if queues.len() > self.sweep_above.load(Ordering::Relaxed) && !queues.contains_key(&poll.queue) {
             // Sticky queues of workers that are long gone.
             queues.retain(|_, queue| queue.in_use(now, POLLER_MEMORY));
+            lock(&self.sticky).retain(|(namespace, _), names| {
+                let is_there = |name: &String| {
+                    let key = QueueKey { namespace: *namespace, kind: QueueKind::Sticky, name: name.clone() };
+                    queues.contains_key(&key)
+                };
+                names.retain(is_there);
+                !names.is_empty()
+            });
+            self.sweep_above.store(QUEUES_SWEEP.max(2 * queues.len()), Ordering::Relaxed);
+        }
+        if poll.queue.kind == QueueKind::Sticky && !queues.contains_key(&poll.queue) {
+            self.note_sticky(&poll.queue);
         }
         let queue = self.queue(&mut queues, &poll.queue);
         if is_new {
@@ -388,22 +406,56 @@ impl Queues {
         })
     }
 
-    /// A worker process leaves: its polls end, and what waited in its sticky queue is returned for others.
-    pub fn dismiss(&self, namespace: NamespaceKey, worker: &str, sticky: &str) -> Vec<TaskOffer> {
+    /// A worker process leaves: its polls in some queues end.
+    pub fn dismiss<'a>(&self, namespace: NamespaceKey, worker: &str, queues_of: impl IntoIterator<Item = &'a str>) {
         let mut queues = lock(&self.queues);
-        let mut left = Vec::new();
         self.limits_changed.notify_waiters();
-        for (key, queue) in queues.iter_mut().filter(|(key, _)| key.namespace == namespace) {
-            if !worker.is_empty() {
-                queue.dismiss(worker);
+        for name in queues_of {
+            let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: name.to_owned() };
+            for kind in KINDS {
+                key.kind = kind;
+                if let Some(queue) = queues.get_mut(&key) {
+                    queue.dismiss(worker);
+                }
             }
-            if !sticky.is_empty() && key.sticky_name() == Some(sticky) {
+            for key in self.sticky_queues(namespace, name) {
+                if let Some(queue) = queues.get_mut(&key) {
+                    queue.dismiss(worker);
+                }
+            }
+        }
+    }
+
+    /// The worker of a sticky queue leaves: polls there end, and what waited there is returned for others.
+    fn abandon(&self, namespace: NamespaceKey, sticky: &str) -> Vec<TaskOffer> {
+        let mut queues = lock(&self.queues);
+        self.limits_changed.notify_waiters();
+        let mut left = Vec::new();
+        for key in self.sticky_queues(namespace, sticky) {
+            if let Some(queue) = queues.get_mut(&key) {
                 queue.abandoned = true;
                 queue.dismiss_all();
                 left.append(&mut queue.drain());
             }
         }
         left
+    }
+
+    /// The queues that have this name as a sticky one, by the normal queues of their workers: usually one.
+    fn sticky_queues(&self, namespace: NamespaceKey, sticky: &str) -> Vec<QueueKey> {
+        let normal = lock(&self.sticky).get(&(namespace, sticky.to_owned())).cloned().unwrap_or_default();
+        normal.into_iter().map(|name| QueueKey { namespace, kind: QueueKind::Sticky, name }).collect()
+    }
+
+    /// Notes a sticky queue by the name that its worker knows.
+    fn note_sticky(&self, key: &QueueKey) {
+        if let Some(name) = key.sticky_name() {
+            let mut sticky = lock(&self.sticky);
+            let names = sticky.entry((key.namespace, name.to_owned())).or_default();
+            if !names.contains(&key.name) {
+                names.push(key.name.clone());
+            }
+        }
     }
 
     /// Forgets what waits in queues whose home is elsewhere now; polls there end, and ask there.
@@ -419,6 +471,7 @@ impl Queues {
     /// Forgets all queues of a namespace; polls there end empty.
     pub fn forget_namespace(&self, namespace: NamespaceKey) {
         lock(&self.queues).retain(|key, _| key.namespace != namespace);
+        lock(&self.sticky).retain(|(of, _), _| *of != namespace);
     }
 
     /// Ends every poll.
@@ -580,32 +633,23 @@ impl Node {
         if worker.is_empty() {
             return false;
         }
-        let mut dismissed = lock(&self.dismissed);
-        dismissed.retain(|_, at| at.elapsed() < GOODBYE_MEMORY);
-        dismissed.contains_key(worker)
+        lock(&self.dismissed).has(worker)
     }
 
-    /// A worker process leaves: its polls end at once, also those on their way; its sticky queue is given up.
-    pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, sticky: &str) {
-        let mut worker = worker;
+    /// A worker process leaves, and perhaps names the queue that it serves: its polls end at once, also those on their way; its
+    /// sticky queue is given up.
+    pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, queue: &str, sticky: &str) {
         if !worker.is_empty() {
             self.leases.leaves(namespace, worker, self.clock.monotonic());
         }
-        if !self.polls_end_on_shutdown {
-            worker = "";
-        } else if !worker.is_empty() {
-            lock(&self.dismissed).insert(worker.to_owned(), std::time::Instant::now());
+        if self.polls_end_on_shutdown && !worker.is_empty() {
+            lock(&self.dismissed).add(worker);
             self.dismissals.notify_waiters();
+            let known = self.leases.queues_of(namespace, worker);
+            self.queues.dismiss(namespace, worker, known.iter().map(String::as_str).chain([queue, sticky]));
         }
-        let left = self.queues.dismiss(namespace, worker, sticky);
-        self.end_sticky_polls(namespace, sticky);
-        if !left.is_empty() {
-            let node = self.clone();
-            tokio::spawn(async move {
-                for task in left {
-                    node.redirect(task).await;
-                }
-            });
+        if !sticky.is_empty() {
+            self.give_up_queue(namespace, sticky);
         }
     }
 
@@ -618,14 +662,16 @@ impl Node {
 
     /// The only worker that served a sticky queue is gone.
     pub(crate) fn give_up_queue(self: &Arc<Self>, namespace: NamespaceKey, sticky: &str) {
-        let left = self.queues.dismiss(namespace, "", sticky);
+        let left = self.queues.abandon(namespace, sticky);
         self.end_sticky_polls(namespace, sticky);
-        let node = self.clone();
-        tokio::spawn(async move {
-            for task in left {
-                node.redirect(task).await;
-            }
-        });
+        if !left.is_empty() {
+            let node = self.clone();
+            tokio::spawn(async move {
+                for task in left {
+                    node.redirect(task).await;
+                }
+            });
+        }
     }
 
     /// Polls of a sticky queue that wait here end, wherever its home is.

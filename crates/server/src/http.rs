@@ -1,5 +1,8 @@
 //! The HTTP side: `/healthz`, Prometheus' `/metrics`, the calls about scripts ([`crate::http_flows`]), the web pages ([`crate::web`])
 //! and Temporal's HTTP API ([`crate::http_api`]).
+//!
+//! Connections are accepted and `/healthz` is answered on a thread of their own, so that health is known however busy the
+//! threads are that serve calls. All other requests are handed to those.
 
 use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
@@ -10,12 +13,16 @@ use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use segno_runtime::{Cluster, Node};
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    runtime::{Handle, Runtime},
+    sync::oneshot,
+};
 use tonic::Status;
 
 use crate::{
-    connections::Services,
     connections::accept::{Accepted, Evictable, Evicting},
+    connections::{AbortOnDrop, Services},
     grpc::FlowCalls,
     http_access,
     http_api::{self, ApiRequest},
@@ -46,13 +53,52 @@ const BODY_BYTES_MAX: usize = 1024 * 1024;
 /// What the server says of itself.
 const OWN: [&str; 3] = ["/healthz", "/metrics", "/cluster"];
 
-/// Serves until it is dropped.
+/// Serves until it is dropped, on a thread of its own.
 pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCalls, web: Web, guard: Guard) {
+    let (serving, stopped) = oneshot::channel::<()>();
+    let (calls, node) = (Handle::current(), services.node.clone());
+    let started = own_runtime().and_then(|runtime| {
+        let listener = listener.into_std()?;
+        let work = move || {
+            runtime.block_on(async {
+                let listener = match TcpListener::from_std(listener) {
+                    Ok(listener) => listener,
+                    Err(error) => return services.node.fail("the HTTP port", &error.to_string()),
+                };
+                tokio::select! {
+                    () = accept(listener, services, flows, web, guard, calls) => {}
+                    _ = stopped => {}
+                }
+            });
+        };
+        std::thread::Builder::new().name("segno-http".to_owned()).spawn(work)
+    });
+    if let Err(error) = started {
+        node.fail("the HTTP port", &error.to_string());
+    }
+    // The thread ends when this is dropped.
+    std::future::pending::<()>().await;
+    drop(serving);
+}
+
+fn own_runtime() -> std::io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+async fn accept(
+    listener: TcpListener,
+    services: Arc<Services>,
+    flows: FlowCalls,
+    web: Web,
+    guard: Guard,
+    calls: Handle,
+) {
     let evicting = Evicting::Ranked { known_max: KNOWN_CONNECTIONS_MAX };
     let mut accepted = Accepted::new("HTTP", CONNECTIONS_MAX, evicting);
     loop {
         let (stream, address) = accepted.next(&listener).await;
         let (services, flows, web, guard) = (services.clone(), flows.clone(), web.clone(), guard.clone());
+        let calls = calls.clone();
         accepted.spawn(address, |evictable| async move {
             let stream = match &guard.tls {
                 None => Stream::Plain(stream),
@@ -63,10 +109,11 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
             };
             let certificate = stream.certificate_subject();
             let service = service_fn(move |request: Request<Incoming>| {
+                let is_health = request.uri().path() == "/healthz";
                 let (services, flows, web) = (services.clone(), flows.clone(), web.clone());
                 let (guard, certificate) = (guard.clone(), certificate.clone());
-                let under_way = RequestUnderWay::begin(&evictable);
-                async move {
+                let (calls, under_way) = (calls.clone(), RequestUnderWay::begin(&evictable));
+                let handle = async move {
                     let under_way = under_way;
                     if guard::is_of_another_site(request.headers(), request.method(), guard.tls.is_some()) {
                         let status = Status::permission_denied("the request comes from another site");
@@ -118,6 +165,17 @@ pub async fn serve(listener: TcpListener, services: Arc<Services>, flows: FlowCa
                         under_way.goes_on();
                     }
                     Ok::<_, Infallible>(answer)
+                };
+                async move {
+                    if is_health {
+                        return handle.await;
+                    }
+                    let task = calls.spawn(handle);
+                    // A request whose client is gone is given up.
+                    let _abort = AbortOnDrop(task.abort_handle());
+                    task.await.unwrap_or_else(|_| {
+                        Ok(http_access::refused(&Status::internal("the request failed")).map(Either::Left))
+                    })
                 }
             });
             let mut builder = http1::Builder::new();

@@ -101,6 +101,7 @@ struct Rest<'a> {
     document_content: Vec<&'a [u8]>,
     removed_namespace: Vec<i32>,
     removed_name: Vec<Cow<'a, str>>,
+    revises: bool,
     deleted: Vec<i64>,
     version_of: Vec<i64>,
     version: Vec<i64>,
@@ -375,6 +376,7 @@ impl<'a> Rest<'a> {
                 }
             }
         }
+        self.revises |= commit.revises;
         self.deleted.extend(&commit.deleted);
         for (run, version) in &commit.versions {
             self.version_of.push(*run);
@@ -408,6 +410,7 @@ impl<'a> Rest<'a> {
             &self.document_content,
             &self.removed_namespace,
             &self.removed_name,
+            &self.revises,
             &self.deleted,
             &self.version_of,
             &self.version,

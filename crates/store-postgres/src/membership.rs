@@ -4,6 +4,9 @@
 //! for a lease of its own time, during which its own beats succeeded. Whoever fences a node deletes its row and its
 //! lanes in one statement, and from then on nothing of it can be stored. A shard whose owner has no row has no owner.
 //!
+//! A beat also compares documents: their stored revision (`segno.revision`, and `segno.cluster.namespaces`, which older versions
+//! count up as well) with the one that this node has in memory, which it publishes in `segno.node_revisions`.
+//!
 //! What holds: a group of a node that the database accepts was made while the node had its row, because the lanes go with
 //! the row; a shard has a new owner only after the old one gave it away or lost its row. See [`segno_store::cluster`].
 
@@ -12,7 +15,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, SHARDS, Shard, TimeReading};
+use segno_store::cluster::{ClusterMap, Member, Membership, NodeId, Revisions, SHARDS, Shard, TimeReading};
 use segno_store::{Answer, CommitError, OpenRun, OutboxKey, OutboxRow, Read, RunKey};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -34,6 +37,8 @@ const LEAVE_MAX: Duration = Duration::from_secs(45);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Nanoseconds of the database's clock since the epoch. It goes on during a transaction.
 const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1e9)::int8";
+/// The revision of the stored documents and namespaces; with tables `r` and `c`.
+const REVISION: &str = "r.revision + c.namespaces";
 /// The format of what this binary stores.
 const FORMAT: i32 = 1;
 
@@ -43,6 +48,8 @@ pub(crate) struct Place {
     pub(crate) node: i64,
     pub(crate) slot: i16,
     pub(crate) secret: [u8; 16],
+    /// The revision of the stored documents, of which none was read before.
+    pub(crate) revision: i64,
     /// What the clock of the database showed.
     pub(crate) time: TimeReading,
 }
@@ -124,11 +131,16 @@ async fn take_place(client: &Client, options: &Options, gone: Option<Namesake>) 
     let insert = "INSERT INTO segno.lanes (node, lane, slot, last_group) SELECT $1, 0, min(free), 0 \
                   FROM generate_series(0, 32000) AS free WHERE free NOT IN (SELECT slot FROM segno.lanes) RETURNING slot";
     let slot: i16 = client.query_one(insert, &[&node]).await.map_err(failed)?.get(0);
+    let select = format!("SELECT {REVISION} FROM segno.revision r, segno.cluster c");
+    let revision: i64 = client.query_one(&select, &[]).await.map_err(failed)?.get(0);
+    let orphans = "DELETE FROM segno.node_revisions WHERE node NOT IN (SELECT node FROM segno.nodes)";
+    client.execute(orphans, &[]).await.map_err(failed)?;
+    client.execute(PUBLISH, &[&node, &revision]).await.map_err(failed)?;
     client.batch_execute("COMMIT").await.map_err(failed)?;
     let asked = Instant::now();
     let database = client.query_one(&format!("SELECT {CLOCK}"), &[]).await.map_err(failed)?.get(0);
     let time = TimeReading { database, asked, answered: Instant::now() };
-    Ok(Place { node, slot, secret, time })
+    Ok(Place { node, slot, secret, revision, time })
 }
 
 /// Gives the place back, so that nobody need wait.
@@ -137,6 +149,7 @@ pub(crate) async fn leave(client: &Client, node: i64) -> Result<(), tokio_postgr
     client
         .batch_execute(&format!(
             "DELETE FROM segno.nodes WHERE node = {node}; DELETE FROM segno.lanes WHERE node = {node}; \
+             DELETE FROM segno.node_revisions WHERE node = {node}; \
              UPDATE segno.cluster SET map = map + 1"
         ))
         .await
@@ -159,6 +172,7 @@ pub(crate) struct Members {
     link: Arc<Link>,
     map: watch::Sender<(u64, Arc<ClusterMap>)>,
     heard: Mutex<Instant>,
+    documents: Mutex<Documents>,
     beat: AtomicI64,
     look: Notify,
     /// The first reading of the database's clock, and who hears of further ones.
@@ -168,6 +182,16 @@ pub(crate) struct Members {
     /// The last group that this node's lane was told to be done, and what a beat found if the database does not know it.
     acknowledged: Arc<AtomicI64>,
     lost: OnceLock<CommitError>,
+}
+
+/// What is known of the documents that this node has in memory.
+struct Documents {
+    /// Their revision.
+    loaded: i64,
+    /// The revision that other nodes can see.
+    published: i64,
+    /// The latest moment at which they are known to have been the newest.
+    compared: Instant,
 }
 
 /// What a beat found.
@@ -205,6 +229,11 @@ impl Members {
             link,
             map,
             heard: Mutex::new(Instant::now()),
+            documents: Mutex::new(Documents {
+                loaded: place.revision,
+                published: place.revision,
+                compared: place.time.asked,
+            }),
             beat: AtomicI64::new(0),
             look: Notify::new(),
             first_time: place.time,
@@ -292,11 +321,12 @@ impl Members {
     /// Counts up the beat, looks at the map, and compares what the database knows of the lane with what it acknowledged: a node
     /// that commits nothing would not notice a loss otherwise, and go on answering from memory.
     async fn beat_once(&self, session: &crate::connect::Session) -> Result<Beat, tokio_postgres::Error> {
+        self.publish(session).await?;
         let update = format!(
             "WITH b AS (UPDATE segno.nodes SET beat = beat + 1 WHERE node = $1 \
              AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING beat) \
-             SELECT b.beat, c.map, c.namespaces, {CLOCK}, l.last_group, c.next_node - 1 FROM b, segno.cluster c, segno.lanes l \
-             WHERE l.node = $1 AND l.lane = 0"
+             SELECT b.beat, c.map, {REVISION}, {CLOCK}, l.last_group, c.next_node - 1 \
+             FROM b, segno.cluster c, segno.revision r, segno.lanes l WHERE l.node = $1 AND l.lane = 0"
         );
         let update = session.prepare(&update).await?;
         let acknowledged = self.acknowledged.load(Ordering::Acquire);
@@ -310,7 +340,8 @@ impl Members {
             told(TimeReading { database: row.get(3), asked, answered: Instant::now() });
         }
         self.beat.store(row.get(0), Ordering::Release);
-        let (version, namespaces): (i64, i64) = (row.get(1), row.get(2));
+        let (version, revision): (i64, i64) = (row.get(1), row.get(2));
+        self.compare(revision, asked);
         // Read before the members: whoever came until then is among them, or gone.
         let newest = id(row.get(5));
         let select = "SELECT node, name, address, version, leaving, beat, certificate FROM segno.nodes ORDER BY node";
@@ -318,7 +349,7 @@ impl Members {
         let rows = session.client.query(&select, &[]).await?;
         let members: Vec<Member> = rows.iter().map(member).collect();
         let known = self.map.borrow().1.clone();
-        let same = known.version == version && known.namespaces == namespaces && same_members(&known.members, &members);
+        let same = known.version == version && known.revision == revision && same_members(&known.members, &members);
         if !same {
             let select =
                 "SELECT s.shard, n.node FROM segno.shards s LEFT JOIN segno.nodes n USING (node) ORDER BY s.shard";
@@ -331,13 +362,35 @@ impl Members {
                     *owner = row.get::<_, Option<i64>>(1).map(id);
                 }
             }
-            let map = Arc::new(ClusterMap { version, namespaces, newest, members: members.clone(), owners });
+            let map = Arc::new(ClusterMap { version, revision, newest, members: members.clone(), owners });
             self.map.send_modify(|(count, newest)| {
                 *count += 1;
                 *newest = map;
             });
         }
         Ok(Beat::Members(members))
+    }
+
+    /// Lets other nodes see which documents this one has in memory.
+    async fn publish(&self, session: &crate::connect::Session) -> Result<(), tokio_postgres::Error> {
+        let (loaded, published) = {
+            let documents = lock(&self.documents);
+            (documents.loaded, documents.published)
+        };
+        if loaded != published {
+            let statement = session.prepare(PUBLISH).await?;
+            session.client.execute(&statement, &[&self.place.node, &loaded]).await?;
+            lock(&self.documents).published = loaded;
+        }
+        Ok(())
+    }
+
+    /// A revision was the stored one at some moment after `asked`.
+    fn compare(&self, stored: i64, asked: Instant) {
+        let mut documents = lock(&self.documents);
+        if documents.loaded == stored {
+            documents.compared = documents.compared.max(asked);
+        }
     }
 
     /// Takes note of the beats of others; says whose stood still for too long.
@@ -399,6 +452,10 @@ impl Members {
         })
     }
 }
+
+/// Says which documents a node has in memory.
+const PUBLISH: &str = "INSERT INTO segno.node_revisions (node, revision) VALUES ($1, $2) \
+     ON CONFLICT (node) DO UPDATE SET revision = excluded.revision";
 
 /// Fences nodes; the condition stands between the two parts.
 const FENCE: &str = "WITH gone AS (DELETE FROM segno.nodes";
@@ -487,6 +544,31 @@ impl Membership for Members {
 
     fn heard_at(&self) -> Instant {
         *lock(&self.heard)
+    }
+
+    fn revisions(&self) -> Read<Revisions> {
+        let link = self.link.clone();
+        let task = self.runtime.spawn(async move { read::revisions(&link).await });
+        Box::pin(async move { task.await.unwrap_or_else(|_| Err(crate::storage::stopped())) })
+    }
+
+    fn loaded_revision(&self) -> i64 {
+        lock(&self.documents).loaded
+    }
+
+    fn set_loaded(&self, revision: i64, asked: Instant) {
+        let is_news = {
+            let mut documents = lock(&self.documents);
+            documents.compared = documents.compared.max(asked);
+            std::mem::replace(&mut documents.loaded, revision) != revision
+        };
+        if is_news {
+            self.look();
+        }
+    }
+
+    fn compared_at(&self) -> Instant {
+        lock(&self.documents).compared
     }
 
     fn follow_time(&self, told: Box<dyn Fn(TimeReading) + Send + Sync>) {

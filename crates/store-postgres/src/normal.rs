@@ -56,6 +56,8 @@ pub(crate) struct Normal<'a> {
     /// Rows of history that go.
     pub(crate) compacted_ranges: Vec<(i64, i64)>,
     pub(crate) documents: BTreeMap<Name<'a>, Option<&'a Bytes>>,
+    /// Whether all nodes have these documents in memory.
+    pub(crate) revises: bool,
     pub(crate) deleted: Vec<i64>,
     /// Versions that must be stored, of runs that are not written.
     pub(crate) versions: Vec<(i64, i64)>,
@@ -88,6 +90,7 @@ impl<'a> Normal<'a> {
         for write in &commit.documents {
             normal.documents.insert((write.namespace, &write.name), write.content.as_ref());
         }
+        normal.revises = !commit.documents.is_empty() && !commit.documents_of_one_node;
         normal.fold_deletions(commit);
         Ok(normal)
     }

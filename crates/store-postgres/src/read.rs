@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use segno_store::cluster::{SHARDS, Shard};
+use segno_store::cluster::{NodeId, Revisions, SHARDS, Shard};
 use segno_store::visibility::VisibilityRow;
 use segno_store::{
     CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError,
@@ -19,6 +19,7 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use crate::connect::{Link, WAIT_MAX, describe, is_connection_lost};
+use crate::schema::REVISION_STEP;
 use crate::{facts, layout, text};
 
 /// History rows read at a time.
@@ -444,6 +445,17 @@ pub(crate) async fn reserve_run_keys(link: &Arc<Link>, node: i64, wanted: u64) -
     Ok(layout::run_key(first))
 }
 
+/// The stored revision of documents, and that of each node.
+pub(crate) async fn revisions(link: &Link) -> Result<Revisions, ReadError> {
+    let select = "SELECT r.revision + c.namespaces, n.node, n.name, v.revision FROM segno.revision r, segno.cluster c, \
+                  segno.nodes n LEFT JOIN segno.node_revisions v USING (node) ORDER BY n.node";
+    let rows = query(link, select, &[]).await?;
+    let member = |row: &Row| (NodeId(row.get::<_, i64>(1).cast_unsigned()), row.get(2), row.get(3));
+    let stored = rows.first().map(|row| row.get(0));
+    let stored = stored.ok_or_else(|| ReadError::Failed("no node is a member".to_owned()))?;
+    Ok(Revisions { stored, members: rows.iter().map(member).collect() })
+}
+
 /// Another node may create the same one at the same time: the second fails as [`CommitError::Conflict`].
 pub(crate) async fn create_namespace(
     link: &Arc<Link>,
@@ -451,28 +463,33 @@ pub(crate) async fn create_namespace(
     namespace: &NamespaceRecord,
 ) -> Result<(), CommitError> {
     limits::check_value(namespace.detail.len())?;
-    let insert = "WITH c AS (UPDATE segno.cluster SET namespaces = namespaces + 1 \
-                            WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING 1) \
-                  INSERT INTO segno.namespaces (namespace, version, name, detail) SELECT $2, 1, $3, $4 FROM c RETURNING 1";
+    let insert = format!(
+        "WITH c AS (UPDATE segno.cluster SET namespaces = namespaces + {REVISION_STEP} \
+                    WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING 1) \
+         INSERT INTO segno.namespaces (namespace, version, name, detail) SELECT $2, 1, $3, $4 FROM c RETURNING 1"
+    );
     let (key, name) = (namespace.key.0.cast_signed(), text::escape(&namespace.name));
-    write(link, insert, &[&node, &key, &name, &&namespace.detail[..]]).await.map(drop)
+    write(link, &insert, &[&node, &key, &name, &&namespace.detail[..]]).await.map(drop)
 }
 
 pub(crate) async fn put_namespace(link: &Arc<Link>, node: i64, namespace: &NamespaceRecord) -> Result<(), CommitError> {
     limits::check_value(namespace.detail.len())?;
-    let insert = "WITH c AS (UPDATE segno.cluster SET namespaces = namespaces + 1 \
-                            WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING 1) \
-                  INSERT INTO segno.namespaces AS n (namespace, version, name, detail) \
-                  SELECT $2, 1, $3, $4 FROM c \
-                  ON CONFLICT (namespace) DO UPDATE SET version = n.version + 1, name = $3, detail = $4 RETURNING 1";
+    let insert = format!(
+        "WITH c AS (UPDATE segno.cluster SET namespaces = namespaces + {REVISION_STEP} \
+                    WHERE EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1) RETURNING 1) \
+         INSERT INTO segno.namespaces AS n (namespace, version, name, detail) SELECT $2, 1, $3, $4 FROM c \
+         ON CONFLICT (namespace) DO UPDATE SET version = n.version + 1, name = $3, detail = $4 RETURNING 1"
+    );
     let (key, name) = (namespace.key.0.cast_signed(), text::escape(&namespace.name));
-    write(link, insert, &[&node, &key, &name, &&namespace.detail[..]]).await.map(drop)
+    write(link, &insert, &[&node, &key, &name, &&namespace.detail[..]]).await.map(drop)
 }
 
 pub(crate) async fn delete_namespace(link: &Arc<Link>, node: i64, namespace: NamespaceKey) -> Result<(), CommitError> {
-    let delete = "WITH gone AS (DELETE FROM segno.namespaces WHERE namespace = $2 \
-                  AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1)), \
-                  c AS (UPDATE segno.cluster SET namespaces = namespaces + 1) \
-                  SELECT 1 FROM segno.lanes WHERE node = $1";
-    write(link, delete, &[&node, &namespace.0.cast_signed()]).await.map(drop)
+    let delete = format!(
+        "WITH gone AS (DELETE FROM segno.namespaces WHERE namespace = $2 \
+         AND EXISTS (SELECT 1 FROM segno.lanes WHERE node = $1)), \
+         c AS (UPDATE segno.cluster SET namespaces = namespaces + {REVISION_STEP}) \
+         SELECT 1 FROM segno.lanes WHERE node = $1"
+    );
+    write(link, &delete, &[&node, &namespace.0.cast_signed()]).await.map(drop)
 }

@@ -11,6 +11,10 @@ use tokio_postgres::Client;
 use crate::OpenError;
 use crate::connect::failed;
 
+/// By how much a revision grows. A failover that loses commits sets the revision back; with steps of one, other changes could
+/// soon give it a number that a node knows already.
+pub(crate) const REVISION_STEP: &str = "1 + (random() * 1000000)::int8";
+
 const MIGRATIONS: &[&str] = &[
     r#"
     ALTER TABLE segno.cluster
@@ -171,6 +175,21 @@ const MIGRATIONS: &[&str] = &[
     ) WITH (fillfactor = 50, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
     INSERT INTO segno.shards (shard, first_bucket, last_bucket)
         SELECT s, s * 64, s * 64 + 63 FROM generate_series(0, 1023) AS s;
+"#,
+    r#"
+    -- Grows with every change of a document that all nodes have in memory. A table of its own: a group locks its lane before it,
+    -- and a node that joins locks `cluster` before lanes.
+    CREATE TABLE segno.revision (
+        one bool PRIMARY KEY DEFAULT true CHECK (one),
+        revision bigint NOT NULL DEFAULT 0
+    ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+    INSERT INTO segno.revision DEFAULT VALUES;
+
+    -- What each node has in memory. A table of its own: nodes of older versions use `nodes` meanwhile.
+    CREATE TABLE segno.node_revisions (
+        node bigint PRIMARY KEY,
+        revision bigint NOT NULL
+    );
 "#,
 ];
 

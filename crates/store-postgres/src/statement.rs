@@ -8,6 +8,7 @@
 use std::sync::LazyLock;
 
 use crate::sabotage;
+use crate::schema::REVISION_STEP;
 
 /// Columns of the runs of a group, in the order of their arrays: name and type.
 pub(crate) const RUN_COLUMNS: [(&str, &str); 33] = [
@@ -89,6 +90,11 @@ impl Text {
         let all: Vec<_> = types.iter().enumerate().map(one).collect();
         self.next += types.len();
         all.join(", ")
+    }
+
+    fn one(&mut self, kind: &str) -> String {
+        self.next += 1;
+        format!("${}::{kind}", self.next - 1)
     }
 
     fn push(&mut self, text: &str) {
@@ -245,6 +251,9 @@ fn all(sql: &mut Text) -> Option<String> {
          ddo AS (DELETE FROM segno.documents d USING unnest({removed}) AS i(namespace, name) \
          WHERE d.namespace = i.namespace AND d.name = i.name), "
     ));
+    // Whether all nodes have some of these documents in memory.
+    let revises = sql.one("bool");
+    sql.push(&format!("rev AS (UPDATE segno.revision SET revision = revision + {REVISION_STEP} WHERE {revises}), "));
     // Runs to delete.
     let deleted = sql.arrays(&["int8"]);
     sql.push(&format!(

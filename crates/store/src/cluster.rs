@@ -77,8 +77,8 @@ impl Member {
 pub struct ClusterMap {
     /// Counts changes of members and owners.
     pub version: i64,
-    /// Counts changes of namespaces.
-    pub namespaces: i64,
+    /// The revision of the documents and namespaces that all nodes have in memory.
+    pub revision: i64,
     /// The last node that came, whether or not it is still there. Ids are given in the order in which nodes become members.
     pub newest: NodeId,
     /// All members, in the order of their ids.
@@ -155,6 +155,15 @@ pub struct TimeReading {
     pub answered: Instant,
 }
 
+/// Which documents are stored, and which of them nodes have in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Revisions {
+    /// What is stored. It grows with every change of a namespace or a document.
+    pub stored: i64,
+    /// All members and what they have in memory; `None`: the node is of a version that does not compare.
+    pub members: Vec<(NodeId, String, Option<i64>)>,
+}
+
 /// What storage does for a node among others.
 pub trait Membership: Send + Sync + 'static {
     /// This node.
@@ -174,6 +183,19 @@ pub trait Membership: Send + Sync + 'static {
 
     /// When the last sign of life was sent that the database answered.
     fn heard_at(&self) -> Instant;
+
+    /// The revision of stored documents, and of those that each node has in memory.
+    fn revisions(&self) -> Read<Revisions>;
+
+    /// The revision of the documents that this node has in memory.
+    fn loaded_revision(&self) -> i64;
+
+    /// The node has the documents of a revision in memory, which was the stored one at some moment after `asked`. The other nodes
+    /// learn of it with the next beat, which follows at once if it is news.
+    fn set_loaded(&self, revision: i64, asked: Instant);
+
+    /// The latest moment at which the node is known to have had the newest documents in memory.
+    fn compared_at(&self) -> Instant;
 
     /// Calls this with what the clock of the database shows, now and with each beat.
     fn follow_time(&self, told: Box<dyn Fn(TimeReading) + Send + Sync>);

@@ -206,6 +206,9 @@ pub struct Commit {
     pub compactions: Vec<Compaction>,
     /// Documents to write or remove.
     pub documents: Vec<DocumentWrite>,
+    /// Only one node has these documents in memory: they do not count in the [revision](crate::cluster::Revisions) of those that
+    /// all nodes have.
+    pub documents_of_one_node: bool,
     /// Runs to delete: state, script states, history, searchable facts and outbox rows, readable or not. Deleting an absent run is no
     /// error. The current pointer is not touched; see [`CurrentWrite`] and [`CurrentReset`].
     pub delete_runs: Vec<RunKey>,

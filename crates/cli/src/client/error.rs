@@ -46,6 +46,12 @@ pub enum ClientError {
     /// The workflow ended, but not well.
     #[error("{0}")]
     Outcome(String),
+    /// A change is stored; some nodes may not have it.
+    #[error(
+        "the change is stored, but these nodes are of an older version and did not say that they have it: {0}. Restart them, or \
+         repeat the command when they can be reached"
+    )]
+    NotEverywhere(String),
     /// The user did not agree.
     #[error("{0}")]
     NotConfirmed(&'static str),

@@ -8,7 +8,8 @@ mod tls;
 pub use profile::config_dir;
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -22,7 +23,7 @@ use segno_proto::{
     segno_workflow::workflow_service_client::WorkflowServiceClient as ExplanationServiceClient,
     workflowservice::workflow_service_client::WorkflowServiceClient,
 };
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, metadata::MetadataMap};
 
 pub use error::{ClientError, is_interruption, is_not_grpc, is_out_of_time, is_too_large};
 use tls::{Channel, Security};
@@ -96,7 +97,8 @@ impl Connection {
         runtime.block_on(async {
             let work = async {
                 let mut client = Client::connect(self).await?;
-                command(&mut client).await
+                command(&mut client).await?;
+                client.is_in_effect()
             };
             match limit {
                 None => work.await,
@@ -139,6 +141,8 @@ pub struct Client {
     answered: Cell<bool>,
     /// Since when it does not answer, if a command waits for it.
     away_since: Cell<Option<Instant>>,
+    /// Nodes of which it is not known whether they have a change.
+    unconfirmed: RefCell<BTreeSet<String>>,
 }
 
 impl Client {
@@ -187,6 +191,7 @@ impl Client {
             colors: connection.color.is_on(),
             answered: Cell::new(false),
             away_since: Cell::new(None),
+            unconfirmed: RefCell::default(),
         })
     }
 
@@ -208,13 +213,37 @@ impl Client {
     /// What an answer says, or what was refused. `what` completes the sentence "cannot ...".
     pub fn answer<T>(&self, what: &str, result: Result<Response<T>, Status>) -> Result<T, ClientError> {
         match &result {
-            Ok(_) => {
+            Ok(answer) => {
                 self.answered.set(true);
                 self.away_since.set(None);
+                self.note_nodes(answer.metadata());
             }
             Err(status) => self.notice(status),
         }
         result.map(Response::into_inner).map_err(|status| self.refused(what, status))
+    }
+
+    /// Takes note of the nodes that have a change, and says which have not.
+    fn note_nodes(&self, metadata: &MetadataMap) {
+        let names = |list: &str| {
+            let names = metadata.get(list).and_then(|names| names.to_str().ok()).unwrap_or_default().split(',');
+            names.filter(|name| !name.is_empty()).map(|name| output::plain(name).to_string()).collect::<Vec<_>>()
+        };
+        let refusing = names("segno-nodes-refusing");
+        if !refusing.is_empty() {
+            let confirmed = names("segno-nodes-confirmed").join(", ");
+            eprintln!(
+                "segno: in effect on {confirmed}; not yet on {}, which admit no callers until it is",
+                refusing.join(", ")
+            );
+        }
+        self.unconfirmed.borrow_mut().extend(names("segno-nodes-unconfirmed"));
+    }
+
+    /// An error if a change may not be in effect on some nodes.
+    fn is_in_effect(&self) -> anyhow::Result<()> {
+        let nodes: Vec<String> = self.unconfirmed.borrow().iter().cloned().collect();
+        if nodes.is_empty() { Ok(()) } else { Err(ClientError::NotEverywhere(nodes.join(", ")).into()) }
     }
 
     /// Whether the server has answered a call. Who waits for one that never did is told so soon.

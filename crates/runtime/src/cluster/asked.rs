@@ -11,7 +11,7 @@ use super::{
     Place,
     wire::{Ask, Delete, News, Outcome, OutcomeKind, Question, Receive, Reply, Told},
 };
-use crate::{delivery::Delivery, error::CallError, node::Node, outbox::Arrived, slots::WorkflowKey};
+use crate::{delivery::Delivery, error::CallError, node::Node, outbox::Arrived, sabotage, slots::WorkflowKey};
 
 /// How long the receiver's half of a message may take.
 const RECEIVE_MAX: std::time::Duration = std::time::Duration::from_secs(15);
@@ -43,10 +43,10 @@ impl Node {
             Some(Question::Take(take)) => return self.give_task(from, take).await,
             Some(Question::Offer(offer)) => self.take_offer(offer).0,
             Some(Question::Receive(receive)) => self.receive_from(receive).await,
-            Some(Question::Reload(_)) => {
-                self.reload().await;
-                Reply::Done(Default::default())
-            }
+            Some(Question::Reload(_)) => match self.reload().await {
+                Ok(()) => Reply::Done(Default::default()),
+                Err(error) => failed(&error),
+            },
             Some(Question::OfferAgain(queue)) => {
                 if let Some(key) = super::offers::queue_of(queue) {
                     let node = self.clone();
@@ -142,6 +142,11 @@ impl Node {
             Some(Told::Map(_)) => {
                 if let Some(cluster) = &self.cluster {
                     cluster.membership.look();
+                }
+                if sabotage::is_on("ignore-revisions") {
+                    // The fault that harnesses must catch: documents are read again only when another node says so.
+                    let node = self.clone();
+                    tokio::spawn(async move { node.reload().await });
                 }
             }
             None => {}

@@ -16,6 +16,7 @@ mod link;
 mod meeting;
 mod offers;
 mod ownership;
+mod revisions;
 mod seen;
 mod wire;
 
@@ -41,6 +42,9 @@ pub(crate) use link::{AskError, RemoteHold};
 pub(crate) use meeting::{MetHere, look_after_polls};
 pub use offers::Polled;
 pub(crate) use ownership::run as follow_map;
+pub use revisions::ChangedNodes;
+pub(crate) use revisions::STALE;
+pub(crate) use revisions::run as follow_revisions;
 pub(crate) use seen::ToldWorkers;
 pub(crate) use wire::Task;
 
@@ -104,6 +108,8 @@ pub struct Cluster {
     offering: Arc<AtomicUsize>,
     /// Everything is offered again once at a time.
     offering_all: tokio::sync::Mutex<()>,
+    /// Documents are read again once at a time.
+    reloading: tokio::sync::Mutex<()>,
     /// Connections that other nodes made, numbered, the newest of each.
     incoming: Mutex<HashMap<NodeId, u64>>,
     /// Polls that wait here for tasks of queues whose homes are elsewhere.
@@ -135,6 +141,7 @@ impl Cluster {
             not_before: AtomicI64::new(0),
             offering: Arc::default(),
             offering_all: tokio::sync::Mutex::default(),
+            reloading: tokio::sync::Mutex::default(),
             incoming: Mutex::default(),
             edge: Edge::default(),
             told_limits: Mutex::default(),
@@ -214,12 +221,19 @@ impl Cluster {
         (0..SHARDS as u16).map(Shard).filter(|shard| self.serves(*shard)).collect()
     }
 
-    /// Whether the node may answer from memory: others would not have taken its place yet.
+    /// Whether the node may answer from memory: others would not have taken its place yet, and its keys, scripts and namespaces were
+    /// compared with the database's lately.
     pub fn is_within_lease(&self) -> bool {
         if sabotage::is_on("serve-after-lease") {
             return true;
         }
-        self.membership.heard_at().elapsed() < self.membership.lease() * 2 / 3
+        // Documents are compared by beats, so that this is never later than the last beat.
+        self.membership.compared_at().elapsed() < self.membership.lease() * 2 / 3
+    }
+
+    /// How long a node that shows no sign of life keeps its place.
+    pub fn lease(&self) -> Duration {
+        self.membership.lease()
     }
 
     fn place_of(&self, shard: Shard) -> Place {
@@ -368,9 +382,7 @@ impl Node {
             return Err(CallError::Moved);
         }
         if !cluster.is_within_lease() {
-            return Err(CallError::Unavailable(
-                "this node has not reached the database for a while and may have lost its place; retry".to_owned(),
-            ));
+            return Err(CallError::Unavailable(revisions::STALE.to_owned()));
         }
         Ok(())
     }
@@ -378,7 +390,7 @@ impl Node {
     /// Waits for a database that was away: a restart or failover of a few seconds delays calls and fails none.
     pub(crate) async fn admit_again(&self, key: &WorkflowKey, mut refused: CallError) -> Result<(), CallError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };
-        while matches!(refused, CallError::Unavailable(_)) && cluster.membership.heard_at().elapsed() < AWAY_MAX {
+        while matches!(refused, CallError::Unavailable(_)) && cluster.membership.compared_at().elapsed() < AWAY_MAX {
             tokio::time::sleep(LOOK_AGAIN).await;
             match self.admit(key) {
                 Ok(()) => return Ok(()),

@@ -121,9 +121,6 @@ impl Node {
         if !before.same_homes(&map) {
             self.homes_changed(cluster);
         }
-        if before.namespaces != map.namespaces && before.version != 0 {
-            self.reload().await;
-        }
     }
 
     fn follow_members(self: &Arc<Self>, cluster: &Arc<Cluster>, map: &ClusterMap) {
@@ -440,7 +437,7 @@ impl Cluster {
     }
 
     /// Lets everybody look at the map now.
-    fn look_all(&self) {
+    pub(super) fn look_all(&self) {
         self.membership.look();
         self.tell_all(&News { told: Some(Told::Map(Default::default())) });
     }

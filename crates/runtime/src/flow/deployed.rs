@@ -5,7 +5,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, RwLock},
+    sync::{
+        Arc, Mutex, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -30,16 +33,14 @@ use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node,
 
 /// Bytes of compiled code in memory.
 const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Documents read at a time.
-const PAGE: usize = 1000;
 /// Digits of a version that are shown.
 const SHOWN: usize = 12;
 
 /// A deployed name, as it is stored.
 #[derive(Clone, PartialEq, Message)]
-struct Record {
+pub(super) struct Record {
     #[prost(string, tag = "1")]
-    name: String,
+    pub(super) name: String,
     #[prost(message, repeated, tag = "2")]
     versions: Vec<FlowVersion>,
     #[prost(message, repeated, tag = "3")]
@@ -172,7 +173,7 @@ pub enum FlowError {
 }
 
 /// The scripts of a namespace.
-type Names = BTreeMap<String, Arc<Record>>;
+pub(super) type Names = BTreeMap<String, Arc<Record>>;
 
 /// What code is known by.
 type CodeKey = (NamespaceKey, Arc<str>, Version);
@@ -180,7 +181,9 @@ type CodeKey = (NamespaceKey, Arc<str>, Version);
 /// All scripts of a node.
 #[derive(Default)]
 pub(crate) struct Flows {
-    names: RwLock<HashMap<NamespaceKey, Names>>,
+    pub(super) names: RwLock<HashMap<NamespaceKey, Names>>,
+    /// How often names were changed by this node.
+    pub(super) changes: AtomicU64,
     codes: Mutex<Codes>,
     /// One deployment at a time.
     changing: tokio::sync::Mutex<()>,
@@ -243,6 +246,8 @@ impl Flows {
 
     fn remember(&self, namespace: NamespaceKey, name: &str, record: Option<Record>) {
         let mut names = self.names.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        // Before the lock is released: what was read until now is not put in the place of this.
+        self.changes.fetch_add(1, Ordering::Release);
         let names = names.entry(namespace).or_default();
         match record {
             Some(record) => names.insert(name.to_owned(), Arc::new(record)),
@@ -281,27 +286,6 @@ fn version_document(name: &str, version: &[u8]) -> String {
 }
 
 impl Node {
-    /// Reads the names of all scripts.
-    pub(crate) async fn load_flows(&self) -> Result<(), CallError> {
-        for namespace in self.namespaces.all() {
-            let key = namespace.key;
-            let mut after: Option<String> = None;
-            loop {
-                let last = after.clone();
-                let page = self.read(move |store| store.documents(key, "flow/", last.as_deref(), PAGE)).await?;
-                let Some(end) = page.last() else { break };
-                after = Some(end.name.clone());
-                for document in page {
-                    let record = Record::decode(document.content)
-                        .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
-                    let name = record.name.clone();
-                    self.flows.remember(key, &name, Some(record));
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Compiled code of a version.
     pub(crate) async fn flow_code(
         &self,

@@ -17,6 +17,7 @@ mod look;
 mod moving;
 mod replay;
 mod schedule;
+mod stored;
 mod turn;
 mod values;
 

@@ -97,7 +97,7 @@ impl Node {
         while !self.is_stopping() && self.leads() {
             match self.try_deletion(namespace).await {
                 Ok(()) => {
-                    self.tell_changed().await;
+                    self.tell_changed(None).await;
                     return;
                 }
                 Err(CallError::ShuttingDown) => return,

@@ -268,19 +268,24 @@ impl Namespaces {
     }
 
     /// Another node changed something.
-    pub(crate) fn reload(&self, store: &dyn Store) {
+    pub(crate) fn reload(&self, store: &dyn Store) -> Result<(), CallError> {
         let _changing = lock(&self.changing);
-        self.read_again(store);
+        self.try_read_again(store)
     }
 
     fn read_again(&self, store: &dyn Store) {
-        match Tables::read(store) {
-            Ok(mut stored) => self.publish(|tables| {
-                stored.last_key = stored.last_key.max(tables.last_key);
-                *tables = stored;
-            }),
-            Err(error) => tracing::warn!(%error, "namespaces could not be read again"),
+        if let Err(error) = self.try_read_again(store) {
+            tracing::warn!(%error, "namespaces could not be read again");
         }
+    }
+
+    fn try_read_again(&self, store: &dyn Store) -> Result<(), CallError> {
+        let mut stored = Tables::read(store)?;
+        self.publish(|tables| {
+            stored.last_key = stored.last_key.max(tables.last_key);
+            *tables = stored;
+        });
+        Ok(())
     }
 }
 

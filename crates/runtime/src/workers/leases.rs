@@ -17,10 +17,10 @@ use segno_engine::{
 };
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use super::reach::{ConnectionId, Party, Reach};
-use crate::{polls::Poll, slots::lock};
+use crate::{liveness::MOVES_MAX, polls::Poll, slots::lock};
 
 /// Most workers whose leases are kept. Those beyond are left to Temporal's time-outs.
 const LEASES_MAX: usize = 50_000;
@@ -30,6 +30,10 @@ const INACTIVE_MAX: usize = 10_000;
 const PREFIX: u64 = !0 << 40;
 /// Sticky queues of one worker that are remembered.
 const STICKY_MAX: usize = 8;
+/// Other queues of one worker that are remembered besides its first one.
+const QUEUES_MAX: usize = 64;
+/// Workers, or parties of a connection, that are dealt with at once under the lock. Others have their turn in between.
+pub(crate) const SLICE: usize = 64;
 /// Queues with this prefix are how workers take commands.
 pub const CONTROL_QUEUES: &str = "temporal-sys/worker-commands/";
 
@@ -48,6 +52,8 @@ struct Entity {
     identity: String,
     /// The queue that it serves; empty if it never polled.
     task_queue: String,
+    /// Further queues that it polled and others may serve.
+    further_queues: BTreeSet<String>,
     /// Queues that only it serves.
     sticky: BTreeSet<String>,
     /// When something is due, as the order of all has it.
@@ -59,6 +65,28 @@ impl Entity {
     /// minute after the first poll.
     fn reports(&self) -> bool {
         self.lease.reports() || !self.control.is_empty()
+    }
+
+    /// It polls a queue, perhaps one that only it serves.
+    fn polls(&mut self, queue: &str, sticky: bool) {
+        if sticky {
+            if self.sticky.len() < STICKY_MAX && !self.sticky.contains(queue) {
+                self.sticky.insert(queue.to_owned());
+            }
+        } else if self.task_queue.is_empty() {
+            queue.clone_into(&mut self.task_queue);
+        } else if self.task_queue != queue
+            && self.further_queues.len() < QUEUES_MAX
+            && !self.further_queues.contains(queue)
+        {
+            self.further_queues.insert(queue.to_owned());
+        }
+    }
+
+    /// All queues in which its polls may wait.
+    fn queues(&self) -> Vec<String> {
+        let first = (!self.task_queue.is_empty()).then_some(&self.task_queue);
+        first.into_iter().chain(&self.further_queues).chain(&self.sticky).cloned().collect()
     }
 
     /// It made a call, or somebody did who stands for it.
@@ -95,6 +123,8 @@ pub struct LostWorker {
     pub runs: BTreeSet<u64>,
     /// Queues that nobody serves now.
     pub sticky: BTreeSet<String>,
+    /// Queues in which its polls may wait, those included.
+    pub queues: Vec<String>,
 }
 
 /// What is due.
@@ -106,6 +136,8 @@ pub struct DueLeases {
     pub orphans: Vec<Hold>,
     /// When to look next.
     pub next: Option<Nanos>,
+    /// More is due already.
+    pub is_more: bool,
 }
 
 /// What is known of a worker's lease.
@@ -168,6 +200,8 @@ pub struct Leases {
     epoch: Nanos,
     /// Told when something is due earlier than before.
     pub(crate) earlier: Notify,
+    /// Runs of all lost workers that may be told at the same time.
+    pub(crate) moves: Semaphore,
 }
 
 /// A poll that waits. Says how it ended when it is dropped.
@@ -304,6 +338,7 @@ impl Table {
                 first_heard: None,
                 identity: String::new(),
                 task_queue: String::new(),
+                further_queues: BTreeSet::new(),
                 sticky: BTreeSet::new(),
                 armed: None,
             };
@@ -355,8 +390,8 @@ impl Table {
     fn lose(&mut self, namespace: NamespaceKey, worker: &str, because: LostBecause) -> Option<LostWorker> {
         let entity = self.remove(namespace, worker)?;
         self.remember_inactive((namespace, entity.worker.clone()));
-        let runs = entity.lease.runs();
-        Some(LostWorker { namespace, worker: worker.to_owned(), because, runs, sticky: entity.sticky })
+        let (runs, queues) = (entity.lease.runs(), entity.queues());
+        Some(LostWorker { namespace, worker: worker.to_owned(), because, runs, sticky: entity.sticky, queues })
     }
 }
 
@@ -364,7 +399,8 @@ impl Leases {
     /// No workers yet. `epoch` is the time at which the monotonic clock began.
     pub fn new(settings: LeaseSettings, epoch: Nanos) -> Self {
         let settings = LeaseSettings { tokens_from: epoch.unsigned_abs(), ..settings };
-        Self { table: Mutex::default(), settings, epoch, earlier: Notify::new() }
+        let (earlier, moves) = (Notify::new(), Semaphore::new(MOVES_MAX));
+        Self { table: Mutex::default(), settings, epoch, earlier, moves }
     }
 
     fn rearm(&self, table: &mut Table, namespace: NamespaceKey, worker: &str) {
@@ -418,12 +454,7 @@ impl Leases {
         if entity.identity.is_empty() {
             entity.identity.clone_from(&poll.identity);
         }
-        if !poll.sticky && entity.task_queue.is_empty() {
-            queue.clone_into(&mut entity.task_queue);
-        }
-        if poll.sticky && entity.sticky.len() < STICKY_MAX && !entity.sticky.contains(queue) {
-            entity.sticky.insert(queue.to_owned());
-        }
+        entity.polls(queue, poll.sticky);
         let party = Party::Worker(namespace, entity.worker.clone());
         self.guard(&mut table, party, caller.connection?)
     }
@@ -452,22 +483,21 @@ impl Leases {
         Some(PollGuard { leases: self, party, connection, answered: false })
     }
 
-    /// A connection is gone. Workers that were polling on it have a while to come back.
-    /// Returns those whose poll was cut off with it.
-    pub fn connection_closed(&self, connection: ConnectionId, now: Nanos) -> Vec<Party> {
+    /// A connection is gone. Workers that were polling on it have a while to come back. Deals with a slice of those that it led
+    /// to; returns those whose poll was cut off with it, and whether there are more.
+    pub fn connection_closed(&self, connection: ConnectionId, now: Nanos) -> (Vec<Party>, bool) {
         let mut table = lock(&self.table);
-        let cut = table.reach.cut_with(connection);
-        self.close(&mut table, connection, now);
-        cut
+        let cut = self.close_slice(&mut table, connection, now);
+        (cut, table.reach.is_known(connection))
     }
 
     /// A connection of another node is gone, and with it polls of some.
     pub fn connection_cut(&self, connection: ConnectionId, cut: Vec<Party>, now: Nanos) {
-        let mut table = lock(&self.table);
-        for party in &cut {
-            table.reach.poll_ends(party, connection, false);
+        for cut in cut.chunks(SLICE) {
+            let mut table = lock(&self.table);
+            cut.iter().for_each(|party| table.reach.poll_ends(party, connection, false));
         }
-        self.close(&mut table, connection, now);
+        while self.connection_closed(connection, now).1 {}
     }
 
     /// Another node heard of a worker: who it is, the queue that it polls, and whether that is its own.
@@ -486,12 +516,7 @@ impl Leases {
             identity.clone_into(&mut entity.identity);
         }
         if !queue.is_empty() {
-            if !sticky && entity.task_queue.is_empty() {
-                queue.clone_into(&mut entity.task_queue);
-            }
-            if sticky && entity.sticky.len() < STICKY_MAX {
-                entity.sticky.insert(queue.to_owned());
-            }
+            entity.polls(queue, sticky);
         }
         if answered {
             entity.lease.answered();
@@ -526,8 +551,8 @@ impl Leases {
         of_node.into_iter().collect()
     }
 
-    fn close(&self, table: &mut Table, connection: ConnectionId, now: Nanos) {
-        let parties = table.reach.closed(connection);
+    fn close_slice(&self, table: &mut Table, connection: ConnectionId, now: Nanos) -> Vec<Party> {
+        let (parties, cut_off) = table.reach.close_some(connection, SLICE);
         let workers: BTreeSet<Key> = parties.iter().flat_map(|party| table.behind(party)).collect();
         for (namespace, worker) in workers {
             let Some(entity) = table.get(namespace, &worker) else { continue };
@@ -550,6 +575,7 @@ impl Leases {
                 table.reach.forget(&party);
             }
         }
+        cut_off
     }
 
     /// A worker that speaks the protocol reports.
@@ -640,15 +666,18 @@ impl Leases {
         if news { table.lose(namespace, worker, LostBecause::ShutDown) } else { None }
     }
 
-    /// Takes everything that is due.
+    /// Takes a slice of what is due.
     pub fn due(&self, now: Nanos) -> DueLeases {
         let mut table = lock(&self.table);
         let mut due = DueLeases::default();
+        let mut left = SLICE;
         while let Some((at, (namespace, worker))) = table.order.first().cloned() {
-            if at > now {
+            if at > now || left == 0 {
                 due.next = Some(at);
+                due.is_more = at <= now;
                 break;
             }
+            left -= 1;
             let Some(entity) = table.get_mut(namespace, &worker) else {
                 table.order.pop_first();
                 continue;
@@ -678,6 +707,11 @@ impl Leases {
                 table.order.extend(entity.armed.map(|at| (at, (*namespace, entity.worker.clone()))));
             }
         }
+    }
+
+    /// Queues in which polls of a worker may wait.
+    pub fn queues_of(&self, namespace: NamespaceKey, worker: &str) -> Vec<String> {
+        lock(&self.table).get(namespace, worker).map(Entity::queues).unwrap_or_default()
     }
 
     /// Whether a worker's silence means something.

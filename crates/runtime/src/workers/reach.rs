@@ -80,35 +80,38 @@ impl Reach {
         self.parties.get_mut(party)?.open.get_mut(&connection)
     }
 
-    /// Those whose poll is lost when a connection is gone.
-    pub fn cut_with(&self, connection: ConnectionId) -> Vec<Party> {
-        let parties = self.connections.get(&connection).into_iter().flatten();
-        let is_cut = |party: &&Party| {
-            let line = self.parties.get(*party).and_then(|lines| lines.open.get(&connection));
-            line.is_some_and(|line| line.polls > 0 || line.cut)
-        };
-        parties.filter(is_cut).cloned().collect()
-    }
-
     /// All connections, and whom they lead to.
     pub fn all(&self) -> Vec<(ConnectionId, Party)> {
         let all = self.connections.iter();
         all.flat_map(|(connection, parties)| parties.iter().map(|party| (*connection, party.clone()))).collect()
     }
 
-    /// A connection is gone. Returns whom it led to.
-    pub fn closed(&mut self, connection: ConnectionId) -> BTreeSet<Party> {
-        let parties = self.connections.remove(&connection).unwrap_or_default();
+    /// Whether a connection leads to anybody.
+    pub fn is_known(&self, connection: ConnectionId) -> bool {
+        self.connections.contains_key(&connection)
+    }
+
+    /// A connection is gone: it leads no more to so many of its parties. Returns them, and those of them whose poll is lost with it.
+    pub fn close_some(&mut self, connection: ConnectionId, most: usize) -> (BTreeSet<Party>, Vec<Party>) {
+        let Some(all) = self.connections.get_mut(&connection) else { return Default::default() };
+        let parties: BTreeSet<Party> = std::iter::from_fn(|| all.pop_first()).take(most).collect();
+        if all.is_empty() {
+            self.connections.remove(&connection);
+        }
+        let mut cut_off = Vec::new();
         for party in &parties {
             let Some(lines) = self.parties.get_mut(party) else { continue };
-            if let Some(line) = lines.open.remove(&connection) {
-                lines.cut |= line.polls > 0 || line.cut;
+            if let Some(line) = lines.open.remove(&connection)
+                && (line.polls > 0 || line.cut)
+            {
+                lines.cut = true;
+                cut_off.push(party.clone());
             }
             if lines.open.is_empty() && !lines.cut {
                 self.parties.remove(party);
             }
         }
-        parties
+        (parties, cut_off)
     }
 
     /// Whether any connection leads to a party.
@@ -154,7 +157,7 @@ mod tests {
         let (a, c1, c2) = (worker("a"), ConnectionId(1), ConnectionId(2));
         reach.poll_begins(&a, c1);
         reach.poll_ends(&a, c1, true);
-        assert_eq!(reach.closed(c1).len(), 1);
+        assert_eq!(reach.close_some(c1, 9).0.len(), 1);
         assert!(!reach.is_open(&a) && !reach.is_cut(&a), "it was working");
         // Whichever is noticed first: the end of the poll, or of the connection.
         for poll_first in [true, false] {
@@ -163,12 +166,12 @@ mod tests {
             if poll_first {
                 reach.poll_ends(&a, c1, false);
             }
-            reach.closed(c1);
+            reach.close_some(c1, 9);
             reach.poll_ends(&a, c1, false);
             assert!(reach.is_open(&a) && reach.is_cut(&a));
             reach.called(&a, c2);
             assert!(!reach.is_cut(&a), "it was heard of");
-            reach.closed(c2);
+            reach.close_some(c2, 9);
             assert!(!reach.is_open(&a));
         }
         assert!(reach.connections.is_empty() && reach.parties.is_empty());
@@ -180,7 +183,7 @@ mod tests {
         reach.poll_begins(&worker("a"), ConnectionId(1));
         reach.called(&worker("b"), ConnectionId(1));
         reach.forget(&worker("a"));
-        assert_eq!(reach.closed(ConnectionId(1)), BTreeSet::from([worker("b")]));
+        assert_eq!(reach.close_some(ConnectionId(1), 9).0, BTreeSet::from([worker("b")]));
         assert!(reach.connections.is_empty() && reach.parties.is_empty());
     }
 }

@@ -336,9 +336,9 @@ async fn whoever_says_goodbye_keeps_its_work_as_long_as_it_is_there() {
     let connection = scene.connect();
     scene.report("a", WorkerStatus::Running, connection);
     let (key, _) = scene.with_activity("w", scene.caller("a", connection)).await;
-    scene.node.dismiss_worker(scene.namespace, "a", "");
+    scene.node.dismiss_worker(scene.namespace, "a", "", "");
     scene.report("a", WorkerStatus::ShuttingDown, connection);
-    scene.node.dismiss_worker(scene.namespace, "a", "");
+    scene.node.dismiss_worker(scene.namespace, "a", "", "");
     scene.pass(600).await;
     assert_eq!(scene.attempt(&key).await, (1, true), "it says nothing and finishes what it has");
     scene.node.connection_closed(connection);
@@ -352,7 +352,7 @@ async fn a_heartbeat_of_an_activity_is_a_sign_of_life_of_the_process_that_has_it
     let (first, second) = (scene.connect(), scene.connect());
     scene.report("a", WorkerStatus::Running, first);
     let (key, started) = scene.with_activity("w", scene.caller("a", first)).await;
-    scene.node.dismiss_worker(scene.namespace, "a", "");
+    scene.node.dismiss_worker(scene.namespace, "a", "", "");
     scene.node.connection_closed(first);
     scene.pass(14).await;
     scene.heartbeat(&key, &started, "identity of a", second).await;
@@ -453,7 +453,7 @@ async fn after_a_restart_workers_have_a_full_lease() {
     // Its goodbye is forgotten with the server. What it says of its activity is not.
     scene.report("leaving", WorkerStatus::Running, connection);
     let (leaving, finishing) = scene.with_activity("leaving", scene.caller("leaving", connection)).await;
-    scene.node.dismiss_worker(scene.namespace, "leaving", "");
+    scene.node.dismiss_worker(scene.namespace, "leaving", "", "");
     scene.node.shut_down();
     let scene = Scene::on(scene.store.clone()).await;
     for _ in 0..200 {
@@ -491,7 +491,7 @@ async fn workers_that_report_in_either_protocol_are_listed() {
     let first = scene.node.find_worker(scene.namespace, "registered").expect("it was seen");
     scene.pass(5).await;
     assert_eq!(scene.node.find_worker(scene.namespace, "registered"), Some(first), "it starts once");
-    scene.node.dismiss_worker(scene.namespace, "registered", "");
+    scene.node.dismiss_worker(scene.namespace, "registered", "", "");
     assert_eq!(find("Status = 'ShuttingDown'"), ["registered"]);
     scene.cut(polling, connection).await;
 }
@@ -583,4 +583,68 @@ async fn the_open_poll_of_a_lost_worker_ends_empty() {
     assert_eq!(scene.attempt(&key).await, (2, false));
     scene.take(scene.caller("other", scene.connect())).await;
     assert_eq!(scene.attempt(&key).await, (2, true));
+}
+
+/// Thousands of workers fall silent at the same time: others have their turn after every few of them.
+#[tokio::test]
+async fn many_workers_are_lost_in_slices() {
+    const WORKERS: u64 = 5000;
+    let scene = Scene::begin().await;
+    let live = |node: &Node| {
+        let gauges = node.gauges();
+        gauges.iter().find(|(name, ..)| *name == "live_workers").map(|(.., value)| *value).expect("it is counted")
+    };
+    let heartbeat = |number: u64| WorkerHeartbeat {
+        worker_instance_key: format!("worker {number}"),
+        status: WorkerStatus::Running as i32,
+        ..Default::default()
+    };
+    scene.node.workers_reported(scene.namespace, (0..WORKERS).map(heartbeat).collect(), None);
+    assert_eq!(live(&scene.node), WORKERS);
+    let node = scene.node.clone();
+    // On the one thread of this test it has a turn after a slice or two.
+    let bystander = tokio::spawn(async move {
+        let (mut known, mut turns, mut most) = (WORKERS, 0, 0);
+        while known > 0 {
+            tokio::task::yield_now().await;
+            let left = live(&node);
+            turns += u64::from(left < known);
+            most = most.max(known - left);
+            known = left;
+        }
+        (turns, most)
+    });
+    scene.pass(3 * 60 + 30).await;
+    let (turns, most) = tokio::time::timeout(Duration::from_secs(20), bystander)
+        .await
+        .expect("all are lost")
+        .expect("it does not panic");
+    assert!(most <= 4 * 64 && turns >= WORKERS / (4 * 64), "{most} at once, {turns} turns");
+}
+
+/// A connection on which thousands of workers wait is cut: they are noticed in slices, and all of them are.
+#[tokio::test]
+async fn a_connection_of_many_workers_is_closed_in_slices() {
+    const WORKERS: u64 = 1000;
+    let scene = Scene::begin().await;
+    let connection = scene.connect();
+    let mut polls = Vec::new();
+    for number in 0..WORKERS {
+        let caller = scene.caller(&format!("worker {number}"), connection);
+        let (node, poll) = (scene.node.clone(), scene.poll(QueueKind::Workflow, caller));
+        polls.push(tokio::spawn(async move { drop(node.poll_workflow_task(&poll, None).await) }));
+    }
+    while scene.node.leases_of(scene.namespace).len() < WORKERS as usize {
+        tokio::task::yield_now().await;
+    }
+    scene.node.connection_closed(connection);
+    let detached = |scene: &Scene| scene.node.leases_of(scene.namespace).iter().filter(|lease| lease.detached).count();
+    assert!(detached(&scene) <= 64, "{} at once", detached(&scene));
+    let all = async {
+        while detached(&scene) < WORKERS as usize {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), all).await.expect("all are noticed");
+    polls.iter().for_each(tokio::task::JoinHandle::abort);
 }

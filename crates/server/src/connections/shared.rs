@@ -6,9 +6,12 @@ use std::{
 };
 
 use segno_http2::{Connection, ErrorCode};
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
 use super::incoming::Dispatcher;
+
+/// Calls of a closed connection that are cancelled at once; more of them in slices.
+const CANCELLED_AT_ONCE: usize = 64;
 
 /// A connection behind a mutex.
 pub(crate) struct SharedConnection(Mutex<State>);
@@ -53,10 +56,19 @@ impl SharedConnection {
         self.lock().connection.as_ref().is_some_and(Connection::is_established)
     }
 
-    /// Closes the connection: calls under way are cancelled, and responses that were not written are lost.
+    /// Closes the connection: calls under way are cancelled, and responses that were not written are lost. Thousands of calls
+    /// are cancelled in slices, so that others have their turn.
     pub(super) fn close(&self) {
-        let connection = self.lock().connection.take();
-        drop(connection);
+        let Some(mut connection) = self.lock().connection.take() else { return };
+        if connection.open_streams() > CANCELLED_AT_ONCE
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move {
+                while connection.drop_streams(CANCELLED_AT_ONCE) {
+                    tokio::task::yield_now().await;
+                }
+            });
+        }
     }
 }
 

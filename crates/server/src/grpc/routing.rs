@@ -15,8 +15,8 @@ use segno_proto::{
     workflowservice::{self as api, execute_multi_operation_request::operation::Operation},
 };
 use segno_runtime::{
-    ActivityToken, CallError, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall, Node, Place,
-    QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
+    ActivityToken, CallError, ChangedNodes, Cluster, ConnectionId, Delivery, ForwardError, Forwarded, ForwardedCall,
+    Node, Place, QueryToken, RemoteTask, TaskToken, Token, WorkflowKey,
 };
 use tokio::time::Instant;
 use tonic::{Code, Request, Response, Status, metadata::MetadataMap};
@@ -396,6 +396,24 @@ pub(crate) fn answer_of<A: Message + Default>(forwarded: Forwarded) -> Result<Re
     Ok(response)
 }
 
+/// Response metadata of a change: the nodes that have it, those that have not and admit no callers until they have, and those of
+/// older versions of which it is not known.
+const CONFIRMED: &str = "segno-nodes-confirmed";
+const REFUSING: &str = "segno-nodes-refusing";
+const UNCONFIRMED: &str = "segno-nodes-unconfirmed";
+
+/// Says where a change is in effect.
+fn show_nodes<A>(answer: &mut Response<A>, nodes: &ChangedNodes) {
+    let lists = [(CONFIRMED, &nodes.confirmed), (REFUSING, &nodes.refusing), (UNCONFIRMED, &nodes.unconfirmed)];
+    for (name, nodes) in lists.into_iter().filter(|(_, nodes)| !nodes.is_empty()) {
+        // A name that is not ASCII is shown as far as it is.
+        let list: String = nodes.join(",").chars().map(|c| if c.is_ascii_graphic() { c } else { '?' }).collect();
+        if let Ok(list) = list.parse() {
+            answer.metadata_mut().insert(name, list);
+        }
+    }
+}
+
 /// Makes a call where it belongs. `here` makes it on this node.
 pub(crate) async fn routed<Q, A, F>(
     node: &Arc<Node>,
@@ -414,9 +432,12 @@ where
         if matches!(route, Route::Leader | Route::Once | Route::Home(..)) && place_of(node, &route) != Place::Here {
             return Err(status::from_call(CallError::Moved));
         }
+        if changes {
+            node.catch_up().await.map_err(status::from_call)?;
+        }
         let answer = here(request).await;
         if changes && answer.is_ok() {
-            node.tell_changed().await;
+            node.tell_changed(None).await;
         }
         return answer;
     }
@@ -438,10 +459,18 @@ where
                 if let Some(caller) = &caller {
                     request.extensions_mut().insert(caller.clone());
                 }
-                let answer = here(request).await;
+                if matches!(route, Route::Leader) {
+                    // A change is made to what is stored, not to what this node had before another one led.
+                    node.catch_up().await.map_err(status::from_call)?;
+                }
+                let mut answer = here(request).await;
                 if !answer.as_ref().is_err_and(status::is_moved) {
                     match route {
-                        Route::Leader if answer.is_ok() => node.tell_changed().await,
+                        Route::Leader => {
+                            if let Ok(answer) = &mut answer {
+                                show_nodes(answer, &node.tell_changed(None).await);
+                            }
+                        }
                         Route::Everybody => cluster.forward_to_all(node, &forwarded(&message, metadata, None)),
                         _ => {}
                     }
@@ -451,7 +480,15 @@ where
             Place::There(other) => {
                 let call = forwarded(&message, metadata, deadline);
                 match cluster.forward(node, other, call, deadline).await {
-                    Ok(forwarded) => return answer_of(forwarded),
+                    Ok(forwarded) => {
+                        let mut answer = answer_of(forwarded);
+                        // The leader has waited for all nodes; this asks them again, to show which have it.
+                        if let (Route::Leader, Ok(answer)) = (&route, &mut answer) {
+                            let until = begun + cluster.lease();
+                            show_nodes(answer, &node.tell_changed(Some(until)).await);
+                        }
+                        return answer;
+                    }
                     Err(ForwardError::NotSent | ForwardError::Moved) => {}
                     Err(ForwardError::Unknown) if Q::READS => {}
                     Err(ForwardError::Unknown) => {

@@ -33,7 +33,8 @@ impl Workflows {
         // a change of its client.
         let is_control = request.task_queue.starts_with(CONTROL_QUEUES);
         let worker = if is_control { &request.task_queue } else { &request.worker_instance_key };
-        self.node.dismiss_worker(namespace.key, worker, &request.sticky_task_queue);
+        let (queue, sticky) = (&request.task_queue, &request.sticky_task_queue);
+        self.node.dismiss_worker(namespace.key, worker, queue, sticky);
         if !worker.is_empty() && !request.task_queue.is_empty() {
             let kinds: &[QueueKind] = match &request.task_queue_types[..] {
                 [] => &[QueueKind::Workflow, QueueKind::Activity],

@@ -127,6 +127,9 @@ impl Security {
     pub(crate) fn at_first(&self, path: &str, credentials: &Credentials) -> AtFirst {
         let Some(by) = &self.authentication else { return AtFirst::Anybody };
         let is_for_anybody = rules::find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
+        if !is_for_anybody && !self.node.has_newest_documents() {
+            return AtFirst::Unclear;
+        }
         // Before the key is looked up: a change meanwhile makes the answer old.
         let key_changes = self.node.access_keys.changes();
         match self.caller_now(by, credentials, wall_clock()) {
@@ -151,7 +154,7 @@ impl Security {
     /// Decides about a call of somebody who is known, unless something has to be counted or looked up for it.
     fn admit_known(&self, path: &str, message: &[u8], known: &KnownCaller) -> Option<Result<Admitted, Status>> {
         let call = rules::find(path).filter(|call| call.rule.scope != Scope::Anybody)?;
-        if !self.holds(known) || known.caller.calls_per_second != 0 {
+        if !self.holds(known) || known.caller.calls_per_second != 0 || !self.node.has_newest_documents() {
             return None;
         }
         let namespace = match self.namespace_of(call, message) {

@@ -6,6 +6,7 @@ mod common;
 mod contract;
 mod membership_model;
 mod proxy;
+mod revisions;
 mod serve;
 mod settle;
 mod start;

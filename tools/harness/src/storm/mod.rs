@@ -6,6 +6,7 @@
 //! must come to its result, and what was acknowledged must be there once. See `docs/cluster.md`.
 
 mod append;
+mod changes;
 mod clock;
 mod cluster;
 mod disk;
@@ -136,9 +137,9 @@ pub fn command(mut args: Args) -> Result<()> {
 
 /// The faults of a storm: those that are named, or all, without those that cannot be had here.
 fn nemeses(names: Option<&str>, has_before: bool) -> Result<Vec<Nemesis>> {
-    // A version that does not compare its lane with the database does not notice what that lost; with an older version such a
-    // loss proves nothing.
-    let fits = |nemesis: &Nemesis| !has_before || *nemesis != Nemesis::FailoverLosing;
+    // An older version may not compare its lane with the database, and not notice what that lost; nor its keys and scripts. With
+    // such a version these faults prove nothing.
+    let fits = |nemesis: &Nemesis| !has_before || !matches!(nemesis, Nemesis::FailoverLosing | Nemesis::SilentChanges);
     let mut chosen: Vec<Nemesis> = match names {
         None => Nemesis::ALL.into_iter().filter(fits).collect(),
         Some(names) => Nemesis::named(names)?,
@@ -301,6 +302,7 @@ impl Storm<'_> {
             self.lists.happens(nemesis.name());
             match nemesis {
                 Nemesis::FailoverLosing => self.lose().await?,
+                Nemesis::SilentChanges => self.change_silently().await?,
                 _ => nemesis.strike(&mut self.cluster, &mut self.random, self.options.lease).await?,
             }
             // Sometimes the next one comes before the nodes are together again.

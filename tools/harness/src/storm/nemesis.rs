@@ -77,11 +77,13 @@ pub enum Nemesis {
     FullLog,
     /// The primary is lost with what it acknowledged last, because nothing waited for its standby; see `loss.rs`.
     FailoverLosing,
+    /// A key is revoked and a script deployed while a node and the others hear nothing of each other; see `changes.rs`.
+    SilentChanges,
 }
 
 impl Nemesis {
     /// Every fault.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 30] = [
         Self::Kill,
         Self::KillAndStart,
         Self::Pause,
@@ -111,6 +113,7 @@ impl Nemesis {
         Self::FullDisk,
         Self::FullLog,
         Self::FailoverLosing,
+        Self::SilentChanges,
     ];
 
     /// Its name on the command line and in tables.
@@ -145,6 +148,7 @@ impl Nemesis {
             Self::FullDisk => "full-disk",
             Self::FullLog => "full-log",
             Self::FailoverLosing => "failover-losing",
+            Self::SilentChanges => "silent-changes",
         }
     }
 
@@ -328,7 +332,7 @@ impl Nemesis {
                 }
             }
             Self::FullLog => cluster.database(move |postgres| postgres.fill_log(short)).await?,
-            Self::FailoverLosing => bail!("this one needs more than the cluster"),
+            Self::FailoverLosing | Self::SilentChanges => bail!("this one needs more than the cluster"),
         }
         heal(cluster).await
     }

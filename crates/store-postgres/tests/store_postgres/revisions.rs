@@ -1,0 +1,80 @@
+//! The revision of documents: what counts in it, and what nodes learn of it.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use segno_store::{
+    Commit, DocumentWrite, NamespaceKey, NamespaceRecord, Storage,
+    cluster::{Membership, Revisions},
+};
+use segno_store_postgres::{Options, PostgresStore};
+
+use crate::common::{World, blocking};
+
+fn document(content: Option<&'static str>, documents_of_one_node: bool) -> [Commit; 1] {
+    let content = content.map(|content| Bytes::from_static(content.as_bytes()));
+    let write = DocumentWrite { namespace: NamespaceKey(0), name: "access-key/a".to_owned(), content };
+    [Commit { documents: vec![write], documents_of_one_node, ..Commit::default() }]
+}
+
+#[test]
+fn changes_count_and_nodes_say_what_they_have() {
+    let world = World::new(&[]);
+    let database = world.postgres.database();
+    let options = |name: &str| Options { node_name: name.to_owned(), may_lose_commits: true, ..Options::default() };
+    let open = |name: &str| {
+        let store = world.runtime.block_on(PostgresStore::open(&world.postgres.url(&database), options(name))).unwrap();
+        let members = store.membership().unwrap();
+        (store, members)
+    };
+    let ((one, here), (other, there)) = (open("one"), open("other"));
+    let read = |members: &dyn Membership| -> Revisions { segno_store::wait(members.revisions()).unwrap() };
+    let mut known = read(&*here).stored;
+    assert_eq!((here.loaded_revision(), there.loaded_revision()), (known, known));
+
+    // What does not count.
+    assert_eq!(blocking(&one).commit(&document(Some("x"), true)), [Ok(())]);
+    assert_eq!(read(&*here).stored, known);
+    // What counts.
+    let mut grows = |what: &str| {
+        let stored = read(&*here).stored;
+        assert!(stored > known, "{what}");
+        known = stored;
+    };
+    assert_eq!(blocking(&one).commit(&document(Some("y"), false)), [Ok(())]);
+    grows("a document was written");
+    assert_eq!(blocking(&one).commit(&document(None, false)), [Ok(())]);
+    grows("a document was removed");
+    let mut record = NamespaceRecord { key: NamespaceKey(7), name: "seven".to_owned(), detail: Bytes::new() };
+    blocking(&one).create_namespace(&record).unwrap();
+    grows("a namespace was made");
+    record.detail = Bytes::from_static(b"changed");
+    blocking(&one).put_namespace(&record).unwrap();
+    grows("a namespace was changed");
+    blocking(&one).delete_namespace(NamespaceKey(7)).unwrap();
+    grows("a namespace was deleted");
+
+    // The other node learns of it with a beat, and says what it has.
+    let until = Instant::now() + Duration::from_secs(10);
+    while there.map().1.revision != known {
+        assert!(Instant::now() < until, "no beat shows the revision");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let has = |revisions: &Revisions, name: &str| {
+        revisions.members.iter().find(|(_, known, _)| known == name).and_then(|(.., revision)| *revision)
+    };
+    assert!(has(&read(&*here), "other").is_some_and(|revision| revision < known));
+    let before = there.compared_at();
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(there.compared_at(), before, "beats do not count while it has something older");
+    let asked = Instant::now();
+    there.set_loaded(known, asked);
+    assert_eq!(there.compared_at(), asked);
+    while has(&read(&*here), "other") != Some(known) || there.compared_at() == asked {
+        assert!(Instant::now() < until + Duration::from_secs(10), "the revision is not published");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(there.compared_at() > asked);
+    world.close(one);
+    world.close(other);
+}
