@@ -326,6 +326,12 @@ impl Code {
         self.handlers.iter().filter(move |handler| handler.kind == kind).map(|handler| &*handler.name)
     }
 
+    /// Bytes of memory that it takes, with its constants.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.size() + super::tree::memory(self.constants.iter().flatten())
+    }
+
     /// Bytes of memory that it takes, without the values of constants.
     pub(crate) fn size(&self) -> usize {
         let texts: usize = self.strings.iter().map(|text| text.len() + 32).sum();

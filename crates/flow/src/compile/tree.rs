@@ -115,6 +115,29 @@ impl Trees {
     }
 }
 
+/// Memory of trees; shared parts count once.
+pub(super) fn memory<'t>(trees: impl Iterator<Item = &'t Tree>) -> usize {
+    let (mut seen, mut bytes, mut queue) = (HashSet::new(), 0, trees.collect::<Vec<_>>());
+    while let Some(tree) = queue.pop() {
+        if tree.place().is_some_and(|place| !seen.insert(place)) {
+            continue;
+        }
+        bytes += match tree {
+            Tree::Str(text) => NODE_BYTES + text.len(),
+            Tree::List(items) => {
+                queue.extend(items.iter());
+                NODE_BYTES + items.len() * size_of::<Tree>()
+            }
+            Tree::Object(fields) => {
+                queue.extend(fields.iter().map(|(_, value)| value));
+                NODE_BYTES + fields.iter().map(|(key, _)| key.len() + NODE_BYTES + size_of::<Field>()).sum::<usize>()
+            }
+            _ => 0,
+        };
+    }
+    bytes
+}
+
 /// Makes values of trees; what trees share, the values share.
 #[derive(Default)]
 pub(crate) struct Values {

@@ -41,6 +41,8 @@ const UNDER_WAY_MAX: usize = 256;
 /// The pause before a failed turn is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Of the time of a workflow task this much is left to say that the turn takes too long.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// How long one poll of the queue waits.
 const POLL: Duration = Duration::from_secs(60);
 /// Attempts with events that came meanwhile.
@@ -182,7 +184,7 @@ impl Node {
         let Some(current) = locked.state.current.clone().filter(|current| current.key() == run) else {
             return Ok(None);
         };
-        if !script::wants_turn(&current.run) {
+        if !script::wants_turn(&current.run) || !self.flows.begin_turn(&current.run) {
             return Ok(None);
         }
         let Some(namespace) = self.namespaces.by_key(key.namespace) else { return Ok(None) };
@@ -248,7 +250,8 @@ impl Node {
             cores: cores.clone(),
             permit,
             next: GIVE_WAY,
-            deadline: Instant::now() + allowed,
+            // Before the engine lets the workflow task time out and the next attempt begins.
+            deadline: Instant::now() + allowed.saturating_sub(ANSWER_TIME.min(allowed / 4)),
             runtime: Handle::current(),
         };
         let fallback = Prepared {
@@ -256,6 +259,7 @@ impl Node {
             state: prepared.state.clone(),
             events: Vec::new(),
             limits: prepared.limits,
+            overflows: prepared.overflows,
         };
         let work = tokio::task::spawn_blocking(move || {
             let turned = prepared.execute(&mut pace);
@@ -314,7 +318,7 @@ impl Node {
                 drop(current);
                 let applied = segno_engine::Applied { run: after, transition, reply: () };
                 self.commit(&mut locked, applied, Vec::new()).await?;
-                super::look::write_log(&info, &log);
+                self.write_script_log(&info, log);
                 count(&self.metrics.flow_turns);
                 add(&self.metrics.flow_steps, steps);
                 Ok(Outcome::Done)
@@ -343,7 +347,7 @@ fn pause(attempt: i32) -> Duration {
 
 fn explain(error: &TurnError) -> String {
     match error {
-        TurnError::GivenUp => "the turn takes longer than the workflow task time-out".to_owned(),
+        TurnError::GivenUp => script::OVERTIME.to_owned(),
         TurnError::DamagedState(why) => format!("the stored state cannot be read: {why}"),
         TurnError::Defect(why) => format!("defect of the machine: {why}"),
     }
