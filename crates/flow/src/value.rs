@@ -307,6 +307,27 @@ impl List {
         list
     }
 
+    /// An empty list with room for this many elements.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self { items: Vec::with_capacity(count), ..Self::default() }
+    }
+
+    /// The same elements in another order.
+    #[must_use]
+    pub fn reordered(&self, items: Vec<Value>) -> Self {
+        debug_assert_eq!(items.len(), self.items.len(), "no element is lost");
+        Self { items, size: self.size, memory: self.memory, depth: self.depth }
+    }
+
+    /// Adds the elements of another list at the end.
+    pub fn extend(&mut self, other: &Self) {
+        self.items.extend_from_slice(&other.items);
+        self.size += other.size;
+        self.memory += other.memory;
+        self.depth = self.depth.max(other.depth);
+    }
+
     /// The elements.
     #[must_use]
     pub fn items(&self) -> &[Value] {

@@ -155,7 +155,9 @@ fn take_all(code: &Code, mut state: Option<Vec<u8>>, events: impl Iterator<Item 
                 look(code, &next);
                 state = Some(next);
             }
-            Err(TurnError::DamagedState(why)) if was_written => panic!("a turn wrote a state that cannot be read: {why}"),
+            Err(TurnError::DamagedState(why)) if was_written => {
+                panic!("a turn wrote a state that cannot be read: {why}")
+            }
             Err(_) => return,
         }
     }
@@ -203,7 +205,9 @@ pub(crate) fn seeds() -> Vec<(String, Vec<u8>)> {
     let nested = "function f(n) { return List.range(400000).map(x => x == 0 ? f(n + 1) : 0).length }\nworkflow w() { return f(0) }\n";
     add("lists-under-way", SOURCE, nested.as_bytes());
     let frames: String = (0..30_000).map(|n| format!("a{n},")).collect();
-    let frames = format!("function f(n) {{ if (n < 0) {{ let {frames} z }}\n  return f(n + 1) }}\nworkflow w() {{ return f(0) }}\n");
+    let frames = format!(
+        "function f(n) {{ if (n < 0) {{ let {frames} z }}\n  return f(n + 1) }}\nworkflow w() {{ return f(0) }}\n"
+    );
     add("large-frames", SOURCE, frames.as_bytes());
     // An error that carries two megabytes, three thousand times in a state: 6 GB.
     add("errors", EVENTS, format!("\"{}\"", "x".repeat(1 << 20)).as_bytes());

@@ -42,8 +42,7 @@ impl Machine<'_> {
             return Err(pure::memory_limit().into());
         }
         let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
-        let list = Rc::make_mut(list);
-        other.items().iter().for_each(|item| list.push(item.clone()));
+        Rc::make_mut(list).extend(other);
         Ok(self.check_value(fiber.top()?)?)
     }
 

@@ -487,4 +487,3 @@ fn condition(value: &Value) -> Result<bool, Raised> {
         value => pure::condition(value),
     }
 }
-

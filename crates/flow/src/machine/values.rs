@@ -288,7 +288,13 @@ pub(super) struct Loader<'b> {
 
 impl<'b> Loader<'b> {
     pub fn new(bytes: &'b [u8]) -> Self {
-        Self { input: Reader::new(bytes, STATE_MEMORY_MAX), cells: Vec::new(), keys: Vec::new(), promises: BTreeMap::new(), depth: 0 }
+        Self {
+            input: Reader::new(bytes, STATE_MEMORY_MAX),
+            cells: Vec::new(),
+            keys: Vec::new(),
+            promises: BTreeMap::new(),
+            depth: 0,
+        }
     }
 
     pub fn value(&mut self) -> Result<Value, Damage> {

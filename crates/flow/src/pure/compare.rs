@@ -39,7 +39,7 @@ fn equal_counting(left: &Value, right: &Value, units: &mut usize) -> bool {
             Rc::ptr_eq(a, b)
                 || a.len() == b.len()
                     && a.iter().all(|(key, a)| {
-                        *units += FIELD + key.len();
+                        *units += 2 * FIELD + key.len();
                         b.get(key).is_some_and(|b| equal_counting(a, b, units))
                     })
         }

@@ -303,13 +303,7 @@ pub fn write_indented(value: &Value, indent: usize, cost: &mut Cost) -> Result<S
 /// Units of a value in JSON besides the bytes of its text.
 const WRITTEN: usize = 4;
 
-fn write_value(
-    value: &Value,
-    indent: usize,
-    level: usize,
-    to: &mut String,
-    units: &mut usize,
-) -> Result<(), Raised> {
+fn write_value(value: &Value, indent: usize, level: usize, to: &mut String, units: &mut usize) -> Result<(), Raised> {
     *units += WRITTEN;
     match value {
         Value::Null => to.push_str("null"),

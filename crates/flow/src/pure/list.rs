@@ -28,7 +28,10 @@ pub(super) fn method(
         Method::Concat => list(name, "the argument", first).and_then(|other| {
             cost.touch(items.len() + other.items().len());
             room_for(Value::List(Rc::clone(receiver)).size() + first.size())?;
-            limited(Value::list([items, other.items()].concat()))
+            let mut both = List::with_capacity(items.len() + other.items().len());
+            both.extend(receiver);
+            both.extend(other);
+            limited(Value::List(Rc::new(both)))
         }),
         Method::Slice => range(name, arguments, items.len()).map(|(from, to)| {
             cost.touch(to - from);
@@ -39,7 +42,7 @@ pub(super) fn method(
         Method::Join => join(name, items, first, cost),
         Method::Reverse => {
             cost.touch(items.len());
-            Ok(Value::list(items.iter().rev().cloned().collect()))
+            Ok(Value::List(Rc::new(receiver.reordered(items.iter().rev().cloned().collect()))))
         }
         Method::Flat => whole_or(name, "the depth", first, 1).and_then(|depth| {
             let mut flat = Flat::default();
@@ -47,7 +50,7 @@ pub(super) fn method(
             cost.touch(flat.visited);
             result.and_then(|()| limited(Value::list(flat.items)))
         }),
-        Method::Sort => sort(items, cost),
+        Method::Sort => sort(receiver, cost),
         _ => return None,
     })
 }
@@ -178,7 +181,8 @@ impl Flat {
 /// Units of a comparison while sorting, besides the bytes of texts.
 const COMPARED: usize = 4;
 
-fn sort(items: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+fn sort(list: &List, cost: &mut Cost) -> Result<Value, Raised> {
+    let items = list.items();
     let mut sorted = items.to_vec();
     if let Some(first) = items.first() {
         // Found before sorting, so that the message does not depend on how it is sorted.
@@ -198,5 +202,5 @@ fn sort(items: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
         });
         cost.touch(items.len() + compared);
     }
-    Ok(Value::list(sorted))
+    Ok(Value::List(Rc::new(list.reordered(sorted))))
 }

@@ -95,7 +95,12 @@ impl Node {
                 Ok(code) => Compiled::Usable(Arc::new(code)),
                 Err(found) => {
                     let reason = found.first().map_or(why, explain);
-                    tracing::warn!(script = name, version = hex(&version), reason, "a stored version of a script is unusable");
+                    tracing::warn!(
+                        script = name,
+                        version = hex(&version),
+                        reason,
+                        "a stored version of a script is unusable"
+                    );
                     Compiled::Unusable(reason.into())
                 }
             },

@@ -314,7 +314,12 @@ impl Node {
         Ok(())
     }
 
-    pub(super) async fn flow_content(&self, namespace: NamespaceKey, name: &str, version: &[u8]) -> Result<Content, CallError> {
+    pub(super) async fn flow_content(
+        &self,
+        namespace: NamespaceKey,
+        name: &str,
+        version: &[u8],
+    ) -> Result<Content, CallError> {
         let document = version_document(name, version);
         let missing = || CallError::DataLoss(format!("the source of script \"{name}\" {} is missing", hex(version)));
         let content = self.read(move |store| store.document(namespace, &document)).await?;

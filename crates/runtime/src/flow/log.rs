@@ -42,6 +42,16 @@ pub(crate) struct ScriptLines {
 #[derive(Default)]
 pub(super) struct ScriptLog(Mutex<HashMap<RunKey, Allowance>>);
 
+/// What becomes of lines.
+struct Admitted {
+    /// Those that are written: the line of the source, message and data.
+    lines: Vec<(u32, String, String)>,
+    /// How many are not.
+    dropped: u64,
+    /// How many dropped ones the log tells of.
+    told: Option<u64>,
+}
+
 /// What a run may still write: a token bucket of bytes.
 struct Allowance {
     bytes: u64,
@@ -84,8 +94,8 @@ impl Allowance {
 }
 
 impl ScriptLog {
-    /// The lines that may be written, and the number of dropped ones if the log is to tell of them.
-    fn admit(&self, run: RunKey, lines: ScriptLines, now: Instant) -> (Vec<(u32, String, String)>, u64, Option<u64>) {
+    /// Which lines may be written.
+    fn admit(&self, run: RunKey, lines: ScriptLines, now: Instant) -> Admitted {
         let mut runs = lock(&self.0);
         if runs.len() >= RUNS_MAX {
             runs.retain(|_, allowance| {
@@ -106,7 +116,7 @@ impl ScriptLog {
             }
         }
         allowance.dropped += dropped;
-        (admitted, dropped, allowance.say(now))
+        Admitted { lines: admitted, dropped, told: allowance.say(now) }
     }
 }
 
@@ -116,8 +126,8 @@ impl Node {
         if lines.lines.is_empty() && lines.dropped == 0 {
             return;
         }
-        let (admitted, dropped, told) = self.flows.log.admit(RunKey(info.run_key), lines, Instant::now());
-        for (line, message, data) in admitted {
+        let Admitted { lines, dropped, told } = self.flows.log.admit(RunKey(info.run_key), lines, Instant::now());
+        for (line, message, data) in lines {
             tracing::info!(
                 target: "segno::flow",
                 namespace = info.namespace,
@@ -172,7 +182,10 @@ mod tests {
 
     #[test]
     fn a_line_stays_one_line() {
-        assert_eq!(escaped("a\nERROR forged\r\u{1b}[2Jb\u{9b}c\u{2028}d"), "a\\nERROR forged\\r\\u{1b}[2Jb\\u{9b}c\\u{2028}d");
+        assert_eq!(
+            escaped("a\nERROR forged\r\u{1b}[2Jb\u{9b}c\u{2028}d"),
+            "a\\nERROR forged\\r\\u{1b}[2Jb\\u{9b}c\\u{2028}d"
+        );
         assert_eq!(escaped("plain text, ü and 👍"), "plain text, ü and 👍");
         assert!(escaped(&"é".repeat(LINE_BYTES_MAX)).ends_with(" … (32768 bytes)"));
     }
@@ -181,29 +194,29 @@ mod tests {
     fn a_run_may_write_so_much_and_the_rest_is_counted() {
         let (log, begin) = (ScriptLog::default(), Instant::now());
         let bytes = 1_000 + LINE_BYTES;
-        let (written, dropped, told) = log.admit(RunKey(1), lines(1_000, &"x".repeat(1_000)), begin);
-        assert_eq!(written.len() as u64, BURST_BYTES / bytes);
-        assert_eq!((dropped, told), (1_000 - BURST_BYTES / bytes, Some(1_000 - BURST_BYTES / bytes)));
+        let first = log.admit(RunKey(1), lines(1_000, &"x".repeat(1_000)), begin);
+        assert_eq!(first.lines.len() as u64, BURST_BYTES / bytes);
+        assert_eq!((first.dropped, first.told), (1_000 - BURST_BYTES / bytes, Some(1_000 - BURST_BYTES / bytes)));
         // Another run is not affected.
-        assert_eq!(log.admit(RunKey(2), lines(3, "a"), begin).0.len(), 3);
+        assert_eq!(log.admit(RunKey(2), lines(3, "a"), begin).lines.len(), 3);
         // Nothing is left; what is dropped is told later, in one line.
-        let (written, dropped, told) = log.admit(RunKey(1), lines(5, &"x".repeat(1_000)), begin);
-        assert_eq!((written.len(), dropped, told), (0, 5, None));
+        let next = log.admit(RunKey(1), lines(5, &"x".repeat(1_000)), begin);
+        assert_eq!((next.lines.len(), next.dropped, next.told), (0, 5, None));
         let later = begin + Duration::from_secs(2);
-        let (written, ..) = log.admit(RunKey(1), lines(1_000, &"x".repeat(1_000)), later);
+        let written = log.admit(RunKey(1), lines(1_000, &"x".repeat(1_000)), later).lines.len() as u64;
         let left = BURST_BYTES % bytes + 2 * BYTES_PER_SECOND;
-        assert_eq!(written.len() as u64, left / bytes);
-        let (_, _, told) = log.admit(RunKey(1), lines(1, "a"), begin + DROPPED_SAID_EVERY);
-        assert_eq!(told, Some(5 + 1_000 - left / bytes));
+        assert_eq!(written, left / bytes);
+        let last = log.admit(RunKey(1), lines(1, "a"), begin + DROPPED_SAID_EVERY);
+        assert_eq!(last.told, Some(5 + 1_000 - left / bytes));
     }
 
     #[test]
     fn runs_that_are_quiet_are_forgotten() {
         let (log, begin) = (ScriptLog::default(), Instant::now());
-        for run in 0..RUNS_MAX as i64 {
+        for run in 0..RUNS_MAX as u64 {
             log.admit(RunKey(run), lines(1, "a"), begin);
         }
-        log.admit(RunKey(-1), lines(1, "a"), begin + Duration::from_secs(60));
+        log.admit(RunKey(u64::MAX), lines(1, "a"), begin + Duration::from_secs(60));
         assert_eq!(lock(&log.0).len(), 1);
     }
 }
