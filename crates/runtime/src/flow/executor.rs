@@ -16,7 +16,7 @@ use segno_engine::{
     task_calls::{self, FailTask, TaskRef},
 };
 use segno_flow::interface::{Command, Pace, TurnError, Turned};
-use segno_proto::{enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
+use segno_proto::{Nanos, enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -215,7 +215,8 @@ impl Node {
         let mut prepared = prepared.map_err(|error| error.to_string())?;
         let mut flushed = 0;
         for _ in 0..AGAIN_MAX {
-            let (turned, same) = self.execute_apart(prepared, &task, cores).await;
+            let (turned, same) =
+                self.execute_apart(prepared, run.info.task_timeout.min(task.start_to_close), cores).await;
             prepared = same;
             let turned = turned?;
             let work = {
@@ -241,11 +242,12 @@ impl Node {
     async fn execute_apart(
         &self,
         prepared: Prepared,
-        task: &WorkflowTask,
+        allowed: Nanos,
         cores: &Arc<Semaphore>,
     ) -> (Result<Turned, String>, Prepared) {
         let permit = cores.clone().acquire_owned().await.ok();
-        let allowed = Duration::from_nanos(task.start_to_close.max(0).unsigned_abs());
+        // Later attempts of a workflow task have more time, so that workers find out; a turn would only take that, too.
+        let allowed = Duration::from_nanos(allowed.max(0).unsigned_abs());
         let mut pace = Shared {
             cores: cores.clone(),
             permit,

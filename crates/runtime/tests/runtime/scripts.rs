@@ -47,21 +47,21 @@ async fn start(node: &Arc<Node>, task_timeout_ms: i64) -> WorkflowKey {
     WorkflowKey::new(namespace.key, "w")
 }
 
-/// Attempt of the pending workflow task, and what the last one failed with.
-async fn failing(node: &Node, key: &WorkflowKey) -> (i32, String) {
+/// How often the turn failed, and what the last one failed with.
+async fn failing(node: &Node, key: &WorkflowKey) -> (i64, String) {
     let current = node.snapshot(key, "").await.expect("the run is there");
     let state = current.run.state();
-    (state.task.as_ref().map_or(0, |task| task.attempt), state.last_task_failure.clone())
+    (i64::from(state.failures_since_success), state.last_task_failure.clone())
 }
 
-async fn until_attempt(node: &Node, key: &WorkflowKey, wanted: i32) {
+async fn until_failed(node: &Node, key: &WorkflowKey, wanted: i64) {
     let reached = async {
         while failing(node, key).await.0 < wanted {
             sleep(Duration::from_millis(50)).await;
         }
     };
     let reached = timeout(Duration::from_secs(60), reached).await;
-    assert!(reached.is_ok(), "attempt {wanted} was not reached: {:?}", failing(node, key).await);
+    assert!(reached.is_ok(), "{wanted} failures were not reached: {:?}", failing(node, key).await);
 }
 
 async fn until_closed(node: &Node, key: &WorkflowKey) {
@@ -90,7 +90,7 @@ async fn unusable() {
 
     let node = start_node(&gate).await;
     let run = start(&node, 10_000).await;
-    until_attempt(&node, &run, 2).await;
+    until_failed(&node, &run, 1).await;
     let (_, why) = failing(&node, &run).await;
     let reason = "F0010 in line 2, column 11: the script with its constants is over 8388608 bytes";
     assert!(why.contains(&version[..12]) && why.contains(reason), "{why}");
@@ -117,22 +117,22 @@ async fn overtime() {
     let node = start_node(&gate).await;
     deploy(&node, "workflow w() { while (true) {} }").await;
     // Five million steps take longer.
-    let run = start(&node, 40).await;
-    until_attempt(&node, &run, script::OVERTIME_ATTEMPTS_MAX + 1).await;
-    assert_eq!(failing(&node, &run).await, (6, script::OVERTIME.to_owned()));
+    let run = start(&node, 100).await;
+    until_failed(&node, &run, script::OVERTIME_ATTEMPTS_MAX.into()).await;
+    assert_eq!(failing(&node, &run).await, (5, script::OVERTIME.to_owned()));
     assert!(script::waits_for_operator(&node.snapshot(&run, "").await.expect("the run is there").run));
     node.end();
 
     // It is not tried again by itself, also not after a restart.
     let node = start_node(&gate).await;
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(failing(&node, &run).await.0, 6);
+    assert_eq!(failing(&node, &run).await.0, 5);
     // The operator asks for one more attempt,
     let again = node.migrate_flow_run(namespace(&node), &run, MoveCall::default()).await;
     again.expect("it is tried again");
-    until_attempt(&node, &run, 7).await;
+    until_failed(&node, &run, 6).await;
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(failing(&node, &run).await.0, 7);
+    assert_eq!(failing(&node, &run).await.0, 6);
     // and then deploys a script that does less.
     deploy(&node, SMALL).await;
     node.migrate_flow_run(namespace(&node), &run, MoveCall::default()).await.expect("it is moved");
