@@ -24,6 +24,8 @@ const AS_RUSTC: &str = "SEGNO_FUZZ_AS_RUSTC";
 const TARGETS: [&str; 6] = ["filters", "hpack", "http2", "rows", "schedules", "scripts"];
 /// Those that need the whole server, which takes minutes to compile once more: by hand.
 const SERVER_TARGETS: [&str; 2] = ["requests", "tokens"];
+/// Those of which one input takes seconds: by hand. Their seeds are an ordinary test.
+const SLOW_TARGETS: [&str; 1] = ["flow-memory"];
 /// A target with a fault that only a search by coverage finds.
 const FAULTY: &str = "faulty";
 const SECONDS: u32 = 60;
@@ -33,7 +35,7 @@ const MEMORY_MB_MAX: &str = "-rss_limit_mb=3000";
 
 /// `[--seconds N] [target ...]`.
 pub fn command_line(words: &[String]) -> Result<()> {
-    let all = [&TARGETS[..], &SERVER_TARGETS].concat();
+    let all = [&TARGETS[..], &SLOW_TARGETS, &SERVER_TARGETS].concat();
     let mut seconds = SECONDS;
     let mut targets = Vec::new();
     let mut words = words.iter();

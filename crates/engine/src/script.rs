@@ -108,6 +108,21 @@ pub fn wants_turn(run: &Run) -> bool {
         && run.state.task.as_ref().is_some_and(|task| task.started_event_id == 0)
 }
 
+/// How the failure of a turn begins that took longer than its workflow task may.
+pub const OVERTIME: &str = "the turn takes longer than the workflow task time-out";
+
+/// Attempts of a turn that takes too long. The next one would take as long; an operator has to do something first.
+pub const OVERTIME_ATTEMPTS_MAX: i32 = 5;
+
+/// Whether the turn of a run took too long so often that it is not tried again by itself. Events that arrive meanwhile begin a
+/// new workflow task, so failures are counted and not attempts.
+pub fn waits_for_operator(run: &Run) -> bool {
+    let failed = run.state.reported_failure.as_deref().and_then(|reported| reported.failure.as_ref());
+    wants_turn(run)
+        && run.state.failures_since_success >= OVERTIME_ATTEMPTS_MAX
+        && failed.is_some_and(|failure| failure.message.starts_with(OVERTIME))
+}
+
 /// Whether an open run has no use for a workflow task now.
 pub(crate) fn sleeps(state: &RunState) -> bool {
     state.script.as_ref().is_some_and(|script| !script.awake)

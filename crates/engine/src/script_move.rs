@@ -74,6 +74,8 @@ pub fn apply(run: &Run, context: Context, call: Move) -> Result<Applied<()>, Rej
         script.moves.push(ScriptMove { event_id: marker, from });
         script.awake = true;
     }
+    // What the old version took too long for is tried again.
+    draft.run.state.reported_failure = None;
     workflow_task::schedule_if_none(&mut draft);
     Ok(draft.finish(()))
 }

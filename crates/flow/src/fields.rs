@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::value::Value;
 
 /// From this many fields on there is an index.
-const INDEXED_FROM: usize = 16;
+pub(crate) const INDEXED_FROM: usize = 16;
 
 /// Keys and values.
 #[derive(Clone, Debug, Default)]

@@ -11,6 +11,19 @@ pub struct Payload {
     pub data: Vec<u8>,
 }
 
+impl Payload {
+    /// Its bytes, with those of the metadata.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.data.len() + self.metadata.iter().map(|(name, value)| name.len() + value.len() + 64).sum::<usize>()
+    }
+}
+
+/// The bytes of several payloads.
+fn sizes<'p>(payloads: impl IntoIterator<Item = &'p Payload>) -> usize {
+    payloads.into_iter().map(|payload| payload.size() + 64).sum()
+}
+
 /// A failure as the protocol has it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Failure {
@@ -26,6 +39,32 @@ pub struct Failure {
     pub info: FailureInfo,
     /// The failure as it was encoded when it came in. Set only on the outermost one. What leaves unchanged leaves as this.
     pub encoded: Option<Arc<[u8]>>,
+}
+
+impl Failure {
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let mut bytes = 0;
+        let mut next = Some(self);
+        while let Some(failure) = next {
+            let texts = failure.message.len() + failure.source.len() + failure.stack_trace.len();
+            let info = match &failure.info {
+                FailureInfo::Application { kind, details, .. } => kind.len() + sizes(details),
+                FailureInfo::Timeout { last_heartbeat: details, .. }
+                | FailureInfo::Canceled { details }
+                | FailureInfo::Reset { last_heartbeat: details } => sizes(details),
+                FailureInfo::Activity { id, name, identity, .. } => id.len() + name.len() + identity.len(),
+                FailureInfo::Child { namespace, workflow_id, run_id, name, .. } => {
+                    namespace.len() + workflow_id.len() + run_id.len() + name.len()
+                }
+                FailureInfo::None | FailureInfo::Terminated | FailureInfo::Server { .. } => 0,
+            };
+            bytes += size_of::<Self>() + texts + info + failure.encoded.as_ref().map_or(0, |encoded| encoded.len());
+            next = failure.cause.as_deref();
+        }
+        bytes
+    }
 }
 
 /// The kinds of failures. Fields are those of the protocol.
@@ -94,6 +133,27 @@ pub struct Event {
     pub time: i64,
     /// What.
     pub kind: EventKind,
+}
+
+impl Event {
+    /// The bytes of its payloads and texts.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let end = |end: &End| match end {
+            Ok(payloads) => sizes(payloads),
+            Err(failure) => failure.size(),
+        };
+        match &self.kind {
+            EventKind::Started(start) => {
+                let attributes = start.memo.iter().chain(&start.search_attributes).map(|(_, payload)| payload);
+                sizes(start.input.iter().chain(attributes))
+            }
+            EventKind::Signaled { input, .. } | EventKind::Update { input, .. } => sizes(input),
+            EventKind::CancelRequested { reason } => reason.len(),
+            EventKind::TaskEnded { end: ended, .. } | EventKind::ChildEnded { end: ended, .. } => end(ended),
+            _ => 0,
+        }
+    }
 }
 
 /// What happened.
@@ -313,6 +373,53 @@ impl Command {
     #[must_use]
     pub const fn closes(&self) -> bool {
         matches!(self, Self::Complete { .. } | Self::Fail { .. } | Self::Cancel { .. } | Self::ContinueAsNew(_))
+    }
+
+    /// About how many bytes of memory it takes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let retry = |retry: &Option<RetryPolicy>| {
+            retry.iter().flat_map(|retry| &retry.non_retryable).map(|text| text.len() + 24).sum::<usize>()
+        };
+        let fields = |fields: &[(String, Payload)]| {
+            fields.iter().map(|(name, payload)| name.len() + payload.size() + 88).sum::<usize>()
+        };
+        let changes = |changes: &[(String, Option<Payload>)]| {
+            changes.iter().map(|(name, change)| name.len() + 88 + sizes(change)).sum::<usize>()
+        };
+        size_of::<Self>()
+            + match self {
+                Self::ScheduleTask(task) => {
+                    let texts = task.id.len() + task.name.len() + task.queue.len() + task.summary.len();
+                    size_of::<ScheduleTask>() + texts + sizes(&task.input) + retry(&task.retry)
+                }
+                Self::StartChild(child) => {
+                    let texts = child.workflow_id.len() + child.name.len() + child.queue.len();
+                    let more = child.cron.len() + child.summary.len() + retry(&child.retry);
+                    let attributes = fields(&child.memo) + fields(&child.search_attributes);
+                    size_of::<StartChild>() + texts + more + attributes + sizes(&child.input)
+                }
+                Self::CancelTask { id } | Self::StartTimer { id, .. } | Self::CancelTimer { id } => id.len(),
+                Self::AcceptUpdate { id } => id.len(),
+                Self::CancelChild { workflow_id, reason } => workflow_id.len() + reason.len(),
+                Self::Signal { id, workflow_id, run_id, name, input } => {
+                    id.len() + workflow_id.len() + run_id.len() + name.len() + sizes(input)
+                }
+                Self::CancelWorkflow { id, workflow_id, run_id, reason } => {
+                    id.len() + workflow_id.len() + run_id.len() + reason.len()
+                }
+                Self::SetMemo(set) | Self::SetSearchAttributes(set) => changes(set),
+                Self::RejectUpdate { id, failure } | Self::EndUpdate { id, end: Err(failure) } => {
+                    id.len() + failure.size()
+                }
+                Self::EndUpdate { id, end: Ok(payloads) } => id.len() + sizes(payloads),
+                Self::Complete { result: payloads } | Self::Cancel { details: payloads } => sizes(payloads),
+                Self::Fail { failure } => failure.size(),
+                Self::ContinueAsNew(next) => {
+                    let signals = next.signals.iter().map(|(name, input)| name.len() + sizes(input) + 48);
+                    size_of::<ContinueAsNew>() + next.queue.len() + sizes(&next.input) + signals.sum::<usize>()
+                }
+            }
     }
 }
 
@@ -547,6 +654,8 @@ pub struct Turned {
     pub commands: Vec<Command>,
     /// What the script logged during this turn.
     pub log: Vec<LogLine>,
+    /// Lines that are missing in it because there were too many.
+    pub log_dropped: u64,
     /// When the next turn is due.
     pub wake: WakeSet,
     /// Steps executed.

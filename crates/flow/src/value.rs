@@ -2,6 +2,10 @@
 //!
 //! Lists and objects are values: assigning copies. The copy shares its content until one of the two is changed
 //! ([`Rc::make_mut`]).
+//!
+//! Each list and object knows two sizes of its content: bytes as JSON, which the language limits, and bytes of memory,
+//! which are up to fifty times as many (`[{},{}]`). Both count shared parts as often as they occur, so they are never too
+//! low, and both are kept up to date, so that looking at them costs nothing.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,6 +16,24 @@ use crate::interface::{Failure, Payload};
 
 /// How deep lists and objects may be nested in each other. Keeps recursion over a value within the stack.
 pub const DEPTH_MAX: u32 = 500;
+
+/// Bytes of memory that one value may take, for each byte of JSON that it may have. Most data take 10 to 25.
+pub const MEMORY_PER_BYTE: usize = 32;
+
+/// Memory of an element in its list, with the room that a growing list keeps.
+pub(crate) const ITEM_BYTES: usize = 32;
+/// Memory of a text besides its characters.
+pub(crate) const TEXT_BYTES: usize = 32;
+/// Memory of a list besides its elements.
+pub(crate) const LIST_BYTES: usize = 72;
+/// Memory of an object besides its fields.
+pub(crate) const OBJECT_BYTES: usize = 144;
+/// Memory of a field besides its key and value: the entry and its place in the index.
+pub(crate) const FIELD_BYTES: usize = 80;
+/// Memory of a promise's reference.
+const PROMISE_BYTES: usize = 48;
+/// Memory of a payload besides its bytes.
+const PAYLOAD_BYTES: usize = 96;
 
 /// Whole doubles up to this magnitude are integers.
 pub const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
@@ -79,8 +101,10 @@ impl Drop for PromiseRef {
 #[derive(Clone, Debug, Default)]
 pub struct List {
     items: Vec<Value>,
-    /// Bytes as JSON, shared parts counted as often as they occur.
+    /// Bytes as JSON.
     size: usize,
+    /// Bytes of memory.
+    memory: usize,
     depth: u32,
 }
 
@@ -89,10 +113,18 @@ pub struct List {
 pub struct Object {
     fields: Fields,
     size: usize,
+    memory: usize,
     depth: u32,
     /// The failure from which an error object was made. Leaves with it if the error is thrown on unchanged; a change of a
     /// field drops it.
-    pub origin: Option<Rc<Failure>>,
+    origin: Option<Origin>,
+}
+
+/// A failure and its bytes.
+#[derive(Clone, Debug)]
+struct Origin {
+    failure: Rc<Failure>,
+    bytes: usize,
 }
 
 /// An error that the language or its library raises. The machine makes an error object of it.
@@ -228,8 +260,30 @@ impl Value {
             Self::List(list) => list.size + 2,
             Self::Object(object) => object.size + 2,
             Self::Promise(promise) => promise.id.len() + 2,
-            Self::Payload(payload) => payload.data.len() + 32,
+            Self::Payload(payload) => payload.size() + 32,
         }
+    }
+
+    /// About how many bytes of memory it takes besides its own place.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        match self {
+            Self::Null | Self::Bool(_) | Self::Int(_) | Self::Float(_) => 0,
+            Self::Str(text) => text.len() + TEXT_BYTES,
+            Self::List(list) => list.memory + LIST_BYTES,
+            Self::Object(object) => {
+                object.memory + object.origin.as_ref().map_or(0, |origin| origin.bytes) + OBJECT_BYTES
+            }
+            Self::Promise(_) => PROMISE_BYTES,
+            Self::Payload(payload) => payload.size() + PAYLOAD_BYTES,
+        }
+    }
+
+    /// Whether it has at most this many bytes as JSON, takes no more memory than such a value may, and is not nested too
+    /// deeply.
+    #[must_use]
+    pub fn is_within(&self, bytes: usize) -> bool {
+        self.size() <= bytes && self.memory() <= bytes.saturating_mul(MEMORY_PER_BYTE) && self.depth() <= DEPTH_MAX
     }
 
     /// How deep lists and objects are nested in it; 0 if it is neither. Never too low.
@@ -247,9 +301,31 @@ impl List {
     /// A list of these elements.
     #[must_use]
     pub fn new(items: Vec<Value>) -> Self {
-        let size = items.iter().map(|item| item.size() + 1).sum();
-        let depth = items.iter().map(Value::depth).max().unwrap_or(0);
-        Self { items, size, depth }
+        let mut list = Self { items: Vec::new(), ..Self::default() };
+        items.iter().for_each(|item| list.count(item));
+        list.items = items;
+        list
+    }
+
+    /// An empty list with room for this many elements.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self { items: Vec::with_capacity(count), ..Self::default() }
+    }
+
+    /// The same elements in another order.
+    #[must_use]
+    pub fn reordered(&self, items: Vec<Value>) -> Self {
+        debug_assert_eq!(items.len(), self.items.len(), "no element is lost");
+        Self { items, size: self.size, memory: self.memory, depth: self.depth }
+    }
+
+    /// Adds the elements of another list at the end.
+    pub fn extend(&mut self, other: &Self) {
+        self.items.extend_from_slice(&other.items);
+        self.size += other.size;
+        self.memory += other.memory;
+        self.depth = self.depth.max(other.depth);
     }
 
     /// The elements.
@@ -264,40 +340,50 @@ impl List {
         self.items
     }
 
-    /// Changes the elements, then counts again what changed: `change` says by how many bytes and how deep the new parts are.
-    pub fn push(&mut self, value: Value) {
+    fn count(&mut self, value: &Value) {
         self.size += value.size() + 1;
+        self.memory += value.memory() + ITEM_BYTES;
         self.depth = self.depth.max(value.depth());
+    }
+
+    fn discount(&mut self, value: &Value) {
+        self.size -= value.size() + 1;
+        self.memory -= value.memory() + ITEM_BYTES;
+    }
+
+    /// Adds an element at the end.
+    pub fn push(&mut self, value: Value) {
+        self.count(&value);
         self.items.push(value);
     }
 
     /// Takes the last element off.
     pub fn pop(&mut self) -> Option<Value> {
         let value = self.items.pop()?;
-        self.size -= value.size() + 1;
+        self.discount(&value);
         Some(value)
     }
 
     /// Puts an element into this place; those from there on move up.
     pub fn insert(&mut self, index: usize, value: Value) {
-        self.size += value.size() + 1;
-        self.depth = self.depth.max(value.depth());
+        self.count(&value);
         self.items.insert(index, value);
     }
 
     /// Takes the element of this place out.
     pub fn remove(&mut self, index: usize) -> Value {
         let value = self.items.remove(index);
-        self.size -= value.size() + 1;
+        self.discount(&value);
         value
     }
 
-    /// Changes one element in place and keeps the count of bytes right.
+    /// Changes one element in place and keeps the counts of bytes right.
     pub fn change<T>(&mut self, index: usize, change: impl FnOnce(&mut Value) -> T) -> Option<T> {
         let item = self.items.get_mut(index)?;
-        let before = item.size();
+        let (size, memory) = (item.size(), item.memory());
         let result = change(item);
-        self.size = self.size - before + item.size();
+        self.size = self.size - size + item.size();
+        self.memory = self.memory - memory + item.memory();
         self.depth = self.depth.max(item.depth());
         Some(result)
     }
@@ -333,31 +419,50 @@ impl Object {
         self.fields.get(key)
     }
 
+    /// The failure from which an error object was made.
+    #[must_use]
+    pub fn origin(&self) -> Option<&Rc<Failure>> {
+        self.origin.as_ref().map(|origin| &origin.failure)
+    }
+
+    /// Says from which failure an error object was made, or that it is a new object.
+    pub fn set_origin(&mut self, failure: Option<Rc<Failure>>) {
+        self.origin = failure.map(|failure| Origin { bytes: failure.size(), failure });
+    }
+
     /// Sets a field; one that exists keeps its place.
     pub fn insert(&mut self, key: Arc<str>, value: Value) {
         self.origin = None;
-        let added = value.size() + key.len() + 4;
-        self.depth = self.depth.max(value.depth());
         let key_len = key.len();
-        let old = self.fields.insert(key, value);
-        self.size = self.size + added - old.map_or(0, |old| old.size() + key_len + 4);
+        self.size += value.size() + key_len + 4;
+        self.memory += value.memory() + key_len + FIELD_BYTES;
+        self.depth = self.depth.max(value.depth());
+        if let Some(old) = self.fields.insert(key, value) {
+            self.discount(&old, key_len);
+        }
+    }
+
+    fn discount(&mut self, value: &Value, key_len: usize) {
+        self.size -= value.size() + key_len + 4;
+        self.memory -= value.memory() + key_len + FIELD_BYTES;
     }
 
     /// Removes a field; the others keep their order.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let value = self.fields.remove(key)?;
         self.origin = None;
-        self.size -= value.size() + key.len() + 4;
+        self.discount(&value, key.len());
         Some(value)
     }
 
-    /// Changes one field in place and keeps the count of bytes right.
+    /// Changes one field in place and keeps the counts of bytes right.
     pub fn change<T>(&mut self, key: &str, change: impl FnOnce(&mut Value) -> T) -> Option<T> {
         let item = self.fields.get_mut(key)?;
         self.origin = None;
-        let before = item.size();
+        let (size, memory) = (item.size(), item.memory());
         let result = change(item);
-        self.size = self.size - before + item.size();
+        self.size = self.size - size + item.size();
+        self.memory = self.memory - memory + item.memory();
         self.depth = self.depth.max(item.depth());
         Some(result)
     }

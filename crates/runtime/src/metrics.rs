@@ -68,6 +68,7 @@ counters! {
     flow_inline_turns: "Turns of scripts that were executed in the commit of their event.",
     flow_steps: "Steps that scripts executed.",
     flow_failed_turns: "Turns of scripts that failed and are tried again.",
+    flow_log_dropped: "Lines that scripts logged and that were dropped because a run logged too much.",
     commands_sent: "Commands handed to workers.",
     commands_dropped: "Commands that no worker took in time.",
 }

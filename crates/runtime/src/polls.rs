@@ -717,7 +717,7 @@ impl Node {
     pub(crate) fn offer_workflow_task(&self, run: &Run) {
         let Some(task) = &run.state().task else { return };
         let namespace = NamespaceKey(run.info.namespace_key);
-        if run.state().script.is_some() && self.flows.is_held_back(RunKey(run.info.run_key)) {
+        if run.state().script.is_some() && self.flows.is_held_back(run) {
             return;
         }
         let normal = QueueKey { namespace, kind: QueueKind::Workflow, name: run.info.task_queue.clone() };

@@ -211,7 +211,7 @@ impl Node {
         drop(current);
         let info = run.info.clone();
         let reply = self.commit_decided(locked, Applied { run, transition, reply }, beside).await?;
-        crate::flow::write_log(&info, &log);
+        self.write_script_log(&info, log);
         Ok(reply)
     }
 

@@ -207,6 +207,7 @@ fn flow(flow: &Flow) -> Value {
             json!({
                 "version": version.version, "created": time(&version.created), "identity": version.identity,
                 "file_name": version.file_name, "open_runs": version.open_runs,
+                "unusable": if version.unusable.is_empty() { Value::Null } else { Value::from(version.unusable.as_str()) },
             })
         })
         .collect();

@@ -8,6 +8,7 @@
 #![allow(deprecated)]
 
 mod filters;
+mod flow_memory;
 mod http2;
 #[cfg(feature = "server")]
 mod requests;
@@ -16,6 +17,10 @@ mod schedules;
 mod scripts;
 #[cfg(feature = "server")]
 mod tokens;
+
+/// For the target `flow-memory`; the others have no bound.
+#[global_allocator]
+static ALLOCATOR: flow_memory::Bounded = flow_memory::Bounded;
 
 /// A function with a name.
 #[derive(Debug)]
@@ -31,6 +36,7 @@ pub struct Target {
 /// All targets that were compiled.
 pub const TARGETS: &[Target] = &[
     Target { name: "filters", run: filters::run, seeds: filters::seeds },
+    Target { name: "flow-memory", run: flow_memory::run, seeds: flow_memory::seeds },
     Target { name: "hpack", run: http2::run_hpack, seeds: http2::hpack_seeds },
     Target { name: "http2", run: http2::run, seeds: http2::seeds },
     #[cfg(feature = "server")]

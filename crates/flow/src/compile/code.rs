@@ -12,8 +12,10 @@ use crate::hir::{Access, Binary, FunctionKind};
 use crate::library::{Function as LibraryFunction, Method};
 use crate::value::Kind;
 
-/// The format of encoded code. Older ones stay readable.
-pub const CODE_FORMAT: u8 = 1;
+use super::tree::Tree;
+
+/// The format of encoded code. Older ones stay readable: format 1 has no numbers of shared parts of constants.
+pub const CODE_FORMAT: u8 = 2;
 
 /// An instruction. Jumps hold the address of their target in [`Code::ops`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -163,18 +165,6 @@ pub(crate) enum Literal {
     Int(i64),
     Float(f64),
     Str(Arc<str>),
-}
-
-/// A value that threads can share.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Tree {
-    Null,
-    Bool(bool),
-    Int(i64),
-    Float(f64),
-    Str(Arc<str>),
-    List(Vec<Tree>),
-    Object(Vec<(Arc<str>, Tree)>),
 }
 
 /// A constant of the file, or the error that computing it raises.
@@ -334,6 +324,35 @@ impl Code {
     /// Names of handlers of this kind ([`FunctionKind::Query`], `Signal`, `Update`), in order of declaration.
     pub fn handlers(&self, kind: FunctionKind) -> impl Iterator<Item = &str> {
         self.handlers.iter().filter(move |handler| handler.kind == kind).map(|handler| &*handler.name)
+    }
+
+    /// Bytes of memory that it takes, with its constants.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        self.size() + super::tree::memory(self.constants.iter().flatten())
+    }
+
+    /// Bytes of memory that it takes, without the values of constants.
+    pub(crate) fn size(&self) -> usize {
+        let texts: usize = self.strings.iter().map(|text| text.len() + 32).sum();
+        let literals = self.literals.iter().map(|literal| match literal {
+            Literal::Str(text) => text.len() + 32,
+            Literal::Int(_) | Literal::Float(_) => 0,
+        });
+        let functions = self.functions.iter().map(|function| {
+            size_of::<FunctionInfo>()
+                + function.catches.len() * size_of::<Catch>()
+                + function.locals.len() * size_of::<Local>()
+        });
+        let closures = self.closures.iter().map(|closure| closure.sources.len() * size_of::<Place>() + 32);
+        let targets = self.targets.iter().map(|target| target.steps.len() * size_of::<StepInfo>() + 48);
+        self.ops.len() * (size_of::<Op>() + size_of::<Position>())
+            + texts
+            + self.literals.len() * size_of::<Literal>()
+            + literals.sum::<usize>()
+            + functions.sum::<usize>()
+            + closures.sum::<usize>()
+            + targets.sum::<usize>()
     }
 
     /// Finds out what is known from the instructions.

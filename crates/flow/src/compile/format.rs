@@ -12,12 +12,13 @@ use crate::value::Kind;
 
 use super::code::{
     CODE_FORMAT, Catch, ClosureInfo, Code, FunctionInfo, HandlerInfo, Literal, Local, Op, Place, Schedule, StepInfo,
-    TargetInfo, Tree,
+    TargetInfo,
 };
 use super::op_format::{read_op, write_op};
+use super::tree::{CODE_BYTES_MAX, TreeReader, TreeWriter};
 
-/// How deep constants are nested in stored code.
-const TREE_DEPTH_MAX: u32 = 600;
+/// Bytes of memory that stored code may take while it is read.
+const READ_BYTES_MAX: usize = 4 * CODE_BYTES_MAX;
 
 /// Bytes before the content: format and checksum.
 const HEADER: usize = 9;
@@ -68,17 +69,21 @@ impl Code {
         out.text(&self.file);
         list(&mut out, &self.strings, |out, text| out.text(text));
         list(&mut out, &self.literals, write_literal);
-        list(&mut out, &self.constants, |out, constant| match constant {
-            Ok(tree) => {
-                out.byte(0);
-                write_tree(out, tree);
+        let mut trees = TreeWriter::default();
+        out.count(self.constants.len());
+        for constant in &self.constants {
+            match constant {
+                Ok(tree) => {
+                    out.byte(0);
+                    trees.write(&mut out, tree);
+                }
+                Err((kind, message)) => {
+                    out.byte(1);
+                    out.byte(place(&ERRORS, kind));
+                    out.text(message);
+                }
             }
-            Err((kind, message)) => {
-                out.byte(1);
-                out.byte(place(&ERRORS, kind));
-                out.text(message);
-            }
-        });
+        }
         list(&mut out, &self.closures, |out, closure| {
             out.number(closure.function);
             list(out, &closure.sources, write_place);
@@ -133,7 +138,7 @@ impl Code {
     /// Reads code from bytes.
     ///
     /// # Errors
-    /// The format is unknown or the bytes are damaged; the text says which.
+    /// The format is unknown, the bytes are damaged, or the code is larger than the compiler makes it; the text says which.
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         read(bytes).map_err(|why| format!("the code cannot be read: {why}"))
     }
@@ -142,18 +147,22 @@ impl Code {
 fn read(bytes: &[u8]) -> Result<Code, Damage> {
     let (header, content) = bytes.split_at_checked(HEADER).ok_or("it is too short")?;
     let (format, sum) = header.split_first().ok_or("it is too short")?;
-    if *format != CODE_FORMAT {
+    if !(1..=CODE_FORMAT).contains(format) {
         return Err("its format is unknown");
+    }
+    if bytes.len() > CODE_BYTES_MAX {
+        return Err("it is too large");
     }
     if checksum(content).to_le_bytes() != *sum {
         return Err("its checksum is wrong");
     }
-    let input = &mut Reader::new(content);
+    let input = &mut Reader::new(content, READ_BYTES_MAX);
     let (name, file) = (input.shared()?, input.shared()?);
     let strings = read_list(input, Reader::shared)?;
     let literals = read_list(input, read_literal)?;
+    let mut trees = TreeReader::default();
     let constants = read_list(input, |input| match input.byte()? {
-        0 => read_tree(input, 0).map(Ok),
+        0 => trees.read(input).map(Ok),
         1 => Ok(Err((of(&ERRORS, input)?, input.string()?))),
         _ => Err("there is no such constant"),
     })?;
@@ -307,6 +316,7 @@ fn read_list<'b, T>(
     mut read: impl FnMut(&mut Reader<'b>) -> Result<T, Damage>,
 ) -> Result<Vec<T>, Damage> {
     let count = input.count()?;
+    input.allocate(count * size_of::<T>())?;
     let mut items = Vec::with_capacity(count);
     for _ in 0..count {
         items.push(read(input)?);
@@ -340,56 +350,9 @@ fn read_literal(input: &mut Reader<'_>) -> Result<Literal, Damage> {
     })
 }
 
-fn finite(input: &mut Reader<'_>) -> Result<f64, Damage> {
+pub(super) fn finite(input: &mut Reader<'_>) -> Result<f64, Damage> {
     let number = input.double()?;
     if number.is_finite() { Ok(number) } else { Err("a double is none") }
-}
-
-fn write_tree(out: &mut Writer, tree: &Tree) {
-    match tree {
-        Tree::Null => out.byte(0),
-        Tree::Bool(value) => out.byte(1 + u8::from(*value)),
-        Tree::Int(number) => {
-            out.byte(3);
-            out.signed(*number);
-        }
-        Tree::Float(number) => {
-            out.byte(4);
-            out.double(*number);
-        }
-        Tree::Str(text) => {
-            out.byte(5);
-            out.text(text);
-        }
-        Tree::List(items) => {
-            out.byte(6);
-            list(out, items, write_tree);
-        }
-        Tree::Object(fields) => {
-            out.byte(7);
-            list(out, fields, |out, (key, value)| {
-                out.text(key);
-                write_tree(out, value);
-            });
-        }
-    }
-}
-
-fn read_tree(input: &mut Reader<'_>, depth: u32) -> Result<Tree, Damage> {
-    if depth > TREE_DEPTH_MAX {
-        return Err("a constant is nested too deeply");
-    }
-    Ok(match input.byte()? {
-        0 => Tree::Null,
-        1 => Tree::Bool(false),
-        2 => Tree::Bool(true),
-        3 => Tree::Int(input.signed()?),
-        4 => Tree::Float(finite(input)?),
-        5 => Tree::Str(input.shared()?),
-        6 => Tree::List(read_list(input, |input| read_tree(input, depth + 1))?),
-        7 => Tree::Object(read_list(input, |input| Ok((input.shared()?, read_tree(input, depth + 1)?)))?),
-        _ => return Err("there is no such constant"),
-    })
 }
 
 fn write_place(out: &mut Writer, place: &Place) {

@@ -8,19 +8,25 @@ mod format;
 mod function;
 mod op_format;
 mod pattern;
+pub(crate) mod tree;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::diagnostic::{Diagnostic, Position, Severity};
 use crate::hir::{Block, Expr, Function, FunctionKind, Program, Statement, StatementKind, VariableId};
-use crate::value::Value;
+use crate::value::{Kind, Value};
 
 pub use code::{CODE_FORMAT, Code, Schedule};
-use code::{ClosureInfo, Constant, HandlerInfo, Literal, Place, TargetInfo, Tree};
+use code::{ClosureInfo, HandlerInfo, Literal, Place, TargetInfo};
+pub use tree::CODE_BYTES_MAX;
+use tree::{NoTree, Trees};
 
 /// How deep the compiler follows nested constructs. The parser's limit is far below; chains of operators count too.
 const DEPTH_MAX: u32 = 1_000;
+
+/// Steps that all constants of a file may take together.
+const CONSTANT_STEPS_MAX: u64 = 2_000_000;
 
 /// Why something cannot be compiled.
 type Failed = Box<Diagnostic>;
@@ -34,10 +40,20 @@ fn too_deep(at: Position) -> Failed {
     failed("F0008", "nested too deeply", at)
 }
 
+fn constant_too_large(why: &str, at: Position) -> Failed {
+    let mut failed = failed("F0009", format!("the constant is too large: {why}"), at);
+    failed.hint = Some(format!("one constant has at most {} bytes as JSON", crate::pure::VALUE_BYTES_MAX));
+    failed
+}
+
+fn too_large(at: Position) -> Failed {
+    failed("F0010", format!("the script with its constants is over {CODE_BYTES_MAX} bytes"), at)
+}
+
 /// Compiles a checked script. `file_name` is what stacks show.
 ///
 /// # Errors
-/// Constructs that are nested too deeply, and a `schedule` whose options cannot be computed.
+/// Constructs that are nested too deeply, constants that are too large, and a `schedule` whose options cannot be computed.
 pub fn compile(program: &Program, file_name: &str) -> Result<Code, Vec<Diagnostic>> {
     Compiler::new(program, file_name).and_then(Compiler::compile).map_err(|failed| vec![*failed])
 }
@@ -58,6 +74,10 @@ struct Compiler<'p> {
     texts: HashMap<Arc<str>, u32>,
     /// Places of the variables of the workflow's frame, for handlers.
     workflow_places: BTreeMap<VariableId, Place>,
+    /// Values of constants so far.
+    values: Vec<Option<Value>>,
+    /// Steps that constants may still take.
+    steps: u64,
 }
 
 impl<'p> Compiler<'p> {
@@ -86,7 +106,8 @@ impl<'p> Compiler<'p> {
         };
         let workflow_places = BTreeMap::new();
         let (strings, texts) = (HashMap::new(), HashMap::new());
-        Ok(Self { program, captures, captured, code, strings, texts, workflow_places })
+        let (values, steps) = (Vec::new(), CONSTANT_STEPS_MAX);
+        Ok(Self { program, captures, captured, code, strings, texts, workflow_places, values, steps })
     }
 
     fn compile(mut self) -> Result<Code, Failed> {
@@ -150,12 +171,28 @@ impl<'p> Compiler<'p> {
     /// Computes constants and the options of `schedule` by running them as functions without parameters.
     fn constants(&mut self) -> Result<(), Failed> {
         let program = self.program;
+        let mut trees = Trees::default();
+        if trees.allocate(self.code.size()).is_err() {
+            return Err(too_large(Position { line: 1, column: 1 }));
+        }
         for constant in &program.constants {
-            let value = self.evaluate(&constant.value)?;
-            let tree: Constant = value
-                .map_err(|raised| (raised.kind, raised.message))
-                .and_then(|value| tree(&value).ok_or((crate::value::Kind::Type, "no constant".to_owned())));
-            self.code.constants.push(tree);
+            let at = constant.value.at;
+            match self.evaluate(&constant.value)? {
+                Ok(value) => {
+                    let tree = trees.tree(&value);
+                    self.values.push(Some(value));
+                    self.code.constants.push(match tree {
+                        Ok(tree) => Ok(tree),
+                        Err(NoTree::NoConstant) => Err((Kind::Type, "no constant".to_owned())),
+                        Err(NoTree::TooLarge) => return Err(too_large(at)),
+                    });
+                }
+                Err(raised) if raised.kind == Kind::Limit => return Err(constant_too_large(&raised.message, at)),
+                Err(raised) => {
+                    self.values.push(None);
+                    self.code.constants.push(Err((raised.kind, raised.message)));
+                }
+            }
         }
         if let Some(schedule) = &program.schedule {
             let mut compiled =
@@ -198,7 +235,7 @@ impl<'p> Compiler<'p> {
         };
         let info = function::compile(self, functions, &function, Vec::new())?;
         self.code.functions.push(info);
-        let value = crate::machine::evaluate(&self.code, index(functions));
+        let value = crate::machine::evaluate(&self.code, index(functions), &mut self.values, &mut self.steps);
         self.code.functions.truncate(functions);
         self.code.ops.truncate(ops);
         self.code.positions.truncate(ops);
@@ -243,20 +280,4 @@ impl<'p> Compiler<'p> {
 /// Numbers in code have 32 bits; source of 256 KiB cannot reach them.
 fn index(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
-}
-
-/// The value as a tree that threads can share. `None` if it holds a promise or payload.
-pub(crate) fn tree(value: &Value) -> Option<Tree> {
-    Some(match value {
-        Value::Null => Tree::Null,
-        Value::Bool(value) => Tree::Bool(*value),
-        Value::Int(value) => Tree::Int(*value),
-        Value::Float(value) => Tree::Float(*value),
-        Value::Str(text) => Tree::Str(text.clone()),
-        Value::List(list) => Tree::List(list.items().iter().map(tree).collect::<Option<_>>()?),
-        Value::Object(object) => {
-            Tree::Object(object.iter().map(|(key, value)| Some((key.clone(), tree(value)?))).collect::<Option<_>>()?)
-        }
-        Value::Promise(_) | Value::Payload(_) => return None,
-    })
 }

@@ -1,10 +1,11 @@
 //! Instructions that make values: lists, objects, texts, and the parts of values that are taken apart.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use crate::hir::Access;
 use crate::pure;
-use crate::value::{DEPTH_MAX, Object, Raised, Value};
+use crate::value::{Object, Raised, Value};
 
 use super::Machine;
 use super::frame::{Fault, Fiber, defect};
@@ -41,8 +42,7 @@ impl Machine<'_> {
             return Err(pure::memory_limit().into());
         }
         let Value::List(list) = fiber.top()? else { return Err(defect("no list under way")) };
-        let list = Rc::make_mut(list);
-        other.items().iter().for_each(|item| list.push(item.clone()));
+        Rc::make_mut(list).extend(other);
         Ok(self.check_value(fiber.top()?)?)
     }
 
@@ -50,13 +50,17 @@ impl Machine<'_> {
     pub(super) fn object_field(&mut self, fiber: &mut Fiber, key: u32) -> Result<(), Fault> {
         let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?.clone();
         let value = fiber.pop()?;
+        self.insert_field(fiber, key, value)
+    }
+
+    /// Sets a field of the object under way. After a spread its fields may still be those of another object.
+    fn insert_field(&mut self, fiber: &mut Fiber, key: Arc<str>, value: Value) -> Result<(), Fault> {
         let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
-        Rc::make_mut(object).insert(key, value);
-        let top = fiber.top()?;
-        if top.size() > self.limits.value_bytes || top.depth() > DEPTH_MAX {
-            return Err(pure::memory_limit().into());
-        }
-        Ok(())
+        let mut cost = pure::Cost::default();
+        cost.add(pure::key_units(object, &key));
+        copied_object(object, &mut cost).insert(key, value);
+        self.charge(cost);
+        Ok(self.check_value(fiber.top()?)?)
     }
 
     #[inline(never)]
@@ -68,9 +72,7 @@ impl Machine<'_> {
                 return Err(Raised::type_error(format!("a key must be a string, not {}", other.type_name())).into());
             }
         };
-        let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
-        Rc::make_mut(object).insert(key, value);
-        Ok(self.check_value(fiber.top()?)?)
+        self.insert_field(fiber, key, value)
     }
 
     #[inline(never)]
@@ -80,20 +82,21 @@ impl Machine<'_> {
             return Err(Raised::type_error(format!("cannot spread {} into an object", item.type_name())).into());
         };
         let mut cost = pure::Cost::default();
-        cost.touch(other.len());
-        self.charge(cost);
+        cost.touch(0);
         let Value::Object(object) = fiber.top()? else { return Err(defect("no object under way")) };
         if object.is_empty() {
             // The fields are shared until one of the two is changed. What was an error from outside is a new object now.
             let mut copy = Rc::clone(other);
-            if copy.origin.is_some() {
-                Rc::make_mut(&mut copy).origin = None;
+            if copy.origin().is_some() {
+                copied_object(&mut copy, &mut cost).set_origin(None);
             }
             *object = copy;
         } else {
-            let object = Rc::make_mut(object);
+            cost.add(pure::FIELD * other.len());
+            let object = copied_object(object, &mut cost);
             other.iter().for_each(|(key, value)| object.insert(key.clone(), value.clone()));
         }
+        self.charge(cost);
         Ok(self.check_value(fiber.top()?)?)
     }
 
@@ -120,8 +123,9 @@ impl Machine<'_> {
     pub(super) fn element(&mut self, fiber: &mut Fiber, index: u32, access: Access) -> Result<(), Fault> {
         let top = fiber.top()?;
         let mut cost = pure::Cost::default();
-        cost.touch(pure::access_units(top));
-        let value = pure::index(top, &Value::Int(index.into()), access)?.unwrap_or(Value::Null);
+        let index = Value::Int(index.into());
+        cost.touch(pure::access_units(top, &index));
+        let value = pure::index(top, &index, access)?.unwrap_or(Value::Null);
         fiber.push(value);
         self.charge(cost);
         Ok(())
@@ -130,6 +134,7 @@ impl Machine<'_> {
     #[inline(never)]
     pub(super) fn part(&mut self, fiber: &mut Fiber, key: u32, access: Access) -> Result<(), Fault> {
         let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?;
+        self.charge_units(key.len());
         let value = pure::field(fiber.top()?, key, access)?.unwrap_or(Value::Null);
         fiber.push(value);
         Ok(())
@@ -158,9 +163,9 @@ impl Machine<'_> {
             return Err(Raised::type_error(format!("cannot take {} apart as an object", top.type_name())).into());
         };
         let mut cost = pure::Cost::default();
-        cost.touch(object.len());
+        cost.touch(pure::FIELD * object.len());
         let mut rest = Object::clone(object);
-        rest.origin = None;
+        rest.set_origin(None);
         for key in keys {
             if let Some(key) = self.code.strings.get(*key as usize) {
                 cost.touch(rest.len());
@@ -171,4 +176,12 @@ impl Machine<'_> {
         self.charge(cost);
         Ok(())
     }
+}
+
+/// An object to change: copied first, and counted, if something else holds it too.
+pub(super) fn copied_object<'o>(object: &'o mut Rc<Object>, cost: &mut pure::Cost) -> &'o mut Object {
+    if Rc::strong_count(object) > 1 {
+        cost.add(pure::FIELD * object.len());
+    }
+    Rc::make_mut(object)
 }

@@ -75,17 +75,29 @@ impl Writer {
     }
 }
 
+/// Memory of a payload, and of a piece of its metadata, besides the bytes.
+const PAYLOAD_BYTES: usize = 96;
+
 /// Why bytes cannot be read.
 pub(crate) type Damage = &'static str;
 
 /// Reads bytes.
 pub(crate) struct Reader<'b> {
     rest: &'b [u8],
+    /// Bytes of memory that what is read may still take.
+    memory: usize,
 }
 
 impl<'b> Reader<'b> {
-    pub const fn new(bytes: &'b [u8]) -> Self {
-        Self { rest: bytes }
+    /// Reads bytes. What they stand for may take this much memory.
+    pub const fn new(bytes: &'b [u8], memory: usize) -> Self {
+        Self { rest: bytes, memory }
+    }
+
+    /// Counts memory before it is taken: a few bytes can stand for many.
+    pub fn allocate(&mut self, bytes: usize) -> Result<(), Damage> {
+        self.memory = self.memory.checked_sub(bytes).ok_or("it takes too much memory")?;
+        Ok(())
     }
 
     pub fn byte(&mut self) -> Result<u8, Damage> {
@@ -162,6 +174,7 @@ impl<'b> Reader<'b> {
     }
 
     pub fn payload(&mut self) -> Result<Payload, Damage> {
+        self.allocate(PAYLOAD_BYTES)?;
         let encoding = |value: &[u8]| vec![("encoding".to_owned(), value.to_vec())];
         let metadata = match self.byte()? {
             1 => encoding(b"json/plain"),
@@ -169,6 +182,7 @@ impl<'b> Reader<'b> {
             0 => {
                 let mut metadata = Vec::new();
                 for _ in 0..self.count()? {
+                    self.allocate(PAYLOAD_BYTES)?;
                     metadata.push((self.string()?, self.blob()?.to_vec()));
                 }
                 metadata

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use crate::library::Method;
 use crate::pure;
-use crate::value::{List, Raised, Value};
+use crate::value::{ITEM_BYTES, List, Raised, Value};
 
 use super::Machine;
 use super::frame::{Caller, Closure, Fault, Fiber, defect};
@@ -61,17 +61,21 @@ impl Machine<'_> {
         let mut cost = pure::Cost::default();
         cost.touch(list.items().len());
         self.charge(cost);
+        let before = self.under_way;
+        self.under_way += Value::List(Rc::clone(&list)).memory();
         let value = match method {
-            Method::Map => self.map(fiber, &list, &closure, up)?,
-            Method::FlatMap => self.flat_map(fiber, &list, &closure, up)?,
-            Method::Filter => self.filter(fiber, &list, &closure, up)?,
+            Method::Map => self.map(fiber, &list, &closure, up),
+            Method::FlatMap => self.flat_map(fiber, &list, &closure, up),
+            Method::Filter => self.filter(fiber, &list, &closure, up),
             Method::Find | Method::FindIndex | Method::Some | Method::Every => {
-                self.search(fiber, method, &list, &closure, up)?
+                self.search(fiber, method, &list, &closure, up)
             }
-            Method::Reduce => self.reduce(fiber, &list, &closure, start.unwrap_or(Value::Null), up)?,
-            Method::Sort => self.sort(fiber, &list, &closure, up)?,
-            _ => return Err(defect("this method takes no function")),
+            Method::Reduce => self.reduce(fiber, &list, &closure, start.unwrap_or(Value::Null), up),
+            Method::Sort => self.sort(fiber, &list, &closure, up),
+            _ => Err(defect("this method takes no function")),
         };
+        self.under_way = before;
+        let value = value?;
         self.check_value(&value)?;
         fiber.push(value);
         Ok(())
@@ -95,8 +99,9 @@ impl Machine<'_> {
     }
 
     /// Refuses a list under way that is too large already.
-    fn room(&self, size: &mut usize, value: &Value) -> Result<(), Raised> {
+    fn room(&mut self, size: &mut usize, value: &Value) -> Result<(), Raised> {
         *size += value.size() + 1;
+        self.under_way += value.memory() + ITEM_BYTES;
         if *size > self.limits.value_bytes { Err(pure::memory_limit()) } else { Ok(()) }
     }
 
@@ -210,6 +215,7 @@ impl Machine<'_> {
         closure: &Closure,
         up: Option<&Caller<'_>>,
     ) -> Result<Value, Fault> {
+        self.under_way += 2 * list.items().len() * size_of::<Value>();
         let mut items = list.items().to_vec();
         let mut merged = Vec::with_capacity(items.len());
         let mut width = 1;

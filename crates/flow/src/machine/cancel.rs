@@ -165,8 +165,8 @@ impl Machine<'_> {
             _ => return,
         };
         let id = promise.id.clone();
-        self.cancels.insert((kind, id), self.commands.len());
-        self.commands.push(Some(command));
+        let place = self.push_command(command);
+        self.cancels.insert((kind, id), place);
     }
 
     /// Ends a task or child that is not waited for until the server says so.

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use crate::library::{DECIDE, Function, MAP};
 use crate::pure;
-use crate::value::{Kind, PromiseRef, Raised, Value};
+use crate::value::{Kind, MEMORY_PER_BYTE, PromiseRef, Raised, Value};
 
 use super::frame::{Caller, Closure, Fault, FaultKind, Fiber};
 use super::promise::{Outcome, Promise, PromiseKind};
 use super::{Counter, Machine, Ready, error_type};
+
+/// Memory of what `Task.settle` says about an item.
+const SETTLED_BYTES: usize = 450;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combine {
@@ -220,6 +223,13 @@ impl Machine<'_> {
         let (kind, cancel, is_keyed) = (combination.kind, combination.cancel, combination.is_keyed);
         let timer = combination.timer.take();
         combination.map = None;
+        // `settle` makes an object for each item.
+        let made = if kind == Combine::Settle { items.len().saturating_mul(SETTLED_BYTES) } else { 0 };
+        if made > self.limits.value_bytes.saturating_mul(MEMORY_PER_BYTE) {
+            self.broken = Some(pure::memory_limit());
+            self.end_later(number, Ok(Value::Null));
+            return;
+        }
         let mut outcome = self.outcome(kind, &items, is_keyed, item);
         if let Ok(value) | Err(value) = &outcome
             && let Err(raised) = self.check_value(value)

@@ -1,5 +1,6 @@
 //! Events: what each does to promises and code, and how a turn ends.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::hir::FunctionKind;
@@ -10,6 +11,7 @@ use crate::pure;
 use crate::value::{Kind, Raised, Value};
 
 use super::frame::{Closure, Fatal, FaultKind};
+use super::library::NewLog;
 use super::promise::{Outcome, PromiseKind, Role};
 use super::schedule::fatal;
 use super::{Closing, Machine, Untaken, error_type};
@@ -29,6 +31,10 @@ impl Machine<'_> {
         self.now = event.time;
         self.count_steps();
         (self.fuel, self.window, self.spent, self.steps_max) = (0, 0, 0, self.limits.steps);
+        // Its payloads are read, or kept.
+        let mut cost = pure::Cost::default();
+        cost.add(event.size());
+        self.charge(cost);
         let result = self.handle(&event.kind).and_then(|()| if self.closing.is_some() { Ok(()) } else { self.go_on() });
         self.count_steps();
         match result {
@@ -203,7 +209,7 @@ impl Machine<'_> {
 
     fn reject(&mut self, id: &str, error: &Value) {
         let failure = pure::error::to_failure(error);
-        self.commands.push(Some(Command::RejectUpdate { id: id.to_owned(), failure }));
+        self.push_command(Command::RejectUpdate { id: id.to_owned(), failure });
     }
 
     fn task_ended(&mut self, id: &str, end: &End) -> Result<(), Box<Fatal>> {
@@ -302,8 +308,18 @@ impl Machine<'_> {
     /// Adds a command in its place.
     pub(super) fn command(&mut self, command: Command) -> Result<usize, Box<Fatal>> {
         self.sweep()?;
+        Ok(self.push_command(command))
+    }
+
+    /// Adds a command and counts its memory; gives back its place.
+    pub(super) fn push_command(&mut self, command: Command) -> usize {
+        let bytes = command.size();
+        self.command_bytes += bytes;
+        let mut cost = pure::Cost::default();
+        cost.add(bytes);
+        self.charge(cost);
         self.commands.push(Some(command));
-        Ok(self.commands.len() - 1)
+        self.commands.len() - 1
     }
 
     /// Ends the run if its body has ended or failed.
@@ -358,25 +374,28 @@ impl Machine<'_> {
         if !self.is_started {
             return Err(TurnError::Defect("the run has not started".to_owned()));
         }
-        let mut state = self.save();
-        if state.len() > self.limits.state_bytes && !self.is_closed {
+        let bytes_max = self.limits.state_bytes;
+        let mut state = self.save(bytes_max);
+        if state.len() > bytes_max && !self.is_closed {
             let message = format!("state limit of {} bytes reached", self.limits.state_bytes);
             self.closing = Some(Closing::Failed(pure::error::from_raised(&Raised::new(Kind::Limit, message), "")));
             self.close();
-            state = self.save();
+            state = self.save(bytes_max);
         }
-        if state.len() > self.limits.state_bytes {
+        if state.len() > bytes_max {
             // Queries of such a run see null.
             for cell in &self.root {
                 let _ = super::frame::set(cell, Value::Null);
             }
             self.signals.clear();
-            state = self.save();
+            self.task_defaults = Rc::default();
+            state = self.save(usize::MAX);
         }
         let details = if self.new_details { self.details.as_ref().map(ToString::to_string) } else { None };
         let wake = self.wake_set();
         let commands = self.commands.into_iter().flatten().collect();
-        Ok(Turned { state, commands, log: self.new_log, wake, steps: self.turn_steps, details })
+        let NewLog { lines: log, dropped: log_dropped, .. } = self.new_log;
+        Ok(Turned { state, commands, log, log_dropped, wake, steps: self.turn_steps, details })
     }
 }
 

@@ -195,19 +195,6 @@ impl Fiber {
             (self.function, self.pc, self.base, self.captures) = (frame.function, frame.pc, frame.base, frame.captures);
         }
     }
-
-    /// Bytes of all its values; shared ones count as often as they occur.
-    pub fn size(&self) -> usize {
-        let size = |slot: &Slot| match slot {
-            Slot::Value(value) => value.size(),
-            Slot::Cell(cell) => cell_size(cell),
-        };
-        self.values.iter().map(size).sum::<usize>() + self.values.len() * size_of::<Slot>()
-    }
-}
-
-pub(super) fn cell_size(cell: &Cell) -> usize {
-    cell.try_borrow().map_or(0, |value| value.size())
 }
 
 /// The value of a cell.

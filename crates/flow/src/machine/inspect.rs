@@ -1,5 +1,7 @@
 //! Looking into a run: what its code waits for, its variables, what is pending (section 8.3 of the reference).
 
+use std::collections::HashSet;
+
 use crate::compile::Code;
 use crate::compile::code::Place;
 use crate::hir::FunctionKind;
@@ -15,6 +17,12 @@ use super::wake::kind_name;
 
 /// Bytes of a value as JSON above which inspection shortens it.
 const SHOWN_MAX: usize = 4_096;
+
+/// Bytes of all variables together, after which only their sizes are shown.
+const ALL_SHOWN_MAX: usize = 2 << 20;
+
+/// Bytes of all stacks together.
+const STACKS_MAX: usize = 1 << 20;
 
 /// What a run is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -104,9 +112,10 @@ pub fn inspect(code: &Code, state: &[u8]) -> Result<Inspection, String> {
         state_bytes: state.len(),
         ..Inspection::default()
     };
+    let mut room = ALL_SHOWN_MAX;
     for promise in machine.promises.values().filter(|promise| promise.end.is_none()) {
         if let Some(coroutine) = promise.coroutine() {
-            inspection.code.extend(machine.waiting_code(promise, coroutine));
+            inspection.code.extend(machine.waiting_code(promise, coroutine, &mut room));
         }
         inspection.pending.extend(machine.pending_item(promise));
     }
@@ -122,8 +131,18 @@ pub fn stack(code: &Code, state: &[u8]) -> String {
         Err(why) => return format!("the state of the run cannot be read: {why}"),
     };
     let fibers = machine.promises.values().filter_map(|promise| promise.coroutine()?.fiber.as_ref());
-    let stacks: Vec<String> = fibers.map(|fiber| machine.stack_text(fiber, None)).collect();
-    stacks.join("\n\n")
+    let mut stacks = String::new();
+    for fiber in fibers {
+        if !stacks.is_empty() {
+            stacks.push_str("\n\n");
+        }
+        if stacks.len() > STACKS_MAX {
+            stacks.push('…');
+            break;
+        }
+        stacks.push_str(&machine.stack_text(fiber, None));
+    }
+    stacks
 }
 
 /// What user interfaces show about a run.
@@ -146,7 +165,7 @@ pub fn metadata(code: &Code, state: &[u8]) -> Result<Metadata, String> {
 }
 
 impl Machine<'_> {
-    fn waiting_code(&self, promise: &Promise, coroutine: &Coroutine) -> Option<WaitingCode> {
+    fn waiting_code(&self, promise: &Promise, coroutine: &Coroutine, room: &mut usize) -> Option<WaitingCode> {
         let fiber = coroutine.fiber.as_ref()?;
         let function = self.code.function(fiber.function)?;
         let at = self.code.position_before(fiber.pc);
@@ -175,17 +194,22 @@ impl Machine<'_> {
             function: function.name.to_string(),
             line: at.line,
             column: at.column,
-            variables: self.variables(fiber),
+            variables: self.variables(fiber, room),
         };
         Some(WaitingCode { id, waiting_for, frames: vec![frame] })
     }
 
-    fn variables(&self, fiber: &Fiber) -> Vec<(String, String)> {
+    /// What is visible where code stands. `room` is how many bytes may still be shown.
+    fn variables(&self, fiber: &Fiber, room: &mut usize) -> Vec<(String, String)> {
         let Some(function) = self.code.function(fiber.function) else { return Vec::new() };
         let address = fiber.pc.saturating_sub(1);
-        let visible = function.locals.iter().filter(|local| (local.start..local.end).contains(&address));
-        let mut variables: Vec<(String, String)> = Vec::new();
+        let visible = function.locals.iter().rev().filter(|local| (local.start..local.end).contains(&address));
+        let (mut variables, mut seen) = (Vec::new(), HashSet::new());
         for local in visible {
+            // An inner variable hides an outer one of the same name.
+            if seen.contains(&local.name) {
+                continue;
+            }
             let value = match local.place {
                 Place::Slot(slot) => match fiber.slot(slot) {
                     Ok(Slot::Value(value)) => value.clone(),
@@ -197,10 +221,10 @@ impl Machine<'_> {
                 },
                 Place::Capture(_) => continue,
             };
-            // An inner variable hides an outer one of the same name.
-            variables.retain(|(name, _)| *name != *local.name);
-            variables.push((local.name.to_string(), shown(&value)));
+            seen.insert(&local.name);
+            variables.push((local.name.to_string(), shown(&value, room)));
         }
+        variables.reverse();
         variables
     }
 
@@ -230,13 +254,17 @@ impl Machine<'_> {
 }
 
 /// A value as JSON for people: promises by their ids, opaque payloads by their size, long values shortened.
-fn shown(value: &Value) -> String {
+fn shown(value: &Value, room: &mut usize) -> String {
     let mut text = String::new();
-    show(value, &mut text);
-    if text.len() <= SHOWN_MAX {
+    if *room > 0 {
+        show(value, &mut text);
+    }
+    let most = SHOWN_MAX.min(*room);
+    *room -= most.min(text.len());
+    if !text.is_empty() && text.len() <= most {
         return text;
     }
-    let end = (0..=SHOWN_MAX).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    let end = (0..=most.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
     pure::json::quote(&format!("{} … ({} bytes)", &text[..end], value.size()))
 }
 

@@ -13,6 +13,35 @@ use super::frame::{Caller, Fault, Fiber, defect};
 const LOG_LINES_MAX: usize = 20;
 const LOG_BYTES_MAX: usize = 4_096;
 
+/// Bytes of lines that one turn gives to the server's log. Further ones are only counted.
+const NEW_LOG_BYTES_MAX: usize = 1 << 20;
+
+/// Lines that were logged in this turn.
+#[derive(Default)]
+pub(super) struct NewLog {
+    pub lines: Vec<LogLine>,
+    bytes: usize,
+    /// Lines that are missing.
+    pub dropped: u64,
+}
+
+impl NewLog {
+    fn push(&mut self, line: LogLine) {
+        let bytes = self.bytes + size(&line) + size_of::<LogLine>();
+        if bytes > NEW_LOG_BYTES_MAX {
+            self.dropped += 1;
+        } else {
+            self.bytes = bytes;
+            self.lines.push(line);
+        }
+    }
+}
+
+/// The bytes of a line.
+fn size(line: &LogLine) -> usize {
+    line.message.len() + line.data.as_ref().map_or(0, String::len)
+}
+
 impl Machine<'_> {
     #[inline(never)]
     pub(super) fn library(
@@ -43,6 +72,7 @@ impl Machine<'_> {
                 Function::WorkflowCancelRequested => Value::Bool(self.cancel_requested.is_some()),
                 Function::Error => {
                     let stack = self.stack_text(fiber, up);
+                    self.charge_units(stack.len());
                     pure::error::from_options(&arguments, &stack)?
                 }
                 function => {
@@ -139,14 +169,11 @@ impl Machine<'_> {
         };
         self.charge(cost);
         let line = LogLine { time: self.now, line, message, data };
-        self.new_log.push(line.clone());
-        let mut kept = line;
-        truncate(&mut kept.message, LOG_BYTES_MAX);
-        if kept.data.as_ref().is_some_and(|data| data.len() + kept.message.len() > LOG_BYTES_MAX) {
-            kept.data = None;
-        }
+        let message = shortened(&line.message, LOG_BYTES_MAX).to_owned();
+        let data = line.data.as_ref().filter(|data| data.len() + message.len() <= LOG_BYTES_MAX).cloned();
+        let kept = LogLine { time: line.time, line: line.line, message, data };
+        self.new_log.push(line);
         self.log.push_back(kept);
-        let size = |line: &LogLine| line.message.len() + line.data.as_ref().map_or(0, String::len);
         let mut bytes: usize = self.log.iter().map(size).sum();
         while self.log.len() > LOG_LINES_MAX || bytes > LOG_BYTES_MAX {
             let Some(first) = self.log.pop_front() else { break };
@@ -165,10 +192,8 @@ impl Machine<'_> {
     }
 }
 
-/// Cuts a text to at most this many bytes, at the boundary of a character.
-fn truncate(text: &mut String, bytes: usize) {
-    if text.len() > bytes {
-        let end = (0..=bytes).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
-        text.truncate(end);
-    }
+/// The beginning of a text, at most this many bytes, up to the boundary of a character.
+fn shortened(text: &str, bytes: usize) -> &str {
+    let end = (0..=bytes.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+    &text[..end]
 }

@@ -18,6 +18,9 @@ use super::save::{HEADER, STATE_FORMAT, uuid_text, version_text};
 use super::values::Loader;
 use super::{COUNTERS, Machine, Untaken};
 
+/// Memory of a promise, a queue of signals or a piece of code, besides its values.
+const PROMISE_MEMORY: usize = 512;
+
 impl<'a> Machine<'a> {
     /// The run with this stored state.
     pub(super) fn load(
@@ -51,6 +54,7 @@ impl<'a> Machine<'a> {
         self.counters = counters(input)?;
         self.signals_seen = input.number()?;
         for _ in 0..input.count()? {
+            input.allocate(PROMISE_MEMORY)?;
             let name = input.shared()?;
             let mut queue = VecDeque::new();
             for _ in 0..input.count()? {
@@ -95,7 +99,7 @@ impl<'a> Machine<'a> {
 
     fn read_promises(&mut self, loader: &mut Loader<'_>) -> Result<(), Damage> {
         let count = loader.input.count()?;
-        let mut numbers = Vec::with_capacity(count);
+        let mut numbers = Vec::new();
         let mut last = 0_u32;
         for place in 0..count {
             let step = loader.input.small()?;
@@ -106,6 +110,7 @@ impl<'a> Machine<'a> {
                 .checked_add(step)
                 .filter(|number| *number < self.next_promise)
                 .ok_or("a promise has a wrong number")?;
+            loader.input.allocate(PROMISE_MEMORY)?;
             let id = loader.input.shared()?;
             numbers.push(last);
             loader.promises.insert(last, Rc::new(PromiseRef::watched(last, id, Rc::clone(&self.released))));
@@ -340,6 +345,7 @@ impl<'a> Machine<'a> {
         let (cancel, is_keyed) = (loader.input.flag()?, loader.input.flag()?);
         let mut items = Vec::new();
         for _ in 0..loader.input.count()? {
+            loader.input.allocate(size_of::<Item>() * 2)?;
             let key = if is_keyed { Some(loader.input.shared()?) } else { None };
             let value = match loader.input.byte()? {
                 0 => ItemValue::Promise(loader.promise()?),

@@ -34,6 +34,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::compile::Code;
+use crate::compile::tree::Values;
 use crate::interface::{
     Command, Event, Limits, LogLine, OperationKind, Pace, Payload, Start, TurnError, Turned, Unpaced,
 };
@@ -46,6 +47,7 @@ pub use migrate::{MigrateError, ScriptVersion, migrate};
 pub use query::{QueryError, query};
 
 use frame::{Cell, Closure, Fatal, FaultKind};
+use library::NewLog;
 use promise::{Outcome, Promise, Work};
 pub(crate) use testing::TestProgram;
 
@@ -140,14 +142,20 @@ pub(crate) struct Machine<'a> {
     /// Whether code ran since conditions were looked at.
     has_changed: bool,
     constants: Vec<Option<Value>>,
+    /// Values of constants share what the constants share.
+    grown: Values,
     commands: Vec<Option<Command>>,
+    /// Memory of all commands.
+    command_bytes: usize,
+    /// Memory of lists that functions of the library go over or make, which no variable holds.
+    under_way: usize,
     /// Timers started in this turn, with the places of their commands.
     timers_started: BTreeMap<u32, usize>,
     /// Requests to cancel in this turn, with the places of their commands.
     cancels: BTreeMap<(OperationKind, Arc<str>), usize>,
     memo_command: Option<usize>,
     attributes_command: Option<usize>,
-    new_log: Vec<LogLine>,
+    new_log: NewLog,
     new_details: bool,
     closing: Option<Closing>,
     /// A limit that was reached outside of code: the run fails before code goes on.
@@ -205,12 +213,15 @@ impl<'a> Machine<'a> {
             is_working: false,
             has_changed: false,
             constants: Vec::new(),
+            grown: Values::default(),
             commands: Vec::new(),
+            command_bytes: 0,
+            under_way: 0,
             timers_started: BTreeMap::new(),
             cancels: BTreeMap::new(),
             memo_command: None,
             attributes_command: None,
-            new_log: Vec::new(),
+            new_log: NewLog::default(),
             new_details: false,
             closing: None,
             broken: None,
@@ -261,12 +272,23 @@ fn error_type(error: &Value) -> Option<&str> {
     }
 }
 
-/// Computes a function without parameters, captures and effects: a constant of the file.
-pub(crate) fn evaluate(code: &Code, function: u32) -> Result<Value, Raised> {
-    let limits = Limits::default();
+/// Computes a function without parameters, captures and effects: a constant of the file. `constants` are those before it,
+/// whose values it shares. The steps are taken from `steps`.
+pub(crate) fn evaluate(
+    code: &Code,
+    function: u32,
+    constants: &mut Vec<Option<Value>>,
+    steps: &mut u64,
+) -> Result<Value, Raised> {
+    let mut limits = Limits::default();
+    limits.steps_without_effects = limits.steps_without_effects.min(*steps);
     let mut pace = Unpaced;
     let mut machine = Machine::new(code, &limits, &mut pace);
-    let fault = match machine.evaluate(&Closure { function, captures: None }, &[], None) {
+    machine.constants = std::mem::take(constants);
+    let result = machine.evaluate(&Closure { function, captures: None }, &[], None);
+    *steps = steps.saturating_sub(machine.turn_steps);
+    *constants = std::mem::take(&mut machine.constants);
+    let fault = match result {
         Ok(value) => return Ok(value),
         Err(fault) => *fault,
     };

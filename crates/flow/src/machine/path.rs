@@ -7,9 +7,10 @@ use crate::compile::code::{Place, StepInfo};
 use crate::hir::Access;
 use crate::library::Method;
 use crate::pure;
-use crate::value::{Raised, Value};
+use crate::value::{List, Raised, Value};
 
 use super::Machine;
+use super::build::copied_object;
 use super::frame::{Cell, Fault, Fiber, Slot, defect};
 
 /// A path: its steps, and the indexes among them in order.
@@ -65,10 +66,7 @@ impl<'a> Machine<'a> {
         let limit = self.limits.value_bytes;
         let mut checked = |value: &mut Value| {
             let result = change(value)?;
-            if value.size() > limit || value.depth() > crate::value::DEPTH_MAX {
-                return Err(pure::memory_limit());
-            }
-            Ok(result)
+            if value.is_within(limit) { Ok(result) } else { Err(pure::memory_limit()) }
         };
         let in_cell = |cell: &Cell, checked: Last<'_>| -> Result<Value, Fault> {
             let mut value = cell.try_borrow_mut().map_err(|_| defect("a cell is in use"))?;
@@ -142,7 +140,10 @@ impl<'a> Machine<'a> {
         let mut path = Path { steps, indexes: &indexes, strings: &self.code.strings };
         while let Some((step, rest)) = path.split()? {
             let access = if rest.steps.is_empty() { access } else { Access::Plain };
-            cost.touch(pure::access_units(&value));
+            cost.touch(match step {
+                Step::Field(key) => pure::access_units(&value, &Value::Str(Arc::clone(key))),
+                Step::Index(index) => pure::access_units(&value, index),
+            });
             value = get(&value, &step, access)?;
             path = rest;
         }
@@ -177,8 +178,7 @@ fn descend(
         (Value::List(list), Step::Index(Value::Int(index))) => {
             let index = usize::try_from(*index).unwrap_or(usize::MAX);
             if index < list.items().len() {
-                copied(Rc::strong_count(list), list.items().len(), cost);
-                Rc::make_mut(list).change(index, |item| descend(item, rest, whole, last, cost))
+                copied_list(list, cost).change(index, |item| descend(item, rest, whole, last, cost))
             } else {
                 None
             }
@@ -187,8 +187,8 @@ fn descend(
             if Rc::strong_count(object) > 1 && object.get(key).is_none() {
                 None
             } else {
-                copied(Rc::strong_count(object), object.len(), cost);
-                Rc::make_mut(object).change(key, |item| descend(item, rest, whole, last, cost))
+                cost.add(pure::key_units(object, key));
+                copied_object(object, cost).change(key, |item| descend(item, rest, whole, last, cost))
             }
         }
         _ => None,
@@ -204,11 +204,12 @@ fn descend(
     }
 }
 
-/// Counts the copy of something that others hold too.
-fn copied(holders: usize, count: usize, cost: &mut pure::Cost) {
-    if holders > 1 {
-        cost.touch(count);
+/// A list to change: copied first, and counted, if something else holds it too.
+fn copied_list<'l>(list: &'l mut Rc<List>, cost: &mut pure::Cost) -> &'l mut List {
+    if Rc::strong_count(list) > 1 {
+        cost.add(list.items().len());
     }
+    Rc::make_mut(list)
 }
 
 /// Sets the last step of a path: a new field is created, a new element is not.
@@ -219,15 +220,14 @@ fn put(base: &mut Value, step: Option<Step<'_>>, value: Value, cost: &mut pure::
     };
     match (&mut *base, step) {
         (Value::Object(object), Step::Field(key) | Step::Index(Value::Str(key))) => {
-            copied(Rc::strong_count(object), object.len(), cost);
-            Rc::make_mut(object).insert(key.clone(), value);
+            cost.add(pure::key_units(object, key));
+            copied_object(object, cost).insert(key.clone(), value);
             return Ok(Value::Null);
         }
         (Value::List(list), Step::Index(Value::Int(number))) => {
             let place = usize::try_from(*number).unwrap_or(usize::MAX);
             if place < list.items().len() {
-                copied(Rc::strong_count(list), list.items().len(), cost);
-                Rc::make_mut(list).change(place, |item| *item = value);
+                copied_list(list, cost).change(place, |item| *item = value);
                 return Ok(Value::Null);
             }
         }
@@ -241,9 +241,11 @@ fn remove(base: &mut Value, step: Option<Step<'_>>, cost: &mut pure::Cost) -> Re
     let Some(step) = step else { return Err(Raised::type_error("delete takes fields of objects")) };
     match (&mut *base, step) {
         (Value::Object(object), Step::Field(key) | Step::Index(Value::Str(key))) => {
+            cost.add(pure::key_units(object, key));
             if object.get(key).is_some() {
-                cost.touch(object.len());
-                Rc::make_mut(object).remove(key);
+                // Places of fields behind it change.
+                cost.touch(2 * object.len());
+                copied_object(object, cost).remove(key);
             }
             Ok(Value::Null)
         }

@@ -352,8 +352,7 @@ impl Machine<'_> {
             }
             return;
         }
-        let place = self.commands.len();
-        self.commands.push(Some(Command::CancelTimer { id: id.to_string() }));
+        let place = self.push_command(Command::CancelTimer { id: id.to_string() });
         self.cancels.insert((OperationKind::Timer, id.clone()), place);
     }
 

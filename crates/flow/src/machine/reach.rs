@@ -18,6 +18,8 @@ use super::promise::PromiseKind;
 struct Reached {
     numbers: BTreeSet<u32>,
     queue: Vec<u32>,
+    /// Values that were looked at.
+    visited: usize,
 }
 
 impl Reached {
@@ -28,6 +30,7 @@ impl Reached {
     }
 
     fn value(&mut self, value: &Value) {
+        self.visited += 1;
         match value {
             Value::Promise(promise) => self.number(promise.number),
             Value::List(list) => list.items().iter().for_each(|item| self.value(item)),
@@ -75,7 +78,10 @@ impl Reached {
 impl Machine<'_> {
     /// Withdraws what only conditions hold that nobody can reach.
     pub(super) fn withdraw_cycles(&mut self) -> Result<(), Box<Fatal>> {
-        if self.conditions.is_empty() || !self.conditions.iter().any(|number| self.holds_promise(*number)) {
+        let mut visited = 0;
+        let is_possible = self.conditions.iter().any(|number| self.holds_promise(*number, &mut visited));
+        self.charge_units(visited);
+        if !is_possible {
             return Ok(());
         }
         let mut reached = Reached::default();
@@ -110,6 +116,7 @@ impl Machine<'_> {
         }
         let lost: Vec<u32> =
             self.conditions.iter().copied().filter(|number| !reached.numbers.contains(number)).collect();
+        self.charge_units(reached.visited);
         for number in lost {
             self.withdraw(number);
         }
@@ -117,13 +124,14 @@ impl Machine<'_> {
         self.sweep()
     }
 
-    fn holds_promise(&self, number: u32) -> bool {
+    fn holds_promise(&self, number: u32, visited: &mut usize) -> bool {
         let Some(PromiseKind::Condition { closure, .. }) = self.promises.get(&number).map(|promise| &promise.kind)
         else {
             return false;
         };
         let mut held = Reached::default();
         held.captures(&closure.captures);
+        *visited += held.visited;
         !held.numbers.is_empty()
     }
 }

@@ -5,10 +5,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::compile::code::{Literal, Op, Place, Tree};
+use crate::compile::code::{Literal, Op, Place};
 use crate::hir::{Access, Binary};
 use crate::pure;
-use crate::value::{DEPTH_MAX, Kind, List, Raised, Value};
+use crate::value::{Kind, Raised, Value};
 
 use super::Machine;
 use super::frame::{Caller, Captures, Closure, Fatal, Fault, FaultKind, Fiber, Slot, defect, get, set, throw};
@@ -282,11 +282,7 @@ impl Machine<'_> {
 
     /// Refuses a value that is too large or nested too deeply.
     pub(super) fn check_value(&self, value: &Value) -> Result<(), Raised> {
-        if value.size() > self.limits.value_bytes || value.depth() > DEPTH_MAX {
-            Err(pure::memory_limit())
-        } else {
-            Ok(())
-        }
+        if value.is_within(self.limits.value_bytes) { Ok(()) } else { Err(pure::memory_limit()) }
     }
 
     /// Finds the `catch` of an error and goes on there. An error that leaves the frame at `floor` is given back.
@@ -366,7 +362,10 @@ impl Machine<'_> {
         }
         match self.code.constants.get(place) {
             Some(Ok(constant)) => {
-                let value = from_tree(constant);
+                let before = self.grown.visited;
+                let value = self.grown.value(constant);
+                let visited = self.grown.visited - before;
+                self.charge_units(visited);
                 if self.constants.len() <= place {
                     self.constants.resize(place + 1, None);
                 }
@@ -394,6 +393,7 @@ impl Machine<'_> {
     #[inline(never)]
     fn field(&mut self, fiber: &mut Fiber, key: u32, access: Access) -> Result<(), Fault> {
         let key = self.code.strings.get(key as usize).ok_or_else(|| defect("no such string"))?;
+        self.charge_units(key.len());
         let top = fiber.top()?;
         if let Value::Object(object) = top
             && let Some(value) = object.get(key)
@@ -403,7 +403,7 @@ impl Machine<'_> {
             return Ok(());
         }
         let mut cost = pure::Cost::default();
-        cost.touch(pure::access_units(top));
+        cost.touch(pure::access_units(top, &Value::Null));
         *top = pure::field(top, key, access)?.unwrap_or(Value::Null);
         self.charge(cost);
         Ok(())
@@ -414,7 +414,7 @@ impl Machine<'_> {
         let index = fiber.pop()?;
         let top = fiber.top()?;
         let mut cost = pure::Cost::default();
-        cost.touch(pure::access_units(top));
+        cost.touch(pure::access_units(top, &index));
         *top = pure::index(top, &index, access)?.unwrap_or(Value::Null);
         self.charge(cost);
         Ok(())
@@ -485,18 +485,5 @@ fn condition(value: &Value) -> Result<bool, Raised> {
     match value {
         Value::Bool(value) => Ok(*value),
         value => pure::condition(value),
-    }
-}
-
-/// The value that a constant of the file is.
-pub(super) fn from_tree(tree: &Tree) -> Value {
-    match tree {
-        Tree::Null => Value::Null,
-        Tree::Bool(value) => Value::Bool(*value),
-        Tree::Int(value) => Value::Int(*value),
-        Tree::Float(value) => Value::Float(*value),
-        Tree::Str(text) => Value::Str(text.clone()),
-        Tree::List(items) => Value::List(Rc::new(List::new(items.iter().map(from_tree).collect()))),
-        Tree::Object(fields) => Value::object(fields.iter().map(|(key, value)| (key.clone(), from_tree(value)))),
     }
 }

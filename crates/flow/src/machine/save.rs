@@ -18,9 +18,9 @@ pub(super) const STATE_FORMAT: u8 = 1;
 pub(super) const HEADER: usize = 9;
 
 impl Machine<'_> {
-    /// The bytes of the run.
-    pub(super) fn save(&self) -> Vec<u8> {
-        let mut saver = Saver::default();
+    /// The bytes of the run. More than `bytes_max` of them are not complete.
+    pub(super) fn save(&self, bytes_max: usize) -> Vec<u8> {
+        let mut saver = Saver::new(bytes_max);
         saver.out.bytes.extend_from_slice(&[0; HEADER]);
         saver.out.flag(self.is_closed);
         start(&mut saver.out, &self.start, self.code.needs_attribute_types);

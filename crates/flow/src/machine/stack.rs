@@ -3,9 +3,10 @@
 
 use crate::value::Value;
 
-use super::Machine;
-use super::frame::{Caller, Fiber};
-use super::promise::{Promise, PromiseKind};
+use super::combine::Item;
+use super::frame::{Caller, Cell, Fiber, Slot};
+use super::promise::{Ended, Promise, PromiseKind};
+use super::{Machine, Ready};
 
 /// Combinations among which the one is looked for through which code is awaited.
 const PARENTS_MAX: usize = 16;
@@ -88,62 +89,107 @@ impl Machine<'_> {
         self.code.position_before(fiber.pc).line
     }
 
-    /// Bytes of all values of the run: shared ones count as often as they occur. Also says how much was looked at.
-    pub(super) fn memory(&self, fiber: &Fiber, up: Option<&Caller<'_>>) -> (usize, usize) {
-        let mut bytes = fiber.size();
-        let mut count = fiber.values.len();
+    /// What all values of the run take.
+    fn footprint(&self, fiber: &Fiber, up: Option<&Caller<'_>>) -> Footprint {
+        let mut found = Footprint { memory: self.under_way + self.command_bytes, ..Footprint::default() };
+        found.fiber(fiber);
         let mut next = up;
         while let Some(caller) = next {
-            bytes += caller.fiber.size();
-            count += caller.fiber.values.len();
+            found.fiber(caller.fiber);
             next = caller.up;
         }
         for promise in self.promises.values() {
-            count += 1;
-            bytes += PROMISE_BYTES;
-            if let Some(end) = &promise.end {
-                let (Ok(value) | Err(value)) = &end.outcome;
-                bytes += value.size();
+            found.bytes(PROMISE_BYTES);
+            found.bytes((promise.waiters.len() + promise.parents.len()) * size_of::<u32>());
+            if let Some(Ended { outcome: Ok(value) | Err(value), .. }) = &promise.end {
+                found.value(value);
             }
             match &promise.kind {
-                PromiseKind::Code(code) => {
-                    if let Some(fiber) = &code.fiber {
-                        bytes += fiber.size();
-                        count += fiber.values.len();
-                    }
-                }
+                PromiseKind::Code(code) => code.fiber.iter().for_each(|fiber| found.fiber(fiber)),
                 PromiseKind::Combination(combination) => {
                     if let Some(map) = &combination.map {
-                        bytes += map.list.size();
+                        found.value(&map.list);
                     }
-                    count += combination.items.len();
+                    found.bytes(combination.items.len() * size_of::<Item>());
+                    found.count += combination.items.len();
                 }
                 _ => {}
             }
         }
-        bytes += self.root.iter().map(super::frame::cell_size).sum::<usize>();
-        for queue in self.signals.values() {
-            for signal in queue {
-                bytes += signal.input.iter().map(|payload| payload.data.len() + 32).sum::<usize>();
-                count += 1;
-            }
+        self.root.iter().for_each(|cell| found.cell(cell));
+        for signal in self.signals.values().flatten() {
+            signal.input.iter().for_each(|payload| found.bytes(payload.size() + 32));
         }
         for ready in &self.ready {
-            if let super::Ready::Resume(_, Ok(value) | Err(value)) = ready {
-                bytes += Value::size(value);
+            if let Ready::Resume(_, Ok(value) | Err(value)) = ready {
+                found.value(value);
             }
         }
-        (bytes, count)
+        found
     }
 
     #[inline(never)]
     pub(super) fn check_memory(&mut self, fiber: &Fiber, up: Option<&Caller<'_>>) -> Result<(), crate::value::Raised> {
-        let (bytes, count) = self.memory(fiber, up);
-        if bytes > self.limits.memory_bytes {
+        let found = self.footprint(fiber, up);
+        let memory_max = self.limits.memory_bytes * MEMORY_PER_BYTE;
+        if found.json > self.limits.memory_bytes || found.memory > memory_max {
             return Err(crate::pure::memory_limit());
         }
-        // Looking must not cost more than running.
-        self.memory_due = self.turn_steps + super::MEMORY_INTERVAL + 4 * count as u64;
+        // Looking must not cost more than running, and no more than what is left may be taken until then.
+        let left = ((memory_max - found.memory) / MEMORY_PER_STEP) as u64;
+        let interval = super::MEMORY_INTERVAL.max(left.min(super::MEMORY_INTERVAL + 4 * found.count as u64));
+        self.debt += (found.count / LOOKED_AT_PER_STEP) as u64;
+        self.memory_due = self.turn_steps + interval;
         Ok(())
+    }
+}
+
+/// Bytes of memory that all values of a turn may take, for each byte of JSON that they may have.
+const MEMORY_PER_BYTE: usize = 3;
+
+/// No step takes more memory than this.
+const MEMORY_PER_STEP: usize = 1_024;
+
+/// Values that are looked at in the time of a step.
+const LOOKED_AT_PER_STEP: usize = 64;
+
+/// What values take; shared ones count as often as they occur.
+#[derive(Default)]
+struct Footprint {
+    /// Bytes as JSON.
+    json: usize,
+    /// Bytes of memory.
+    memory: usize,
+    /// How much was looked at.
+    count: usize,
+}
+
+impl Footprint {
+    fn bytes(&mut self, bytes: usize) {
+        self.json += bytes;
+        self.memory += bytes;
+        self.count += 1;
+    }
+
+    fn value(&mut self, value: &Value) {
+        self.json += value.size();
+        self.memory += value.memory();
+        self.count += 1;
+    }
+
+    fn cell(&mut self, cell: &Cell) {
+        if let Ok(value) = cell.try_borrow() {
+            self.value(&value);
+        }
+    }
+
+    fn fiber(&mut self, fiber: &Fiber) {
+        self.bytes(fiber.values.len() * size_of::<Slot>());
+        for slot in &fiber.values {
+            match slot {
+                Slot::Value(value) => self.value(value),
+                Slot::Cell(cell) => self.cell(cell),
+            }
+        }
     }
 }

@@ -47,9 +47,9 @@ impl Machine<'_> {
     /// The payload of a value, with what it costs.
     pub(super) fn payload(&mut self, value: &Value) -> Result<Payload, Raised> {
         let mut cost = pure::Cost::default();
-        cost.touch(value.size());
+        let payload = pure::payload::write_counting(value, &mut cost);
         self.charge(cost);
-        pure::payload::write(value)
+        payload
     }
 
     /// The arguments of a task or child: `input` if it was given, or the option `args`.
@@ -145,8 +145,7 @@ impl Machine<'_> {
     /// Starts the time-out of a wait or combination.
     pub(super) fn start_timer_of(&mut self, owner: u32, duration: i64) -> u32 {
         let id = self.next_id(Counter::Timer);
-        let place = self.commands.len();
-        self.commands.push(Some(Command::StartTimer { id: id.to_string(), duration }));
+        let place = self.push_command(Command::StartTimer { id: id.to_string(), duration });
         let due = self.now.saturating_add(duration);
         let number = self.hidden(id, PromiseKind::Timer { due, owner: Some(owner) });
         self.timers_started.insert(number, place);

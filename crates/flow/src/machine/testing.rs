@@ -93,7 +93,7 @@ impl<'a> TestProgram<'a> {
         self.machine.take(event)?;
         self.machine.timers_started.clear();
         self.machine.cancels.clear();
-        self.machine.new_log.clear();
+        self.machine.new_log = super::library::NewLog::default();
         Ok(std::mem::take(&mut self.machine.commands).into_iter().flatten().collect())
     }
 

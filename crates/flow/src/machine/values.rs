@@ -9,7 +9,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::interface::{Failure, FailureInfo, TimeoutKind};
-use crate::value::{DEPTH_MAX, Object, PromiseRef, Value};
+use crate::value::{
+    DEPTH_MAX, FIELD_BYTES, ITEM_BYTES, LIST_BYTES, OBJECT_BYTES, Object, PromiseRef, TEXT_BYTES, Value,
+};
 
 use super::bytes::{Damage, Reader, Writer};
 use super::frame::{Captures, Cell, Closure, Slot};
@@ -37,10 +39,16 @@ const CAUSES_MAX: u32 = 200;
 /// Values from errors may be nested a little deeper than scripts can nest them.
 const NESTED_MAX: u32 = DEPTH_MAX + 100;
 
-/// Writes values.
-#[derive(Default)]
+/// Bytes of memory that a stored state may take. A turn keeps its values within a little less.
+const STATE_MEMORY_MAX: usize = 224 << 20;
+
+/// Memory of a variable that functions share.
+const CELL_BYTES: usize = 80;
+
+/// Writes values, until there are more bytes than a state may have.
 pub(super) struct Saver {
     pub out: Writer,
+    bytes_max: usize,
     cells: HashMap<*const RefCell<Value>, u32>,
     keys: Vec<Arc<str>>,
     /// Numbers of keys by their [`key_place`].
@@ -49,12 +57,6 @@ pub(super) struct Saver {
 
 /// Numbers of keys, plus 1.
 struct Recent([u32; KEY_PLACES]);
-
-impl Default for Recent {
-    fn default() -> Self {
-        Self([0; KEY_PLACES])
-    }
-}
 
 /// Keys are looked for in one of this many places.
 const KEY_PLACES: usize = 64;
@@ -68,6 +70,22 @@ fn key_place(key: &str) -> usize {
 }
 
 impl Saver {
+    /// Writes at most about this many bytes: values share parts, and a state does not.
+    pub fn new(bytes_max: usize) -> Self {
+        Self {
+            out: Writer::default(),
+            bytes_max,
+            cells: HashMap::new(),
+            keys: Vec::new(),
+            recent: Recent([0; KEY_PLACES]),
+        }
+    }
+
+    /// Whether there are too many bytes already, so that what follows does not matter.
+    pub fn is_full(&self) -> bool {
+        self.out.bytes.len() > self.bytes_max
+    }
+
     /// The key of a field: the number of one that was written before, or 0 and the text.
     fn key(&mut self, key: &Arc<str>) {
         let place = &mut self.recent.0[key_place(key)];
@@ -82,6 +100,9 @@ impl Saver {
     }
 
     pub fn value(&mut self, value: &Value) {
+        if self.is_full() {
+            return;
+        }
         match value {
             Value::Null => self.out.byte(NULL),
             Value::Bool(false) => self.out.byte(FALSE),
@@ -104,10 +125,15 @@ impl Saver {
             Value::List(list) => {
                 self.out.byte(LIST);
                 self.out.count(list.items().len());
-                list.items().iter().for_each(|item| self.value(item));
+                for item in list.items() {
+                    self.value(item);
+                    if self.is_full() {
+                        return;
+                    }
+                }
             }
             Value::Object(object) => {
-                match &object.origin {
+                match object.origin() {
                     None => self.out.byte(OBJECT),
                     Some(failure) => {
                         self.out.byte(ERROR);
@@ -132,6 +158,9 @@ impl Saver {
         for (key, value) in object.iter() {
             self.key(key);
             self.value(value);
+            if self.is_full() {
+                return;
+            }
         }
     }
 
@@ -259,7 +288,13 @@ pub(super) struct Loader<'b> {
 
 impl<'b> Loader<'b> {
     pub fn new(bytes: &'b [u8]) -> Self {
-        Self { input: Reader::new(bytes), cells: Vec::new(), keys: Vec::new(), promises: BTreeMap::new(), depth: 0 }
+        Self {
+            input: Reader::new(bytes, STATE_MEMORY_MAX),
+            cells: Vec::new(),
+            keys: Vec::new(),
+            promises: BTreeMap::new(),
+            depth: 0,
+        }
     }
 
     pub fn value(&mut self) -> Result<Value, Damage> {
@@ -277,14 +312,17 @@ impl<'b> Loader<'b> {
                 Some(value @ Value::Float(_)) => value,
                 _ => return Err("a double is none"),
             },
-            STR => Value::Str(self.input.shared()?),
+            STR => {
+                self.input.allocate(TEXT_BYTES)?;
+                Value::Str(self.input.shared()?)
+            }
             LIST => self.nested(Self::list)?,
             OBJECT => self.nested(|loader| loader.fields().map(|object| Value::Object(Rc::new(object))))?,
             ERROR => {
                 let failure = self.failure(0)?;
                 self.nested(|loader| {
                     let mut object = loader.fields()?;
-                    object.origin = Some(Rc::new(failure));
+                    object.set_origin(Some(Rc::new(failure)));
                     Ok(Value::Object(Rc::new(object)))
                 })?
             }
@@ -307,6 +345,7 @@ impl<'b> Loader<'b> {
 
     fn list(&mut self) -> Result<Value, Damage> {
         let count = self.input.count()?;
+        self.input.allocate(LIST_BYTES + count * ITEM_BYTES)?;
         let mut items = Vec::with_capacity(count);
         for _ in 0..count {
             items.push(self.value()?);
@@ -316,6 +355,7 @@ impl<'b> Loader<'b> {
 
     pub fn fields(&mut self) -> Result<Object, Damage> {
         let count = self.input.count()?;
+        self.input.allocate(OBJECT_BYTES + count * FIELD_BYTES)?;
         let mut object = Object::with_capacity(count);
         for _ in 0..count {
             let key = self.key()?;
@@ -356,6 +396,7 @@ impl<'b> Loader<'b> {
         if number != self.cells.len() {
             return Err("there is no such cell");
         }
+        self.input.allocate(CELL_BYTES)?;
         let cell = Rc::new(RefCell::new(Value::Null));
         self.cells.push(Rc::clone(&cell));
         let value = self.value()?;
@@ -368,6 +409,7 @@ impl<'b> Loader<'b> {
         if count == 0 {
             return Ok(None);
         }
+        self.input.allocate(count * CELL_BYTES)?;
         let cells: Vec<Cell> = (0..count).map(|_| self.cell()).collect::<Result<_, _>>()?;
         Ok(Some(cells.into()))
     }
@@ -376,6 +418,7 @@ impl<'b> Loader<'b> {
         if depth > CAUSES_MAX {
             return Err("a failure is nested too deeply");
         }
+        self.input.allocate(size_of::<Failure>())?;
         let input = &mut self.input;
         let (message, source, stack_trace) = (input.string()?, input.string()?, input.string()?);
         let encoded = if input.flag()? { Some(Arc::from(input.blob()?)) } else { None };

@@ -1,6 +1,6 @@
 //! `Workflow.*`: children, messages to other workflows, what a run knows and says about itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::interface::{Command, ContinueAsNew, IdReuse, OperationKind, ParentClose, Payload, StartChild};
@@ -223,7 +223,7 @@ impl Machine<'_> {
         Ok(Value::Null)
     }
 
-    fn changes(&mut self, function: &str, arguments: &[Value]) -> Result<Vec<(String, Option<Payload>)>, Raised> {
+    fn changes(&mut self, function: &str, arguments: &[Value]) -> Result<Changes, Raised> {
         let Some(Value::Object(object)) = arguments.first() else {
             return Err(Raised::argument(format!("{function}: the argument must be an object")));
         };
@@ -269,23 +269,20 @@ impl Machine<'_> {
     }
 }
 
-fn merge(fields: &mut Vec<(String, Payload)>, changes: &[(String, Option<Payload>)]) {
-    for (key, change) in changes {
-        let place = fields.iter().position(|(known, _)| known == key);
-        match (place, change) {
-            (Some(place), Some(payload)) => fields[place].1 = payload.clone(),
-            (Some(place), None) => {
-                fields.remove(place);
-            }
-            (None, Some(payload)) => fields.push((key.clone(), payload.clone())),
-            (None, None) => {}
-        }
-    }
+/// Changes with different keys.
+type Changes = Vec<(String, Option<Payload>)>;
+
+fn merge(fields: &mut Vec<(String, Payload)>, changes: &Changes) {
+    let mut known = std::mem::take(fields).into_iter().map(|(key, payload)| (key, Some(payload))).collect();
+    merge_changes(&mut known, changes.clone());
+    fields.extend(known.into_iter().filter_map(|(key, payload)| Some((key, payload?))));
 }
 
-fn merge_changes(known: &mut Vec<(String, Option<Payload>)>, changes: Vec<(String, Option<Payload>)>) {
+fn merge_changes(known: &mut Changes, changes: Changes) {
+    let places: BTreeMap<String, usize> =
+        known.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
     for (key, change) in changes {
-        match known.iter_mut().find(|(name, _)| *name == key) {
+        match places.get(&key).and_then(|place| known.get_mut(*place)) {
             Some((_, payload)) => *payload = change,
             None => known.push((key, change)),
         }

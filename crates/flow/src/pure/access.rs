@@ -2,18 +2,28 @@
 
 use std::sync::Arc;
 
+use crate::fields::INDEXED_FROM;
 use crate::hir::Access;
-use crate::value::{Kind, Raised, Value};
+use crate::value::{Kind, Object, Raised, Value};
 
 use super::number;
 
-/// How many bytes [`field`] and [`index`] look at: the length of a string has to be counted. For [`super::Cost::touch`].
+/// How many bytes [`field`] and [`index`] look at: the length of a string has to be counted, a long key to be compared
+/// with others. For [`super::Cost::touch`].
 #[must_use]
-pub fn access_units(base: &Value) -> usize {
-    match base {
-        Value::Str(text) => text.len(),
+pub fn access_units(base: &Value, index: &Value) -> usize {
+    match (base, index) {
+        (Value::Str(text), _) => text.len(),
+        (Value::Object(object), Value::Str(key)) => key_units(object, key),
         _ => 0,
     }
+}
+
+/// How many bytes are looked at to find a key of an object.
+#[must_use]
+pub fn key_units(object: &Object, key: &str) -> usize {
+    // A small object has no index: its keys are compared one after the other, as far as they have the same length.
+    if key.len() < 2 * super::FIELD { 0 } else { key.len().saturating_mul(object.len().clamp(1, INDEXED_FROM)) }
 }
 
 /// `base.key`. `None`: the base is null and the rest of the chain is skipped.

@@ -8,6 +8,9 @@ use crate::value::{Raised, Value};
 use super::arguments::{get, must_be, string, within};
 use super::{Cost, json, limited, list, math, number, object, payload, string, text, time};
 
+/// Units of a function of `Time`: calendars and zones take about this long.
+const TIME: usize = 320;
+
 /// Calls a function without effects that needs neither a callback nor the run.
 pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
     let name = function.signature().name;
@@ -20,7 +23,7 @@ pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<
         | Function::TimeFrom
         | Function::TimeSeconds
         | Function::TimeFromSeconds => {
-            cost.touch(0);
+            cost.touch(TIME);
             time::call(function, arguments)
         }
         Function::MathAbs
@@ -38,9 +41,8 @@ pub fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<
         }
         Function::JsonParse => {
             let source = string(name, "the text", first)?;
-            cost.touch(source.len());
-            let value = json::parse(source.as_bytes()).map_err(|why| Raised::argument(format!("{name}: {why}")))?;
-            limited(value)
+            let value = json::parse_counting(source.as_bytes(), cost);
+            limited(value.map_err(|why| Raised::argument(format!("{name}: {why}")))?)
         }
         Function::JsonStringify => {
             let indent = within(name, "the indent", get(arguments, 1), (0, 10), 0)?;

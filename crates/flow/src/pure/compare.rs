@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::value::{Raised, Value};
 
-use super::{Cost, number};
+use super::{Cost, FIELD, number};
 
 /// `left == right`.
 #[must_use]
@@ -38,14 +38,17 @@ fn equal_counting(left: &Value, right: &Value, units: &mut usize) -> bool {
         (Value::Object(a), Value::Object(b)) => {
             Rc::ptr_eq(a, b)
                 || a.len() == b.len()
-                    && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| equal_counting(a, b, units)))
+                    && a.iter().all(|(key, a)| {
+                        *units += 2 * FIELD + key.len();
+                        b.get(key).is_some_and(|b| equal_counting(a, b, units))
+                    })
         }
         (Value::Promise(a), Value::Promise(b)) => a.number == b.number,
         (Value::Promise(promise), Value::Str(text)) | (Value::Str(text), Value::Promise(promise)) => {
             promise.id == *text
         }
         (Value::Payload(a), Value::Payload(b)) => {
-            *units += a.data.len().min(b.data.len());
+            *units += a.size().min(b.size());
             Arc::ptr_eq(a, b) || a == b
         }
         _ => false,

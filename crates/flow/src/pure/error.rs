@@ -106,9 +106,9 @@ pub fn with_stack(error: Value, stack: &str) -> Value {
     match error {
         Value::Object(mut object) if !stack.is_empty() && !has_stack(&object) => {
             let object_mut = Rc::make_mut(&mut object);
-            let origin = object_mut.origin.take();
+            let origin = object_mut.origin().cloned();
             object_mut.insert("stack".into(), Value::text(stack));
-            object_mut.origin = origin;
+            object_mut.set_origin(origin);
             Value::Object(object)
         }
         error => error,
@@ -122,7 +122,7 @@ pub fn from_failure(failure: &Failure, source: Option<(&str, &str, &str)>) -> Va
     let error = from_failure_within(failure, source, CAUSES_MAX);
     match error {
         Value::Object(mut object) => {
-            Rc::make_mut(&mut object).origin = Some(Rc::new(failure.clone()));
+            Rc::make_mut(&mut object).set_origin(Some(Rc::new(failure.clone())));
             Value::Object(object)
         }
         error => error,
@@ -213,7 +213,7 @@ fn to_failure_within(error: &Value, causes_left: usize) -> Failure {
         Some(Value::Str(text)) => text.to_string(),
         _ => String::new(),
     };
-    if let Some(origin) = &object.origin {
+    if let Some(origin) = object.origin() {
         let mut failure = Failure::clone(origin);
         // What a worker says of where it failed is in the cause.
         if matches!(failure.info, FailureInfo::Activity { .. } | FailureInfo::Child { .. }) {

@@ -6,25 +6,28 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use crate::value::{DEPTH_MAX, Object, Raised, Value};
+use crate::value::{DEPTH_MAX, FIELD_BYTES, ITEM_BYTES, LIST_BYTES, OBJECT_BYTES, Object, Raised, Value};
 
-use super::number;
-use super::{Cost, room_for};
+use super::{Cost, DOUBLE_TEXT, MADE, VALUE_MEMORY_MAX, number, room_for};
 
 /// Reads JSON. The error says what is wrong with it.
 pub fn parse(source: &[u8]) -> Result<Value, String> {
-    let source = str::from_utf8(source).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
-    let mut reader = Reader { source, at: 0 };
-    reader.space();
-    let value = reader.value(0)?;
-    reader.space();
-    if reader.at < source.len() { Err(reader.expected("the end")) } else { Ok(value) }
+    parse_counting(source, &mut Cost::default())
+}
+
+/// Reads JSON and counts what that costs.
+pub fn parse_counting(source: &[u8], cost: &mut Cost) -> Result<Value, String> {
+    let text = str::from_utf8(source).map_err(|error| format!("not UTF-8 at byte {}", error.valid_up_to()))?;
+    let mut reader = Reader::new(text);
+    let result = reader.whole();
+    cost.touch(reader.at.saturating_add(reader.made.saturating_mul(MADE)));
+    result
 }
 
 /// Reads a number in JSON's syntax; `None` if it is none, or none that a value can be.
 #[must_use]
 pub fn number(source: &str) -> Option<Value> {
-    let mut reader = Reader { source, at: 0 };
+    let mut reader = Reader::new(source);
     let value = reader.number().ok()?;
     (reader.at == source.len()).then_some(value)
 }
@@ -32,9 +35,36 @@ pub fn number(source: &str) -> Option<Value> {
 struct Reader<'a> {
     source: &'a str,
     at: usize,
+    /// Texts, lists and objects so far.
+    made: usize,
+    /// Memory of finished values that belong to lists and objects under way.
+    memory: usize,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    const fn new(source: &'a str) -> Self {
+        Self { source, at: 0, made: 0, memory: 0 }
+    }
+
+    fn whole(&mut self) -> Result<Value, String> {
+        self.space();
+        let value = self.value(0)?;
+        self.space();
+        if self.at < self.source.len() { Err(self.expected("the end")) } else { Ok(value) }
+    }
+
+    /// Counts an element or field, and refuses it before the whole takes too much memory.
+    fn count(&mut self, place: usize, value: &Value) -> Result<(), String> {
+        // What a list or an object contains was counted when it was read.
+        let own = match value {
+            Value::List(_) => LIST_BYTES,
+            Value::Object(_) => OBJECT_BYTES,
+            other => other.memory(),
+        };
+        self.memory += own + place;
+        if self.memory > VALUE_MEMORY_MAX { Err("it takes too much memory".to_owned()) } else { Ok(()) }
+    }
+
     fn peek(&self) -> Option<u8> {
         self.source.as_bytes().get(self.at).copied()
     }
@@ -85,6 +115,7 @@ impl Reader<'_> {
 
     fn list(&mut self, depth: u32) -> Result<Value, String> {
         self.at += 1;
+        self.made += 1;
         let mut items = Vec::new();
         self.space();
         if self.eat(b']') {
@@ -92,7 +123,9 @@ impl Reader<'_> {
         }
         loop {
             self.space();
-            items.push(self.value(depth + 1)?);
+            let item = self.value(depth + 1)?;
+            self.count(ITEM_BYTES, &item)?;
+            items.push(item);
             self.space();
             if self.eat(b']') {
                 return Ok(Value::list(items));
@@ -105,6 +138,7 @@ impl Reader<'_> {
 
     fn object(&mut self, depth: u32) -> Result<Value, String> {
         self.at += 1;
+        self.made += 1;
         let mut object = Object::default();
         self.space();
         if self.eat(b'}') {
@@ -116,12 +150,15 @@ impl Reader<'_> {
                 return Err(self.expected("a key"));
             }
             let key = self.string()?;
+            self.made += 1;
             self.space();
             if !self.eat(b':') {
                 return Err(self.expected("\":\""));
             }
             self.space();
-            object.insert(key, self.value(depth + 1)?);
+            let value = self.value(depth + 1)?;
+            self.count(FIELD_BYTES + key.len(), &value)?;
+            object.insert(key, value);
             self.space();
             if self.eat(b'}') {
                 return Ok(Value::Object(object.into()));
@@ -133,6 +170,7 @@ impl Reader<'_> {
     }
 
     fn string(&mut self) -> Result<Arc<str>, String> {
+        self.made += 1;
         let begin = self.at + 1;
         self.at = begin;
         let mut unescaped: Option<String> = None;
@@ -256,12 +294,17 @@ pub fn write(value: &Value, cost: &mut Cost) -> Result<String, Raised> {
 /// Writes JSON with this many spaces for each level; 0 is compact.
 pub fn write_indented(value: &Value, indent: usize, cost: &mut Cost) -> Result<String, Raised> {
     let mut text = String::with_capacity(value.size().min(1 << 16));
-    write_value(value, indent, 0, &mut text)?;
-    cost.touch(text.len());
-    Ok(text)
+    let mut units = 0;
+    let result = write_value(value, indent, 0, &mut text, &mut units);
+    cost.touch(text.len() + units);
+    result.map(|()| text)
 }
 
-fn write_value(value: &Value, indent: usize, level: usize, to: &mut String) -> Result<(), Raised> {
+/// Units of a value in JSON besides the bytes of its text.
+const WRITTEN: usize = 4;
+
+fn write_value(value: &Value, indent: usize, level: usize, to: &mut String, units: &mut usize) -> Result<(), Raised> {
+    *units += WRITTEN;
     match value {
         Value::Null => to.push_str("null"),
         Value::Bool(true) => to.push_str("true"),
@@ -269,13 +312,16 @@ fn write_value(value: &Value, indent: usize, level: usize, to: &mut String) -> R
         Value::Int(integer) => {
             let _ = write!(to, "{integer}");
         }
-        Value::Float(double) => to.push_str(&number::double_text(*double)),
+        Value::Float(double) => {
+            *units += DOUBLE_TEXT;
+            to.push_str(&number::double_text(*double));
+        }
         Value::Str(text) => write_string(text, to),
         Value::List(list) => {
             to.push('[');
             for (place, item) in list.items().iter().enumerate() {
                 begin_item(place, indent, level, to)?;
-                write_value(item, indent, level + 1, to)?;
+                write_value(item, indent, level + 1, to, units)?;
             }
             end_items(list.items().is_empty(), indent, level, to);
             to.push(']');
@@ -286,7 +332,7 @@ fn write_value(value: &Value, indent: usize, level: usize, to: &mut String) -> R
                 begin_item(place, indent, level, to)?;
                 write_string(key, to);
                 to.push_str(if indent > 0 { ": " } else { ":" });
-                write_value(field, indent, level + 1, to)?;
+                write_value(field, indent, level + 1, to, units)?;
             }
             end_items(object.is_empty(), indent, level, to);
             to.push('}');

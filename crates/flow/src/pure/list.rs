@@ -8,7 +8,7 @@ use crate::value::{List, Raised, Value};
 
 use super::arguments::{get, list, string_or, whole, whole_or};
 use super::string::append_text;
-use super::{Cost, compare, limited, memory_limit, number, room_for};
+use super::{Cost, DOUBLE_TEXT, MADE, compare, limited, memory_limit, number, room_for};
 
 /// A method of a list that does not change it; `None` if lists have no such method.
 pub(super) fn method(
@@ -28,7 +28,10 @@ pub(super) fn method(
         Method::Concat => list(name, "the argument", first).and_then(|other| {
             cost.touch(items.len() + other.items().len());
             room_for(Value::List(Rc::clone(receiver)).size() + first.size())?;
-            limited(Value::list([items, other.items()].concat()))
+            let mut both = List::with_capacity(items.len() + other.items().len());
+            both.extend(receiver);
+            both.extend(other);
+            limited(Value::List(Rc::new(both)))
         }),
         Method::Slice => range(name, arguments, items.len()).map(|(from, to)| {
             cost.touch(to - from);
@@ -39,16 +42,15 @@ pub(super) fn method(
         Method::Join => join(name, items, first, cost),
         Method::Reverse => {
             cost.touch(items.len());
-            Ok(Value::list(items.iter().rev().cloned().collect()))
+            Ok(Value::List(Rc::new(receiver.reordered(items.iter().rev().cloned().collect()))))
         }
         Method::Flat => whole_or(name, "the depth", first, 1).and_then(|depth| {
-            let mut flat = Vec::new();
-            let mut size = 0;
-            flatten(items, depth, &mut flat, &mut size)?;
-            cost.touch(flat.len());
-            limited(Value::list(flat))
+            let mut flat = Flat::default();
+            let result = flat.add(items, depth);
+            cost.touch(flat.visited);
+            result.and_then(|()| limited(Value::list(flat.items)))
         }),
-        Method::Sort => sort(items, cost),
+        Method::Sort => sort(receiver, cost),
         _ => return None,
     })
 }
@@ -61,7 +63,7 @@ pub(super) fn change(
     cost: &mut Cost,
 ) -> Result<Value, Raised> {
     let count = target.items().len();
-    // A list that somebody else holds too is copied first.
+    // A list that something else holds too is copied first.
     cost.touch(if Rc::strong_count(target) > 1 { count } else { 0 } + arguments.len());
     if matches!(method, Method::Pop | Method::Shift) && count == 0 {
         return Ok(Value::Null);
@@ -75,7 +77,7 @@ pub(super) fn change(
     match method {
         Method::Push => arguments.into_iter().for_each(|value| list.push(value)),
         Method::Unshift => {
-            cost.touch(count);
+            cost.touch(count.saturating_mul(arguments.len()));
             arguments.into_iter().enumerate().for_each(|(place, value)| list.insert(place, value));
         }
         Method::Shift => {
@@ -132,35 +134,55 @@ fn position(items: &[Value], wanted: &Value, cost: &mut Cost) -> Option<usize> {
 fn join(name: &str, items: &[Value], separator: &Value, cost: &mut Cost) -> Result<Value, Raised> {
     let separator = string_or(name, "the separator", separator, ",")?;
     let mut text = String::new();
+    let mut units = 0;
     for (place, item) in items.iter().enumerate() {
         if place > 0 {
             text.push_str(separator);
         }
         match item {
-            Value::Str(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) => append_text(item, &mut text)?,
+            Value::Str(_) => units += 1,
+            Value::Int(_) | Value::Bool(_) => units += MADE,
+            Value::Float(_) => units += DOUBLE_TEXT,
             other => return Err(Raised::type_error(format!("cannot join a {}", other.type_name()))),
         }
+        append_text(item, &mut text)?;
         room_for(text.len())?;
     }
-    cost.touch(items.len() + text.len());
+    cost.touch(units + text.len());
     limited(Value::text(text))
 }
 
-fn flatten(items: &[Value], depth: i64, flat: &mut Vec<Value>, size: &mut usize) -> Result<(), Raised> {
-    for item in items {
-        match item {
-            Value::List(inner) if depth > 0 => flatten(inner.items(), depth - 1, flat, size)?,
-            item => {
-                *size += item.size();
-                room_for(*size)?;
-                flat.push(item.clone());
-            }
-        }
-    }
-    Ok(())
+/// A list that is made of lists in lists.
+#[derive(Default)]
+struct Flat {
+    items: Vec<Value>,
+    size: usize,
+    /// Elements that were looked at, at any depth.
+    visited: usize,
 }
 
-fn sort(items: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
+impl Flat {
+    fn add(&mut self, items: &[Value], depth: i64) -> Result<(), Raised> {
+        self.visited += items.len();
+        for item in items {
+            match item {
+                Value::List(inner) if depth > 0 => self.add(inner.items(), depth - 1)?,
+                item => {
+                    self.size += item.size();
+                    room_for(self.size)?;
+                    self.items.push(item.clone());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Units of a comparison while sorting, besides the bytes of texts.
+const COMPARED: usize = 4;
+
+fn sort(list: &List, cost: &mut Cost) -> Result<Value, Raised> {
+    let items = list.items();
     let mut sorted = items.to_vec();
     if let Some(first) = items.first() {
         // Found before sorting, so that the message does not depend on how it is sorted.
@@ -170,15 +192,15 @@ fn sort(items: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
         let mut compared = 0;
         sorted.sort_by(|a, b| match (a, b) {
             (Value::Str(a), Value::Str(b)) => {
-                compared += a.len().min(b.len()) + 1;
+                compared += a.len().min(b.len()) + COMPARED;
                 a.cmp(b)
             }
             (a, b) => {
-                compared += 1;
+                compared += COMPARED;
                 number::order(a, b).unwrap_or(Ordering::Equal)
             }
         });
         cost.touch(items.len() + compared);
     }
-    Ok(Value::list(sorted))
+    Ok(Value::List(Rc::new(list.reordered(sorted))))
 }

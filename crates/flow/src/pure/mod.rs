@@ -24,16 +24,35 @@ pub mod random;
 mod string;
 pub mod time;
 
-pub use access::{access_units, field, index};
+pub use access::{access_units, field, index, key_units};
 pub use call::{call, change, method, name, no_method};
 pub use compare::{condition, equal};
 pub use number::{binary, negate};
 pub use string::text;
 
-use crate::value::{DEPTH_MAX, Kind, Raised, Value};
+use crate::value::{Kind, MEMORY_PER_BYTE, Raised, Value};
 
 /// Bytes that one value may have as JSON.
 pub const VALUE_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of memory that one value may take.
+const VALUE_MEMORY_MAX: usize = VALUE_BYTES_MAX * MEMORY_PER_BYTE;
+
+/// Elements or bytes for which one step is counted. All prices are multiples of it; the example `prices` measures that
+/// no function is much cheaper for its time than another.
+const UNITS_PER_STEP: usize = 16;
+
+/// Bytes that an instruction may copy in the time of one step.
+const COPIED_PER_STEP: usize = 256;
+
+/// Units of a field that is looked up, set or copied: its key is hashed and compared.
+pub const FIELD: usize = UNITS_PER_STEP;
+
+/// Units of a text, list or object that is made besides the result itself: it has memory of its own.
+pub const MADE: usize = UNITS_PER_STEP;
+
+/// Units of a double that is written as text: its shortest digits are searched.
+pub const DOUBLE_TEXT: usize = 6 * UNITS_PER_STEP;
 
 /// What the library adds to the count of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,12 +64,18 @@ pub struct Cost {
 impl Cost {
     /// Counts a function that touched this many elements or bytes: one step, and one per 16 of them.
     pub fn touch(&mut self, units: usize) {
-        self.steps = self.steps.saturating_add(1 + (units / 16) as u64);
+        self.add(units);
+        self.steps = self.steps.saturating_add(1);
     }
 
-    /// Counts bytes that an instruction only copies, which takes a step's time for each 1,024.
+    /// Counts elements or bytes that are touched besides.
+    pub fn add(&mut self, units: usize) {
+        self.steps = self.steps.saturating_add((units / UNITS_PER_STEP) as u64);
+    }
+
+    /// Counts bytes that an instruction only copies.
     pub fn copy(&mut self, bytes: usize) {
-        self.steps = self.steps.saturating_add((bytes / 1_024) as u64);
+        self.steps = self.steps.saturating_add((bytes / COPIED_PER_STEP) as u64);
     }
 }
 
@@ -62,7 +87,7 @@ pub fn memory_limit() -> Raised {
 
 /// Refuses a value that is too large or nested too deeply.
 fn limited(value: Value) -> Result<Value, Raised> {
-    if value.size() > VALUE_BYTES_MAX || value.depth() > DEPTH_MAX { Err(memory_limit()) } else { Ok(value) }
+    if value.is_within(VALUE_BYTES_MAX) { Ok(value) } else { Err(memory_limit()) }
 }
 
 /// Refuses to make a value that would have this many bytes.

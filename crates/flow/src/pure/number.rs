@@ -21,7 +21,10 @@ pub fn binary(operator: Binary, left: &Value, right: &Value, cost: &mut Cost) ->
         Binary::Greater => Ok(Value::Bool(compare::order(left, right, cost)? == Ordering::Greater)),
         Binary::GreaterOrEqual => Ok(Value::Bool(compare::order(left, right, cost)? != Ordering::Less)),
         Binary::In => match (left, right) {
-            (Value::Str(key), Value::Object(object)) => Ok(Value::Bool(object.get(key).is_some())),
+            (Value::Str(key), Value::Object(object)) => {
+                cost.add(super::key_units(object, key));
+                Ok(Value::Bool(object.get(key).is_some()))
+            }
             (left, right) => Err(Raised::type_error(format!(
                 "in takes a string and an object, not {} and {}",
                 left.type_name(),

@@ -6,7 +6,10 @@ use crate::library::Function;
 use crate::value::{Raised, Value};
 
 use super::arguments::{get, list, must_be, object};
-use super::{Cost, limited};
+use super::{Cost, FIELD, MADE, limited};
+
+/// Units of a field of an object, or a key, of which some are chosen: it is looked for among the keys, and set.
+const SELECTED: usize = 3 * FIELD;
 
 pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> Result<Value, Raised> {
     let name = function.signature().name;
@@ -15,23 +18,28 @@ pub(super) fn call(function: Function, arguments: &[Value], cost: &mut Cost) -> 
         return from_entries(name, first, cost);
     }
     let fields = object(name, "the argument", first)?;
-    cost.touch(fields.len());
+    // Keys are shared with the object.
+    cost.touch(FIELD / 4 * fields.len());
     match function {
         Function::ObjectKeys => Ok(Value::list(fields.iter().map(|(key, _)| Value::Str(Arc::clone(key))).collect())),
         Function::ObjectValues => Ok(Value::list(fields.iter().map(|(_, value)| value.clone()).collect())),
-        Function::ObjectEntries => limited(Value::list(
-            fields.iter().map(|(key, value)| Value::list(vec![Value::Str(Arc::clone(key)), value.clone()])).collect(),
-        )),
+        Function::ObjectEntries => {
+            let entry =
+                |(key, value): (&Arc<str>, &Value)| Value::list(vec![Value::Str(Arc::clone(key)), value.clone()]);
+            // Two for each: the list and its elements.
+            cost.add(2 * MADE * fields.len());
+            limited(Value::list(fields.iter().map(entry).collect()))
+        }
         Function::ObjectPick => {
             let keys = keys(name, get(arguments, 1))?;
-            cost.touch(keys.len() + fields.len());
+            cost.touch(SELECTED * (keys.len() + fields.len()));
             let wanted: std::collections::BTreeSet<&str> = keys.iter().map(|key| &**key).collect();
             let picked = fields.iter().filter(|(key, _)| wanted.contains(&***key));
             Ok(Value::object(picked.map(|(key, value)| (Arc::clone(key), value.clone()))))
         }
         _ => {
             let keys = keys(name, get(arguments, 1))?;
-            cost.touch(keys.len());
+            cost.touch(SELECTED * (keys.len() + fields.len()));
             let left_out: std::collections::BTreeSet<&str> = keys.iter().map(|key| &**key).collect();
             let kept = fields.iter().filter(|(key, _)| !left_out.contains(&***key));
             Ok(Value::object(kept.map(|(key, value)| (Arc::clone(key), value.clone()))))
@@ -54,7 +62,7 @@ fn keys(name: &str, value: &Value) -> Result<Vec<Arc<str>>, Raised> {
 
 fn from_entries(name: &str, value: &Value, cost: &mut Cost) -> Result<Value, Raised> {
     let entries = list(name, "the argument", value)?;
-    cost.touch(entries.items().len());
+    cost.touch(2 * FIELD * entries.items().len());
     let fields: Result<Vec<(Arc<str>, Value)>, Raised> = entries
         .items()
         .iter()

@@ -48,10 +48,18 @@ pub fn argument(payload: Payload) -> Value {
 
 /// What is sent for a value.
 pub fn write(value: &Value) -> Result<Payload, Raised> {
+    write_counting(value, &mut Cost::default())
+}
+
+/// What is sent for a value, and what making it costs.
+pub fn write_counting(value: &Value, cost: &mut Cost) -> Result<Payload, Raised> {
     let payload = match value {
         Value::Null => encoded("binary/null", Vec::new()),
-        Value::Payload(payload) => Payload::clone(payload),
-        value => encoded("json/plain", json::write(value, &mut Cost::default())?.into_bytes()),
+        Value::Payload(payload) => {
+            cost.touch(payload.size());
+            Payload::clone(payload)
+        }
+        value => encoded("json/plain", json::write(value, cost)?.into_bytes()),
     };
     if payload.data.len() > BYTES_MAX {
         return Err(too_large(payload.data.len()));
@@ -104,11 +112,11 @@ pub(super) fn call(function: Function, argument: &Value, cost: &mut Cost) -> Res
     let Value::Payload(payload) = argument else {
         return Err(must_be(name, "the argument", "a payload"));
     };
-    cost.touch(payload.data.len());
+    cost.touch(payload.size());
     let fails = |why: &str| Raised::argument(format!("{name}: {why}"));
     let value = match function {
         Function::PayloadEncoding => Value::text(String::from_utf8_lossy(encoding(payload))),
-        Function::PayloadJson => json::parse(&payload.data).map_err(|why| fails(&why))?,
+        Function::PayloadJson => json::parse_counting(&payload.data, cost).map_err(|why| fails(&why))?,
         Function::PayloadText => {
             Value::text(str::from_utf8(&payload.data).map_err(|_| fails("the bytes are not UTF-8"))?)
         }

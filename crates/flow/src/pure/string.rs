@@ -7,7 +7,7 @@ use crate::value::{Raised, Value};
 
 use super::arguments::{get, must_be, string, string_or, whole};
 use super::list::{place, range};
-use super::{Cost, json, limited, number, room_for};
+use super::{Cost, DOUBLE_TEXT, MADE, json, limited, number, room_for};
 
 /// `${value}` and `String(value)`.
 pub fn text(value: &Value, cost: &mut Cost) -> Result<Arc<str>, Raised> {
@@ -16,7 +16,11 @@ pub fn text(value: &Value, cost: &mut Cost) -> Result<Arc<str>, Raised> {
         Value::Null => "null".into(),
         Value::Bool(true) => "true".into(),
         Value::Bool(false) => "false".into(),
-        Value::Int(_) | Value::Float(_) => number::text(value).into(),
+        Value::Float(_) => {
+            cost.add(DOUBLE_TEXT);
+            number::text(value).into()
+        }
+        Value::Int(_) => number::text(value).into(),
         Value::List(_) | Value::Object(_) | Value::Promise(_) | Value::Payload(_) => {
             return json::write(value, cost).map(Arc::from);
         }
@@ -59,12 +63,14 @@ pub(super) fn method(
         | Method::Repeat => string_method(method, receiver, arguments),
         _ => return None,
     };
+    // What is looked for counts too: it is read once, and compared with what is there.
+    let wanted: usize = arguments.iter().map(|value| if let Value::Str(text) = value { text.len() } else { 0 }).sum();
     let made = match &result {
         Ok(Value::Str(text)) => text.len(),
-        Ok(Value::List(list)) => list.items().len(),
+        Ok(Value::List(list)) => list.items().len() * MADE,
         _ => 0,
     };
-    cost.touch(receiver.len() + made);
+    cost.touch(receiver.len() + wanted + made);
     Some(result.and_then(limited))
 }
 

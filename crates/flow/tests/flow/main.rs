@@ -12,6 +12,7 @@ mod fuzz;
 mod host;
 mod library;
 mod machine;
+mod memory;
 mod migrate;
 mod migrate_random;
 mod properties;

@@ -1,10 +1,10 @@
-//! Deployed scripts: versions by content, activations, compiled code.
+//! Deployed scripts: versions by content, activations.
 //!
 //! Names with their versions are few and small: memory has all of them. Source and code of a version are read when they
-//! are needed; code is kept in a cache.
+//! are needed ([`super::code`]).
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{
         Arc, Mutex, RwLock,
         atomic::{AtomicU64, Ordering},
@@ -18,23 +18,23 @@ use segno_engine::{
     Run,
     script::{self, Version, hex},
 };
-use segno_flow::{
-    Code,
-    diagnostic::{Diagnostic, Severity},
-    hir::FunctionKind,
-};
+use segno_flow::{diagnostic::Diagnostic, hir::FunctionKind};
 use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{
     Commit, DocumentWrite, NamespaceKey, RunKey,
     visibility::{Attribute, Comparison, Filter, Value},
 };
 
+use super::{
+    code::{Codes, Compiled},
+    log::ScriptLog,
+};
 use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node, slots::lock};
 
-/// Bytes of compiled code in memory.
-const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Versions with open runs of which is looked whether they can be executed.
+const UNUSABLE_LOOKED_AT: usize = 20;
 /// Digits of a version that are shown.
-const SHOWN: usize = 12;
+pub(super) const SHOWN: usize = 12;
 
 /// A deployed name, as it is stored.
 #[derive(Clone, PartialEq, Message)]
@@ -86,13 +86,13 @@ pub struct Activation {
 
 /// Source and code of a version, as they are stored.
 #[derive(Clone, PartialEq, Message)]
-struct Content {
+pub(super) struct Content {
     #[prost(bytes = "bytes", tag = "1")]
-    source: Bytes,
+    pub source: Bytes,
     #[prost(bytes = "bytes", tag = "2")]
-    code: Bytes,
+    pub code: Bytes,
     #[prost(string, tag = "3")]
-    file_name: String,
+    pub file_name: String,
 }
 
 /// A script to deploy.
@@ -146,6 +146,8 @@ pub struct FlowInfo {
     pub activations: Vec<Activation>,
     /// Open runs by version, all digits.
     pub open_runs: BTreeMap<String, u64>,
+    /// Why versions cannot be executed, by all digits. Known of the current one and of those with open runs.
+    pub unusable: BTreeMap<String, String>,
     /// Names of queries, signals and updates.
     pub handlers: Vec<(String, String)>,
     /// The cron text of its `schedule`, if it has one.
@@ -175,27 +177,20 @@ pub enum FlowError {
 /// The scripts of a namespace.
 pub(super) type Names = BTreeMap<String, Arc<Record>>;
 
-/// What code is known by.
-type CodeKey = (NamespaceKey, Arc<str>, Version);
-
 /// All scripts of a node.
 #[derive(Default)]
 pub(crate) struct Flows {
     pub(super) names: RwLock<HashMap<NamespaceKey, Names>>,
     /// How often names were changed by this node.
     pub(super) changes: AtomicU64,
-    codes: Mutex<Codes>,
+    pub(super) codes: Mutex<Codes>,
+    pub(super) log: ScriptLog,
     /// One deployment at a time.
     changing: tokio::sync::Mutex<()>,
     /// Runs whose turn failed, and until when they wait.
     held_back: Mutex<HashMap<RunKey, Instant>>,
-}
-
-/// Compiled code by namespace, name and version.
-#[derive(Default)]
-struct Codes {
-    by_version: HashMap<CodeKey, (Arc<Code>, usize)>,
-    bytes: usize,
+    /// Runs that wait for an operator, who asked for one more attempt.
+    retried: Mutex<HashSet<RunKey>>,
 }
 
 impl Record {
@@ -270,10 +265,27 @@ impl Flows {
         lock(&self.held_back).remove(&run);
     }
 
-    /// Whether the turn of a run has to wait.
-    pub fn is_held_back(&self, run: RunKey) -> bool {
+    /// Whether the turn of a run has to wait: because it failed, or for an operator.
+    pub fn is_held_back(&self, run: &Run) -> bool {
+        let key = RunKey(run.info.run_key);
+        if script::waits_for_operator(run) && !lock(&self.retried).contains(&key) {
+            return true;
+        }
         let held_back = lock(&self.held_back);
-        !held_back.is_empty() && held_back.get(&run).is_some_and(|until| *until > Instant::now())
+        !held_back.is_empty() && held_back.get(&key).is_some_and(|until| *until > Instant::now())
+    }
+
+    /// An operator wants one more attempt of a turn.
+    pub fn retry(&self, run: RunKey) {
+        lock(&self.retried).insert(run);
+        self.let_go(run);
+    }
+
+    /// Whether the turn of a run may be executed now. The attempt for which an operator asked is used up by it.
+    pub fn begin_turn(&self, run: &Run) -> bool {
+        let is_allowed = !self.is_held_back(run);
+        lock(&self.retried).remove(&RunKey(run.info.run_key));
+        is_allowed
     }
 }
 
@@ -286,37 +298,12 @@ fn version_document(name: &str, version: &[u8]) -> String {
 }
 
 impl Node {
-    /// Compiled code of a version.
-    pub(crate) async fn flow_code(
+    pub(super) async fn flow_content(
         &self,
         namespace: NamespaceKey,
         name: &str,
-        version: Version,
-    ) -> Result<Arc<Code>, CallError> {
-        let key = (namespace, Arc::from(name), version);
-        if let Some((code, _)) = lock(&self.flows.codes).by_version.get(&key) {
-            return Ok(code.clone());
-        }
-        let content = self.flow_content(namespace, name, &version).await?;
-        let code = match Code::decode(&content.code) {
-            Ok(code) => code,
-            // A format that this server does not know: the source is the truth.
-            Err(why) => compile(&content.source, &content.file_name).map_err(|_| {
-                CallError::DataLoss(format!("the code of script \"{name}\" {} is not readable: {why}", hex(&version)))
-            })?,
-        };
-        let (code, bytes) = (Arc::new(code), content.code.len() + 1024);
-        let mut codes = lock(&self.flows.codes);
-        if codes.bytes + bytes > CODE_BYTES_MAX {
-            codes.by_version.clear();
-            codes.bytes = 0;
-        }
-        codes.bytes += bytes;
-        codes.by_version.insert(key, (code.clone(), bytes));
-        Ok(code)
-    }
-
-    async fn flow_content(&self, namespace: NamespaceKey, name: &str, version: &[u8]) -> Result<Content, CallError> {
+        version: &[u8],
+    ) -> Result<Content, CallError> {
         let document = version_document(name, version);
         let missing = || CallError::DataLoss(format!("the source of script \"{name}\" {} is missing", hex(version)));
         let content = self.read(move |store| store.document(namespace, &document)).await?;
@@ -592,8 +579,20 @@ impl Node {
 
     /// Adds what the code of the current version says.
     async fn add_headers(&self, namespace: &Namespace, known: &Record, found: &mut FlowInfo) -> Result<(), FlowError> {
+        for digits in found.open_runs.keys().take(UNUSABLE_LOOKED_AT) {
+            let Some(version) = parse(digits) else { continue };
+            if let Compiled::Unusable(reason) = self.compiled_flow(namespace.key, &known.name, version).await? {
+                found.unusable.insert(digits.clone(), reason.to_string());
+            }
+        }
         let Some(version) = known.current() else { return Ok(()) };
-        let code = self.flow_code(namespace.key, &known.name, version).await?;
+        let code = match self.compiled_flow(namespace.key, &known.name, version).await? {
+            Compiled::Usable(code) => code,
+            Compiled::Unusable(reason) => {
+                found.unusable.insert(hex(&version), reason.to_string());
+                return Ok(());
+            }
+        };
         for (kind, word) in
             [(FunctionKind::Query, "query"), (FunctionKind::Signal, "signal"), (FunctionKind::Update, "update")]
         {
@@ -750,14 +749,6 @@ fn info(record: &Record) -> FlowInfo {
         activations: record.activations.clone(),
         ..Default::default()
     }
-}
-
-fn compile(source: &[u8], file_name: &str) -> Result<Code, Vec<Diagnostic>> {
-    let checked = segno_flow::check(source);
-    let Some(program) = checked.program else {
-        return Err(checked.diagnostics.into_iter().filter(|found| found.severity == Severity::Error).collect());
-    };
-    segno_flow::compile(&program, file_name)
 }
 
 fn parse(digits: &str) -> Option<Version> {

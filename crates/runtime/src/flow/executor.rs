@@ -16,7 +16,7 @@ use segno_engine::{
     task_calls::{self, FailTask, TaskRef},
 };
 use segno_flow::interface::{Command, Pace, TurnError, Turned};
-use segno_proto::{enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
+use segno_proto::{Nanos, enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{runtime::Handle, sync::Semaphore};
 
@@ -41,6 +41,8 @@ const UNDER_WAY_MAX: usize = 256;
 /// The pause before a failed turn is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
+/// Of the time of a workflow task this much is left to say that the turn takes too long.
+const ANSWER_TIME: Duration = Duration::from_secs(1);
 /// How long one poll of the queue waits.
 const POLL: Duration = Duration::from_secs(60);
 /// Attempts with events that came meanwhile.
@@ -184,7 +186,7 @@ impl Node {
         let Some(current) = locked.state.current.clone().filter(|current| current.key() == run) else {
             return Ok(None);
         };
-        if !script::wants_turn(&current.run) {
+        if !script::wants_turn(&current.run) || !self.flows.begin_turn(&current.run) {
             return Ok(None);
         }
         let Some(namespace) = self.namespaces.by_key(key.namespace) else { return Ok(None) };
@@ -215,7 +217,8 @@ impl Node {
         let mut prepared = prepared.map_err(|error| error.to_string())?;
         let mut flushed = 0;
         for _ in 0..AGAIN_MAX {
-            let (turned, same) = self.execute_apart(prepared, &task, cores).await;
+            let (turned, same) =
+                self.execute_apart(prepared, run.info.task_timeout.min(task.start_to_close), cores).await;
             prepared = same;
             let turned = turned?;
             let work = {
@@ -241,16 +244,18 @@ impl Node {
     async fn execute_apart(
         &self,
         prepared: Prepared,
-        task: &WorkflowTask,
+        allowed: Nanos,
         cores: &Arc<Semaphore>,
     ) -> (Result<Turned, String>, Prepared) {
         let permit = cores.clone().acquire_owned().await.ok();
-        let allowed = Duration::from_nanos(task.start_to_close.max(0).unsigned_abs());
+        // Later attempts of a workflow task have more time, so that workers find out; a turn would only take that, too.
+        let allowed = Duration::from_nanos(allowed.max(0).unsigned_abs());
         let mut pace = Shared {
             cores: cores.clone(),
             permit,
             next: GIVE_WAY,
-            deadline: Instant::now() + allowed,
+            // Before the engine lets the workflow task time out and the next attempt begins.
+            deadline: Instant::now() + allowed.saturating_sub(ANSWER_TIME.min(allowed / 4)),
             runtime: Handle::current(),
         };
         let fallback = Prepared {
@@ -258,6 +263,7 @@ impl Node {
             state: prepared.state.clone(),
             events: Vec::new(),
             limits: prepared.limits,
+            overflows: prepared.overflows,
         };
         let work = tokio::task::spawn_blocking(move || {
             let turned = prepared.execute(&mut pace);
@@ -316,7 +322,7 @@ impl Node {
                 drop(current);
                 let applied = segno_engine::Applied { run: after, transition, reply: () };
                 self.commit(&mut locked, applied, Vec::new()).await?;
-                super::look::write_log(&info, &log);
+                self.write_script_log(&info, log);
                 count(&self.metrics.flow_turns);
                 add(&self.metrics.flow_steps, steps);
                 Ok(Outcome::Done)
@@ -345,7 +351,7 @@ fn pause(attempt: i32) -> Duration {
 
 fn explain(error: &TurnError) -> String {
     match error {
-        TurnError::GivenUp => "the turn takes longer than the workflow task time-out".to_owned(),
+        TurnError::GivenUp => script::OVERTIME.to_owned(),
         TurnError::DamagedState(why) => format!("the stored state cannot be read: {why}"),
         TurnError::Defect(why) => format!("defect of the machine: {why}"),
     }

@@ -10,10 +10,13 @@ use std::{
 };
 
 use segno_engine::{Applied, Effect, Run, Transition, script, task_calls};
-use segno_flow::interface::{Command, LogLine, Pace};
-use segno_store::{NamespaceKey, RunKey};
+use segno_flow::interface::{Command, Pace};
+use segno_store::NamespaceKey;
 
-use super::turn::{Decided, Past};
+use super::{
+    ScriptLines,
+    turn::{Decided, Past},
+};
 use crate::{
     combine::merge_into,
     error::CallError,
@@ -50,8 +53,8 @@ impl Node {
         current: Option<&Arc<Current>>,
         run: &mut Run,
         transition: &mut Transition,
-    ) -> Vec<LogLine> {
-        let mut log = Vec::new();
+    ) -> ScriptLines {
+        let mut log = ScriptLines::default();
         for _ in 0..TURNS_MAX {
             let taken = if script::wants_turn(run) {
                 let stored = current.filter(|current| current.run.info.run_key == run.info.run_key);
@@ -80,10 +83,10 @@ impl Node {
         stored: Option<&Current>,
         run: &mut Run,
         transition: &mut Transition,
-        log: &mut Vec<LogLine>,
+        log: &mut ScriptLines,
     ) -> Result<bool, CallError> {
         let namespace = NamespaceKey(run.info.namespace_key);
-        if self.flows.is_held_back(RunKey(run.info.run_key)) {
+        if self.flows.is_held_back(run) {
             return Ok(false);
         }
         let Some(namespace) = self.namespaces.by_key(namespace) else { return Ok(false) };
@@ -106,7 +109,8 @@ impl Node {
         if run.state().task.is_none() {
             transition.effects.retain(|effect| *effect != Effect::OfferWorkflowTask);
         }
-        log.extend(lines);
+        log.lines.extend(lines.lines);
+        log.dropped += lines.dropped;
         count(&self.metrics.flow_turns);
         count(&self.metrics.flow_inline_turns);
         add(&self.metrics.flow_steps, steps);

@@ -1,10 +1,10 @@
-//! Looking into a script: queries, its state for people, its log.
+//! Looking into a script: queries, its state for people.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use segno_engine::{Rejection, Run, script, state::RunInfo};
-use segno_flow::interface::{Limits, LogLine};
+use segno_engine::{Rejection, Run, script};
+use segno_flow::interface::Limits;
 use segno_proto::{
     common::Payloads,
     events::{HistoryEvent, history_event::Attributes},
@@ -40,23 +40,6 @@ pub struct FlowRunView {
     pub source: Vec<u8>,
     /// The name of its file.
     pub file_name: String,
-}
-
-/// Writes what scripts logged to the log of the server.
-pub(crate) fn write_log(info: &RunInfo, lines: &[LogLine]) {
-    for line in lines {
-        let data = line.data.as_deref().unwrap_or("");
-        tracing::info!(
-            target: "segno::flow",
-            namespace = info.namespace,
-            workflow = info.workflow_id,
-            run = info.run_id,
-            line = line.line,
-            data,
-            "{}",
-            line.message
-        );
-    }
 }
 
 impl Node {
@@ -137,7 +120,8 @@ impl Node {
     async fn untaken(&self, current: &Current) -> Result<Vec<HistoryEvent>, CallError> {
         let mut history = Vec::new();
         if let Some(script) = &current.run.state().script {
-            self.read_stored(current, script.taken_event_id + 1, &mut history).await?;
+            // Of too many, the first ones are counted.
+            let _ = self.read_stored(current, script.taken_event_id + 1, &mut history).await?;
         }
         history.extend(current.run.tail().iter().cloned());
         Ok(history)

@@ -3,16 +3,19 @@
 //! A script is an ordinary run. Where a worker would poll for its workflow task, the node executes a *turn*: it hands the
 //! state of the script and the events since the last turn to [`segno_flow::turn`] and completes the workflow task with the
 //! commands that come out of it. Usually this happens at once, as part of the commit of the event that made it necessary
-//! ([`inline`]); what takes longer is left to an [`executor`]. [`deployed`] keeps the scripts, [`events`], [`commands`]
-//! and [`values`] translate, [`look`] answers queries, [`moving`] moves runs to other versions.
+//! ([`inline`]); what takes longer is left to an [`executor`]. [`deployed`] keeps the scripts, [`code`] what was compiled of
+//! them, [`events`], [`commands`] and [`values`] translate, [`look`] answers queries, [`moving`] moves runs to other versions,
+//! [`log`] writes what they log.
 
 mod checkpoint;
+mod code;
 mod commands;
 mod compact;
 mod deployed;
 mod events;
 mod executor;
 mod inline;
+mod log;
 mod look;
 mod moving;
 mod replay;
@@ -27,8 +30,8 @@ pub(crate) use deployed::Flows;
 pub use deployed::{Activation, Deployed, FlowError, FlowInfo, FlowVersion, Source};
 pub(crate) use executor::{queue, run};
 pub(crate) use inline::wants_turn;
+pub(crate) use log::ScriptLines;
 pub use look::FlowRunView;
-pub(crate) use look::write_log;
 pub use moving::{MoveCall, MovedRun};
 
 /// Says that a script does not exist.

@@ -132,15 +132,25 @@ impl Node {
             }
             let moved = MovedRun { run_id: current.run.info.run_id.clone(), from: hex(&from), to: hex(&to) };
             if from == to {
+                if script::waits_for_operator(&current.run) && !call.check_only {
+                    // The operator wants one more attempt with the same version.
+                    self.flows.retry(current.key());
+                    self.offer_workflow_task(&current.run);
+                }
                 return Ok(moved);
             }
-            let (old, new) = (self.edition(namespace, name, from).await?, self.edition(namespace, name, to).await?);
-            let state = match &current.script_state {
-                _ if current.run.state().script.as_ref().is_some_and(|script| script.turns == 0) => None,
-                Some(state) => Some(state.clone()),
-                None => Some(self.script_state(&current.run).await?),
+            let new = self.edition(namespace, name, to).await?;
+            let turned = if current.run.state().script.as_ref().is_some_and(|script| script.turns == 0) {
+                // Nothing is translated, so the old code may be unusable.
+                None
+            } else {
+                let old = self.edition(namespace, name, from).await?;
+                let state = match &current.script_state {
+                    Some(state) => state.clone(),
+                    None => self.script_state(&current.run).await?,
+                };
+                translated(&old, &new, Some(&state), namespace)?
             };
-            let turned = translated(&old, &new, state.as_deref(), namespace)?;
             if call.check_only {
                 return Ok(moved);
             }

@@ -14,7 +14,7 @@ use segno_engine::{
 };
 use segno_flow::{
     Code,
-    interface::{Command, Event, Failure, Limits, LogLine, Pace, TurnError, Turned},
+    interface::{Command, Event, Failure, Limits, Pace, TurnError, Turned},
     pure::error,
     value::{Kind, Raised},
 };
@@ -27,11 +27,13 @@ use segno_proto::{
     sdk::WorkflowTaskCompletedMetadata,
 };
 
-use super::{commands, events};
+use super::{ScriptLines, commands, events};
 use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current};
 
 /// Batches of history read at a time.
 const BATCHES: usize = 256;
+/// Bytes of history that one turn takes. The state of a run has to be far smaller.
+const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// How much of a script's version its build id shows.
 const BUILD_ID_BYTES: usize = 6;
 
@@ -42,10 +44,24 @@ pub(super) struct Prepared {
     pub state: Option<Bytes>,
     pub events: Vec<Event>,
     pub limits: Limits,
+    /// Whether more happened since the last turn than a turn takes: the run fails.
+    pub overflows: bool,
 }
 
 impl Prepared {
     pub fn execute(&self, pace: &mut dyn Pace) -> Result<Turned, TurnError> {
+        if self.overflows {
+            let message = format!("limit of {EVENT_BYTES_MAX} bytes of events in one turn reached");
+            return Ok(Turned {
+                state: self.state.as_deref().unwrap_or_default().to_vec(),
+                commands: vec![Command::Fail { failure: limit_failure(message) }],
+                log: Vec::new(),
+                log_dropped: 0,
+                wake: Default::default(),
+                steps: 0,
+                details: None,
+            });
+        }
         segno_flow::turn(&self.code, self.state.as_deref(), &self.events, &self.limits, pace)
     }
 }
@@ -54,7 +70,7 @@ impl Prepared {
 pub(super) struct Decided {
     pub run: Run,
     pub transition: Transition,
-    pub log: Vec<LogLine>,
+    pub log: ScriptLines,
     pub steps: u64,
 }
 
@@ -89,15 +105,18 @@ impl Node {
         };
         let mut history = Vec::new();
         let from = script.taken_event_id + 1;
-        if let Some(current) = past.stored {
-            self.read_stored(current, from, &mut history).await?;
+        if let Some(current) = past.stored
+            && !self.read_stored(current, from, &mut history).await?
+        {
+            let limits = namespace.settings.flows.of_turn();
+            return Ok(Prepared { code, state, events: Vec::new(), limits, overflows: true });
         }
         history.extend(past.unstored.iter().flatten().filter(|event| event.event_id >= from).cloned());
         history.extend(run.tail().iter().filter(|event| event.event_id >= from).cloned());
         let mut events = events::events_of(run, script, &history, &|| attribute_types(namespace));
         let time = run.state().task.as_ref().map_or(0, |task| task.started_time) / 1_000_000;
         events.extend(messages.iter().filter_map(|message| events::update_of(message, time)));
-        Ok(Prepared { code, state, events, limits: namespace.settings.flows.of_turn() })
+        Ok(Prepared { code, state, events, limits: namespace.settings.flows.of_turn(), overflows: false })
     }
 
     /// The state of a script after its last turn, from storage.
@@ -107,23 +126,28 @@ impl Node {
         state.ok_or_else(|| damaged(run, "the state of its script is missing"))
     }
 
-    /// Adds stored events from `from` on.
+    /// Adds stored events from `from` on; `false` if they are more than a turn takes.
     pub(super) async fn read_stored(
         &self,
         current: &Current,
         from: i64,
         into: &mut Vec<HistoryEvent>,
-    ) -> Result<(), CallError> {
+    ) -> Result<bool, CallError> {
         let mut from = Some(from);
+        let mut bytes = 0;
         while let Some(next) = from {
             let view = self.stored_history(current, next, BATCHES).await?;
             for batch in &view.batches {
+                bytes += batch.len();
+                if bytes > EVENT_BYTES_MAX {
+                    return Ok(false);
+                }
                 History::decode_batch(batch, into)
                     .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", current.key().0)))?;
             }
             from = view.next_event_id;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Completes the workflow task of a turn. `flushed` of the buffered events were taken by it.
@@ -166,7 +190,8 @@ impl Node {
             }
             transition.script_state = Some(state);
         }
-        Ok(Decided { run, transition, log: turned.log, steps: turned.steps })
+        let log = ScriptLines { lines: turned.log, dropped: turned.log_dropped };
+        Ok(Decided { run, transition, log, steps: turned.steps })
     }
 
     fn complete_call(

@@ -8,4 +8,5 @@ mod namespaces;
 mod nothing_lost;
 mod races;
 mod repeats;
+mod scripts;
 mod update_faults;

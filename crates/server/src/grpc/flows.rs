@@ -222,11 +222,12 @@ fn hex(version: &[u8]) -> String {
 }
 
 fn flow(found: FlowInfo) -> Flow {
-    let open_runs = found.open_runs;
+    let (open_runs, mut unusable) = (found.open_runs, found.unusable);
     let versions = found.versions.into_iter().map(|version| {
         let digits = hex(&version.version);
         FlowVersion {
             open_runs: open_runs.get(&digits).copied().unwrap_or(0).try_into().unwrap_or(i64::MAX),
+            unusable: unusable.remove(&digits).unwrap_or_default(),
             version: digits,
             created: Some(nanos_timestamp(version.created)),
             identity: version.identity,

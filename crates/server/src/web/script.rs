@@ -65,6 +65,7 @@ impl Web {
                                 th scope="row" {
                                     a href={ "?version=" (one.version) } { code { (one.version.get(..12).unwrap_or(&one.version)) } }
                                     @if one.version == flow.current { " " span.badge.good { "current" } }
+                                    @if !one.unusable.is_empty() { " " span.badge.warn title=(one.unusable) { "unusable" } p { (one.unusable) } }
                                 }
                                 td data-label="Deployed" { (times::shown(one.created.as_ref())) }
                                 td data-label="By" { (one.identity) }

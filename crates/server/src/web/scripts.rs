@@ -38,7 +38,10 @@ impl Web {
                             @let current = flow.versions.iter().find(|version| version.version == flow.current);
                             tr {
                                 th scope="row" { a href={ (base) "/" (encode(&flow.name)) } { (flow.name) } }
-                                td data-label="Version" { code { (flow.current.get(..12).unwrap_or(&flow.current)) } }
+                                td data-label="Version" {
+                                    code { (flow.current.get(..12).unwrap_or(&flow.current)) }
+                                    @if current.is_some_and(|version| !version.unusable.is_empty()) { " " span.badge.warn { "unusable" } }
+                                }
                                 td data-label="Deployed" { (times::relative(current.and_then(|version| version.created.as_ref()))) }
                                 td data-label="Schedule" { @if flow.schedule.is_empty() { span.faint { "–" } } @else { code { (flow.schedule) } } }
                                 td.number data-label="Versions" { (flow.versions.len()) }

@@ -1,6 +1,9 @@
 //! The workflow task: failing, waiting for a worker, or at a worker.
 
-use segno_engine::state::{TaskKind, WorkflowTask};
+use segno_engine::{
+    script,
+    state::{TaskKind, WorkflowTask},
+};
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause as Cause, segno_workflow::Reason};
 use segno_runtime::LeaseView;
 
@@ -12,6 +15,10 @@ const SILENCE_MIN: Nanos = 5_000_000_000;
 /// Adds what there is to say about the workflow task.
 pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
     let state = seen.run.state();
+    if script::waits_for_operator(seen.run) {
+        found.push(waits_for_operator(seen));
+        return;
+    }
     if state.failures_since_success > 0 {
         found.push(failing(seen));
     }
@@ -25,6 +32,23 @@ pub(super) fn add(seen: &Seen<'_>, found: &mut Vec<Reason>) {
         let events = words::count(state.buffered.len(), "event waits", "events wait");
         found.push(reason("EVENTS_BUFFERED", format!("{events} until the worker has answered the workflow task.")));
     }
+}
+
+/// A turn of a script took too long too often.
+fn waits_for_operator(seen: &Seen<'_>) -> Reason {
+    let attempts = script::OVERTIME_ATTEMPTS_MAX;
+    let limit = words::span(seen.run.info.task_timeout);
+    let text = format!(
+        "It waits for an operator: the turn of the script took longer than {limit} in {attempts} attempts, and is not tried \
+         again by itself."
+    );
+    let id = words::quoted(&seen.run.info.workflow_id);
+    let hint = format!(
+        "Deploy a script that does less in one turn and move the run to it with `segno flow migrate -w {id}`; with the \
+         version that it has, the same command tries the turn once more. Or reset the run, or terminate it."
+    );
+    let since = seen.run.state().reported_failure.as_deref().and_then(|reported| time(reported.time));
+    Reason { since, hint, ..reason("WAITS_FOR_OPERATOR", text) }
 }
 
 /// Workflow tasks failed, and none succeeded since.

@@ -263,6 +263,26 @@ fn the_code_breaks() {
 }
 
 #[test]
+fn a_script_waits_for_an_operator() {
+    let run = run(|_, state| {
+        state.script = Some(Default::default());
+        state.failures_since_success = 5;
+        let failure = Failure { message: segno_engine::script::OVERTIME.to_owned(), ..Default::default() };
+        let reported = ReportedFailure { failure: Some(failure), time: NOW - 3 * SECOND, ..Default::default() };
+        state.reported_failure = Some(Box::new(reported));
+        state.task = Some(WorkflowTask { attempt: 6, ..waiting_task() });
+    });
+    let reason = only(&seen(&run));
+    assert_eq!(reason.kind, "WAITS_FOR_OPERATOR");
+    assert_eq!(
+        reason.text,
+        "It waits for an operator: the turn of the script took longer than 10 s in 5 attempts, and is not tried again by \
+         itself."
+    );
+    assert!(reason.hint.contains("segno flow migrate -w"), "{}", reason.hint);
+}
+
+#[test]
 fn the_code_does_not_fit_the_history() {
     let run = run(|_, state| {
         state.failures_since_success = 1;

@@ -47,11 +47,21 @@ fn text(flows: &[Flow], colors: bool) -> String {
     Table::new(&headers, colors).render(&flows.iter().map(row).collect::<Vec<_>>())
 }
 
+/// The digits of the current version, and whether the server can execute it.
+fn current(flow: &Flow) -> String {
+    let version = flow.versions.iter().find(|known| known.version == flow.current);
+    match (flow.current.as_str(), version.is_some_and(|known| !known.unusable.is_empty())) {
+        ("", _) => "-".to_owned(),
+        (digits, false) => short(digits).to_owned(),
+        (digits, true) => format!("{} (unusable)", short(digits)),
+    }
+}
+
 fn row(flow: &Flow) -> Vec<Cell> {
     let last = flow.activations.last();
     vec![
         (&flow.name).into(),
-        if flow.current.is_empty() { "-" } else { short(&flow.current) }.into(),
+        current(flow).into(),
         flow.versions.len().to_string().into(),
         last.map(|last| time::relative(last.time.as_ref(), jiff::Timestamp::now())).unwrap_or_default().into(),
         last.map(|last| last.identity.clone()).unwrap_or_default().into(),

@@ -120,6 +120,9 @@ fn facts(flow: &Flow, version: &str, colors: bool) -> String {
         })
         .collect();
     fields.add("Versions", versions.join(", "));
+    for known in flow.versions.iter().filter(|known| !known.unusable.is_empty()) {
+        fields.add("Unusable", format!("{}: {}", short(&known.version), plain(&known.unusable)));
+    }
     fields.finish()
 }
 

@@ -1,0 +1,124 @@
+//! Compiled code of versions: read from storage when it is needed, and kept in a cache.
+//!
+//! A version whose code cannot be had is *unusable*: an older server stored it, and its source is over a limit of this one.
+//! That is known of the version from then on, with the reason. Its turns fail with that reason and back off; deployments,
+//! lists and pages show it. Nothing here ends the process, whatever is stored.
+
+use std::{collections::HashMap, sync::Arc};
+
+use segno_engine::script::{Version, hex};
+use segno_flow::{
+    Code,
+    diagnostic::{Diagnostic, Severity},
+};
+use segno_store::NamespaceKey;
+
+use super::deployed::SHOWN;
+use crate::{error::CallError, node::Node, slots::lock};
+
+/// Bytes of compiled code in memory.
+const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What is counted for a version besides its code.
+const ENTRY_BYTES: usize = 1024;
+
+/// What code is known by.
+type CodeKey = (NamespaceKey, Arc<str>, Version);
+
+/// What is known of the code of a version.
+#[derive(Clone)]
+pub(super) enum Compiled {
+    Usable(Arc<Code>),
+    /// The reason.
+    Unusable(Arc<str>),
+}
+
+/// Compiled code by namespace, name and version.
+#[derive(Default)]
+pub(super) struct Codes {
+    by_version: HashMap<CodeKey, Compiled>,
+    bytes: usize,
+}
+
+impl Codes {
+    fn insert(&mut self, key: CodeKey, compiled: Compiled) {
+        let bytes = ENTRY_BYTES
+            + match &compiled {
+                Compiled::Usable(code) => code.memory(),
+                Compiled::Unusable(reason) => reason.len(),
+            };
+        if self.bytes + bytes > CODE_BYTES_MAX {
+            self.by_version.clear();
+            self.bytes = 0;
+        }
+        self.bytes += bytes;
+        self.by_version.insert(key, compiled);
+    }
+}
+
+impl Node {
+    /// Compiled code of a version.
+    pub(crate) async fn flow_code(
+        &self,
+        namespace: NamespaceKey,
+        name: &str,
+        version: Version,
+    ) -> Result<Arc<Code>, CallError> {
+        match self.compiled_flow(namespace, name, version).await? {
+            Compiled::Usable(code) => Ok(code),
+            Compiled::Unusable(reason) => {
+                let shown = &hex(&version)[..SHOWN];
+                let text = format!(
+                    "version {shown} of script \"{name}\" is unusable: {reason}. Deploy a version that this server accepts and \
+                     start the workflow again with it"
+                );
+                Err(CallError::NotReady(text))
+            }
+        }
+    }
+
+    /// The code of a version, or why there is none.
+    pub(super) async fn compiled_flow(
+        &self,
+        namespace: NamespaceKey,
+        name: &str,
+        version: Version,
+    ) -> Result<Compiled, CallError> {
+        let key = (namespace, Arc::from(name), version);
+        if let Some(known) = lock(&self.flows.codes).by_version.get(&key) {
+            return Ok(known.clone());
+        }
+        let content = self.flow_content(namespace, name, &version).await?;
+        let compiled = match Code::decode(&content.code) {
+            Ok(code) => Compiled::Usable(Arc::new(code)),
+            // A format that this server does not know, or more than it keeps: the source is the truth.
+            Err(why) => match compile(&content.source, &content.file_name) {
+                Ok(code) => Compiled::Usable(Arc::new(code)),
+                Err(found) => {
+                    let reason = found.first().map_or(why, explain);
+                    tracing::warn!(
+                        script = name,
+                        version = hex(&version),
+                        reason,
+                        "a stored version of a script is unusable"
+                    );
+                    Compiled::Unusable(reason.into())
+                }
+            },
+        };
+        lock(&self.flows.codes).insert(key, compiled.clone());
+        Ok(compiled)
+    }
+}
+
+/// An error in a source, on one line.
+fn explain(found: &Diagnostic) -> String {
+    format!("{} in line {}, column {}: {}", found.code, found.start.line, found.start.column, found.message)
+}
+
+fn compile(source: &[u8], file_name: &str) -> Result<Code, Vec<Diagnostic>> {
+    let checked = segno_flow::check(source);
+    let Some(program) = checked.program else {
+        return Err(checked.diagnostics.into_iter().filter(|found| found.severity == Severity::Error).collect());
+    };
+    segno_flow::compile(&program, file_name)
+}
