@@ -22,7 +22,6 @@ use crate::{
     cluster::Place,
     delivery::{Delivery, Held},
     fair::Fairness,
-    flow,
     hash::HashMap,
     metrics::count,
     node::Node,
@@ -666,16 +665,15 @@ impl Node {
     /// Puts the pending workflow task of a run on its queue.
     pub(crate) fn offer_workflow_task(&self, run: &Run) {
         let Some(task) = &run.state().task else { return };
-        let namespace = NamespaceKey(run.info.namespace_key);
-        if run.state().script.is_some() && self.flows.is_held_back(RunKey(run.info.run_key)) {
+        let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
+        if run.state().script.is_some() {
+            if !self.flows.is_held_back(run_key) {
+                self.flows.resumes.offer(namespace, run_key);
+            }
             return;
         }
         let mut key = QueueKey { namespace, kind: QueueKind::Workflow, name: task.queue.clone() };
-        if run.state().script.is_some() {
-            key = flow::queue();
-        }
-        let offer =
-            TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp, speculative: run.is_speculating() };
+        let offer = TaskOffer::Workflow { run: run_key, stamp: task.stamp, speculative: run.is_speculating() };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
         let place = QueuePlace { priority, fairness };
         let is_here = self.queue_home(&key) == Place::Here;

@@ -44,7 +44,7 @@ pub(crate) use ownership::run as follow_map;
 pub(crate) use seen::ToldWorkers;
 pub(crate) use wire::Task;
 
-use crate::{error::CallError, flow, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
+use crate::{error::CallError, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
 use edge::Edge;
 use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};
@@ -334,9 +334,9 @@ impl Node {
         }
     }
 
-    /// Where the tasks and the workers of a queue meet. Scripts are resumed by the owner of their run.
+    /// Where the tasks and the workers of a queue meet.
     pub(crate) fn queue_home(&self, key: &QueueKey) -> Place {
-        if self.cluster.is_none() || *key == flow::queue() { Place::Here } else { self.home(key.namespace, &key.name) }
+        self.home(key.namespace, &key.name)
     }
 
     /// Where a node is: what it asked for is there alone.

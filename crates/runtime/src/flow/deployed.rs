@@ -15,17 +15,14 @@ use segno_engine::{
     Run,
     script::{self, Version, hex},
 };
-use segno_flow::{
-    Code,
-    diagnostic::{Diagnostic, Severity},
-    hir::FunctionKind,
-};
+use segno_flow::{Code, diagnostic::Diagnostic, hir::FunctionKind};
 use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{
     Commit, DocumentWrite, NamespaceKey, RunKey,
     visibility::{Attribute, Comparison, Filter, Value},
 };
 
+use super::{check::CompiledScript, cores::Cores, inline::InlineTime, resumes::Resumes};
 use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node, slots::lock};
 
 /// Bytes of compiled code in memory.
@@ -122,6 +119,8 @@ pub struct Deployed {
     pub current: bool,
     /// Whether it was the current one already.
     pub unchanged: bool,
+    /// What the compiler warns of.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// What is stored for a script.
@@ -186,6 +185,11 @@ pub(crate) struct Flows {
     changing: tokio::sync::Mutex<()>,
     /// Runs whose turn failed, and until when they wait.
     held_back: Mutex<HashMap<RunKey, Instant>>,
+    /// Where scripts are executed.
+    pub(super) cores: Cores,
+    /// Turns that wait for an executor.
+    pub resumes: Resumes,
+    pub(super) inline_time: InlineTime,
 }
 
 /// Compiled code by namespace, name and version.
@@ -317,7 +321,7 @@ impl Node {
         let code = match Code::decode(&content.code) {
             Ok(code) => code,
             // A format that this server does not know: the source is the truth.
-            Err(why) => compile(&content.source, &content.file_name).map_err(|_| {
+            Err(why) => self.compile_again(namespace, content.source, content.file_name).await?.ok_or_else(|| {
                 CallError::DataLoss(format!("the code of script \"{name}\" {} is not readable: {why}", hex(&version)))
             })?,
         };
@@ -367,11 +371,15 @@ impl Node {
         namespace: &Namespace,
         sources: Vec<Source>,
     ) -> Result<Vec<Deployed>, (usize, FlowError)> {
+        let mut compiled = Vec::new();
+        for (place, source) in sources.into_iter().enumerate() {
+            compiled.push(self.compile_script(namespace, source).await.map_err(|error| (place, error))?);
+        }
         let _changing = self.flows.changing.lock().await;
         let mut changes: Vec<(String, Record)> = Vec::new();
         let (mut documents, mut all) = (Vec::new(), Vec::<Deployed>::new());
-        for (place, source) in sources.into_iter().enumerate() {
-            let prepared = self.prepare_script(namespace, source).await.map_err(|error| (place, error))?;
+        for (place, script) in compiled.into_iter().enumerate() {
+            let prepared = self.prepare_script(namespace, script).await.map_err(|error| (place, error))?;
             let Deployment { deployed, record, mut content } = prepared;
             if all.iter().any(|known| known.name == deployed.name) {
                 let text = format!("workflow \"{}\" is there twice", deployed.name);
@@ -386,15 +394,9 @@ impl Node {
         Ok(all)
     }
 
-    /// Compiles a script and says what is to be stored for it.
-    async fn prepare_script(&self, namespace: &Namespace, source: Source) -> Result<Deployment, FlowError> {
-        let checked = segno_flow::check(&source.text);
-        let errors = |all: Vec<Diagnostic>| FlowError::Source(all);
-        let Some(program) = checked.program else { return Err(errors(checked.diagnostics)) };
-        let code = segno_flow::compile(&program, &source.file_name).map_err(errors)?;
-        let name = program.name.to_string();
-        let text = segno_flow::normalize(&source.text);
-        let digits = segno_flow::version(&source.text);
+    /// Says what is to be stored for a script.
+    async fn prepare_script(&self, namespace: &Namespace, script: CompiledScript) -> Result<Deployment, FlowError> {
+        let CompiledScript { name, version: digits, text, has_schedule, code, warnings, source } = script;
         let version =
             parse(&digits).ok_or_else(|| FlowError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
         let known = self.flows.record(namespace.key, &name);
@@ -407,7 +409,7 @@ impl Node {
         }
         let mut record = known.map(|known| Record::clone(&known)).unwrap_or_default();
         record.name.clone_from(&name);
-        record.scheduled |= code.schedule().is_some();
+        record.scheduled |= has_schedule;
         let created = !record.has(&version);
         let now = self.now();
         let mut content = Vec::new();
@@ -418,8 +420,7 @@ impl Node {
                 identity: source.identity.clone(),
                 file_name: source.file_name.clone(),
             });
-            let stored =
-                Content { source: text.into_owned().into(), code: code.encode().into(), file_name: source.file_name };
+            let stored = Content { source: text, code, file_name: source.file_name };
             content.push(DocumentWrite {
                 namespace: namespace.key,
                 name: version_document(&name, &version),
@@ -439,7 +440,7 @@ impl Node {
             record.deleted = false;
         }
         let current = source.activate || is_current;
-        let deployed = Deployed { name, version: digits, created, current, unchanged: is_current };
+        let deployed = Deployed { name, version: digits, created, current, unchanged: is_current, warnings };
         Ok(Deployment { deployed, record: (created || activated).then_some(record), content })
     }
 
@@ -467,7 +468,7 @@ impl Node {
         if documents.is_empty() {
             return Ok(());
         }
-        self.committer.commit(Commit { documents, ..Default::default() }).await?;
+        self.committer.commit_of(namespace, Commit { documents, ..Default::default() }).await?;
         for (name, record) in records {
             let scheduled = record.as_ref().is_none_or(|record| record.scheduled);
             self.flows.remember(namespace, &name, record);
@@ -766,14 +767,6 @@ fn info(record: &Record) -> FlowInfo {
         activations: record.activations.clone(),
         ..Default::default()
     }
-}
-
-fn compile(source: &[u8], file_name: &str) -> Result<Code, Vec<Diagnostic>> {
-    let checked = segno_flow::check(source);
-    let Some(program) = checked.program else {
-        return Err(checked.diagnostics.into_iter().filter(|found| found.severity == Severity::Error).collect());
-    };
-    segno_flow::compile(&program, file_name)
 }
 
 fn parse(digits: &str) -> Option<Version> {

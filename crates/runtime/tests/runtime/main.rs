@@ -8,4 +8,5 @@ mod namespaces;
 mod nothing_lost;
 mod races;
 mod repeats;
+mod tenants;
 mod update_faults;
