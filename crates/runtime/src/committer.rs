@@ -5,7 +5,8 @@
 //! pages of the disk that would otherwise be written several times (decision 013). Once [`Committer::commit`] returned
 //! `Ok`, the commit is on stable storage.
 //!
-//! When more waits than fits into a group, namespaces take turns ([`crate::turns`]).
+//! When more waits than fits into a group, namespaces take turns ([`crate::turns`]). While several namespaces commit, each has
+//! a share of the groups ([`crate::commit_shares`]).
 //!
 //! A store on another machine is written by a task instead of the thread, in larger groups and without a pace. What waits for
 //! it is bounded more tightly: while the database is away nothing is written.
@@ -17,17 +18,18 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use segno_store::{Commit, CommitError, DocumentWrite, Lane, NamespaceKey, OutboxKey, Storage, Store};
+use segno_store::{Commit, CommitError, DocumentWrite, Lane, NamespaceKey, Storage, Store};
 use tokio::sync::{mpsc as tasks, oneshot};
 
 use crate::{
+    commit_shares::CommitShares,
     health::{self, Health},
     metrics::{Metrics, add, count},
     sabotage,
@@ -62,18 +64,27 @@ struct Request {
     answer: Answer,
 }
 
-/// The way to whatever writes.
+/// Handle to the commit thread.
 pub struct Committer {
     requests: Requests,
-    /// Bytes of commits that were handed over and are not written yet.
-    waiting_bytes: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
+}
+
+/// What the writer and its callers know of each other.
+#[derive(Default)]
+struct Waiting {
+    /// Commits that were handed over and are not written yet, and their bytes.
+    commits: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Whether several namespaces commit.
+    is_shared: AtomicBool,
 }
 
 enum Requests {
     /// To the writer thread.
     Thread(mpsc::Sender<Request>),
-    /// To the task of the lane, and how many commits wait for it.
-    Lane(tasks::UnboundedSender<Request>, Arc<AtomicUsize>),
+    /// To the task of the lane.
+    Lane(tasks::UnboundedSender<Request>),
 }
 
 impl Committer {
@@ -88,24 +99,23 @@ impl Committer {
         let Some(store) = storage.embedded() else {
             return Ok(Self::start_lane(storage.clone(), metrics, vitals, health));
         };
-        let (requests, waiting) = mpsc::channel();
+        let (requests, received) = mpsc::channel();
         let requests = Requests::Thread(requests);
-        let waiting_bytes = Arc::new(AtomicUsize::new(0));
-        let written = waiting_bytes.clone();
+        let waiting = Arc::new(Waiting::default());
+        let known = waiting.clone();
         std::thread::Builder::new().name("segno-committer".to_owned()).spawn(move || {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| write(&*store, &waiting, &metrics, &health, &written)))
-            {
+            let work = AssertUnwindSafe(|| write(&*store, &received, &metrics, &health, &known));
+            if let Err(panic) = catch_unwind(work) {
                 vitals.fail("the writer thread", &panic_text(&*panic));
             }
         })?;
-        Ok(Self { requests, waiting_bytes })
+        Ok(Self { requests, waiting })
     }
 
     fn start_lane(storage: Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>, health: Arc<Health>) -> Self {
-        let (requests, waiting) = tasks::unbounded_channel();
-        let (waiting_bytes, waiting_commits) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let lane = write_lane(storage, waiting, metrics, health, waiting_bytes.clone(), waiting_commits.clone());
-        let lane = tokio::spawn(lane);
+        let (requests, received) = tasks::unbounded_channel();
+        let waiting = Arc::new(Waiting::default());
+        let lane = tokio::spawn(write_lane(storage, received, metrics, health, waiting.clone()));
         tokio::spawn(async move {
             if let Err(error) = lane.await
                 && error.is_panic()
@@ -113,18 +123,23 @@ impl Committer {
                 vitals.fail("the writing task", &panic_text(&*error.into_panic()));
             }
         });
-        Self { requests: Requests::Lane(requests, waiting_commits), waiting_bytes }
+        Self { requests: Requests::Lane(requests), waiting }
     }
 
     /// Whether so much waits to be written that nothing should be added.
     pub fn is_overloaded(&self) -> bool {
-        let bytes = self.waiting_bytes.load(Ordering::Relaxed);
+        let bytes = self.waiting.bytes.load(Ordering::Relaxed);
         match &self.requests {
             Requests::Thread(_) => bytes > WAITING_BYTES_MAX,
-            Requests::Lane(_, commits) => {
-                bytes > REMOTE_WAITING_BYTES_MAX || commits.load(Ordering::Relaxed) >= REMOTE_WAITING_MAX
+            Requests::Lane(_) => {
+                bytes > REMOTE_WAITING_BYTES_MAX || self.waiting.commits.load(Ordering::Relaxed) >= REMOTE_WAITING_MAX
             }
         }
+    }
+
+    /// Whether several namespaces have committed lately, so that each has only a share of what the node can do.
+    pub fn is_shared(&self) -> bool {
+        self.waiting.is_shared.load(Ordering::Relaxed)
     }
 
     /// Makes one commit durable, after everything that was committed before. It is on its way when this returns; the future
@@ -133,18 +148,13 @@ impl Committer {
         self.send(Share::Barrier, commit)
     }
 
-    /// The same for runs of a namespace: it comes after what was committed for the namespace before.
+    /// The same for what belongs to a namespace: it comes after what was committed for the namespace before.
     pub fn commit_of(
         &self,
         namespace: NamespaceKey,
         commit: Commit,
     ) -> impl Future<Output = Result<(), CommitError>> + use<> {
         self.send(Share::Namespace(namespace), commit)
-    }
-
-    /// Removes messages that were delivered.
-    pub fn remove_messages(&self, keys: Vec<OutboxKey>) -> impl Future<Output = Result<(), CommitError>> + use<> {
-        self.send(Share::Messages, Commit { outbox_remove: keys, ..Default::default() })
     }
 
     /// Finds out whether the store works; the node's health says so.
@@ -154,14 +164,13 @@ impl Committer {
 
     fn send(&self, turn: Share, commit: Commit) -> impl Future<Output = Result<(), CommitError>> + use<> {
         let (answer, result) = oneshot::channel();
-        self.waiting_bytes.fetch_add(commit.bytes(), Ordering::Relaxed);
+        self.waiting.bytes.fetch_add(commit.bytes(), Ordering::Relaxed);
+        self.waiting.commits.fetch_add(1, Ordering::Relaxed);
+        let request = Request { turn, commit, answer };
         // If the writer is gone, so is the answer.
         match &self.requests {
-            Requests::Thread(requests) => drop(requests.send(Request { turn, commit, answer })),
-            Requests::Lane(requests, commits) => {
-                commits.fetch_add(1, Ordering::Relaxed);
-                drop(requests.send(Request { turn, commit, answer }));
-            }
+            Requests::Thread(requests) => drop(requests.send(request)),
+            Requests::Lane(requests) => drop(requests.send(request)),
         }
         let gone = |_| CommitError::Unknown("the server is shutting down".to_owned());
         async move { result.await.map_err(gone)? }
@@ -188,9 +197,9 @@ fn note_health(health: &Health, result: &Result<(), CommitError>) {
 }
 
 /// Waits for something to write; probes a store that failed meanwhile. `None` when every [`Committer`] is gone.
-fn next_request(store: &dyn Store, waiting: &mpsc::Receiver<Request>, health: &Health) -> Option<Request> {
+fn next_request(store: &dyn Store, received: &mpsc::Receiver<Request>, health: &Health) -> Option<Request> {
     while health.is_degraded_by(health::STORAGE) {
-        match waiting.recv_timeout(PROBE_INTERVAL) {
+        match received.recv_timeout(PROBE_INTERVAL) {
             Ok(request) => return Some(request),
             Err(mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(mpsc::RecvTimeoutError::Timeout) => {
@@ -198,33 +207,38 @@ fn next_request(store: &dyn Store, waiting: &mpsc::Receiver<Request>, health: &H
             }
         }
     }
-    waiting.recv().ok()
+    received.recv().ok()
 }
 
-fn write(
-    store: &dyn Store,
-    waiting: &mpsc::Receiver<Request>,
-    metrics: &Metrics,
-    health: &Health,
-    waiting_bytes: &AtomicUsize,
-) {
+fn write(store: &dyn Store, received: &mpsc::Receiver<Request>, metrics: &Metrics, health: &Health, waiting: &Waiting) {
     let mut commits = Vec::with_capacity(GROUP_MAX);
     let mut answers = Vec::with_capacity(GROUP_MAX);
     let mut next = Instant::now();
-    let mut group = Vec::with_capacity(GROUP_MAX + 1);
-    let mut turns = Turns::default();
+    let mut groups = Groups::new(GROUP_MAX);
     loop {
-        if turns.is_empty() {
-            let Some(first) = next_request(store, waiting, health) else { return };
-            group.push(first);
+        if groups.turns.is_empty() {
+            let Some(first) = next_request(store, received, health) else { return };
+            groups.push(first);
         }
         std::thread::sleep(next.saturating_duration_since(Instant::now()));
         let begun = Instant::now();
-        gather(&mut group, &mut turns, GROUP_MAX, || waiting.try_recv().ok());
-        for Request { commit, answer, .. } in group.drain(..) {
+        while let Ok(request) = received.try_recv() {
+            groups.push(request);
+        }
+        for Request { commit, answer, .. } in groups.next(begun) {
             commits.push(commit);
             answers.push(answer);
         }
+        if commits.is_empty() {
+            // Everything that waits rests. Something else may come meanwhile.
+            match received.recv_timeout(groups.rest(begun)) {
+                Ok(request) => groups.push(request),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => groups.is_last = true,
+            }
+            continue;
+        }
+        waiting.is_shared.store(groups.shares.is_shared(begun), Ordering::Relaxed);
         if sabotage::is_on("ack-before-sync") {
             // The fault that harnesses must catch: everyone is told "done" before it is.
             for answer in answers.drain(..) {
@@ -237,12 +251,14 @@ fn write(
         metrics.commit_group.observe(commits.len() as u64);
         let results = store.commit(&commits);
         metrics.commit_time.observe(writing.elapsed());
+        groups.shares.written(writing.elapsed(), Instant::now());
         count(&metrics.syncs);
+        waiting.commits.fetch_sub(commits.len(), Ordering::Relaxed);
         for ((commit, answer), result) in commits.drain(..).zip(answers.drain(..)).zip(results) {
             note_health(health, &result);
             count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
             let bytes = commit.bytes();
-            waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
             add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
             // A caller that is gone does not change what was stored.
             let _ = answer.send(result);
@@ -250,64 +266,91 @@ fn write(
     }
 }
 
-/// Completes a group from what waits. If there is more than one group's worth, namespaces take turns.
-fn gather(
-    group: &mut Vec<Request>,
-    turns: &mut Turns<Request>,
+/// What waits for the writer, and what of it is written next.
+struct Groups {
+    turns: Turns<Request>,
+    shares: CommitShares,
     group_max: usize,
-    mut next: impl FnMut() -> Option<Request>,
-) {
-    if turns.is_empty() {
-        while group.len() <= group_max {
-            let Some(request) = next() else { return };
+    /// No further commits come: nothing rests.
+    is_last: bool,
+}
+
+impl Groups {
+    fn new(group_max: usize) -> Self {
+        Self { turns: Turns::default(), shares: CommitShares::new(group_max), group_max, is_last: false }
+    }
+
+    fn push(&mut self, request: Request) {
+        self.shares.arrive(request.turn, Instant::now());
+        self.turns.push(request.turn, request);
+    }
+
+    /// The next group; empty if everything that waits rests.
+    fn next(&mut self, now: Instant) -> Vec<Request> {
+        let Self { turns, shares, group_max, is_last } = self;
+        let mut group = Vec::new();
+        while group.len() < *group_max {
+            let rests_end = *is_last || turns.has_barrier();
+            let Some(request) = turns.pop(|share| rests_end || shares.has_place(share, now)) else { break };
+            shares.take_place(request.turn, request.commit.bytes());
             group.push(request);
         }
+        group
     }
-    for request in group.drain(..) {
-        turns.push(request.turn, request);
+
+    /// How long to wait for the end of a rest.
+    fn rest(&self, now: Instant) -> Duration {
+        let end = self.shares.next_end(self.turns.waiting());
+        end.map_or(PACE, |end| end.saturating_duration_since(now))
     }
-    while let Some(request) = next() {
-        turns.push(request.turn, request);
-    }
-    group.extend(std::iter::from_fn(|| turns.pop()).take(group_max));
 }
 
 /// Writes what waits, a group at a time, until every [`Committer`] is gone.
 async fn write_lane(
     storage: Arc<dyn Storage>,
-    mut waiting: tasks::UnboundedReceiver<Request>,
+    mut received: tasks::UnboundedReceiver<Request>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
-    waiting_bytes: Arc<AtomicUsize>,
-    waiting_commits: Arc<AtomicUsize>,
+    waiting: Arc<Waiting>,
 ) {
-    let mut taken = Vec::with_capacity(REMOTE_GROUP_MAX + 1);
-    let mut turns = Turns::default();
+    let mut groups = Groups::new(REMOTE_GROUP_MAX);
     loop {
-        while turns.is_empty() && taken.is_empty() {
-            let more = waiting.recv_many(&mut taken, REMOTE_GROUP_MAX);
-            let received = match health.is_degraded_by(health::STORAGE) {
+        while groups.turns.is_empty() {
+            let more = received.recv();
+            let first = match health.is_degraded_by(health::STORAGE) {
                 true => tokio::time::timeout(PROBE_INTERVAL, more).await,
                 false => Ok(more.await),
             };
-            match received {
-                Ok(0) => return,
-                Ok(_) => {}
+            match first {
+                Ok(None) => return,
+                Ok(Some(first)) => groups.push(first),
                 Err(_) => {
                     let results = storage.commit(Lane(0), probe().into()).await;
                     results.iter().for_each(|result| note_health(&health, result));
                 }
             }
         }
-        gather(&mut taken, &mut turns, REMOTE_GROUP_MAX, || waiting.try_recv().ok());
-        let mut commits = Vec::with_capacity(taken.len());
-        let mut answers = Vec::with_capacity(taken.len());
-        for Request { commit, answer, .. } in taken.drain(..) {
+        while let Ok(request) = received.try_recv() {
+            groups.push(request);
+        }
+        let now = Instant::now();
+        let mut commits = Vec::new();
+        let mut answers = Vec::new();
+        for Request { commit, answer, .. } in groups.next(now) {
             answers.push((commit.bytes(), answer));
             commits.push(commit);
         }
+        if commits.is_empty() {
+            match tokio::time::timeout(groups.rest(now), received.recv()).await {
+                Ok(Some(request)) => groups.push(request),
+                Ok(None) => groups.is_last = true,
+                Err(_) => {}
+            }
+            continue;
+        }
+        waiting.is_shared.store(groups.shares.is_shared(now), Ordering::Relaxed);
         if sabotage::is_on("ack-before-commit") {
-            // Nobody hears of the answer below.
+            // The answer below is discarded.
             for (_, answer) in &mut answers {
                 let _ = std::mem::replace(answer, oneshot::channel().0).send(Ok(()));
             }
@@ -317,6 +360,7 @@ async fn write_lane(
         metrics.commit_group.observe(commits.len() as u64);
         let results = storage.commit(Lane(0), commits).await;
         metrics.commit_time.observe(writing.elapsed());
+        groups.shares.written(writing.elapsed(), Instant::now());
         count(&metrics.syncs);
         for ((bytes, answer), result) in answers.into_iter().zip(results) {
             note_health(&health, &result);
@@ -325,10 +369,90 @@ async fn write_lane(
                 tracing::error!("what is stored is not what this node knows: somebody else wrote a run that it owns");
             }
             count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
-            waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            waiting_commits.fetch_sub(1, Ordering::Relaxed);
+            waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            waiting.commits.fetch_sub(1, Ordering::Relaxed);
             add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
             let _ = answer.send(result);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use segno_store::{MemoryStore, OutboxKey, OutboxRow, RunKey};
+
+    use super::*;
+    use crate::local::Local;
+
+    const A: Share = Share::Namespace(NamespaceKey(1));
+    const B: Share = Share::Namespace(NamespaceKey(2));
+
+    fn request(turn: Share, sequence: u32) -> Request {
+        let key = OutboxKey { sender: RunKey(1), sequence };
+        let commit = Commit { outbox_remove: vec![key], ..Default::default() };
+        Request { turn, commit, answer: oneshot::channel().0 }
+    }
+
+    fn sequences(group: &[Request]) -> Vec<u32> {
+        group.iter().map(|request| request.commit.outbox_remove[0].sequence).collect()
+    }
+
+    #[test]
+    fn what_fits_is_written_in_the_order_of_its_namespace() {
+        let (mut groups, now) = (Groups::new(GROUP_MAX), Instant::now());
+        for sequence in 0..100 {
+            groups.push(request(A, sequence));
+        }
+        assert_eq!(sequences(&groups.next(now)), (0..64).collect::<Vec<_>>());
+        groups.shares.written(PACE, now);
+        assert_eq!(sequences(&groups.next(now)), (64..100).collect::<Vec<_>>());
+        assert!(groups.turns.is_empty());
+    }
+
+    #[test]
+    fn a_namespace_has_a_share_of_a_group_while_others_commit() {
+        let (mut groups, now) = (Groups::new(GROUP_MAX), Instant::now());
+        for sequence in 0..200 {
+            groups.push(request(A, sequence));
+        }
+        groups.push(request(B, 1000));
+        let first = groups.next(now);
+        assert_eq!((first.len(), sequences(&first).contains(&1000)), (17, true));
+        groups.shares.written(PACE, now);
+        assert_eq!(groups.next(now).len(), 16);
+        groups.shares.written(20 * PACE, now);
+        assert!(groups.next(now).is_empty(), "it had the last group for itself");
+        let rest = groups.rest(now);
+        assert_eq!(rest, 20 * PACE);
+        // A barrier waits for everything before it, so that nothing rests.
+        groups.push(request(Share::Barrier, 2000));
+        let mut last = Vec::new();
+        for _ in 0..10 {
+            last.extend(sequences(&groups.next(now)));
+            groups.shares.written(PACE, now);
+        }
+        assert_eq!(last.last(), Some(&2000));
+        assert!(groups.turns.is_empty());
+    }
+
+    /// A caller that leaves does not take its commit with it: it was in the queue when the call returned.
+    #[tokio::test]
+    async fn a_commit_is_written_when_its_caller_leaves() {
+        let store = Arc::new(MemoryStore::new());
+        let storage: Arc<dyn Storage> = Arc::new(Local::new(store.clone()));
+        let committer = Committer::start(&storage, Arc::default(), Arc::default(), Arc::default()).expect("a thread");
+        let row = |sender, sequence| OutboxRow {
+            key: OutboxKey { sender: RunKey(sender), sequence },
+            message: vec![0; 100_000].into(),
+        };
+        let add = |row| Commit { outbox_add: vec![row], ..Default::default() };
+        // Two namespaces with large commits, so that one of them rests.
+        for sequence in 0..5 {
+            for namespace in 1..=2 {
+                drop(committer.commit_of(NamespaceKey(namespace), add(row(u64::from(namespace), sequence))));
+            }
+        }
+        committer.commit(Commit::default()).await.expect("it is stored");
+        assert_eq!(store.outbox(None, 100).map(|rows| rows.len()), Ok(10));
     }
 }

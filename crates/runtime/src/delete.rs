@@ -132,7 +132,7 @@ impl Node {
             true => Some(self.lock(&lingering).await?),
             false => None,
         };
-        let result = self.committer.commit(commit).await;
+        let result = self.committer.commit_of(key.namespace, commit).await;
         self.timers.set(run, None);
         self.no_time_held(run);
         if let Some(own) = &mut own {

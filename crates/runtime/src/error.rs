@@ -8,6 +8,8 @@ use std::{
 use segno_engine::{Rejection, update::abort::Abort};
 use segno_store::{CommitError, ReadError};
 
+use crate::start_limits::StartRefusal;
+
 /// A call that did not succeed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {
@@ -58,6 +60,12 @@ pub enum CallError {
     /// Too many lists and counts at the same time.
     #[error("{0}")]
     TooManyLists(&'static str),
+    /// Too many queries and checks of scripts of this namespace wait.
+    #[error("too many queries and checks of scripts wait in this namespace; try again later")]
+    TooManyScriptCalls,
+    /// The namespace has or starts too many workflows.
+    #[error("{0}")]
+    StartRefused(StartRefusal),
     /// As many batch operations as may be are open.
     #[error("Max concurrent batch operations is reached")]
     TooManyBatches,
@@ -119,6 +127,12 @@ fn log_damage(error: &ReadError) {
     if logged.is_none_or(|logged| logged.elapsed() >= DAMAGE_LOGGED_EVERY) {
         *logged = Some(Instant::now());
         tracing::error!(%error, "what is stored does not match its checksum");
+    }
+}
+
+impl From<StartRefusal> for CallError {
+    fn from(refusal: StartRefusal) -> Self {
+        Self::StartRefused(refusal)
     }
 }
 

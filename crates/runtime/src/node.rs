@@ -9,14 +9,13 @@ use std::{
 };
 
 use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits};
-use segno_proto::Nanos;
 use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
-use tokio::sync::{Notify, Semaphore, futures::Notified};
+use tokio::sync::Notify;
 
 use crate::{
     access_keys::AccessKeys,
     batch::Batches,
-    clock::{Clock, SLEEP_MAX, sleep_for, until},
+    clock::Clock,
     cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
     completion_pages::CompletionPages,
@@ -29,7 +28,7 @@ use crate::{
     list_limits::ListLimits,
     liveness,
     local::Local,
-    metrics::{Metrics, count},
+    metrics::Metrics,
     namespaces::{Namespaces, retention},
     outbox::{self, Outbox},
     polls::Queues,
@@ -39,18 +38,16 @@ use crate::{
     run_keys::RunKeys,
     skipping::SkippingClock,
     slots::Slots,
+    start_limits::StartLimits,
     supervise::Vitals,
     timers::Timers,
+    wakes,
     worker_commands::UnclaimedCommands,
     workers::{Leases, Workers},
 };
 
-/// Wake-ups carried out at the same time.
-const WAKES_MAX: usize = 64;
 /// Moments of different nodes differ in their last bits.
 const NODES_APART: u64 = 1024;
-/// When a wake-up that panicked is repeated.
-const WAKE_AGAIN: i64 = 60 * 1_000_000_000;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +97,7 @@ pub struct Node {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
     pub(crate) list_limits: ListLimits,
+    pub(crate) start_limits: StartLimits,
     pub(crate) queues: Queues,
     /// Who may call.
     pub access_keys: AccessKeys,
@@ -209,6 +207,7 @@ impl Node {
             committer,
             clock,
             list_limits: ListLimits::default(),
+            start_limits: StartLimits::default(),
             slots: Slots::new(options.cache_bytes_max),
             queues: Queues::new(options.queue_tasks_max),
             timers: Timers::default(),
@@ -260,7 +259,7 @@ impl Node {
             }
         }
         node.supervise("the delivery of messages", outbox::run(node.clone()));
-        node.supervise("the timer loop", run_timers(node.clone()));
+        node.supervise("the timer loop", wakes::run(node.clone()));
         node.supervise("the watch over workers", liveness::watch(node.clone()));
         // Whoever skips a month still wants to look at what ended before.
         if node.clock.skipping().is_none() {
@@ -352,6 +351,7 @@ impl Node {
         self.retention_changed.notify_one();
         self.leases.earlier.notify_one();
         self.outbox.look();
+        self.flows.resumes.look();
         self.queues.refills.look();
     }
 
@@ -400,99 +400,19 @@ impl Node {
         self.store.file_sizes()
     }
 
+    fn queued_tasks(&self) -> usize {
+        self.queues.backlog(self.clock.now()) + self.flows.resumes.len()
+    }
+
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
     pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
-            ("queued_tasks", "Tasks waiting for a worker.", self.queues.backlog(self.clock.now()) as u64),
+            ("queued_tasks", "Tasks waiting for a worker.", self.queued_tasks() as u64),
             ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
             ("live_workers", "Workers with a lease.", self.leases.len() as u64),
             ("waiting_messages", "Messages between runs that have not arrived.", self.outbox.len() as u64),
             ("damaged_runs", "Runs that cannot be read and were set aside.", self.damaged.len() as u64),
         ]
-    }
-}
-
-/// Carries out wake-ups until the node stops.
-async fn run_timers(node: Arc<Node>) {
-    let permits = Arc::new(Semaphore::new(WAKES_MAX));
-    while !node.is_stopping() {
-        let earlier = node.timers.earlier.notified();
-        let (due, next) = node.timers.due(node.clock.now());
-        let is_any_due = !due.is_empty();
-        for run in due {
-            // Before anything can be awaited: the run is in no list until its wake-up has ended.
-            if let Some(clock) = node.clock.skipping() {
-                clock.begin();
-            }
-            let waking = Waking { node: node.clone(), run, done: false };
-            let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            tokio::spawn(async move {
-                count(&waking.node.metrics.wakes);
-                waking.carry_out().await;
-                drop(permit);
-            });
-        }
-        if let Some(clock) = node.clock.skipping() {
-            if is_any_due || !skip(&node, clock, next, earlier).await {
-                continue;
-            }
-            node.clock_moved();
-            continue;
-        }
-        match next {
-            Some(at) => {
-                let _ = tokio::time::timeout(sleep_for(until(node.clock.now(), at)), earlier).await;
-            }
-            None => earlier.await,
-        }
-    }
-}
-
-/// Skips the time to the next moment for which anything waits, or waits until that may be done. Returns whether it did.
-async fn skip(node: &Node, clock: &SkippingClock, next: Option<Nanos>, earlier: Notified<'_>) -> bool {
-    let changed = clock.changed.notified();
-    let Some(at) = next.into_iter().chain(clock.end_sleeps()).min() else {
-        tokio::select! {
-            () = earlier => {}
-            () = changed => {}
-        }
-        return false;
-    };
-    // A message between runs is followed by a task or a timer of its receiver.
-    if node.outbox.len() == 0 && clock.jump(at) {
-        return true;
-    }
-    let pause = until(clock.now(), at).min(SLEEP_MAX);
-    tokio::select! {
-        () = earlier => {}
-        () = changed => {}
-        () = tokio::time::sleep(pause) => {}
-    }
-    false
-}
-
-/// A wake-up under way. One that panics is repeated: others go on, and it is not forgotten.
-struct Waking {
-    node: Arc<Node>,
-    run: RunKey,
-    done: bool,
-}
-
-impl Waking {
-    async fn carry_out(mut self) {
-        self.node.wake(self.run).await;
-        self.done = true;
-    }
-}
-
-impl Drop for Waking {
-    fn drop(&mut self) {
-        if !self.done {
-            self.node.timers.set(self.run, Some(self.node.clock.now() + WAKE_AGAIN));
-        }
-        if let Some(clock) = self.node.clock.skipping() {
-            clock.end();
-        }
     }
 }

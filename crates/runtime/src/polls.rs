@@ -26,7 +26,6 @@ use crate::{
     cluster::Place,
     delivery::{Delivery, Held},
     fair::Fairness,
-    flow,
     hash::HashMap,
     metrics::count,
     node::Node,
@@ -716,18 +715,19 @@ impl Node {
     /// Puts the pending workflow task of a run on its queue.
     pub(crate) fn offer_workflow_task(&self, run: &Run) {
         let Some(task) = &run.state().task else { return };
-        let namespace = NamespaceKey(run.info.namespace_key);
-        if run.state().script.is_some() && self.flows.is_held_back(run) {
+        let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
+        if run.state().script.is_some() {
+            if !self.flows.is_held_back(run) {
+                self.flows.resumes.offer(namespace, run_key);
+            }
             return;
         }
         let normal = QueueKey { namespace, kind: QueueKind::Workflow, name: run.info.task_queue.clone() };
-        let mut key = match run.state().script {
-            Some(_) => flow::queue(),
-            None if task.sticky => QueueKey::sticky(namespace, &task.queue, &run.info.task_queue),
-            None => QueueKey { name: task.queue.clone(), ..normal.clone() },
+        let mut key = match task.sticky {
+            true => QueueKey::sticky(namespace, &task.queue, &run.info.task_queue),
+            false => QueueKey { name: task.queue.clone(), ..normal.clone() },
         };
-        let offer =
-            TaskOffer::Workflow { run: RunKey(run.info.run_key), stamp: task.stamp, speculative: run.is_speculating() };
+        let offer = TaskOffer::Workflow { run: run_key, stamp: task.stamp, speculative: run.is_speculating() };
         let (priority, fairness) = place_of(run.info.priority.as_ref(), None);
         let place = QueuePlace { priority, fairness };
         let is_here = self.queue_home(&key) == Place::Here;

@@ -106,7 +106,8 @@ impl Node {
             if before.as_deref() != Some(&config) {
                 let content = Some(config.encode_to_vec().into());
                 let document = DocumentWrite { namespace: key.namespace, name: key.document(), content };
-                node.committer.commit(Commit { documents: vec![document], ..Default::default() }).await?;
+                let commit = Commit { documents: vec![document], ..Default::default() };
+                node.committer.commit_of(key.namespace, commit).await?;
             }
             node.take_config(key, &config);
             node.limits_changed();

@@ -16,7 +16,6 @@ use tokio::sync::Notify;
 
 use crate::{
     error::CallError,
-    flow,
     node::Node,
     queues::{QueueKey, QueueKind},
     recovery::load_all,
@@ -110,8 +109,7 @@ impl Node {
                 for (run, why) in damaged {
                     self.set_aside(run, &why);
                 }
-                let of_flows = *key == flow::queue();
-                for stored in runs.iter().filter(|run| of_flows || run.info.namespace_key == key.namespace.0) {
+                for stored in runs.iter().filter(|run| run.info.namespace_key == key.namespace.0) {
                     let run_key = RunKey(stored.info.run_key);
                     let newest = self.slots.run_in_memory(run_key);
                     self.offer_forgotten(key, newest.as_deref().unwrap_or(stored), &known);
@@ -137,10 +135,7 @@ impl Node {
         match key.kind {
             QueueKind::Workflow => {
                 let waiting = run.state().task.as_ref().filter(|task| task.started_event_id == 0);
-                let here = match run.state().script {
-                    Some(_) => *key == flow::queue() && waiting.is_some(),
-                    None => waiting.is_some() && run.info.task_queue == key.name,
-                };
+                let here = run.state().script.is_none() && waiting.is_some() && run.info.task_queue == key.name;
                 if here && !known.contains(&(run_key, 0)) {
                     self.offer_workflow_task(run);
                 }

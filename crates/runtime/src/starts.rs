@@ -12,7 +12,7 @@ use segno_engine::{
     workflow_task::TaskStart,
 };
 use segno_proto::enums::WorkflowExecutionStatus;
-use segno_store::{NamespaceKey, OutboxKey, RunKey};
+use segno_store::{Commit, NamespaceKey, OutboxKey, RunKey};
 
 use crate::{
     delivery::{Delivery, Held},
@@ -77,7 +77,8 @@ impl Node {
         match decision {
             Conflict::SameRequest | Conflict::UseExisting => {
                 if !delivered.is_empty() {
-                    self.committer.remove_messages(delivered).await?;
+                    let removed = Commit { outbox_remove: delivered, ..Default::default() };
+                    self.committer.commit_of(key.namespace, removed).await?;
                 }
                 Box::pin(self.use_existing(&mut locked, start, decision == Conflict::SameRequest)).await
             }
@@ -154,6 +155,8 @@ impl Node {
         update: Option<Admit>,
         delivered: Vec<OutboxKey>,
     ) -> Result<StartOutcome, CallError> {
+        let replaces = current_run(locked).is_some_and(Run::is_running);
+        let _counted = Box::pin(self.count_start(&start, replaces)).await?;
         let context = self.context_for(locked.slot.key.namespace, true).await?;
         let applied = start_conflict::create(current_run(locked), *start, signal, update, context)?;
         let created = applied.transition.successor.as_ref().map_or(&applied.run, |successor| &successor.run);

@@ -6,7 +6,7 @@
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
 
 use segno_proto::Nanos;
-use segno_store::RunKey;
+use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::Notify;
 
 use crate::{hash::HashMap, slots::lock};
@@ -14,8 +14,18 @@ use crate::{hash::HashMap, slots::lock};
 #[derive(Default)]
 struct Armed {
     heap: BinaryHeap<Reverse<(Nanos, u64)>>,
-    at: HashMap<u64, Nanos>,
+    at: HashMap<u64, WakeUp>,
 }
+
+/// The wake-up of a run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct WakeUp {
+    at: Nanos,
+    namespace: NamespaceKey,
+}
+
+/// The namespace of a run that was not loaded yet.
+const UNKNOWN: NamespaceKey = NamespaceKey(0);
 
 /// All wake-ups of a node.
 #[derive(Default)]
@@ -26,19 +36,24 @@ pub struct Timers {
 }
 
 impl Timers {
-    /// Sets or clears a run's wake-up.
+    /// Sets or clears the wake-up of a run whose namespace is not known.
     pub fn set(&self, run: RunKey, at: Option<Nanos>) {
+        self.set_of(UNKNOWN, run, at);
+    }
+
+    /// Sets or clears the wake-up of a run of a namespace.
+    pub fn set_of(&self, namespace: NamespaceKey, run: RunKey, at: Option<Nanos>) {
         let mut armed = lock(&self.armed);
         match at {
             None => {
                 armed.at.remove(&run.0);
             }
             Some(at) => {
-                if armed.at.get(&run.0) == Some(&at) {
+                if armed.at.get(&run.0).is_some_and(|known| known.at == at) {
                     return;
                 }
                 let earliest = armed.heap.peek().is_none_or(|Reverse((first, _))| at < *first);
-                armed.at.insert(run.0, at);
+                armed.at.insert(run.0, WakeUp { at, namespace });
                 armed.heap.push(Reverse((at, run.0)));
                 if earliest {
                     self.earlier.notify_one();
@@ -47,30 +62,30 @@ impl Timers {
         }
         if armed.heap.len() > 2 * armed.at.len() + 1024 {
             // Mostly outdated entries: build it anew.
-            armed.heap = armed.at.iter().map(|(run, at)| Reverse((*at, *run))).collect();
+            armed.heap = armed.at.iter().map(|(run, wake_up)| Reverse((wake_up.at, *run))).collect();
         }
     }
 
     /// Sets a run's wake-up unless it has an earlier one.
     pub fn set_if_earlier(&self, run: RunKey, at: Nanos) {
-        if lock(&self.armed).at.get(&run.0).is_none_or(|known| at < *known) {
+        if lock(&self.armed).at.get(&run.0).is_none_or(|known| at < known.at) {
             self.set(run, Some(at));
         }
     }
 
-    /// Takes every run that is due; says when the next one is.
-    pub fn due(&self, now: Nanos) -> (Vec<RunKey>, Option<Nanos>) {
+    /// Takes every run that is due, with its namespace; says when the next one is.
+    pub fn due(&self, now: Nanos) -> (Vec<(NamespaceKey, RunKey)>, Option<Nanos>) {
         let mut armed = lock(&self.armed);
         let mut due = Vec::new();
         while let Some(Reverse((at, run))) = armed.heap.peek().copied() {
-            let counts = armed.at.get(&run) == Some(&at);
-            if counts && at > now {
+            let counts = armed.at.get(&run).filter(|known| known.at == at).copied();
+            if counts.is_some() && at > now {
                 return (due, Some(at));
             }
             armed.heap.pop();
-            if counts {
+            if let Some(wake_up) = counts {
                 armed.at.remove(&run);
-                due.push(RunKey(run));
+                due.push((wake_up.namespace, RunKey(run)));
             }
         }
         (due, None)
@@ -95,7 +110,7 @@ mod tests {
         timers.set(RunKey(2), Some(20));
         timers.set(RunKey(1), Some(30));
         assert_eq!(timers.due(15), (vec![], Some(20)));
-        assert_eq!(timers.due(25), (vec![RunKey(2)], Some(30)));
+        assert_eq!(timers.due(25), (vec![(UNKNOWN, RunKey(2))], Some(30)));
         timers.set(RunKey(1), None);
         assert_eq!(timers.due(99), (vec![], None));
         assert_eq!(timers.len(), 0);
@@ -108,7 +123,7 @@ mod tests {
             timers.set(RunKey(1), Some(at));
         }
         assert!(lock(&timers.armed).heap.len() < 3000);
-        assert_eq!(timers.due(10_000).0, vec![RunKey(1)]);
+        assert_eq!(timers.due(10_000).0, vec![(UNKNOWN, RunKey(1))]);
     }
 
     #[test]
@@ -136,11 +151,11 @@ mod tests {
                     let due: Vec<_> = expected.iter().copied().take_while(|(at, _)| *at <= now).collect();
                     expected.retain(|(at, _)| *at > now);
                     at_of.retain(|_, at| *at > now);
-                    let runs = due.into_iter().map(|(_, run)| RunKey(run)).collect();
+                    let runs = due.into_iter().map(|(_, run)| (UNKNOWN, RunKey(run))).collect();
                     assert_eq!(timers.due(now), (runs, expected.first().map(|(at, _)| *at)), "seed {seed}, at {now}");
                 }
             }
-            let rest = expected.into_iter().map(|(_, run)| RunKey(run)).collect();
+            let rest = expected.into_iter().map(|(_, run)| (UNKNOWN, RunKey(run))).collect();
             assert_eq!(timers.due(Nanos::MAX), (rest, None), "seed {seed}");
             assert_eq!(timers.due(Nanos::MAX), (vec![], None), "seed {seed}: each comes once");
         }

@@ -11,8 +11,8 @@ use segno_engine::{
 };
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
-    Commit, Compaction, CurrentWrite, HistoryBatch, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite, ScriptWrite,
-    Store,
+    Commit, Compaction, CurrentWrite, HistoryBatch, NamespaceKey, OutboxKey, OutboxRow, ReadError, RunKey, RunWrite,
+    ScriptWrite, Store,
 };
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
@@ -389,7 +389,7 @@ impl Node {
         self.settle_durable(locked, latest, version, &written, events, script_state);
         self.run_effects(locked, effects);
         for message in messages {
-            self.outbox.send(message);
+            self.outbox.send(locked.slot.key.namespace, message);
         }
         if let Some(clock) = self.clock.skipping() {
             clock.end();
@@ -399,7 +399,7 @@ impl Node {
     /// Makes the start of a workflow task durable that memory alone knows, before another node serves the run.
     pub(crate) async fn keep_started_task(self: &Arc<Self>, locked: &mut Locked) {
         let Some(current) = locked.state.current.as_ref().filter(|current| current.run.has_unstored()) else { return };
-        let context = self.context(segno_store::NamespaceKey(current.run.info.namespace_key));
+        let context = self.context(NamespaceKey(current.run.info.namespace_key));
         let Ok(kept) = task_calls::keep(&current.run, context) else { return };
         if let Err(error) = self.commit(locked, kept, Vec::new()).await {
             tracing::debug!(%error, "the start of a task was not kept; it is offered again");
@@ -468,7 +468,7 @@ impl Node {
         for sender in senders.into_iter().flatten() {
             let rows = self.read(move |store| messages_of(store, sender)).await?;
             for row in rows {
-                self.outbox.send(row);
+                self.outbox.send(key.namespace, row);
             }
         }
         Ok(())
@@ -528,7 +528,8 @@ impl Node {
     /// its own, see [`WorkflowKey::lingering`]. Whoever looked for it in the slot of its workflow meanwhile found nothing
     /// to do, so that all of it is offered again.
     fn linger_on(&self, run: &Run) {
-        self.timers.set(RunKey(run.info.run_key), wake::wake_at(run, self.clock.now()));
+        let namespace = NamespaceKey(run.info.namespace_key);
+        self.timers.set_of(namespace, RunKey(run.info.run_key), wake::wake_at(run, self.clock.now()));
         self.note_held_time(run);
         if run.lingers() {
             self.offer_all(run);
@@ -538,7 +539,8 @@ impl Node {
     /// Sets the wake-up of the current run.
     fn arm(&self, locked: &Locked) {
         if let Some(current) = &locked.state.current {
-            self.timers.set(current.key(), wake::wake_at(&current.run, current.woken));
+            let wake_at = wake::wake_at(&current.run, current.woken);
+            self.timers.set_of(locked.slot.key.namespace, current.key(), wake_at);
             self.note_held_time(&current.run);
         }
     }

@@ -12,12 +12,10 @@ use std::collections::VecDeque;
 use segno_store::NamespaceKey;
 
 /// Among whom a commit takes turns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Share {
-    /// It changes runs of a namespace.
+    /// It changes runs, messages or documents of a namespace.
     Namespace(NamespaceKey),
-    /// It removes messages that were delivered; they were stored long before.
-    Messages,
     /// Anything else. What came before it is written before it, what came after it not before.
     Barrier,
 }
@@ -58,9 +56,23 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Takes the next one.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let Some((turn, mut lane)) = self.lanes.pop_front() else { return self.pass_barrier() };
+    /// Whether a barrier waits.
+    pub(crate) fn has_barrier(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
+    /// Who waits, not counting what is behind a barrier.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = Share> {
+        self.lanes.iter().map(|(turn, _)| *turn)
+    }
+
+    /// Takes the next one of those that may be taken.
+    pub(crate) fn pop(&mut self, may: impl Fn(Share) -> bool) -> Option<T> {
+        if self.lanes.is_empty() {
+            return self.pass_barrier();
+        }
+        let place = self.lanes.iter().position(|(turn, _)| may(*turn))?;
+        let (turn, mut lane) = self.lanes.remove(place)?;
         let item = lane.pop_front();
         if !lane.is_empty() {
             self.lanes.push_back((turn, lane));
@@ -84,18 +96,17 @@ impl<T> Turns<T> {
 mod tests {
     use super::*;
 
-    /// Letters are namespaces, `-` is a barrier, `m` a message; with their places among those of the same kind.
+    /// Letters are namespaces, `-` is a barrier; with their places among those of the same kind.
     fn order(arrived: &str) -> String {
         let mut turns = Turns::default();
         for letter in arrived.chars() {
             let turn = match letter {
                 '-' => Share::Barrier,
-                'm' => Share::Messages,
                 _ => Share::Namespace(NamespaceKey(u32::from(letter))),
             };
             turns.push(turn, letter);
         }
-        let taken = std::iter::from_fn(|| turns.pop()).collect();
+        let taken = std::iter::from_fn(|| turns.pop(|_| true)).collect();
         assert!(turns.is_empty());
         taken
     }
@@ -104,8 +115,20 @@ mod tests {
     fn namespaces_take_turns() {
         assert_eq!(order("aaaaaab"), "abaaaaa");
         assert_eq!(order("aaaabbc"), "abcabaa");
-        assert_eq!(order("aammb"), "ambam");
         assert_eq!(order(""), "");
+    }
+
+    #[test]
+    fn who_rests_lets_others_pass() {
+        let mut turns = Turns::default();
+        let (a, b) = (Share::Namespace(NamespaceKey(1)), Share::Namespace(NamespaceKey(2)));
+        for (turn, item) in [(a, 1), (a, 2), (b, 3), (b, 4)] {
+            turns.push(turn, item);
+        }
+        let rests = |turns: &mut Turns<i32>| turns.pop(|turn| turn != a);
+        assert_eq!((rests(&mut turns), rests(&mut turns), rests(&mut turns)), (Some(3), Some(4), None));
+        assert_eq!(turns.waiting().collect::<Vec<_>>(), [a]);
+        assert_eq!(turns.pop(|_| true), Some(1));
     }
 
     #[test]
@@ -126,7 +149,7 @@ mod tests {
         }
         let mut last = [0; 16];
         let mut barrier = 0;
-        while let Some((of, number)) = turns.pop() {
+        while let Some((of, number)) = turns.pop(|_| true) {
             assert!(number >= last[of as usize] && number >= barrier);
             last[of as usize] = number;
             if of == 0 {

@@ -149,7 +149,14 @@ pub fn from_call(error: CallError) -> Status {
         CallError::DeadlineExceeded => Status::deadline_exceeded(text),
         CallError::QueryBufferFull | CallError::Busy => busy(text),
         CallError::Overloaded => overloaded(text),
-        CallError::TooManyLists(_) | CallError::TooManyBatches => limited(text),
+        CallError::TooManyLists(_) | CallError::TooManyBatches | CallError::TooManyScriptCalls => limited(text),
+        CallError::StartRefused(refusal) => {
+            let cause = match refusal.is_rate() {
+                true => ResourceExhaustedCause::RpsLimit,
+                false => ResourceExhaustedCause::ConcurrentLimit,
+            };
+            exhausted(text, cause, ResourceExhaustedScope::Namespace, refusal.after)
+        }
         CallError::Aborted(_) => Status::aborted(text),
         CallError::UpdateNotFound { .. } | CallError::UpdateAborted(Abort::Closed) => not_found(text),
         CallError::UpdateAborted(Abort::Continuing) => busy(text),

@@ -215,12 +215,14 @@ pub struct Commit {
 }
 
 impl Commit {
-    /// Bytes of history, state and messages in it: what writes to the disk are weighed against.
+    /// Bytes of history, state, messages and documents in it: what writes to the disk are weighed against.
     pub fn bytes(&self) -> usize {
         let events = |write: &RunWrite| write.batches.iter().map(|batch| batch.events.len()).sum::<usize>();
         let runs: usize = self.runs.iter().map(|write| write.state.len() + events(write)).sum();
         let scripts: usize = self.scripts.iter().map(|write| write.state.len()).sum();
-        runs + scripts + self.outbox_add.iter().map(|row| row.message.len()).sum::<usize>()
+        let document = |write: &DocumentWrite| write.content.as_ref().map_or(0, Bytes::len);
+        let documents: usize = self.documents.iter().map(document).sum();
+        runs + scripts + documents + self.outbox_add.iter().map(|row| row.message.len()).sum::<usize>()
     }
 }
 

@@ -162,7 +162,8 @@ impl Node {
             early.complete += done.cast_signed();
             early.position = page.next.clone().map(StoredPosition::from);
             let documents = vec![info_write(namespace.key, &early)];
-            self.committer.commit(Commit { documents, documents_of_one_node: true, ..Default::default() }).await?;
+            let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
+            self.committer.commit_of(namespace.key, commit).await?;
         }
         if !self.do_page(job, plan, page.targets, pace).await {
             // Stopped on the way: a restart does the whole page again.
@@ -182,7 +183,8 @@ impl Node {
             info.total = info.complete + info.failed;
         }
         let documents = vec![info_write(namespace.key, &info)];
-        self.committer.commit(Commit { documents, documents_of_one_node: true, ..Default::default() }).await?;
+        let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
+        self.committer.commit_of(namespace.key, commit).await?;
         let progress = if info.is_open() { Progress::More } else { Progress::Ended };
         *lock(&job.info) = info;
         Ok(progress)

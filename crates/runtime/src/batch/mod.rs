@@ -314,7 +314,8 @@ impl Node {
         let request =
             DocumentWrite { namespace: key, name: request_document(&info.job_id), content: Some(new.request) };
         let documents = vec![info_write(key, &info), request];
-        self.committer.commit(Commit { documents, documents_of_one_node: true, ..Default::default() }).await?;
+        let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
+        self.committer.commit_of(key, commit).await?;
         let job = self.batches.insert(key, info);
         self.begin_batch(namespace, job);
         Ok(())
@@ -354,7 +355,8 @@ impl Node {
         }
         let ended = BatchInfo { state: state as i32, close_time: self.now(), ..job.info() };
         let documents = vec![info_write(namespace, &ended)];
-        self.committer.commit(Commit { documents, documents_of_one_node: true, ..Default::default() }).await?;
+        let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
+        self.committer.commit_of(namespace, commit).await?;
         let mut info = lock(&job.info);
         info.state = ended.state;
         info.close_time = ended.close_time;
@@ -376,7 +378,8 @@ impl Node {
         for info in expired {
             let gone = |name| DocumentWrite { namespace, name, content: None };
             let documents = vec![gone(info_document(&info.job_id)), gone(request_document(&info.job_id))];
-            self.committer.commit(Commit { documents, documents_of_one_node: true, ..Default::default() }).await?;
+            let commit = Commit { documents, documents_of_one_node: true, ..Default::default() };
+            self.committer.commit_of(namespace, commit).await?;
             if let Some(jobs) = lock(&self.batches.jobs).get_mut(&namespace) {
                 jobs.remove(&info.job_id);
             }

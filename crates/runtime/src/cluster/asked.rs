@@ -72,7 +72,7 @@ impl Node {
             Ok(Arrived::Done | Arrived::Removed) => Reply::Outcome(done(OutcomeKind::Done)),
             Ok(Arrived::Started(run_id)) => Reply::Outcome(Outcome { run_id, ..done(OutcomeKind::Started) }),
             Ok(Arrived::NotTaken(cause)) => Reply::Outcome(Outcome { cause, ..done(OutcomeKind::NotTaken) }),
-            Err(CallError::NotReady(_)) => Reply::Outcome(done(OutcomeKind::NotYet)),
+            Err(CallError::NotReady(_) | CallError::StartRefused(_)) => Reply::Outcome(done(OutcomeKind::NotYet)),
             Err(error) => failed(&error),
         }
     }

@@ -48,7 +48,7 @@ pub(crate) use revisions::run as follow_revisions;
 pub(crate) use seen::ToldWorkers;
 pub(crate) use wire::Task;
 
-use crate::{error::CallError, flow, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
+use crate::{error::CallError, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
 use edge::Edge;
 use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};
@@ -348,13 +348,9 @@ impl Node {
         }
     }
 
-    /// Where the tasks and the workers of a queue meet. Scripts are resumed by the owner of their run.
+    /// Where the tasks and the workers of a queue meet.
     pub(crate) fn queue_home(&self, key: &QueueKey) -> Place {
-        if self.cluster.is_none() || *key == flow::queue() {
-            Place::Here
-        } else {
-            self.home(key.namespace, key.client_name())
-        }
+        self.home(key.namespace, key.client_name())
     }
 
     /// Where a node is: what it asked for is there alone.

@@ -297,7 +297,7 @@ impl Node {
             let Some(last) = page.last() else { break };
             after = Some(last.key);
             let full = page.len() == PAGE;
-            page.into_iter().for_each(|row: OutboxRow| self.outbox.send(row));
+            page.into_iter().for_each(|row: OutboxRow| self.send_message(row));
             if !full {
                 break;
             }

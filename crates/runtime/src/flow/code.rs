@@ -13,7 +13,10 @@ use segno_flow::{
 };
 use segno_store::NamespaceKey;
 
-use super::deployed::SHOWN;
+use super::{
+    check::compile,
+    deployed::{Content, SHOWN},
+};
 use crate::{error::CallError, node::Node, slots::lock};
 
 /// Bytes of compiled code in memory.
@@ -88,37 +91,34 @@ impl Node {
             return Ok(known.clone());
         }
         let content = self.flow_content(namespace, name, &version).await?;
-        let compiled = match Code::decode(&content.code) {
-            Ok(code) => Compiled::Usable(Arc::new(code)),
-            // A format that this server does not know, or more than it keeps: the source is the truth.
-            Err(why) => match compile(&content.source, &content.file_name) {
-                Ok(code) => Compiled::Usable(Arc::new(code)),
-                Err(found) => {
-                    let reason = found.first().map_or(why, explain);
-                    tracing::warn!(
-                        script = name,
-                        version = hex(&version),
-                        reason,
-                        "a stored version of a script is unusable"
-                    );
-                    Compiled::Unusable(reason.into())
-                }
-            },
-        };
+        // Decoding and compiling take time in proportion to the code.
+        let compiled = self.flows.cores.run(namespace, move || compiled(&content)).await?;
+        if let Compiled::Unusable(reason) = &compiled {
+            let version = hex(&version);
+            tracing::warn!(script = name, version, %reason, "a stored version of a script is unusable");
+        }
         lock(&self.flows.codes).insert(key, compiled.clone());
         Ok(compiled)
+    }
+}
+
+/// The code of a stored version. If its format is one that this server does not know, or it is more than the server keeps, the
+/// source is the truth.
+fn compiled(content: &Content) -> Compiled {
+    let why = match Code::decode(&content.code) {
+        Ok(code) => return Compiled::Usable(Arc::new(code)),
+        Err(why) => why,
+    };
+    match compile(&content.source, &content.file_name) {
+        Ok((_, code, _)) => Compiled::Usable(Arc::new(code)),
+        Err(found) => {
+            let error = found.iter().find(|found| found.severity == Severity::Error);
+            Compiled::Unusable(error.map_or(why, explain).into())
+        }
     }
 }
 
 /// An error in a source, on one line.
 fn explain(found: &Diagnostic) -> String {
     format!("{} in line {}, column {}: {}", found.code, found.start.line, found.start.column, found.message)
-}
-
-fn compile(source: &[u8], file_name: &str) -> Result<Code, Vec<Diagnostic>> {
-    let checked = segno_flow::check(source);
-    let Some(program) = checked.program else {
-        return Err(checked.diagnostics.into_iter().filter(|found| found.severity == Severity::Error).collect());
-    };
-    segno_flow::compile(&program, file_name)
 }

@@ -26,8 +26,12 @@ use segno_store::{
 };
 
 use super::{
+    check::CompiledScript,
     code::{Codes, Compiled},
+    cores::Cores,
+    inline::InlineTime,
     log::ScriptLog,
+    resumes::Resumes,
 };
 use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node, slots::lock};
 
@@ -123,6 +127,8 @@ pub struct Deployed {
     pub current: bool,
     /// Whether it was the current one already.
     pub unchanged: bool,
+    /// What the compiler warns of.
+    pub warnings: Vec<Diagnostic>,
 }
 
 /// What is stored for a script.
@@ -191,6 +197,11 @@ pub(crate) struct Flows {
     held_back: Mutex<HashMap<RunKey, Instant>>,
     /// Runs that wait for an operator, who asked for one more attempt.
     retried: Mutex<HashSet<RunKey>>,
+    /// Where scripts are executed.
+    pub(super) cores: Cores,
+    /// Turns that wait for an executor.
+    pub resumes: Resumes,
+    pub(super) inline_time: InlineTime,
 }
 
 impl Record {
@@ -338,11 +349,15 @@ impl Node {
         namespace: &Namespace,
         sources: Vec<Source>,
     ) -> Result<Vec<Deployed>, (usize, FlowError)> {
+        let mut compiled = Vec::new();
+        for (place, source) in sources.into_iter().enumerate() {
+            compiled.push(self.compile_script(namespace, source).await.map_err(|error| (place, error))?);
+        }
         let _changing = self.flows.changing.lock().await;
         let mut changes: Vec<(String, Record)> = Vec::new();
         let (mut documents, mut all) = (Vec::new(), Vec::<Deployed>::new());
-        for (place, source) in sources.into_iter().enumerate() {
-            let prepared = self.prepare_script(namespace, source).await.map_err(|error| (place, error))?;
+        for (place, script) in compiled.into_iter().enumerate() {
+            let prepared = self.prepare_script(namespace, script).await.map_err(|error| (place, error))?;
             let Deployment { deployed, record, mut content } = prepared;
             if all.iter().any(|known| known.name == deployed.name) {
                 let text = format!("workflow \"{}\" is there twice", deployed.name);
@@ -357,15 +372,9 @@ impl Node {
         Ok(all)
     }
 
-    /// Compiles a script and says what is to be stored for it.
-    async fn prepare_script(&self, namespace: &Namespace, source: Source) -> Result<Deployment, FlowError> {
-        let checked = segno_flow::check(&source.text);
-        let errors = |all: Vec<Diagnostic>| FlowError::Source(all);
-        let Some(program) = checked.program else { return Err(errors(checked.diagnostics)) };
-        let code = segno_flow::compile(&program, &source.file_name).map_err(errors)?;
-        let name = program.name.to_string();
-        let text = segno_flow::normalize(&source.text);
-        let digits = segno_flow::version(&source.text);
+    /// Says what is to be stored for a script.
+    async fn prepare_script(&self, namespace: &Namespace, script: CompiledScript) -> Result<Deployment, FlowError> {
+        let CompiledScript { name, version: digits, text, has_schedule, code, warnings, source } = script;
         let version =
             parse(&digits).ok_or_else(|| FlowError::Call(CallError::Unavailable(format!("{digits} is no version"))))?;
         let known = self.flows.record(namespace.key, &name);
@@ -378,7 +387,7 @@ impl Node {
         }
         let mut record = known.map(|known| Record::clone(&known)).unwrap_or_default();
         record.name.clone_from(&name);
-        record.scheduled |= code.schedule().is_some();
+        record.scheduled |= has_schedule;
         let created = !record.has(&version);
         let now = self.now();
         let mut content = Vec::new();
@@ -389,8 +398,7 @@ impl Node {
                 identity: source.identity.clone(),
                 file_name: source.file_name.clone(),
             });
-            let stored =
-                Content { source: text.into_owned().into(), code: code.encode().into(), file_name: source.file_name };
+            let stored = Content { source: text, code, file_name: source.file_name };
             content.push(DocumentWrite {
                 namespace: namespace.key,
                 name: version_document(&name, &version),
@@ -410,7 +418,7 @@ impl Node {
             record.deleted = false;
         }
         let current = source.activate || is_current;
-        let deployed = Deployed { name, version: digits, created, current, unchanged: is_current };
+        let deployed = Deployed { name, version: digits, created, current, unchanged: is_current, warnings };
         Ok(Deployment { deployed, record: (created || activated).then_some(record), content })
     }
 
@@ -438,7 +446,7 @@ impl Node {
         if documents.is_empty() {
             return Ok(());
         }
-        self.committer.commit(Commit { documents, ..Default::default() }).await?;
+        self.committer.commit_of(namespace, Commit { documents, ..Default::default() }).await?;
         for (name, record) in records {
             let scheduled = record.as_ref().is_none_or(|record| record.scheduled);
             self.flows.remember(namespace, &name, record);

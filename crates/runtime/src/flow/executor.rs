@@ -1,8 +1,8 @@
 //! Turns that were not executed in the commit of their event: long ones, those found after a restart, failed ones.
 //!
-//! An executor takes resumes from a queue of the node, as a worker would take workflow tasks. While it works the run is
+//! An executor takes [resumes](super::resumes), as a worker would take workflow tasks. While it works the run is
 //! not locked, and events are buffered as for any worker. If some arrive and the turn wants to close the run, the turn is
-//! executed again with them. At most as many turns as there are cores are executed at a time, and a long one gives way to
+//! executed again with them. Turns are executed on [threads of their own](super::cores), where a long one gives way to
 //! others every [`GIVE_WAY`] steps.
 
 use std::{
@@ -18,87 +18,72 @@ use segno_engine::{
 use segno_flow::interface::{Command, Pace, TurnError, Turned};
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
 use segno_store::{NamespaceKey, RunKey};
-use tokio::{runtime::Handle, sync::Semaphore};
 
-use super::turn::{Decided, Past, Prepared, TurnRejected};
+use super::{
+    cores::Slice,
+    turn::{Decided, Past, Prepared, TurnRejected},
+};
 use crate::{
     error::CallError,
     finish::finish,
     metrics::{add, count},
     namespaces::Namespace,
     node::Node,
-    polls::Poll,
-    queues::{QueueKey, QueueKind, TaskOffer},
     slots::{Current, WorkflowKey},
     transact::RunSelector,
-    workers::Caller,
 };
 
 /// Steps after which a turn lets others go first.
 const GIVE_WAY: u64 = 50_000;
-/// Turns that are under way at the same time, waiting ones included.
-const UNDER_WAY_MAX: usize = 256;
 /// The pause before a failed turn is tried again; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Of the time of a workflow task this much is left to say that the turn takes too long.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
-/// How long one poll of the queue waits.
-const POLL: Duration = Duration::from_secs(60);
 /// Attempts with events that came meanwhile.
 const AGAIN_MAX: usize = 100;
 
-/// The queue of resumes. It belongs to no namespace.
-pub(crate) fn queue() -> QueueKey {
-    QueueKey { namespace: NamespaceKey(u32::MAX), kind: QueueKind::Workflow, name: script::QUEUE.to_owned() }
-}
-
 /// Takes resumes until the node stops.
 pub(crate) async fn run(node: Arc<Node>) {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (cores, under_way) = (Arc::new(Semaphore::new(cores)), Arc::new(Semaphore::new(UNDER_WAY_MAX)));
     while !node.is_stopping() {
-        let Ok(permit) = under_way.clone().acquire_owned().await else { return };
-        let poll = Poll {
-            queue: queue(),
-            identity: script::IDENTITY.to_owned(),
-            caller: Caller::default(),
-            sticky: false,
-            version: Default::default(),
-            sdk: Default::default(),
-            deadline: tokio::time::Instant::now() + POLL,
-            tasks_per_second: None,
+        // Taken before the look, so that nothing that changes after it is missed.
+        let changed = node.flows.resumes.changed.notified();
+        let Some((namespace, run)) = node.flows.resumes.take(node.committer.is_shared()) else {
+            changed.await;
+            continue;
         };
-        let Some((offer, delivery)) = node.wait_for_task(&poll).await else { continue };
-        let (node, cores) = (node.clone(), cores.clone());
-        tokio::spawn(async move {
-            if let TaskOffer::Workflow { run, .. } = offer {
-                node.resume(run, &cores).await;
-            }
-            delivery.delivered();
-            drop(permit);
-        });
+        let under_way = UnderWay { node: node.clone(), namespace };
+        tokio::spawn(async move { under_way.node.resume(run).await });
+    }
+}
+
+/// A turn under way, until it has ended or panicked.
+struct UnderWay {
+    node: Arc<Node>,
+    namespace: NamespaceKey,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.node.flows.resumes.end(self.namespace);
     }
 }
 
 /// Lets others go first now and then, and ends a turn when the time of its workflow task is up.
-struct Shared {
-    cores: Arc<Semaphore>,
-    permit: Option<tokio::sync::OwnedSemaphorePermit>,
+struct TurnPace<'a> {
+    slice: &'a mut Slice,
     next: u64,
     deadline: Instant,
-    runtime: Handle,
 }
 
-impl Pace for Shared {
+impl Pace for TurnPace<'_> {
     fn go_on(&mut self, steps: u64) -> bool {
         if Instant::now() >= self.deadline {
             return false;
         }
         if steps >= self.next {
             self.next = steps + GIVE_WAY;
-            self.permit = None;
-            self.permit = self.runtime.block_on(self.cores.clone().acquire_owned()).ok();
+            self.slice.give_way();
         }
         true
     }
@@ -116,7 +101,7 @@ struct Taken {
 
 impl Node {
     /// Executes the pending turn of a script.
-    async fn resume(self: &Arc<Self>, run: RunKey, cores: &Arc<Semaphore>) {
+    async fn resume(self: &Arc<Self>, run: RunKey) {
         let taken = match self.take_resume(run).await {
             Ok(Some(taken)) => taken,
             Ok(None) => return,
@@ -127,7 +112,7 @@ impl Node {
             }
         };
         let (key, info, task) = (taken.key.clone(), taken.run.info.clone(), taken.task.clone());
-        let failed = match self.execute(taken, cores).await {
+        let failed = match self.execute(taken).await {
             Ok(()) => return,
             Err(why) => why,
         };
@@ -212,13 +197,13 @@ impl Node {
     }
 
     /// Executes and completes a turn; gives back why it failed, if it did.
-    async fn execute(self: &Arc<Self>, taken: Taken, cores: &Arc<Semaphore>) -> Result<(), String> {
+    async fn execute(self: &Arc<Self>, taken: Taken) -> Result<(), String> {
         let Taken { key, namespace, run, task, messages, prepared } = taken;
         let mut prepared = prepared.map_err(|error| error.to_string())?;
         let mut flushed = 0;
         for _ in 0..AGAIN_MAX {
-            let (turned, same) =
-                self.execute_apart(prepared, run.info.task_timeout.min(task.start_to_close), cores).await;
+            let allowed = run.info.task_timeout.min(task.start_to_close);
+            let (turned, same) = self.execute_apart(prepared, allowed, key.namespace).await;
             prepared = same;
             let turned = turned?;
             let work = {
@@ -240,24 +225,17 @@ impl Node {
         Err("events arrive faster than the turn can take them".to_owned())
     }
 
-    /// Executes on a thread where it does no harm.
+    /// Executes on a thread of scripts.
     async fn execute_apart(
         &self,
         prepared: Prepared,
         allowed: Nanos,
-        cores: &Arc<Semaphore>,
+        namespace: NamespaceKey,
     ) -> (Result<Turned, String>, Prepared) {
-        let permit = cores.clone().acquire_owned().await.ok();
         // Later attempts of a workflow task have more time, so that workers find out; a turn would only take that, too.
         let allowed = Duration::from_nanos(allowed.max(0).unsigned_abs());
-        let mut pace = Shared {
-            cores: cores.clone(),
-            permit,
-            next: GIVE_WAY,
-            // Before the engine lets the workflow task time out and the next attempt begins.
-            deadline: Instant::now() + allowed.saturating_sub(ANSWER_TIME.min(allowed / 4)),
-            runtime: Handle::current(),
-        };
+        // Before the engine lets the workflow task time out and the next attempt begins.
+        let deadline = Instant::now() + allowed.saturating_sub(ANSWER_TIME.min(allowed / 4));
         let fallback = Prepared {
             code: prepared.code.clone(),
             state: prepared.state.clone(),
@@ -265,13 +243,13 @@ impl Node {
             limits: prepared.limits,
             overflows: prepared.overflows,
         };
-        let work = tokio::task::spawn_blocking(move || {
-            let turned = prepared.execute(&mut pace);
+        let work = self.flows.cores.run_in_slices(namespace, move |slice| {
+            let turned = prepared.execute(&mut TurnPace { slice, next: GIVE_WAY, deadline });
             (turned, prepared)
         });
         match work.await {
             Ok((turned, prepared)) => (turned.map_err(|error| explain(&error)), prepared),
-            Err(panic) => (Err(format!("the machine panicked: {panic}")), fallback),
+            Err(error) => (Err(error.to_string()), fallback),
         }
     }
 

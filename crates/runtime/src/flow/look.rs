@@ -54,8 +54,13 @@ impl Node {
         let current = self.wait_for_turn(key, current, deadline).await?;
         let (code, state) = self.code_and_state(&current).await?;
         let now = self.clock.now() / 1_000_000;
-        let input = payloads(query.query_args);
-        let answer = segno_flow::query(&code, &state, &query.query_type, &input, now, &Limits::default());
+        let (input, name) = (payloads(query.query_args), query.query_type.clone());
+        let answer = move || segno_flow::query(&code, &state, &name, &input, now, &Limits::default());
+        let answer = self.flows.cores.run(key.namespace, answer);
+        let answer = match tokio::time::timeout_at(deadline, answer).await {
+            Ok(answer) => answer?,
+            Err(_) => return Err(CallError::DeadlineExceeded),
+        };
         let answer = answer.map_err(|error| CallError::QueryFailed(error.to_string(), None))?;
         let mut result: Vec<_> = answer.into_iter().map(wire_payload).collect();
         if query.query_type == STATE_QUERY
@@ -91,24 +96,29 @@ impl Node {
             let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
             let editions = self.editions(namespace, run, at_event + 1).await?;
             let begin = self.checkpoint_before(run, at_event + 1).await?;
-            let setting = Setting::of(namespace);
-            let replayed = super::replay::replay(&editions, run, &history, at_event + 1, &setting, begin.as_ref())?;
-            let replayed = replayed.map(|replayed| replayed.state).or(begin.map(|begin| begin.state));
+            (code, version) = (editions.last().code.clone(), script::hex(&editions.last().version));
+            let (setting, base) = (Setting::of(namespace), run.clone());
+            let replay = move || {
+                let replayed =
+                    super::replay::replay(&editions, &base, &history, at_event + 1, &setting, begin.as_ref())?;
+                Ok::<_, CallError>(replayed.map(|replayed| replayed.state).or(begin.map(|begin| begin.state)))
+            };
+            let replayed = self.flows.cores.run(namespace.key, replay).await??;
             let none = || {
                 let text = format!("no turn was completed by event {at_event}");
                 Rejection::InvalidArgument(text)
             };
             state = replayed.ok_or_else(none)?;
-            code = editions.last().code.clone();
-            version = script::hex(&editions.last().version);
         }
-        let seen = segno_flow::inspect(&code, &state).map_err(|why| super::turn::damaged(run, &why))?;
+        let inspect = move || segno_flow::inspect(&code, &state).map(|seen| seen.to_json());
+        let seen = self.flows.cores.run(namespace.key, inspect).await?;
+        let seen = seen.map_err(|why| super::turn::damaged(run, &why))?;
         let (source, _, file_name) = self
             .flow_source(namespace, &run.info.workflow_type, &version)
             .await
             .map_err(|error| CallError::NoScript(error.to_string()))?;
         Ok(FlowRunView {
-            state: with_signals(seen.to_json(), &waiting),
+            state: with_signals(seen, &waiting),
             run_id: run.info.run_id.clone(),
             status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
             source,

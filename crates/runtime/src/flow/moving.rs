@@ -149,7 +149,7 @@ impl Node {
                     Some(state) => state.clone(),
                     None => self.script_state(&current.run).await?,
                 };
-                translated(&old, &new, Some(&state), namespace)?
+                self.translated(&old, &new, Some(state), namespace).await?
             };
             if call.check_only {
                 return Ok(moved);
@@ -205,7 +205,7 @@ impl Node {
         let from: Version = script.version.as_ref().try_into().unwrap_or_default();
         let name = &base.run.info.workflow_type;
         let (old, new) = (self.edition(namespace, name, from).await?, self.edition(namespace, name, to).await?);
-        translated(&old, &new, state.as_deref(), namespace)?;
+        self.translated(&old, &new, state, namespace).await?;
         let mut moved = MovedRun { run_id: base.run.info.run_id.clone(), from: hex(&from), to: hex(&to) };
         if call.check_only {
             return Ok(moved);
@@ -240,7 +240,7 @@ impl Node {
         let name = &made.run.info.workflow_type;
         let old = self.edition(&namespace, name, from).await?;
         let new = self.edition(&namespace, name, to).await?;
-        let turned = translated(&old, &new, made.transition.script_state.as_deref(), &namespace);
+        let turned = self.translated(&old, &new, made.transition.script_state.clone(), &namespace).await;
         let turned = turned.map_err(|error| CallError::NotReady(error.to_string()))?;
         let moved = applied(&made.run, context, to, turned)?;
         merge_into(&mut made.run, &mut made.transition, moved.run, moved.transition);
@@ -256,6 +256,20 @@ impl Node {
             tokio::time::sleep(LOOK_AGAIN).await;
         }
         Ok(())
+    }
+
+    /// The state in the new version; `None` if no turn was taken yet.
+    async fn translated(
+        &self,
+        old: &Edition,
+        new: &Edition,
+        state: Option<Bytes>,
+        namespace: &Namespace,
+    ) -> Result<Option<Turned>, FlowError> {
+        let Some(state) = state.filter(|_| old.version != new.version) else { return Ok(None) };
+        let (old, new, types) = (old.clone(), new.clone(), attribute_types(namespace));
+        let turned = self.flows.cores.run(namespace.key, move || old.translate(&new, &state, &types)).await?;
+        turned.map(Some).map_err(|error| FlowError::Precondition(error.to_string()))
     }
 
     /// A version with its source. One that a run had in its past may have been deleted.
@@ -285,18 +299,6 @@ fn no_script(run: &Run) -> FlowError {
 
 fn closed() -> FlowError {
     FlowError::Precondition("the run is closed; it can be moved from an event".to_owned())
-}
-
-/// The state in the new version; `None` if no turn was taken yet.
-fn translated(
-    old: &Edition,
-    new: &Edition,
-    state: Option<&[u8]>,
-    namespace: &Namespace,
-) -> Result<Option<Turned>, FlowError> {
-    let Some(state) = state.filter(|_| old.version != new.version) else { return Ok(None) };
-    let turned = old.translate(new, state, &attribute_types(namespace));
-    turned.map(Some).map_err(|error| FlowError::Precondition(error.to_string()))
 }
 
 /// The transition of a run to its new version.

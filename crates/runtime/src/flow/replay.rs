@@ -43,8 +43,11 @@ impl Node {
             compacted_until: begin.as_ref().map_or(0, |_| script.compacted_until),
             ..begin.as_ref().map(|begin| begin.script.clone()).unwrap_or_default()
         };
-        let Some(replayed) = replay(&editions, run, &history, until, &Setting::of(&namespace), begin.as_ref())? else {
-            return Ok(Some((fresh, begin.map(|begin| begin.state))));
+        let (setting, base, state) =
+            (Setting::of(&namespace), run.clone(), begin.as_ref().map(|begin| begin.state.clone()));
+        let replay = move || replay(&editions, &base, &history, until, &setting, begin.as_ref());
+        let Some(replayed) = self.flows.cores.run(namespace.key, replay).await?? else {
+            return Ok(Some((fresh, state)));
         };
         let mut turned = replayed.last;
         let turn = commands::answer(run, &mut turned, 0).turn;

@@ -4,7 +4,7 @@
 //! either changes, [`Node::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
 //! script with a schedule when the node starts.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use segno_engine::{
     Run, script,
@@ -22,6 +22,8 @@ use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Workflow
 
 /// Workflow ids of schedules begin so; the name of the script follows.
 const PREFIX: &str = "flow-schedule/";
+/// When a schedule is looked at again for which its namespace had no room.
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
 impl Node {
     /// Makes the run of a script's schedule what its current version wants. A run at work, or paused, is left alone.
@@ -108,10 +110,33 @@ impl Node {
         tokio::spawn(async move { node.try_follow_schedule(&namespace, &name).await });
     }
 
-    /// Like [`Node::follow_schedule`]; what goes wrong is logged.
-    pub(crate) async fn try_follow_schedule(self: &Arc<Self>, namespace: &Namespace, name: &str) {
-        if let Err(error) = self.follow_schedule(namespace, name).await {
-            tracing::error!(namespace = namespace.name, script = name, %error, "a schedule was not followed");
+    /// Like [`Node::follow_schedule`]; what goes wrong is logged. If the namespace has no room for the run, it is tried again.
+    pub(crate) async fn try_follow_schedule(self: &Arc<Self>, namespace: &Arc<Namespace>, name: &str) {
+        if !self.has_to_wait(namespace, name).await {
+            return;
+        }
+        let (node, namespace, name) = (self.clone(), namespace.clone(), name.to_owned());
+        tokio::spawn(async move {
+            while !node.is_stopping() {
+                tokio::time::sleep(REFUSED_PAUSE).await;
+                if !node.has_to_wait(&namespace, &name).await {
+                    return;
+                }
+            }
+        });
+    }
+
+    async fn has_to_wait(self: &Arc<Self>, namespace: &Namespace, name: &str) -> bool {
+        match self.follow_schedule(namespace, name).await {
+            Ok(()) => false,
+            Err(CallError::StartRefused(refusal)) => {
+                tracing::warn!(namespace = namespace.name, script = name, %refusal, "a schedule has to wait");
+                true
+            }
+            Err(error) => {
+                tracing::error!(namespace = namespace.name, script = name, %error, "a schedule was not followed");
+                false
+            }
         }
     }
 }

@@ -139,6 +139,7 @@ impl Node {
         self.end_polls(|queue| queue.namespace == key);
         self.workers.forget_namespace(key);
         self.leases.forget_namespace(key);
+        self.start_limits.forget_namespace(key);
         self.forget_batches(key, Nanos::MAX).await?;
         self.with_registry(move |node| node.namespaces.forget(&*node.store, key)).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");

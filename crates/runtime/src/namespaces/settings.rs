@@ -18,8 +18,9 @@ const CALLS: &str = "segno.limit.calls-per-second";
 const CALL_BYTES: &str = "segno.limit.bytes-per-second";
 const POLLERS: &str = "segno.limit.pollers";
 const OPEN_RUNS: &str = "segno.limit.open-workflows";
-const KNOWN: [&str; 10] =
-    [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT, CALLS, CALL_BYTES, POLLERS, OPEN_RUNS];
+const STARTS: &str = "segno.limit.starts-per-second";
+const KNOWN: [&str; 11] =
+    [IN_FLIGHT, IN_FLIGHT_BYTES, TOTAL, STEPS, STATE_BYTES, EVENTS_KEPT, CALLS, CALL_BYTES, POLLERS, OPEN_RUNS, STARTS];
 
 /// A turn that never ended would keep its thread, so that scripts always have limits: the largest that can be set.
 const STEPS_MAX: u64 = 10_000_000_000;
@@ -50,6 +51,8 @@ pub struct CallLimits {
     pub pollers: usize,
     /// Open workflows, beyond which none is started.
     pub open_runs: usize,
+    /// Workflows that are started in a second.
+    pub starts_per_second: usize,
 }
 
 /// What a namespace allows its scripts.
@@ -103,6 +106,7 @@ impl Settings {
                 CALL_BYTES => &mut settings.calls.bytes_per_second,
                 POLLERS => &mut settings.calls.pollers,
                 OPEN_RUNS => &mut settings.calls.open_runs,
+                STARTS => &mut settings.calls.starts_per_second,
                 _ => return Err(format!("{name} is not a setting. Settings are {}.", KNOWN.join(", "))),
             };
             *limit = value

@@ -21,7 +21,7 @@ use segno_proto::{
         StartChildWorkflowExecutionFailedCause as StartCause, WorkflowIdConflictPolicy, WorkflowIdReusePolicy,
     },
 };
-use segno_store::OutboxKey;
+use segno_store::{Commit, OutboxKey};
 
 use crate::{
     cluster::Place, error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector,
@@ -95,7 +95,7 @@ impl Node {
             Some(Content::EndScheduled(end)) => {
                 self.tell(message, key, &message.sender_namespace, &end.execution.workflow_id).await
             }
-            None => self.drop_message(key).await,
+            None => self.drop_message(message, key).await,
         }
     }
 
@@ -107,11 +107,13 @@ impl Node {
         namespace: &str,
         workflow_id: &str,
     ) -> Result<(), CallError> {
-        let Some((_, receiver)) = self.key_of(namespace, workflow_id) else { return self.drop_message(key).await };
+        let Some((_, receiver)) = self.key_of(namespace, workflow_id) else {
+            return self.drop_message(message, key).await;
+        };
         match self.at_receiver(&receiver, message, key).await? {
             // One commit carried both halves.
             Arrived::Removed => Ok(()),
-            _ => self.drop_message(key).await,
+            _ => self.drop_message(message, key).await,
         }
     }
 
@@ -170,8 +172,13 @@ impl Node {
     }
 
     /// The message has done its work or nobody wants it any more.
-    pub(super) async fn drop_message(&self, key: OutboxKey) -> Result<(), CallError> {
-        Ok(self.committer.remove_messages(vec![key]).await?)
+    pub(super) async fn drop_message(&self, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
+        let commit = Commit { outbox_remove: vec![key], ..Default::default() };
+        let removed = match self.namespaces.get(&message.sender_namespace) {
+            Some(namespace) => self.committer.commit_of(namespace.key, commit).await,
+            None => self.committer.commit(commit).await,
+        };
+        Ok(removed?)
     }
 
     pub(super) fn key_of(&self, namespace: &str, workflow_id: &str) -> Option<(Arc<Namespace>, WorkflowKey)> {
@@ -193,7 +200,7 @@ impl Node {
     {
         match self.try_report(message, key, call).await? {
             Heard::Yes => Ok(()),
-            Heard::SenderClosed | Heard::No => self.drop_message(key).await,
+            Heard::SenderClosed | Heard::No => self.drop_message(message, key).await,
         }
     }
 
@@ -252,7 +259,7 @@ impl Node {
                         self.close_child(message, attributes.parent_close_policy, &attributes.namespace, start, key)
                             .await
                     }
-                    Heard::No => self.drop_message(key).await,
+                    Heard::No => self.drop_message(message, key).await,
                 }
             }
             Arrived::NotTaken(cause) => {
@@ -260,7 +267,7 @@ impl Node {
                 self.report(message, key, move |run, context| children::start_failed(run, context, &reported, cause))
                     .await
             }
-            Arrived::Done | Arrived::Removed => self.drop_message(key).await,
+            Arrived::Done | Arrived::Removed => self.drop_message(message, key).await,
         }
     }
 
@@ -274,7 +281,7 @@ impl Node {
         key: OutboxKey,
     ) -> Result<(), CallError> {
         if policy == ParentClosePolicy::Abandon as i32 {
-            return self.drop_message(key).await;
+            return self.drop_message(message, key).await;
         }
         let workflow_id = start.attributes.workflow_id.clone();
         let closed = ParentClosed {

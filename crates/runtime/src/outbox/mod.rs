@@ -2,20 +2,22 @@
 //!
 //! Every message is a row in storage until it has arrived, so memory may forget it and read it again. What waits here is
 //! bounded. A message that cannot be delivered yet waits for its next attempt and takes nothing from the others: only an
-//! attempt counts towards [`ATTEMPTS_MAX`]. [`deliver`] says what each kind of message does.
+//! attempt counts towards [`ATTEMPTS_MAX`]. Namespaces of senders take turns, and while several namespaces are at work each has
+//! [a few](SHARE_MAX) attempts at a time: a run that starts thousands of others does not hold up their messages or their calls.
+//! [`deliver`] says what each kind of message does.
 
 mod deliver;
 mod scheduled;
 
 use std::{
-    collections::{BTreeMap, HashSet, VecDeque},
+    collections::{BTreeMap, HashSet},
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use prost::Message;
 use segno_engine::outbox::OutboxMessage;
-use segno_store::{Commit, OutboxKey, OutboxRow};
+use segno_store::{Commit, NamespaceKey, OutboxKey, OutboxRow};
 use tokio::{
     sync::{Notify, Semaphore},
     time::Instant,
@@ -23,12 +25,24 @@ use tokio::{
 
 pub(crate) use deliver::Arrived;
 
-use crate::{cluster::Place, error::CallError, metrics::count, node::Node, sabotage, slots::lock};
+use crate::{
+    cluster::Place,
+    error::CallError,
+    lanes::{Lanes, UnderWay},
+    metrics::count,
+    node::Node,
+    sabotage,
+    slots::lock,
+};
 
 /// Attempts of delivery at the same time.
 const ATTEMPTS_MAX: usize = 64;
+/// Of one namespace while others are at work.
+const SHARE_MAX: usize = 4;
 /// Messages kept in memory for their first attempt. Those beyond are read from storage when there is room again.
 const WAITING_MAX: usize = 50_000;
+/// So many of one namespace are kept even then: the messages of another one do not push them out.
+const WAITING_OF_NAMESPACE_MIN: usize = 1000;
 /// Messages kept in memory for another attempt. Those beyond are read from storage later: however many cannot be
 /// delivered, there is room for the others.
 const DELAYED_MAX: usize = 50_000;
@@ -38,9 +52,12 @@ const READ_AGAIN: Duration = Duration::from_secs(30);
 const PAGE: usize = 4096;
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// The first pause of a start for which its namespace has no room.
+const START_PAUSE_MIN: Duration = Duration::from_millis(100);
 
-/// A message that failed before.
+/// A message of a namespace that failed before.
 struct Delayed {
+    namespace: NamespaceKey,
     row: OutboxRow,
     /// How long it waits after the next failure.
     pause: Duration,
@@ -48,7 +65,10 @@ struct Delayed {
 
 #[derive(Default)]
 struct Waiting {
-    ready: VecDeque<OutboxRow>,
+    ready: Lanes<OutboxRow>,
+    /// Those that failed before and whose moment has come.
+    due: Lanes<(OutboxRow, Duration)>,
+    under_way: UnderWay,
     /// By the moment of their next attempt; the number tells apart those of the same moment.
     delayed: BTreeMap<(Instant, u64), Delayed>,
     numbers: u64,
@@ -67,20 +87,26 @@ struct Waiting {
 impl Waiting {
     /// Messages that did not fail yet, attempts under way included.
     fn fresh(&self) -> usize {
-        self.known.len() - self.delayed.len()
+        self.known.len() - self.failed()
     }
 
-    fn next_delayed(&mut self, now: Instant) -> Option<Next> {
-        let entry = self.delayed.first_entry().filter(|entry| entry.key().0 <= now)?;
-        let Delayed { row, pause } = entry.remove();
+    /// Messages that failed and wait.
+    fn failed(&self) -> usize {
+        self.delayed.len() + self.due.len()
+    }
+
+    fn next_due(&mut self, most: usize) -> Option<Next> {
+        let (namespace, (row, pause)) = self.due.take(|namespace| self.under_way.of(namespace) < most)?;
         self.last_was_ready = false;
-        Some(Next::Attempt(row, pause))
+        self.under_way.begin(namespace);
+        Some(Next::Attempt(namespace, row, pause))
     }
 
-    fn next_ready(&mut self) -> Option<Next> {
-        let row = self.ready.pop_front()?;
+    fn next_ready(&mut self, most: usize) -> Option<Next> {
+        let (namespace, row) = self.ready.take(|namespace| self.under_way.of(namespace) < most)?;
         self.last_was_ready = true;
-        Some(Next::Attempt(row, PAUSE_MIN))
+        self.under_way.begin(namespace);
+        Some(Next::Attempt(namespace, row, PAUSE_MIN))
     }
 }
 
@@ -93,20 +119,20 @@ pub(crate) struct Outbox {
 
 /// What the loop does next.
 enum Next {
-    Attempt(OutboxRow, Duration),
+    Attempt(NamespaceKey, OutboxRow, Duration),
     /// Storage has more, and there is room.
     Read,
     Wait(Option<Instant>),
 }
 
 impl Outbox {
-    /// Takes a message that is stored.
-    pub fn send(&self, row: OutboxRow) {
+    /// Takes a message that is stored, of a sender in this namespace.
+    pub fn send(&self, namespace: NamespaceKey, row: OutboxRow) {
         let mut waiting = lock(&self.waiting);
-        if waiting.fresh() >= WAITING_MAX {
+        if waiting.fresh() >= WAITING_MAX && waiting.ready.of(namespace) >= WAITING_OF_NAMESPACE_MIN {
             waiting.overflowed = true;
         } else if waiting.known.insert(row.key) {
-            waiting.ready.push_back(row);
+            waiting.ready.push(namespace, row);
         }
         drop(waiting);
         self.changed.notify_one();
@@ -122,11 +148,16 @@ impl Outbox {
         lock(&self.waiting).known.len()
     }
 
-    fn next(&self, now: Instant) -> Next {
+    /// `most` attempts of a namespace may be under way.
+    fn next(&self, most: usize, now: Instant) -> Next {
         let mut waiting = lock(&self.waiting);
+        while let Some(entry) = waiting.delayed.first_entry().filter(|entry| entry.key().0 <= now) {
+            let Delayed { namespace, row, pause } = entry.remove();
+            waiting.due.push(namespace, (row, pause));
+        }
         let next = match waiting.last_was_ready {
-            true => waiting.next_delayed(now).or_else(|| waiting.next_ready()),
-            false => waiting.next_ready().or_else(|| waiting.next_delayed(now)),
+            true => waiting.next_due(most).or_else(|| waiting.next_ready(most)),
+            false => waiting.next_ready(most).or_else(|| waiting.next_due(most)),
         };
         if let Some(next) = next {
             return next;
@@ -139,17 +170,23 @@ impl Outbox {
         Next::Wait(delayed.into_iter().chain(waiting.left_until).min())
     }
 
+    /// An attempt has ended.
+    fn end(&self, namespace: NamespaceKey) {
+        lock(&self.waiting).under_way.end(namespace);
+        self.changed.notify_one();
+    }
+
     /// An attempt failed.
-    fn delay(&self, row: OutboxRow, pause: Duration) {
+    fn delay(&self, namespace: NamespaceKey, row: OutboxRow, pause: Duration) {
         let mut waiting = lock(&self.waiting);
-        if waiting.delayed.len() >= DELAYED_MAX {
+        if waiting.failed() >= DELAYED_MAX {
             waiting.known.remove(&row.key);
             waiting.left_until.get_or_insert_with(|| Instant::now() + READ_AGAIN);
             return;
         }
         waiting.numbers += 1;
         let at = (Instant::now() + pause, waiting.numbers);
-        waiting.delayed.insert(at, Delayed { row, pause: (pause * 2).min(PAUSE_MAX) });
+        waiting.delayed.insert(at, Delayed { namespace, row, pause: (pause * 2).min(PAUSE_MAX) });
         drop(waiting);
         self.changed.notify_one();
     }
@@ -172,10 +209,11 @@ pub(crate) async fn run(node: Arc<Node>) {
     while !node.is_stopping() {
         // Taken before the look, so that nothing that changes after it is missed.
         let changed = node.outbox.changed.notified();
-        match node.outbox.next(Instant::now()) {
-            Next::Attempt(row, pause) => {
+        let most = if node.committer.is_shared() { SHARE_MAX } else { ATTEMPTS_MAX };
+        match node.outbox.next(most, Instant::now()) {
+            Next::Attempt(namespace, row, pause) => {
+                let attempt = Attempt { node: node.clone(), namespace, row: Some(row), pause };
                 let Ok(permit) = permits.clone().acquire_owned().await else { return };
-                let attempt = Attempt { node: node.clone(), row: Some(row), pause };
                 tokio::spawn(async move {
                     attempt.carry_out().await;
                     drop(permit);
@@ -198,6 +236,8 @@ pub(crate) async fn run(node: Arc<Node>) {
 /// One attempt to deliver a message. However it ends, the message has arrived or waits for the next one.
 struct Attempt {
     node: Arc<Node>,
+    /// The namespace of the sender.
+    namespace: NamespaceKey,
     /// `None` once it has arrived, or never will.
     row: Option<OutboxRow>,
     /// How long the message waits if this attempt fails.
@@ -243,6 +283,12 @@ impl Attempt {
                 tracing::debug!(sender, %error, "a message waits for another");
                 self.pause = normal;
             }
+            Err(CallError::StartRefused(refusal)) => {
+                if self.node.start_limits.is_to_be_logged(self.namespace, std::time::Instant::now()) {
+                    tracing::warn!(sender, %refusal, "workflows that runs or schedules start have to wait");
+                }
+                self.pause = normal.max(refusal.after).max(START_PAUSE_MIN);
+            }
             // It came back meanwhile.
             Err(CallError::Moved) if is_here(&self.node) => self.pause = normal,
             // Its new owner has it now.
@@ -264,12 +310,21 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if let Some(row) = self.row.take() {
-            self.node.outbox.delay(row, self.pause);
+            self.node.outbox.delay(self.namespace, row, self.pause);
         }
+        self.node.outbox.end(self.namespace);
     }
 }
 
 impl Node {
+    /// Sends a message that is stored. Its sender is known from what is in it.
+    pub(crate) fn send_message(&self, row: OutboxRow) {
+        let message = OutboxMessage::decode(row.message.clone());
+        let namespace = message.ok().and_then(|message| self.namespaces.get(&message.sender_namespace));
+        // What cannot be read fails in its attempt.
+        self.outbox.send(namespace.map_or(NamespaceKey(0), |namespace| namespace.key), row);
+    }
+
     /// Reads messages from storage that memory does not have, as far as there is room.
     pub(crate) async fn send_stored(&self) -> Result<usize, CallError> {
         let began = {
@@ -293,7 +348,7 @@ impl Node {
             after = Some(last.key);
             messages += page.len();
             for row in page {
-                self.outbox.send(row);
+                self.send_message(row);
             }
             let mut waiting = lock(&self.outbox.waiting);
             if waiting.fresh() >= WAITING_MAX {
@@ -311,15 +366,43 @@ mod tests {
 
     use super::*;
 
+    const A: NamespaceKey = NamespaceKey(1);
+
     fn row(sequence: u32) -> OutboxRow {
         OutboxRow { key: OutboxKey { sender: RunKey(1), sequence }, message: Default::default() }
     }
 
     fn attempted(outbox: &Outbox, now: Instant) -> Option<u32> {
-        match outbox.next(now) {
-            Next::Attempt(row, _) => Some(row.key.sequence),
+        match outbox.next(ATTEMPTS_MAX, now) {
+            Next::Attempt(namespace, row, _) => {
+                outbox.end(namespace);
+                Some(row.key.sequence)
+            }
             _ => None,
         }
+    }
+
+    #[test]
+    fn namespaces_take_turns_and_have_a_share() {
+        let (outbox, now) = (Outbox::default(), Instant::now());
+        let b = NamespaceKey(2);
+        for sequence in 0..1000 {
+            outbox.send(A, row(sequence));
+        }
+        let next = |outbox: &Outbox| match outbox.next(SHARE_MAX, now) {
+            Next::Attempt(namespace, row, _) => Some((namespace, row.key.sequence)),
+            _ => None,
+        };
+        for sequence in 0..SHARE_MAX as u32 {
+            assert_eq!(next(&outbox), Some((A, sequence)));
+        }
+        assert_eq!(next(&outbox), None);
+        outbox.send(b, row(5000));
+        assert_eq!(next(&outbox), Some((b, 5000)));
+        outbox.delay(A, row(0), Duration::ZERO);
+        outbox.end(A);
+        assert!(next(&outbox).is_some_and(|(namespace, _)| namespace == A));
+        assert_eq!(next(&outbox), None, "a failed message counts in the share, too");
     }
 
     #[test]
@@ -327,11 +410,11 @@ mod tests {
         let outbox = Outbox::default();
         let now = Instant::now();
         for sequence in 0..100 {
-            outbox.send(row(sequence));
+            outbox.send(A, row(sequence));
             assert_eq!(attempted(&outbox, now), Some(sequence));
-            outbox.delay(row(sequence), PAUSE_MAX);
+            outbox.delay(A, row(sequence), PAUSE_MAX);
         }
-        outbox.send(row(1000));
+        outbox.send(A, row(1000));
         assert_eq!(attempted(&outbox, now), Some(1000));
         assert_eq!(attempted(&outbox, now), None);
         assert_eq!(attempted(&outbox, now + 2 * PAUSE_MAX), Some(0));
@@ -340,14 +423,14 @@ mod tests {
     #[test]
     fn a_message_is_known_once_and_until_it_arrived() {
         let outbox = Outbox::default();
-        outbox.send(row(1));
-        outbox.send(row(1));
+        outbox.send(A, row(1));
+        outbox.send(A, row(1));
         let now = Instant::now();
         assert_eq!(attempted(&outbox, now), Some(1));
-        outbox.send(row(1));
+        outbox.send(A, row(1));
         assert_eq!(attempted(&outbox, now), None, "its attempt is under way");
         outbox.forget(row(1).key);
-        outbox.send(row(1));
+        outbox.send(A, row(1));
         assert_eq!(attempted(&outbox, now), Some(1));
     }
 
@@ -356,33 +439,38 @@ mod tests {
         let outbox = Outbox::default();
         let now = Instant::now();
         for sequence in 0..(DELAYED_MAX + 10) as u32 {
-            outbox.send(row(sequence));
+            outbox.send(A, row(sequence));
             assert_eq!(attempted(&outbox, now), Some(sequence));
-            outbox.delay(row(sequence), PAUSE_MAX);
+            outbox.delay(A, row(sequence), PAUSE_MAX);
         }
         assert_eq!(outbox.len(), DELAYED_MAX);
-        outbox.send(row(1_000_000));
+        outbox.send(A, row(1_000_000));
         assert_eq!(attempted(&outbox, now), Some(1_000_000));
         outbox.forget(row(1_000_000).key);
         // Those that were left to storage are read again later.
         while let Some(sequence) = attempted(&outbox, now + READ_AGAIN + PAUSE_MAX) {
             outbox.forget(row(sequence).key);
         }
-        assert!(matches!(outbox.next(now + READ_AGAIN + PAUSE_MAX), Next::Read));
+        assert!(matches!(outbox.next(ATTEMPTS_MAX, now + READ_AGAIN + PAUSE_MAX), Next::Read));
     }
 
     #[test]
     fn too_many_messages_are_left_to_storage() {
         let outbox = Outbox::default();
         for sequence in 0..WAITING_MAX as u32 + 10 {
-            outbox.send(row(sequence));
+            outbox.send(A, row(sequence));
         }
         assert_eq!(outbox.len(), WAITING_MAX);
         let now = Instant::now();
-        for _ in 0..WAITING_MAX {
+        outbox.send(NamespaceKey(2), row(1_000_000));
+        assert_eq!(outbox.len(), WAITING_MAX + 1, "another namespace is not pushed out");
+        assert_eq!((attempted(&outbox, now), attempted(&outbox, now)), (Some(0), Some(1_000_000)));
+        outbox.forget(row(0).key);
+        outbox.forget(row(1_000_000).key);
+        for _ in 1..WAITING_MAX {
             let sequence = attempted(&outbox, now).expect("they are ready");
             outbox.forget(row(sequence).key);
         }
-        assert!(matches!(outbox.next(now), Next::Read));
+        assert!(matches!(outbox.next(ATTEMPTS_MAX, now), Next::Read));
     }
 }

@@ -26,9 +26,9 @@ impl Node {
     ) -> Result<(), CallError> {
         let number = start.number;
         let execution = match self.scheduled_workflow(message, start) {
-            Ok(None) => return self.drop_message(key).await,
+            Ok(None) => return self.drop_message(message, key).await,
             #[cfg(feature = "sabotage")]
-            Ok(Some(_)) if self.forgets_start(key).await? => None,
+            Ok(Some(_)) if self.forgets_start(message, key).await? => None,
             Ok(Some(workflow)) => match self.at_receiver(&workflow, message, key).await? {
                 Arrived::Started(run_id) => {
                     Some(WorkflowExecution { workflow_id: workflow.workflow_id.to_string(), run_id })
@@ -46,9 +46,9 @@ impl Node {
 
     /// A fault that harnesses must catch: the message is removed before it is delivered.
     #[cfg(feature = "sabotage")]
-    async fn forgets_start(&self, key: OutboxKey) -> Result<bool, CallError> {
+    async fn forgets_start(&self, message: &OutboxMessage, key: OutboxKey) -> Result<bool, CallError> {
         if std::env::var_os("SEGNO_SABOTAGE").is_some_and(|mode| mode == "schedule-forgets-start") {
-            self.drop_message(key).await?;
+            self.drop_message(message, key).await?;
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
         Ok(false)

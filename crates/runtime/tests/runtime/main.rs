@@ -9,4 +9,5 @@ mod nothing_lost;
 mod races;
 mod repeats;
 mod scripts;
+mod tenants;
 mod update_faults;

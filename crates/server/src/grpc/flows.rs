@@ -13,7 +13,7 @@ use segno_proto::{
         flow_service_server::FlowService,
     },
 };
-use segno_runtime::{Deployed, FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
+use segno_runtime::{CheckedScript, Deployed, FlowError, FlowInfo, MoveCall, Node, Source, WorkflowKey};
 use tonic::{Code, Request, Response, Status};
 
 use super::{Workflows, routing::here};
@@ -56,14 +56,13 @@ impl FlowCalls {
         let deployed = deployed.map_err(|(place, error)| refused(error, &files[place].file_name))?;
         let response = |(deployed, file): (Deployed, &DeployFile)| {
             let current = self.node.current_flow(&namespace, &deployed.name);
-            let warnings = segno_flow::check(&file.source).diagnostics;
             DeployResponse {
                 name: deployed.name,
                 version: deployed.version,
                 created: deployed.created,
                 current: current.unwrap_or_default(),
                 unchanged: deployed.unchanged,
-                diagnostics: warnings.iter().map(|found| diagnostic(found, &file.file_name)).collect(),
+                diagnostics: deployed.warnings.iter().map(|found| diagnostic(found, &file.file_name)).collect(),
                 more: Vec::new(),
             }
         };
@@ -127,21 +126,11 @@ impl FlowCalls {
 impl FlowService for FlowCalls {
     async fn check(&self, request: Request<CheckRequest>) -> Result<Response<CheckResponse>, Status> {
         let request = request.into_inner();
-        self.workflows.namespace(&request.namespace)?;
-        let checked = segno_flow::check(&request.source);
-        let mut found = checked.diagnostics;
-        let mut name = String::new();
-        if let Some(program) = checked.program {
-            match segno_flow::compile(&program, &request.file_name) {
-                Ok(_) => name = program.name.to_string(),
-                Err(more) => found.extend(more),
-            }
-        }
-        Ok(Response::new(CheckResponse {
-            name,
-            version: segno_flow::version(&request.source),
-            diagnostics: found.iter().map(|found| diagnostic(found, &request.file_name)).collect(),
-        }))
+        let namespace = self.workflows.namespace(&request.namespace)?;
+        let checked = self.node.check_flow(&namespace, request.source, request.file_name.clone()).await;
+        let CheckedScript { name, version, diagnostics } = checked.map_err(status::from_call)?;
+        let diagnostics = diagnostics.iter().map(|found| diagnostic(found, &request.file_name)).collect();
+        Ok(Response::new(CheckResponse { name, version, diagnostics }))
     }
 
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {

@@ -1,4 +1,4 @@
-//! Limits of calls per namespace and per caller: rates, bytes, polls at the same time, open workflows.
+//! Limits of calls per namespace and per caller: rates, bytes, polls at the same time. Limits of starts are in the runtime.
 //!
 //! Rates are token buckets that hold what two seconds bring, so that a burst is no violation. A call that finds too little is
 //! refused at once with RESOURCE_EXHAUSTED and told when to try again; it costs nothing but the look.
@@ -10,7 +10,7 @@ use std::{
 };
 
 use segno_proto::enums::{ResourceExhaustedCause, ResourceExhaustedScope};
-use segno_runtime::{CallLimits, ListCaller, Namespace, Node};
+use segno_runtime::{CallLimits, Namespace};
 use tonic::Status;
 
 use crate::status;
@@ -19,10 +19,6 @@ use crate::status;
 const BURST_SECONDS: f64 = 2.0;
 /// Buckets that are full tell nothing; when there are so many, those are forgotten.
 const BUCKETS_MAX: usize = 10_000;
-/// How old a count of open workflows may be.
-const COUNT_AGE: Duration = Duration::from_secs(1);
-/// Workflows that are open. Counts by status are kept, so that nothing is searched.
-const OPEN: &str = "ExecutionStatus = 'Running' OR ExecutionStatus = 'Paused'";
 
 #[derive(Clone, Copy)]
 struct Bucket {
@@ -54,18 +50,11 @@ enum Counted {
     CallsOf(String),
 }
 
-/// How many workflows of a namespace are open, as was found a moment ago.
-struct Open {
-    counted_at: Instant,
-    runs: u64,
-}
-
 /// Counts what has limits.
 #[derive(Default)]
 pub(crate) struct Limiter {
     buckets: Mutex<HashMap<Counted, Bucket>>,
     polls: Arc<Mutex<HashMap<u32, usize>>>,
-    open: Mutex<HashMap<u32, Open>>,
 }
 
 /// One poll of a namespace that limits them.
@@ -142,46 +131,6 @@ impl Limiter {
         }
         *count += 1;
         Ok(Some(CountedPoll { polls: self.polls.clone(), namespace: namespace.key.0 }))
-    }
-
-    /// Refuses a start in a namespace that has enough open workflows. The count is at most a second old, with what was started
-    /// here since.
-    pub(crate) async fn start(&self, node: &Arc<Node>, namespace: &Arc<Namespace>) -> Result<(), Status> {
-        let most = namespace.settings.calls.open_runs as u64;
-        if most == 0 {
-            return Ok(());
-        }
-        let known = {
-            let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-            open.get(&namespace.key.0).filter(|open| open.counted_at.elapsed() < COUNT_AGE).map(|open| open.runs)
-        };
-        let runs = match known {
-            Some(runs) => runs,
-            None => {
-                let caller = ListCaller { connection: None, deadline: None };
-                let counts = node.count(caller, namespace, OPEN).await.map_err(status::from_call)?;
-                counts.1.iter().map(|group| group.runs).sum()
-            }
-        };
-        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = match known {
-            Some(_) => all.get_mut(&namespace.key.0),
-            None => {
-                all.insert(namespace.key.0, Open { counted_at: Instant::now(), runs });
-                all.get_mut(&namespace.key.0)
-            }
-        };
-        let Some(open) = open else { return Ok(()) };
-        if open.runs >= most {
-            return Err(status::exhausted(
-                format!("the namespace may have {most} open workflows and has as many"),
-                ResourceExhaustedCause::ConcurrentLimit,
-                ResourceExhaustedScope::Namespace,
-                COUNT_AGE,
-            ));
-        }
-        open.runs += 1;
-        Ok(())
     }
 }
 

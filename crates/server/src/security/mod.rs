@@ -62,8 +62,6 @@ const BEARER: &[u8] = b"bearer ";
 const CALLERS_MAX: usize = 10_000;
 /// Calls that wait for tasks.
 const POLLS: [&str; 3] = ["PollActivityTaskQueue", "PollNexusTaskQueue", "PollWorkflowTaskQueue"];
-/// Calls that start workflows.
-const STARTS: [&str; 3] = ["ExecuteMultiOperation", "SignalWithStartWorkflowExecution", "StartWorkflowExecution"];
 
 /// How callers are known.
 #[derive(Clone, Debug)]
@@ -316,9 +314,6 @@ impl Security {
             return Ok(());
         }
         self.limiter.call(&namespace, bytes)?;
-        if STARTS.contains(&call.method) {
-            self.limiter.start(&self.node, &namespace).await?;
-        }
         if POLLS.contains(&call.method) {
             admitted._poll = self.limiter.poll(&namespace)?;
         }
