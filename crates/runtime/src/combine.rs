@@ -382,32 +382,10 @@ fn is_meant(run: &Run, selector: &RunSelector) -> bool {
 /// Adds a transition to those before it.
 fn merge(decided: &mut Option<(Run, Transition)>, run: Run, next: Transition) {
     match decided {
-        Some((before, transition)) => merge_into(before, transition, run, next),
-        None => *decided = Some((run, next)),
-    }
-}
-
-/// Makes one transition of two that follow each other.
-pub(crate) fn merge_into(before: &mut Run, transition: &mut Transition, run: Run, mut next: Transition) {
-    *before = run;
-    transition.durability = transition.durability.max(next.durability);
-    transition.batches.append(&mut next.batches);
-    transition.bytes += next.bytes;
-    transition.activities.append(&mut next.activities);
-    transition.outbox.append(&mut next.outbox);
-    transition.successor = next.successor;
-    if next.script_state.is_some() {
-        transition.script_state = next.script_state;
-    }
-    if next.script_checkpoint.is_some() {
-        transition.script_checkpoint = next.script_checkpoint;
-    }
-    if next.compaction.is_some() {
-        transition.compaction = next.compaction;
-    }
-    for effect in next.effects {
-        if !transition.effects.contains(&effect) {
-            transition.effects.push(effect);
+        Some((before, transition)) => {
+            *before = run;
+            transition.then(next);
         }
+        None => *decided = Some((run, next)),
     }
 }

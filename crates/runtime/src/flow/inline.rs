@@ -22,7 +22,6 @@ use super::{
     turn::{Decided, Past},
 };
 use crate::{
-    combine::merge_into,
     error::CallError,
     metrics::{add, count},
     node::Node,
@@ -168,8 +167,12 @@ impl Node {
         let context = self.context_on(run, closes).await?;
         let Ok(decided) = self.decide_turn(&namespace, &started.run, context, turned, 0) else { return Ok(false) };
         let Decided { run: after, transition: end, log: lines, steps } = decided;
-        merge_into(run, transition, started.run, started.transition);
-        merge_into(run, transition, after, end);
+        // A defect must not be stored with the event. An executor takes the turn and says what is wrong.
+        started.transition.check()?;
+        end.check()?;
+        *run = after;
+        transition.then(started.transition);
+        transition.then(end);
         self.compact(run, transition).await;
         if run.state().task.is_none() {
             transition.effects.retain(|effect| *effect != Effect::OfferWorkflowTask);

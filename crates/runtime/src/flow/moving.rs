@@ -24,7 +24,6 @@ use segno_proto::events::{HistoryEvent, history_event::Attributes as A};
 
 use super::{deployed::FlowError, turn::attribute_types};
 use crate::{
-    combine::merge_into,
     error::CallError,
     finish::finish,
     namespaces::Namespace,
@@ -243,7 +242,8 @@ impl Node {
         let turned = self.translated(&old, &new, made.transition.script_state.clone(), &namespace).await;
         let turned = turned.map_err(|error| CallError::NotReady(error.to_string()))?;
         let moved = applied(&made.run, context, to, turned)?;
-        merge_into(&mut made.run, &mut made.transition, moved.run, moved.transition);
+        made.run = moved.run;
+        made.transition.then(moved.transition);
         Ok(())
     }
 

@@ -4,7 +4,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use prost::Message;
-use segno_engine::script;
+use segno_engine::{
+    machine::{coverage, workflow_task},
+    script,
+};
 use segno_proto::nanos_duration;
 use segno_runtime::{FlowInfo, MoveCall, Namespace, NewNamespace, Node, NodeOptions, Source, WorkflowKey};
 use segno_store::{Commit, DocumentWrite, Store};
@@ -143,6 +146,27 @@ async fn overtime() {
     // and then deploys a script that does less.
     deploy(&node, SMALL).await;
     node.migrate_flow_run(namespace(&node), &run, MoveCall::default()).await.expect("it is moved");
+    until_closed(&node, &run).await;
+    node.end();
+}
+
+/// A turn whose transition has a step that is in no table is not stored, neither with the event that made it necessary nor by an
+/// executor; the event is. On one thread, because the step is missing on this thread alone.
+#[tokio::test]
+async fn illegal_steps_of_turns_are_not_stored() {
+    let gate: Arc<Gate> = Arc::default();
+    let node = start_node(&gate).await;
+    deploy(&node, SMALL).await;
+    let (from, on) = (workflow_task::State::Started, workflow_task::Event::Complete);
+    coverage::remove(Some(("workflow_task", from as usize, on as usize)));
+    let run = start(&node, 10_000).await;
+    sleep(Duration::from_millis(300)).await;
+    let stopped = node.snapshot(&run, "").await.expect("the start is stored").run.clone();
+    assert!(stopped.is_running() && stopped.state().last_completed_started_id == 0, "{:?}", stopped.state());
+    node.end();
+    coverage::remove(None);
+
+    let node = start_node(&gate).await;
     until_closed(&node, &run).await;
     node.end();
 }
