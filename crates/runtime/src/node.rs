@@ -22,7 +22,6 @@ use crate::{
     damaged::DamagedRuns,
     error::CallError,
     flow::{self, Flows},
-    goodbyes::Goodbyes,
     health::{self, Health},
     ids::Ids,
     list_limits::ListLimits,
@@ -36,6 +35,7 @@ use crate::{
     queues::BACKLOG_MAX,
     refill,
     run_keys::RunKeys,
+    shutdowns::ShutDownWorkers,
     skipping::SkippingClock,
     slots::Slots,
     start_limits::StartLimits,
@@ -136,9 +136,9 @@ pub struct Node {
     pub(crate) leases: Leases,
     /// Commands for workers that nobody takes yet.
     pub(crate) unclaimed: UnclaimedCommands,
-    /// Workers that said goodbye lately: their polls are over.
-    pub(crate) dismissed: Mutex<Goodbyes>,
-    /// Told when a worker says goodbye: its polls that wait at other nodes end.
+    /// Workers that have shut down lately: their polls are over.
+    pub(crate) dismissed: Mutex<ShutDownWorkers>,
+    /// Notified when a worker shuts down: its polls that wait at other nodes end.
     pub(crate) dismissals: Notify,
     /// Told when closed runs may be due earlier than before.
     pub(crate) retention_changed: Notify,

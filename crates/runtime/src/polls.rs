@@ -263,7 +263,7 @@ impl Queues {
         lock(&self.queues).get(key).is_some_and(Queue::is_full)
     }
 
-    /// Waits for a task; `None` if time is up or the worker said goodbye, which `is_over` tells.
+    /// Waits for a task; `None` if time is up or the worker shut down, which `is_over` tells.
     async fn poll(
         &self,
         poll: &Poll,
@@ -426,7 +426,7 @@ impl Queues {
     }
 
     /// The worker of a sticky queue leaves: polls there end, and what waited there is returned for others.
-    fn abandon(&self, namespace: NamespaceKey, sticky: &str) -> Vec<TaskOffer> {
+    pub(crate) fn abandon(&self, namespace: NamespaceKey, sticky: &str) -> Vec<TaskOffer> {
         let mut queues = lock(&self.queues);
         self.limits_changed.notify_waiters();
         let mut left = Vec::new();
@@ -534,7 +534,7 @@ impl Queues {
     }
 
     /// An identity did not ask lately after all.
-    fn forget_poller(&self, namespace: NamespaceKey, name: &str, kinds: &[QueueKind], identity: &str) {
+    pub(crate) fn forget_poller(&self, namespace: NamespaceKey, name: &str, kinds: &[QueueKind], identity: &str) {
         let mut queues = lock(&self.queues);
         for kind in kinds {
             if let Some(queue) = queues.get_mut(&QueueKey { namespace, kind: *kind, name: name.to_owned() }) {
@@ -600,7 +600,7 @@ fn place_of(workflow: Option<&Priority>, own: Option<&Priority>) -> (i32, Option
 }
 
 impl Node {
-    /// Waits for a task of a node without others, unless the worker said goodbye or the node stops.
+    /// Waits for a task of a node without others, unless the worker shut down or the node stops.
     pub(crate) async fn wait_with_guard(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return None;
@@ -628,58 +628,6 @@ impl Node {
         Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))
     }
 
-    pub(crate) fn is_dismissed(&self, worker: &str) -> bool {
-        if worker.is_empty() {
-            return false;
-        }
-        lock(&self.dismissed).has(worker)
-    }
-
-    /// A worker process leaves, and perhaps names the queue that it serves: its polls end at once, also those on their way; its
-    /// sticky queue is given up.
-    pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, queue: &str, sticky: &str) {
-        if !worker.is_empty() {
-            self.leases.leaves(namespace, worker, self.clock.monotonic());
-        }
-        if self.polls_end_on_shutdown && !worker.is_empty() {
-            lock(&self.dismissed).add(worker);
-            self.dismissals.notify_waiters();
-            let known = self.leases.queues_of(namespace, worker);
-            self.queues.dismiss(namespace, worker, known.iter().map(String::as_str).chain([queue, sticky]));
-        }
-        if !sticky.is_empty() {
-            self.give_up_queue(namespace, sticky);
-        }
-    }
-
-    /// A worker that said goodbye is not listed any more as one that polls these queues.
-    pub fn forget_poller(&self, namespace: NamespaceKey, queue: &str, kinds: &[QueueKind], identity: &str) {
-        if self.polls_end_on_shutdown {
-            self.queues.forget_poller(namespace, queue, kinds, identity);
-        }
-    }
-
-    /// The only worker that served a sticky queue is gone.
-    pub(crate) fn give_up_queue(self: &Arc<Self>, namespace: NamespaceKey, sticky: &str) {
-        let left = self.queues.abandon(namespace, sticky);
-        self.end_sticky_polls(namespace, sticky);
-        if !left.is_empty() {
-            let node = self.clone();
-            tokio::spawn(async move {
-                for task in left {
-                    node.redirect(task).await;
-                }
-            });
-        }
-    }
-
-    /// Polls of a sticky queue that wait here end, wherever its home is.
-    fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
-        if !sticky.is_empty() {
-            self.end_polls(|key: &QueueKey| key.namespace == namespace && key.sticky_name() == Some(sticky));
-        }
-    }
-
     /// A poll is a sign of life. On a queue for commands it stands for all workers of its process.
     pub(crate) fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.clock.monotonic());
@@ -692,7 +640,7 @@ impl Node {
     }
 
     /// Sends a task of an abandoned sticky queue to where it belongs.
-    async fn redirect(&self, task: TaskOffer) {
+    pub(crate) async fn redirect(&self, task: TaskOffer) {
         match task {
             TaskOffer::Workflow { run, .. } => {
                 let Ok(Some(key)) = self.workflow_of(run).await else { return };

@@ -124,7 +124,7 @@ impl Node {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             if let TaskOffer::Remote(task) = offer {
                 match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
-                    // A worker that said goodbye meanwhile would not look at it: dropping it gives it back.
+                    // A worker that shut down meanwhile would not look at it: dropping it gives it back.
                     Some(_) if self.is_dismissed(&poll.caller.worker) => return Ok(None),
                     Some(begun) => return Ok(Some(begun)),
                     None => continue,
@@ -361,7 +361,7 @@ impl Node {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             if let TaskOffer::Remote(task) = offer {
                 match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
-                    // A worker that said goodbye meanwhile would not look at it: dropping it gives it back.
+                    // A worker that shut down meanwhile would not look at it: dropping it gives it back.
                     Some(_) if self.is_dismissed(&poll.caller.worker) => return Ok(None),
                     Some(begun) => return Ok(Some(begun)),
                     None => continue,

@@ -125,7 +125,7 @@ impl Node {
         home: NodeId,
         homes: u64,
     ) -> Result<Option<Met>, ()> {
-        // Before the look, so that no goodbye is missed.
+        // Before the look, so that no shutdown is missed.
         let dismissal = self.dismissals.notified();
         let is_limited = || self.queues.is_configured_with_limits(&poll.queue);
         let is_over = || cluster.homes() != homes || self.is_stopping() || self.is_dismissed(&poll.caller.worker);
@@ -192,7 +192,7 @@ impl Node {
             Some(Answered { reply: Reply::Done(_), .. }) if began.elapsed() + MARGIN >= TAKE_MAX => {
                 cluster.edge.take_ended(key, number, None);
             }
-            // The worker said goodbye, or the namespace is gone.
+            // The worker shut down, or the namespace is gone.
             Some(Answered { reply: Reply::Done(_), .. }) => {
                 cluster.edge.take_ended(key, number, None);
                 cluster.edge.sent_away(key);

@@ -151,7 +151,7 @@ pub struct LeaseView {
     pub identity: String,
     /// The queue that it serves; empty if it never polled.
     pub task_queue: String,
-    /// Whether it said goodbye.
+    /// Whether it has shut down.
     pub leaving: bool,
     /// Whether its connections are gone.
     pub detached: bool,
@@ -353,7 +353,7 @@ impl Table {
             || self.reach.is_open(&Party::Control(namespace, entity.control.clone()))
     }
 
-    /// Whether a call was lost with a connection of a worker that it would make again if it lived. One that said goodbye
+    /// Whether a call was lost with a connection of a worker that it would make again if it lived. One that shut down
     /// and still has something makes no calls: then the connection itself tells.
     fn is_cut(&self, namespace: NamespaceKey, entity: &Entity) -> bool {
         self.reach.is_cut(&Party::Worker(namespace, entity.worker.clone()))
