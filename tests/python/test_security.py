@@ -398,7 +398,7 @@ async def test_a_worker_limited_to_its_queues(guarded: Callable[..., Guarded]) -
 
 
 def test_a_sticky_queue_has_only_tasks_of_its_normal_queue(guarded: Callable[..., Guarded]) -> None:
-    """Whatever a limited worker calls its sticky queue, and whatever others call their queues."""
+    """A limited worker may choose any name for its sticky queue, also one of another queue."""
     from temporalio.api.enums.v1 import TaskQueueKind
     from temporalio.api.taskqueue.v1 import StickyExecutionAttributes, TaskQueue
     from temporalio.api.workflowservice.v1 import (

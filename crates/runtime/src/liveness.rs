@@ -437,7 +437,7 @@ pub(crate) async fn watch(node: Arc<Node>) {
             tokio::spawn(async move { node.move_attempts(RunKey(orphan.run_key), attempt, why).await });
         }
         if due.is_more {
-            // The next slice is late already, whoever is to blame for it.
+            // The next slice is late already.
             planned = None;
             tokio::task::yield_now().await;
             continue;

@@ -55,7 +55,7 @@ pub(crate) fn verify(connection: &Connection, read_state: ReadState) -> rusqlite
         }
     }
     drop(statement);
-    // Whatever is compared further stands on pages that cannot be trusted.
+    // Further comparisons would read pages that cannot be trusted.
     if found.count == 0 {
         let checker = Checker::new(&snapshot, read_state)?;
         for check in [Checker::runs, Checker::sums, Checker::orphans, Checker::lists] {

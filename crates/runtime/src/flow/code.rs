@@ -2,7 +2,7 @@
 //!
 //! A version whose code cannot be had is *unusable*: an older server stored it, and its source is over a limit of this one.
 //! That is known of the version from then on, with the reason. Its turns fail with that reason and back off; deployments,
-//! lists and pages show it. Nothing here ends the process, whatever is stored.
+//! lists and pages show it. Nothing that is stored ends the process.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -260,7 +260,7 @@ impl Security {
         self.authentication.is_some()
     }
 
-    /// Writes down that somebody who is not known was refused, unless it is one of too many times.
+    /// Writes down that an unknown caller was refused, unless it is one of too many times.
     fn note_refusal(&self, what: &str, namespace: &str, status: &Status) {
         if let Some(audit) = self.audit.as_ref().filter(|_| !throttle::is_throttled(status)) {
             let _ = audit.entry(what, namespace, None).ended(status.code());

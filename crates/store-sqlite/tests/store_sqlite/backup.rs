@@ -12,7 +12,7 @@ use segno_store_sqlite::{
 
 use crate::common::{Directory, commit};
 
-/// What the state of run 1 says, whatever it is made of here.
+/// What the state of run 1 says.
 fn facts(_: bytes::Bytes) -> Result<StateFacts, String> {
     let row = row(1);
     Ok(StateFacts {
