@@ -108,7 +108,14 @@ impl ScriptLog {
         let mut dropped = lines.dropped;
         let mut admitted = Vec::new();
         for line in lines.lines {
-            let (message, data) = (escaped(&line.message), escaped(line.data.as_deref().unwrap_or_default()));
+            let data = line.data.as_deref().unwrap_or_default();
+            let bytes = line.message.len().min(LINE_BYTES_MAX) + data.len().min(LINE_BYTES_MAX);
+            if bytes as u64 + LINE_BYTES > allowance.bytes {
+                // Escaping makes it longer still; a script that logs without end must not cost that.
+                dropped += 1;
+                continue;
+            }
+            let (message, data) = (escaped(&line.message), escaped(data));
             if allowance.take((message.len() + data.len()) as u64 + LINE_BYTES) {
                 admitted.push((line.line, message, data));
             } else {
