@@ -74,9 +74,10 @@ impl Node {
                     Ok((batches, end, goes_on))
                 };
                 let (batches, end, goes_on) = self.read(page).await?;
-                check_page(key, &batches, from, until)?;
-                if !goes_on {
-                    return Err(gap(key, end));
+                let is_whole = check_page(key, &batches, from, until);
+                let is_whole = is_whole.and_then(|()| if goes_on { Ok(()) } else { Err(gap(key, end)) });
+                if let Err(gap) = is_whole {
+                    return Err(self.gap_or_deleted(current, gap).await);
                 }
                 batches
             }
@@ -139,7 +140,9 @@ impl Node {
                 None => {
                     let key = current.key();
                     let batches = self.read(move |store| store.history_reverse(key, stored_until, room)).await?;
-                    check_reverse_page(key, &batches, stored_until, room)?;
+                    if let Err(gap) = check_reverse_page(key, &batches, stored_until, room) {
+                        return Err(self.gap_or_deleted(current, gap).await);
+                    }
                     batches
                 }
             };
@@ -150,6 +153,19 @@ impl Node {
         }
         page.before_event_id = (first > 1).then_some(first);
         Ok(page)
+    }
+
+    /// Why events of a run are missing: they are lost, unless the run was deleted while they were read.
+    pub(crate) async fn gap_or_deleted(&self, current: &Current, gap: CallError) -> CallError {
+        let (key, info) = (current.key(), &current.run.info);
+        match self.read(move |store| store.load(key)).await {
+            Ok(None) => CallError::RunNotFound { workflow_id: info.workflow_id.clone(), run_id: info.run_id.clone() },
+            Ok(Some(_)) => {
+                tracing::error!(run = key.0, error = %gap, "the stored history of a run has a gap");
+                gap
+            }
+            Err(error) => error,
+        }
     }
 
     /// Waits until a run has an event from `from` on (or, with `closed_only`, is closed). False if time is up first.
@@ -224,7 +240,6 @@ fn check_reverse_page(key: RunKey, batches: &[HistoryBatch], until: i64, batches
 }
 
 pub(crate) fn gap(key: RunKey, event_id: i64) -> CallError {
-    tracing::error!(run = key.0, event_id, "the stored history of a run has a gap");
     CallError::DataLoss(format!("history of run {}: event {event_id} is missing", key.0))
 }
 

@@ -101,16 +101,25 @@ impl Node {
         let run = self.decode(record.state, record.key).await?;
         // A database on another machine is asked for the history itself alone.
         if run.is_running() && self.remote.is_none() {
-            self.check_newest(&run, record.key).await?;
+            self.check_newest(&run, record.key, version).await?;
         }
         Ok(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) }))
     }
 
     /// Refuses an open run whose newest events are lost: nothing may be added to such a history, and no worker gets it.
-    async fn check_newest(&self, run: &Run, key: RunKey) -> Result<(), CallError> {
+    async fn check_newest(&self, run: &Run, key: RunKey, version: u64) -> Result<(), CallError> {
         let newest = self.read(move |store| store.history_reverse(key, i64::MAX, 1)).await?;
         let next = newest.first().map_or(1, |batch| batch.last_event_id + 1);
-        if next == run.next_stored_event_id() { Ok(()) } else { Err(history::gap(key, next)) }
+        if next == run.next_stored_event_id() {
+            return Ok(());
+        }
+        // Between the two reads the run may have gone on, or have been deleted.
+        let now = self.read(move |store| store.load(key)).await?;
+        if now.is_none_or(|record| record.version != version) {
+            return Ok(());
+        }
+        tracing::error!(run = key.0, event_id = next, "the stored history of a run has a gap");
+        Err(history::gap(key, next))
     }
 
     /// A run as stored.

@@ -131,7 +131,9 @@ impl Node {
         while from < until {
             let key: RunKey = current.key();
             let batches = self.read(move |store| store.history(key, from, until, BATCHES, BATCHES_BYTES)).await?;
-            check_page(key, &batches, from, until)?;
+            if let Err(gap) = check_page(key, &batches, from, until) {
+                return Err(self.gap_or_deleted(current, gap).await);
+            }
             let Some(last) = batches.last() else { break };
             from = last.last_event_id + 1;
             for batch in &batches {

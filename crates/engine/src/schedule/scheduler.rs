@@ -102,7 +102,8 @@ impl<'a> Scheduler<'a> {
                 continue;
             }
             // Spans exclude their start, and here it is meant.
-            let start = backfill.start_time.as_ref().map_or(0, timestamp_nanos) - MILLISECOND;
+            let start = backfill.start_time.as_ref().map_or(0, timestamp_nanos);
+            let start = start.saturating_sub(MILLISECOND);
             backfill.start_time = Some(nanos_timestamp(start));
             self.state.backfills.push(backfill);
         }

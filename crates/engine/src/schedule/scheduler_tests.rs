@@ -258,6 +258,18 @@ fn backfills_take_ten_at_a_time_and_include_both_ends() {
 }
 
 #[test]
+fn a_backfill_may_begin_at_the_earliest_time() {
+    let mut world = World::policy(Policy::AllowAll);
+    let earliest = prost_types::Timestamp { seconds: i64::MIN, nanos: 0 };
+    let request = BackfillRequest { start_time: Some(earliest), end_time: Some(earliest), ..Default::default() };
+    let patch = SchedulePatch { backfill_request: vec![request], ..Default::default() };
+    assert_eq!(world.turn(|scheduler| scheduler.patch(patch)), [0i64; 0]);
+    // Further turns find nothing in the span.
+    assert_eq!(world.until(10).len(), 10);
+    assert!(world.state.backfills.is_empty());
+}
+
+#[test]
 fn an_update_forgets_the_times_before_it() {
     let mut world = World::policy(Policy::AllowAll);
     assert_eq!(world.until(2), [1, 2]);
