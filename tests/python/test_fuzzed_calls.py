@@ -55,7 +55,7 @@ SERVICES = (
 POLLING = 4
 POLLS = ("PollWorkflowTaskQueue", "PollActivityTaskQueue")
 # Methods that must have answered OK at least once, by the number of calls.
-OK_METHODS = {6_000: 60, 100_000: 85}
+OK_METHODS = {6_000: 60, 100_000: 80}
 FEATURES = ["--workflow-pause", "--workflow-rules", "--completion-pages"]
 
 
