@@ -19,16 +19,17 @@ use segno_flow::{
     value::{Kind, Raised},
 };
 use segno_proto::{
-    History,
-    common::WorkerVersionStamp,
-    enums::{IndexedValueType, VersioningBehavior},
-    events::HistoryEvent,
-    protocol::Message,
+    History, common::WorkerVersionStamp, enums::VersioningBehavior, events::HistoryEvent, protocol::Message,
     sdk::WorkflowTaskCompletedMetadata,
 };
 
 use super::{ScriptLines, commands, events};
-use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current};
+use crate::{
+    error::CallError,
+    namespaces::{Namespace, attribute_type_name},
+    node::Node,
+    slots::Current,
+};
 
 /// Batches of history read at a time.
 const BATCHES: usize = 256;
@@ -284,17 +285,5 @@ pub(super) fn damaged(run: &Run, why: &str) -> CallError {
 pub(super) fn attribute_types(namespace: &Namespace) -> Vec<(String, String)> {
     let settable = PREDEFINED.iter().filter(|(.., settable)| *settable).map(|(name, kind, _)| (*name, *kind));
     let custom = namespace.search_attributes.iter().map(|(name, kind)| (name.as_str(), *kind));
-    settable.chain(custom).map(|(name, kind)| (name.to_owned(), type_name(kind).to_owned())).collect()
-}
-
-fn type_name(kind: IndexedValueType) -> &'static str {
-    match kind {
-        IndexedValueType::Text => "Text",
-        IndexedValueType::Int => "Int",
-        IndexedValueType::Double => "Double",
-        IndexedValueType::Bool => "Bool",
-        IndexedValueType::Datetime => "Datetime",
-        IndexedValueType::KeywordList => "KeywordList",
-        IndexedValueType::Keyword | IndexedValueType::Unspecified => "Keyword",
-    }
+    settable.chain(custom).map(|(name, kind)| (name.to_owned(), attribute_type_name(kind).to_owned())).collect()
 }

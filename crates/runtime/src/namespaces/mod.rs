@@ -105,15 +105,7 @@ impl NamespaceDetail {
     /// them.
     pub fn attribute_aliases(&self) -> impl Iterator<Item = (String, String)> {
         self.attributes.iter().map(|(name, attribute)| {
-            let field = match attribute.kind() {
-                IndexedValueType::Text => "Text",
-                IndexedValueType::Int => "Int",
-                IndexedValueType::Double => "Double",
-                IndexedValueType::Bool => "Bool",
-                IndexedValueType::Datetime => "Datetime",
-                IndexedValueType::KeywordList => "KeywordList",
-                IndexedValueType::Keyword | IndexedValueType::Unspecified => "Keyword",
-            };
+            let field = attribute_type_name(attribute.kind());
             (format!("{field}{:02}", attribute.number.saturating_sub(ATTRIBUTE_NUMBER_FIRST) + 1), name.clone())
         })
     }
@@ -180,6 +172,19 @@ impl Namespace {
     /// Whether it is there for good: runs may be started in it by others.
     pub fn is_live(&self) -> bool {
         self.state() != NamespaceState::Deleted
+    }
+}
+
+/// The name of a type of search attributes.
+pub(crate) fn attribute_type_name(kind: IndexedValueType) -> &'static str {
+    match kind {
+        IndexedValueType::Text => "Text",
+        IndexedValueType::Int => "Int",
+        IndexedValueType::Double => "Double",
+        IndexedValueType::Bool => "Bool",
+        IndexedValueType::Datetime => "Datetime",
+        IndexedValueType::KeywordList => "KeywordList",
+        IndexedValueType::Keyword | IndexedValueType::Unspecified => "Keyword",
     }
 }
 

@@ -415,7 +415,7 @@ impl Security {
         known.map(drop)
     }
 
-    /// Who somebody is, by keys that are the newest: a node that cannot compare them with the database's admits only the admin,
+    /// Authenticates the caller by the newest keys: a node that cannot compare its keys with the database's admits only the admin,
     /// whose key is not among them.
     async fn current_caller(&self, by: &Authentication, credentials: &Credentials) -> Result<Arc<Caller>, Status> {
         if !self.node.has_newest_documents() && !by.is_admin(credentials) {
