@@ -10,7 +10,7 @@ use std::sync::{
 use prost::Message;
 use segno_store::{Commit, DocumentWrite, NamespaceKey};
 
-use crate::{error::CallError, finish::finish, hash::HashMap, node::Node};
+use crate::{error::CallError, finish::finish, hash::HashMap, runs::Runs};
 
 const PREFIX: &str = "access-key/";
 /// Documents that belong to no namespace.
@@ -144,7 +144,7 @@ fn document(name: &str, content: Option<Vec<u8>>) -> Commit {
     Commit { documents: vec![write], ..Default::default() }
 }
 
-impl Node {
+impl Runs {
     /// Reads all keys.
     pub(crate) async fn load_access_keys(&self) -> Result<(), CallError> {
         // What is read is not older than what is replaced.

@@ -13,10 +13,10 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     error::CallError,
-    node::Node,
     polls::QueuePlace,
     queries::{QueryAnswer, QueryTask},
     queues::{QUERY_PRIORITY, QueueKey, QueueKind, TaskOffer},
+    runs::Runs,
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
 };
@@ -43,7 +43,7 @@ enum Way {
 }
 
 /// Forgets a direct query when its asker leaves.
-struct Asked<'a>(&'a Node, u64);
+struct Asked<'a>(&'a Runs, u64);
 
 impl Drop for Asked<'_> {
     fn drop(&mut self) {
@@ -51,7 +51,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-impl Node {
+impl Runs {
     /// Asks a workflow. `deadline` is the caller's.
     pub async fn query(
         &self,

@@ -3,13 +3,13 @@
 use segno_engine::Run;
 use segno_store::{Commit, RunKey, RunWrite};
 
-use crate::{error::CallError, node::Node};
+use crate::{error::CallError, runs::Runs};
 
 /// Runs made findable with one commit each, as one group.
 const GROUP: usize = 64;
 const PROGRESS: usize = 10_000;
 
-impl Node {
+impl Runs {
     /// Adds the searchable facts of runs that have none.
     pub(crate) async fn list_older_runs(&self) -> Result<(), CallError> {
         let mut done = 0;

@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use crate::{
     error::CallError,
     metrics::add,
-    node::Node,
+    runs::Runs,
     slots::{Slot, SlotState, WorkflowKey, lock},
     transact::{Locked, RunSelector},
 };
@@ -195,7 +195,7 @@ struct Opening {
     transition: Transition,
 }
 
-impl Node {
+impl Runs {
     /// Answers a call, whose request has so many bytes, together with everything else that waits for the same run.
     pub(crate) async fn call_together<R: Send + 'static, A: Send + 'static>(
         self: &Arc<Self>,

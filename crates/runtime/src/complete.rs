@@ -10,8 +10,8 @@ use crate::{
     error::CallError,
     metrics::count,
     namespaces::Namespace,
-    node::Node,
     queries::QueryAnswer,
+    runs::Runs,
     slots::{Current, SlotState, WorkflowKey},
     tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
     transact::RunSelector,
@@ -35,7 +35,7 @@ pub struct CompletedTask {
     pub delivery: Option<Delivery>,
 }
 
-impl Node {
+impl Runs {
     /// Applies a worker's answer.
     pub async fn complete_workflow_task(
         self: &Arc<Self>,
@@ -117,7 +117,7 @@ fn next_task(current: &Current, completed: &Completed) -> Option<()> {
 }
 
 /// Holds what the answer to a completed task carries, if anything.
-fn hand_out(node: &Arc<Node>, current: &Current, completed: &Completed) -> Option<Delivery> {
+fn hand_out(node: &Arc<Runs>, current: &Current, completed: &Completed) -> Option<Delivery> {
     let task = next_task(current, completed).map(|()| HeldTask::of(&current.run));
     let activities: Vec<_> =
         completed.eager_activities.iter().map(|activity| HeldActivity::of(&current.run, activity)).collect();

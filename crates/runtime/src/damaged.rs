@@ -1,8 +1,8 @@
 //! Runs that cannot be read: set aside, so that they keep nobody from working.
 //!
 //! A damaged run is logged once and counted; its tasks are not offered any more. It stays listed. Terminating it
-//! by its ids closes it and frees its workflow id (see [`crate::Node::terminate_run`]), deleting it removes whatever is left
-//! of it (see [`crate::Node::delete_run`]).
+//! by its ids closes it and frees its workflow id (see [`crate::Runs::terminate_run`]), deleting it removes whatever is left
+//! of it (see [`crate::Runs::delete_run`]).
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 use segno_engine::Run;
 use segno_store::RunKey;
 
-use crate::{error::CallError, node::Node, slots::lock};
+use crate::{error::CallError, runs::Runs, slots::lock};
 
 /// Runs that are remembered; those beyond are logged again each time they are met.
 const REMEMBERED_MAX: usize = 10_000;
@@ -47,7 +47,7 @@ impl DamagedRuns {
     }
 }
 
-impl Node {
+impl Runs {
     /// Sets a run aside.
     pub(crate) fn set_aside(&self, run: RunKey, why: &str) {
         self.timers.set(run, None);

@@ -14,7 +14,7 @@ use crate::{
     error::CallError,
     finish::finish,
     load::add_start_event,
-    node::Node,
+    runs::Runs,
     slots::{WorkflowKey, lock},
     transact::RunSelector,
 };
@@ -23,7 +23,7 @@ use crate::{
 const MESSAGES_WAIT: Duration = Duration::from_millis(20);
 const MESSAGES_WAIT_MAX: Duration = Duration::from_secs(10);
 
-impl Node {
+impl Runs {
     /// Deletes a run with its history. Once this returns the run is closed; it is gone as soon as what it told others
     /// has arrived, which for a closed run is at once.
     pub async fn delete_run(self: &Arc<Self>, key: &WorkflowKey, run_id: &str) -> Result<(), CallError> {

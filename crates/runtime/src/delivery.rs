@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 
 use crate::{
     cluster::{MetHere, RemoteHold},
-    node::Node,
     queues::{QueueKey, Queued},
+    runs::Runs,
     slots::lock,
     tasks::{HeldActivity, HeldTask},
 };
@@ -40,12 +40,12 @@ pub(crate) enum Held {
 pub struct Delivery(Arc<InTransit>);
 
 struct InTransit {
-    node: Weak<Node>,
+    node: Weak<Runs>,
     held: Mutex<Held>,
 }
 
 impl Delivery {
-    pub(crate) fn new(node: &Arc<Node>, held: Held) -> Self {
+    pub(crate) fn new(node: &Arc<Runs>, held: Held) -> Self {
         Self(Arc::new(InTransit { node: Arc::downgrade(node), held: Mutex::new(held) }))
     }
 
@@ -91,7 +91,7 @@ impl Drop for InTransit {
     }
 }
 
-impl Node {
+impl Runs {
     async fn take_undelivered(self: &Arc<Self>, held: Held) {
         match held {
             Held::Nothing | Held::Queued(..) | Held::Met(_) | Held::Elsewhere(_) => {}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use tokio::sync::watch;
 
-use crate::{cluster::STALE, node::Node};
+use crate::{cluster::STALE, runs::Runs};
 
 /// The last commit failed because of the disk or the database.
 pub(crate) const STORAGE: &str = "storage";
@@ -80,7 +80,7 @@ impl HealthChanges {
     }
 }
 
-impl Node {
+impl Runs {
     /// Why the node should get no calls, if it should not: it stops, failed, may have lost its place or is degraded.
     pub fn ill_health(&self) -> Option<String> {
         if self.is_stopping() {

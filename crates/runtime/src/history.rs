@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::CallError,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
 };
 
@@ -47,7 +47,7 @@ pub struct HistoryPage {
     pub before_event_id: Option<i64>,
 }
 
-impl Node {
+impl Runs {
     /// Stored events from `from` on.
     pub(crate) async fn stored_history(
         &self,

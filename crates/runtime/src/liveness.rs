@@ -1,7 +1,7 @@
 //! Workers that die: noticing it, and giving their work to others.
 //!
 //! What a worker holds follows from the runs: every transition that hands something over or takes it away is looked at
-//! ([`Node::note_holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
+//! ([`Runs::note_holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
 //! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
 //!
 //! However many workers are lost at the same time, others go on: leases end in slices of [`SLICE`], between which other tasks
@@ -28,7 +28,7 @@ use crate::{
     clock::until,
     error::CallError,
     metrics::{add, count},
-    node::Node,
+    runs::Runs,
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
     workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, Party, WorkerQuery},
@@ -42,7 +42,7 @@ pub(crate) const MOVES_MAX: usize = 32;
 const HELD_RUNS_MAX: usize = 1000;
 const RETRY: Duration = Duration::from_secs(1);
 
-impl Node {
+impl Runs {
     /// A worker made a call: a sign of life. Returns whether its silence would mean something.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
         self.tell_called(namespace, caller);
@@ -417,7 +417,7 @@ fn task_holder(run: &Run) -> &str {
 }
 
 /// Ends leases when their time is up, until the node stops.
-pub(crate) async fn watch(node: Arc<Node>) {
+pub(crate) async fn watch(node: Arc<Runs>) {
     let mut planned: Option<Nanos> = None;
     while !node.is_stopping() {
         let now = node.clock.monotonic();

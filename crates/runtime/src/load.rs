@@ -11,7 +11,7 @@ use crate::{
     error::CallError,
     history,
     metrics::count,
-    node::Node,
+    runs::Runs,
     slots::{Current, Slot, SlotState, WorkflowKey},
     transact::{Locked, RunSelector, progress_of},
 };
@@ -19,13 +19,13 @@ use crate::{
 /// The longest wait for the lock of a workflow.
 const LOCK_WAIT_MAX: Duration = Duration::from_secs(30);
 
-impl Node {
+impl Runs {
     /// Takes the lock of a workflow id and makes sure that its current run is known.
     pub(crate) async fn lock(&self, key: &WorkflowKey) -> Result<Locked, CallError> {
         self.lock_slot(self.slots.get(key), key).await
     }
 
-    /// Like [`Node::lock`] for a slot that was looked up already.
+    /// Like [`Runs::lock`] for a slot that was looked up already.
     pub(crate) async fn lock_slot(&self, slot: Arc<Slot>, key: &WorkflowKey) -> Result<Locked, CallError> {
         let state = match slot.state.clone().try_lock_owned() {
             Ok(state) => state,

@@ -1,53 +1,11 @@
-//! A node: everything that runs, tied together.
+//! A node: its parts, started together. What they do is theirs.
 
-use std::{
-    collections::HashSet,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::{ops::Deref, sync::Arc};
 
-use segno_engine::{Context, Run, lease::LeaseSettings, limits::Limits};
-use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
-use tokio::sync::Notify;
+use segno_engine::{lease::LeaseSettings, limits::Limits};
+use segno_store::{Storage, Store};
 
-use crate::{
-    access_keys::AccessKeys,
-    batch::Batches,
-    clock::Clock,
-    cluster::{self, Cluster, NodeIdentity},
-    committer::Committer,
-    completion_pages::CompletionPages,
-    damaged::DamagedRuns,
-    error::CallError,
-    flow::{self, Flows},
-    health::{self, Health},
-    ids::Ids,
-    list_limits::ListLimits,
-    liveness,
-    local::Local,
-    metrics::Metrics,
-    namespaces::{Namespaces, retention},
-    outbox::{self, Outbox},
-    polls::Queues,
-    queries::DirectQueries,
-    queues::BACKLOG_MAX,
-    refill,
-    run_keys::RunKeys,
-    shutdowns::ShutDownWorkers,
-    skipping::SkippingClock,
-    slots::Slots,
-    start_limits::StartLimits,
-    supervise::Vitals,
-    timers::Timers,
-    wakes,
-    worker_commands::UnclaimedCommands,
-    workers::{Leases, Workers},
-};
-
-/// Moments of different nodes differ in their last bits.
-const NODES_APART: u64 = 1024;
+use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, local::Local, queues::BACKLOG_MAX, runs::Runs};
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -87,76 +45,20 @@ impl Default for NodeOptions {
 
 /// A node of Segno.
 pub struct Node {
-    /// The store for code on a thread where waiting does no harm.
-    pub(crate) store: Arc<dyn Store>,
-    /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
-    pub(crate) remote: Option<Arc<dyn Storage>>,
-    /// The other nodes on the same storage; `None` if there can be none.
-    pub(crate) cluster: Option<Arc<Cluster>>,
-    pub(crate) committer: Committer,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) slots: Slots,
-    pub(crate) list_limits: ListLimits,
-    pub(crate) start_limits: StartLimits,
-    pub(crate) queues: Queues,
-    /// Who may call.
-    pub access_keys: AccessKeys,
-    pub(crate) timers: Timers,
-    pub(crate) ids: Ids,
-    pub(crate) direct_queries: DirectQueries,
-    pub(crate) limits: Limits,
-    /// Whether polls of a worker that begins to shut down end at once.
-    pub polls_end_on_shutdown: bool,
-    /// Whether workflows may be paused.
-    pub workflow_pause: bool,
-    /// Whether there are workflow rules.
-    pub workflow_rules: bool,
-    /// Completions of workflow tasks that come in pages; none if they may not.
-    pub completion_pages: Option<CompletionPages>,
-    pub(crate) outbox: Outbox,
-    /// Scripts.
-    pub(crate) flows: Flows,
-    /// Batch operations.
-    pub(crate) batches: Batches,
-    pub(crate) damaged: DamagedRuns,
-    /// Runs that go as soon as their last messages have arrived.
-    pub(crate) deleting: Mutex<HashSet<RunKey>>,
-    /// Namespaces that are being deleted by this node.
-    pub(crate) deleting_namespaces: Mutex<HashSet<NamespaceKey>>,
-    pub(crate) vitals: Arc<Vitals>,
-    /// Why the node is degraded, if it is.
-    pub health: Arc<Health>,
-    /// What the node counts.
-    pub metrics: Arc<Metrics>,
-    /// All namespaces.
-    pub namespaces: Namespaces,
-    /// Workers that tell about themselves.
-    pub workers: Workers,
-    /// Until when workers count as alive, and what they hold.
-    pub(crate) leases: Leases,
-    /// Commands for workers that nobody takes yet.
-    pub(crate) unclaimed: UnclaimedCommands,
-    /// Workers that have shut down lately: their polls are over.
-    pub(crate) dismissed: Mutex<ShutDownWorkers>,
-    /// Notified when a worker shuts down: its polls that wait at other nodes end.
-    pub(crate) dismissals: Notify,
-    /// Told when closed runs may be due earlier than before.
-    pub(crate) retention_changed: Notify,
-    pub(crate) run_keys: RunKeys,
-    stopping: AtomicBool,
-    /// Nothing is served any more, not even to other nodes.
-    ended: AtomicBool,
-    /// Told once when the node stops.
-    pub(crate) stop: Notify,
-    last_now: AtomicU64,
+    /// The runs that this node serves.
+    pub runs: Arc<Runs>,
+}
+
+// Until callers name the part that they mean.
+impl Deref for Node {
+    type Target = Arc<Runs>;
+
+    fn deref(&self) -> &Arc<Runs> {
+        &self.runs
+    }
 }
 
 impl Node {
-    /// The limits of runs.
-    pub fn limits(&self) -> Limits {
-        self.limits
-    }
-
     /// Starts a node on a store in this process: recovers what is stored and begins to work.
     pub async fn start(
         store: Arc<dyn Store>,
@@ -183,236 +85,7 @@ impl Node {
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
-        let metrics = Arc::new(Metrics::default());
-        let vitals = Arc::new(Vitals::default());
-        let health = Arc::new(Health::default());
-        let store = storage.blocking();
-        let (listener, identity) =
-            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let cluster = Cluster::of(&storage, identity);
-        let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
-        let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
-            .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
-        let first = store.clone();
-        let loaded = tokio::task::spawn_blocking(move || {
-            let ids = Ids::new();
-            Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
-        });
-        let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
-        let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
-        let node = Arc::new(Self {
-            store,
-            remote,
-            cluster,
-            committer,
-            clock,
-            list_limits: ListLimits::default(),
-            start_limits: StartLimits::default(),
-            slots: Slots::new(options.cache_bytes_max),
-            queues: Queues::new(options.queue_tasks_max),
-            timers: Timers::default(),
-            ids,
-            direct_queries: DirectQueries::default(),
-            limits: options.limits,
-            polls_end_on_shutdown: options.polls_end_on_shutdown,
-            workflow_pause: options.workflow_pause,
-            workflow_rules: options.workflow_rules,
-            completion_pages: options.completion_pages.then(CompletionPages::default),
-            outbox: Outbox::default(),
-            flows: Flows::default(),
-            batches: Batches::default(),
-            damaged: DamagedRuns::default(),
-            access_keys: AccessKeys::default(),
-            deleting: Mutex::default(),
-            deleting_namespaces: Mutex::default(),
-            vitals,
-            health,
-            metrics,
-            namespaces,
-            workers: Workers::default(),
-            leases,
-            unclaimed: UnclaimedCommands::default(),
-            dismissed: Mutex::default(),
-            dismissals: Notify::new(),
-            retention_changed: Notify::new(),
-            run_keys: RunKeys::default(),
-            stopping: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            stop: Notify::new(),
-            last_now: AtomicU64::new(0),
-        });
-        if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
-            cluster.accept_nodes(listener, &node);
-        }
-        node.load_flows().await?;
-        node.load_batches().await?;
-        node.load_queue_configs().await?;
-        node.load_access_keys().await?;
-        node.list_older_runs().await?;
-        match &node.cluster {
-            None => node.recover().await?,
-            Some(_) => {
-                node.supervise("the comparison of documents", cluster::follow_revisions(node.clone()));
-                node.take_first_shards().await?;
-                node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
-                node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));
-            }
-        }
-        node.supervise("the delivery of messages", outbox::run(node.clone()));
-        node.supervise("the timer loop", wakes::run(node.clone()));
-        node.supervise("the watch over workers", liveness::watch(node.clone()));
-        // Whoever skips a month still wants to look at what ended before.
-        if node.clock.skipping().is_none() {
-            node.supervise("the deletion of expired runs", retention::apply(node.clone()));
-        }
-        node.supervise("the execution of scripts", flow::run(node.clone()));
-        node.supervise("the refill of queues", refill::run(node.clone()));
-        node.resume_deletions();
-        let scheduled = node.clone();
-        node.supervise_to_its_end("the schedules of scripts", async move { scheduled.follow_schedules().await });
-        Ok(node)
-    }
-
-    /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
-    pub fn now(&self) -> i64 {
-        let now = self.clock.now().max(0) as u64;
-        let mut last = self.last_now.load(Ordering::Relaxed);
-        loop {
-            let next = match &self.cluster {
-                None => now.max(last + 1),
-                // The last bits name the node: two of them never have the same moment.
-                Some(cluster) => {
-                    (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (cluster.me.0 & (NODES_APART - 1))
-                }
-            };
-            match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return next as i64,
-                Err(newer) => last = newer,
-            }
-        }
-    }
-
-    /// Time, ids and limits for a call in a namespace that creates no run.
-    pub(crate) fn context(&self, namespace: NamespaceKey) -> Context {
-        let settings = self.namespaces.by_key(namespace).map(|known| known.settings).unwrap_or_default();
-        let limits = Limits {
-            updates_suggest: settings.updates.suggest(),
-            script_events_kept: settings.flows.history_events_kept as i64,
-            ..self.limits
-        };
-        Context { now: self.now(), new_run_key: 0, new_run_seed: self.ids.bits(), limits, script: None }
-    }
-
-    /// Like [`Node::context`], with a key for a new run if the call may create one.
-    pub(crate) async fn context_for(&self, namespace: NamespaceKey, creates: bool) -> Result<Context, CallError> {
-        let new_run_key = if creates { self.take_run_key().await?.0 } else { 0 };
-        Ok(Context { new_run_key, ..self.context(namespace) })
-    }
-
-    async fn take_run_key(&self) -> Result<RunKey, CallError> {
-        let taken = self.run_keys.take(&self.store).await;
-        // Keys are not set aside by the committer, and it is the committer that notes the health of the store.
-        if taken.is_err() && !self.health.is_degraded_by(health::STORAGE) {
-            self.committer.probe();
-        }
-        taken
-    }
-
-    /// Like [`Node::context_for`], for a call on a run: runs that follow it have the current version of its script.
-    pub(crate) async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
-        let namespace = NamespaceKey(run.info.namespace_key);
-        let script = if creates { self.flows.current(namespace, &run.info.workflow_type) } else { None };
-        Ok(Context { script, ..self.context_for(namespace, creates).await? })
-    }
-
-    /// The clock, if it jumps while nothing is under way.
-    pub fn skipping_clock(&self) -> Option<&SkippingClock> {
-        self.clock.skipping()
-    }
-
-    /// What keeps the data, in a word.
-    pub fn store_kind(&self) -> &'static str {
-        self.store.kind()
-    }
-
-    /// A fresh UUID.
-    pub fn uuid(&self) -> String {
-        self.ids.uuid()
-    }
-
-    /// Stops handing out work: long polls end empty, new calls are refused.
-    pub fn shut_down(&self) {
-        self.stopping.store(true, Ordering::Release);
-        self.queues.dismiss_everybody();
-        self.end_polls(|_| true);
-        self.stop.notify_waiters();
-        // The timer loop looks up from its sleep and sees that it is over.
-        self.timers.earlier.notify_one();
-        self.retention_changed.notify_one();
-        self.leases.earlier.notify_one();
-        self.outbox.look();
-        self.flows.resumes.look();
-        self.queues.refills.look();
-    }
-
-    /// Tells everything that waits for a moment to look at the clock again: it was moved.
-    pub fn clock_moved(&self) {
-        self.timers.earlier.notify_one();
-        self.retention_changed.notify_one();
-        self.leases.earlier.notify_one();
-    }
-
-    /// Nothing is served any more: whatever still runs for other nodes ends.
-    pub fn end(&self) {
-        self.ended.store(true, Ordering::Release);
-        if let Some(cluster) = &self.cluster {
-            cluster.close();
-        }
-    }
-
-    /// Whether nothing is served any more.
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Acquire)
-    }
-
-    /// Whether the node is shutting down.
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::Acquire)
-    }
-
-    /// Reads from storage on a thread where waiting does no harm.
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, segno_store::ReadError> + Send + 'static,
-    ) -> Result<T, CallError> {
-        let store = self.store.clone();
-        let result = tokio::task::spawn_blocking(move || read(&*store)).await;
-        Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
-    }
-
-    /// Whether the store is on another machine.
-    pub fn is_remote(&self) -> bool {
-        self.remote.is_some()
-    }
-
-    /// The sizes of the files of the store, if it has any.
-    pub fn file_sizes(&self) -> Option<FileSizes> {
-        self.store.file_sizes()
-    }
-
-    fn queued_tasks(&self) -> usize {
-        self.queues.backlog(self.clock.now()) + self.flows.resumes.len()
-    }
-
-    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
-    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
-        [
-            ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
-            ("queued_tasks", "Tasks waiting for a worker.", self.queued_tasks() as u64),
-            ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
-            ("live_workers", "Workers with a lease.", self.leases.len() as u64),
-            ("waiting_messages", "Messages between runs that have not arrived.", self.outbox.len() as u64),
-            ("damaged_runs", "Runs that cannot be read and were set aside.", self.damaged.len() as u64),
-        ]
+        let runs = Runs::start_among(storage, clock, options, listener).await?;
+        Ok(Arc::new(Self { runs }))
     }
 }

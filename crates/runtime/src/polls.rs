@@ -28,12 +28,12 @@ use crate::{
     fair::Fairness,
     hash::HashMap,
     metrics::count,
-    node::Node,
     queue_config::ConfigKey,
     queue_limits::{LimitSource, QueueLimits},
     queue_stats::QueueStats,
     queues::{Handed, Offered, Poller, PollerVersion, Queue, QueueKey, QueueKind, Queued, TaskOffer},
     refill::Refills,
+    runs::Runs,
     slots::lock,
     worker_commands::WorkerCommandTask,
     workers::{CONTROL_QUEUES, Caller, PollGuard},
@@ -599,7 +599,7 @@ fn place_of(workflow: Option<&Priority>, own: Option<&Priority>) -> (i32, Option
     (if key > 0 { key } else { PRIORITY_DEFAULT }, fairness)
 }
 
-impl Node {
+impl Runs {
     /// Waits for a task of a node without others, unless the worker shut down or the node stops.
     pub(crate) async fn wait_with_guard(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {

@@ -10,8 +10,8 @@ use crate::{
     error::CallError,
     finish::finish,
     namespaces::Namespace,
-    node::Node,
     queues::{QueueKey, QueueKind},
+    runs::Runs,
     slots::lock,
 };
 
@@ -46,7 +46,7 @@ impl ConfigKey {
     }
 }
 
-impl Node {
+impl Runs {
     /// Reads all configurations.
     pub(crate) async fn load_queue_configs(&self) -> Result<(), CallError> {
         for namespace in self.namespaces.all() {

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use segno_engine::Run;
 use segno_store::{ReadError, RunKey, Store};
 
-use crate::{error::CallError, node::Node};
+use crate::{error::CallError, runs::Runs};
 
 const PAGE: usize = 4096;
 /// Runs read at a time when tasks are offered again.
 const OFFERS_PAGE: usize = 256;
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
-impl Node {
+impl Runs {
     /// Arms wake-ups, sends messages that were under way and sets out to offer waiting tasks.
     pub(crate) async fn recover(self: &Arc<Self>) -> Result<(), CallError> {
         let mut after = None;

@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 
 use crate::{
     error::CallError,
-    node::Node,
     queues::{QueueKey, QueueKind},
     recovery::load_all,
+    runs::Runs,
     slots::lock,
 };
 
@@ -54,7 +54,7 @@ impl Refills {
 }
 
 /// Refills queues until the node stops.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(node: Arc<Runs>) {
     // Where the next refill of a queue goes on.
     let mut cursors: HashMap<QueueKey, RunKey> = HashMap::new();
     while !node.is_stopping() {
@@ -81,7 +81,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-impl Node {
+impl Runs {
     /// Offers what storage knows of a queue and memory does not, from the runs after `began` on and then from the first
     /// run on. Gives back where to go on if the queue is full before all runs were looked at.
     async fn refill(&self, key: &QueueKey, began: Option<RunKey>) -> Result<Option<RunKey>, CallError> {

@@ -15,7 +15,7 @@ use crate::{
     finish::finish,
     flow::find_checkpoint,
     history::check_page,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
     transact::{Beside, run_write},
 };
@@ -24,7 +24,7 @@ use crate::{
 const BATCHES: usize = 256;
 const BATCHES_BYTES: usize = 16 * 1024 * 1024;
 
-impl Node {
+impl Runs {
     /// Resets a run, the current one if none is named. Gives back the id of the new run.
     pub async fn reset_workflow(
         self: &Arc<Self>,

@@ -12,7 +12,7 @@ use crate::{
     error::CallError,
     list_limits::ListCaller,
     namespaces::Namespace,
-    node::Node,
+    runs::Runs,
     visibility::{FoundRuns, ListPosition},
 };
 
@@ -41,7 +41,7 @@ impl Names for OfSchedules<'_> {
     }
 }
 
-impl Node {
+impl Runs {
     /// A page of the open schedules that fit a filter.
     pub async fn list_schedules(
         &self,

@@ -10,8 +10,8 @@ use segno_store::NamespaceKey;
 
 use crate::{
     hash::HashMap,
-    node::Node,
     queues::{QueueKey, QueueKind},
+    runs::Runs,
     slots::lock,
 };
 
@@ -46,7 +46,7 @@ impl ShutDownWorkers {
     }
 }
 
-impl Node {
+impl Runs {
     /// Whether a worker has shut down, so that its polls are over.
     pub(crate) fn is_dismissed(&self, worker: &str) -> bool {
         if worker.is_empty() {

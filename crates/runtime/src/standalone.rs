@@ -13,7 +13,7 @@ use crate::{
     error::CallError,
     list_limits::ListCaller,
     namespaces::Namespace,
-    node::Node,
+    runs::Runs,
     schedules::{RUN_NAME, with_workflow_ids},
     slots::WorkflowKey,
     visibility::{FoundRuns, ListPosition},
@@ -36,7 +36,7 @@ impl Names for OfActivities<'_> {
     }
 }
 
-impl Node {
+impl Runs {
     /// A page of the standalone activities that fit a filter.
     pub async fn list_activities(
         &self,

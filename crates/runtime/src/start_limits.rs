@@ -16,7 +16,7 @@ use std::{
 use segno_engine::start::Start;
 use segno_store::NamespaceKey;
 
-use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, node::Node, slots::lock};
+use crate::{error::CallError, list_limits::ListCaller, namespaces::Namespace, runs::Runs, slots::lock};
 
 /// How many seconds' worth of starts may come at once.
 const BURST_SECONDS: f64 = 2.0;
@@ -159,7 +159,7 @@ impl StartLimits {
 
 /// A workflow that was counted as open, until it is stored.
 pub(crate) struct CountedStart {
-    node: Arc<Node>,
+    node: Arc<Runs>,
     namespace: NamespaceKey,
 }
 
@@ -171,7 +171,7 @@ impl Drop for CountedStart {
     }
 }
 
-impl Node {
+impl Runs {
     /// Counts a workflow that is to be created, unless its namespace has or starts too many. `replaces` says whether it takes
     /// the place of an open one. What is given back is kept until it is stored.
     pub(crate) async fn count_start(

@@ -19,7 +19,7 @@ use crate::{
     error::CallError,
     finish::{Finish, finish},
     flow::no_script,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
     tasks::{HeldTask, StartedTask},
     transact::Locked,
@@ -52,7 +52,7 @@ pub struct SignalWithStart {
     pub signal: Signal,
 }
 
-impl Node {
+impl Runs {
     /// Starts a workflow, or answers with the one that is there, as the policies say.
     pub async fn start_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
         self.refuse_overload()?;

@@ -1,7 +1,7 @@
 //! Watching over what must never end: the writer thread and the background loops.
 //!
 //! If one of them panics or ends by itself, the node has failed: it answers no call any more, its health says so, and the
-//! process ends with a message ([`Node::failed`]). Nothing is lost: whoever starts it again finds everything stored.
+//! process ends with a message ([`Runs::failed`]). Nothing is lost: whoever starts it again finds everything stored.
 
 use std::{
     any::Any,
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::{sync::Notify, task::AbortHandle};
 
-use crate::node::Node;
+use crate::runs::Runs;
 
 /// Whether everything essential runs.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it panicked".to_owned())
 }
 
-impl Node {
+impl Runs {
     /// Why the node cannot work any more, if it cannot.
     pub fn failure(&self) -> Option<&str> {
         self.vitals.failure()

@@ -29,11 +29,11 @@ use crate::{
     finish::finish,
     history::HistoryView,
     metrics::count,
-    node::Node,
     polls::Poll,
     queries::{QueryAnswer, QueryTask},
     queues::TaskOffer,
     rules,
+    runs::Runs,
     slots::{Current, SlotState, WorkflowKey},
     transact::RunSelector,
 };
@@ -103,7 +103,7 @@ impl HeldActivity {
     }
 }
 
-impl Node {
+impl Runs {
     /// Waits for a workflow task or a query on a node without others.
     pub async fn poll_workflow_task(
         self: &Arc<Self>,

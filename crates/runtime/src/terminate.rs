@@ -25,12 +25,12 @@ use crate::{
     delete::{Damaged, find_damaged},
     error::CallError,
     finish::finish,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
     transact::{Locked, RunSelector},
 };
 
-impl Node {
+impl Runs {
     /// Terminates a run. `decide` is the transition; `first_run_id` is the first run of the chain that is meant, or empty.
     pub async fn terminate_run<F>(
         self: &Arc<Self>,

@@ -21,7 +21,7 @@ use crate::{
     error::CallError,
     finish::finish,
     flow::{first_event_id, wants_turn},
-    node::Node,
+    runs::Runs,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
 };
 
@@ -72,7 +72,7 @@ pub(crate) struct Locked {
     pub(crate) state: OwnedMutexGuard<SlotState>,
 }
 
-impl Node {
+impl Runs {
     /// Applies a call to the current run of a workflow, if it is the one the caller means. Refused without a look while
     /// too much waits for the disk.
     pub async fn transact<R, F>(
@@ -100,7 +100,7 @@ impl Node {
         }
     }
 
-    /// Like [`Node::transact`], for what the node itself has to do.
+    /// Like [`Runs::transact`], for what the node itself has to do.
     pub(crate) async fn apply<R, F>(
         self: &Arc<Self>,
         key: &WorkflowKey,
@@ -114,7 +114,7 @@ impl Node {
         self.transact_and(key, selector, Vec::new(), decide, |_, _| ()).await.map(|(reply, ())| reply)
     }
 
-    /// Like [`Node::apply`]; removes outbox rows with the same commit, and lets `after` look at the slot while it is
+    /// Like [`Runs::apply`]; removes outbox rows with the same commit, and lets `after` look at the slot while it is
     /// still locked.
     pub(crate) async fn transact_and<R, A, F, G>(
         self: &Arc<Self>,

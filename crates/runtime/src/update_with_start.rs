@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::{
     error::CallError,
     finish::finish,
-    node::Node,
+    runs::Runs,
     slots::WorkflowKey,
     starts::StartOutcome,
     updates::{UpdateReply, WaitFor},
@@ -46,7 +46,7 @@ pub struct StartedAndUpdated {
     pub update: UpdateReply,
 }
 
-impl Node {
+impl Runs {
     /// Updates the workflow, starting it first if need be.
     pub async fn update_with_start(
         self: &Arc<Self>,

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::CallError,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
     transact::RunSelector,
 };
@@ -51,7 +51,7 @@ pub struct UpdateReply {
     pub stage: UpdateStage,
 }
 
-impl Node {
+impl Runs {
     /// Admits an update and waits for it, until `until` at most.
     pub async fn update_workflow(
         self: &Arc<Self>,

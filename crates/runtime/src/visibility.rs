@@ -21,7 +21,7 @@ use crate::{
     error::CallError,
     list_limits::ListCaller,
     namespaces::{Namespace, Namespaces},
-    node::Node,
+    runs::Runs,
 };
 
 /// The kind of values a type of the wire has.
@@ -54,7 +54,7 @@ impl Names for Namespace {
     }
 }
 
-impl Node {
+impl Runs {
     /// The searchable facts of a run if they are not what they were before.
     pub(crate) fn facts_changed(&self, before: Option<&Run>, run: &Run) -> Option<Box<VisibilityRow>> {
         let same = before.is_some_and(|before| {
@@ -203,7 +203,7 @@ pub struct FoundRuns {
 /// The attribute by which the server's own helpers are told from users' workflows.
 const DIVISION: &str = "TemporalNamespaceDivision";
 
-impl Node {
+impl Runs {
     /// A page of the runs that fit a filter.
     pub async fn list(
         &self,

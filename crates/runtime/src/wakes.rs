@@ -14,7 +14,7 @@ use crate::{
     clock::{Clock, SLEEP_MAX, sleep_for, until},
     lanes::{Lanes, UnderWay},
     metrics::count,
-    node::Node,
+    runs::Runs,
     skipping::SkippingClock,
     slots::lock,
 };
@@ -35,7 +35,7 @@ struct DueRuns {
 }
 
 /// Carries out wake-ups until the node stops.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(node: Arc<Runs>) {
     let mut due_runs = DueRuns::default();
     while !node.is_stopping() {
         let earlier = node.timers.earlier.notified();
@@ -62,7 +62,7 @@ pub(crate) async fn run(node: Arc<Node>) {
 }
 
 impl DueRuns {
-    fn add(&mut self, node: &Arc<Node>, namespace: NamespaceKey, run: RunKey) {
+    fn add(&mut self, node: &Arc<Runs>, namespace: NamespaceKey, run: RunKey) {
         if !self.known.insert(run) {
             return;
         }
@@ -74,7 +74,7 @@ impl DueRuns {
     }
 
     /// Begins as many wake-ups as may be under way.
-    fn begin(&mut self, node: &Arc<Node>) {
+    fn begin(&mut self, node: &Arc<Runs>) {
         let most = if node.committer.is_shared() { SHARE_MAX } else { UNDER_WAY_MAX };
         while let Some((namespace, waking)) = self.take(most) {
             self.known.remove(&waking.run);
@@ -100,7 +100,7 @@ impl DueRuns {
 
 /// Makes room for another wake-up when it is dropped.
 struct Ended {
-    node: Arc<Node>,
+    node: Arc<Runs>,
     namespace: NamespaceKey,
     under_way: Arc<Mutex<UnderWay>>,
 }
@@ -118,7 +118,7 @@ impl Drop for Ended {
 }
 
 /// Skips the time to the next moment for which anything waits, or waits until that may be done. Returns whether it did.
-async fn skip(node: &Node, clock: &SkippingClock, next: Option<Nanos>, earlier: Notified<'_>) -> bool {
+async fn skip(node: &Runs, clock: &SkippingClock, next: Option<Nanos>, earlier: Notified<'_>) -> bool {
     let changed = clock.changed.notified();
     let Some(at) = next.into_iter().chain(clock.end_sleeps()).min() else {
         tokio::select! {
@@ -142,7 +142,7 @@ async fn skip(node: &Node, clock: &SkippingClock, next: Option<Nanos>, earlier: 
 
 /// A wake-up under way. One that panics is repeated: others go on, and it is not forgotten.
 struct Waking {
-    node: Arc<Node>,
+    node: Arc<Runs>,
     run: RunKey,
     done: bool,
 }

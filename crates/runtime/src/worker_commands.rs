@@ -19,9 +19,9 @@ use crate::{
     cluster::Place,
     delivery::Delivery,
     metrics::{add, count},
-    node::Node,
     polls::{PRIORITY_DEFAULT, Poll, QueuePlace},
     queues::{QueueKey, QueueKind, TaskOffer},
+    runs::Runs,
     slots::lock,
     tokens::{ActivityToken, Token},
     workers::CONTROL_QUEUES,
@@ -103,7 +103,7 @@ impl Unclaimed {
     }
 }
 
-impl Node {
+impl Runs {
     /// Tells the worker of an attempt to stop.
     pub(crate) fn send_stop(&self, run: &Run, stop: ActivityStop) {
         let namespace = NamespaceKey(run.info.namespace_key);

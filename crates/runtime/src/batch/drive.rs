@@ -18,7 +18,7 @@ use crate::{
     error::CallError,
     list_limits::ListCaller,
     namespaces::Namespace,
-    node::Node,
+    runs::Runs,
     slots::lock,
     visibility::{FoundRun, ListPosition},
 };
@@ -47,7 +47,7 @@ enum Progress {
     Ended,
 }
 
-impl Node {
+impl Runs {
     /// Carries out a job in the background.
     pub(super) fn begin_batch(self: &Arc<Self>, namespace: Arc<Namespace>, job: Arc<Job>) {
         let node = self.clone();

@@ -30,7 +30,7 @@ use segno_store::{Commit, DocumentWrite, NamespaceKey};
 use siphasher::sip128::{Hasher128, SipHasher13};
 use tokio::sync::Notify;
 
-use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node, slots::lock};
+use crate::{error::CallError, finish::finish, namespaces::Namespace, runs::Runs, slots::lock};
 use position::StoredPosition;
 
 /// Jobs of a namespace that may be open at the same time, as in Temporal.
@@ -221,7 +221,7 @@ fn info_write(namespace: NamespaceKey, info: &BatchInfo) -> DocumentWrite {
     DocumentWrite { namespace, name: info_document(&info.job_id), content }
 }
 
-impl Node {
+impl Runs {
     /// Reads the progress of all jobs.
     pub(crate) async fn load_batches(&self) -> Result<(), CallError> {
         for namespace in self.namespaces.all() {

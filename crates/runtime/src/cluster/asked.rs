@@ -11,7 +11,7 @@ use super::{
     Place,
     wire::{Ask, Delete, News, Outcome, OutcomeKind, Question, Receive, Reply, Told},
 };
-use crate::{delivery::Delivery, error::CallError, node::Node, outbox::Arrived, sabotage, slots::WorkflowKey};
+use crate::{delivery::Delivery, error::CallError, outbox::Arrived, runs::Runs, sabotage, slots::WorkflowKey};
 
 /// How long the receiver's half of a message may take.
 const RECEIVE_MAX: std::time::Duration = std::time::Duration::from_secs(15);
@@ -34,7 +34,7 @@ pub(crate) fn outcome_of(outcome: Outcome) -> Result<Arrived, CallError> {
     }
 }
 
-impl Node {
+impl Runs {
     /// Answers a question of another node. What the answer holds is given back unless the asker says that it arrived.
     pub(super) async fn asked(self: &Arc<Self>, from: NodeId, ask: Ask) -> (Reply, Option<Delivery>) {
         let Some(cluster) = self.cluster.clone() else { return (Reply::Moved(Default::default()), None) };

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     delivery::{Delivery, Held},
-    node::Node,
+    runs::Runs,
     workers::ConnectionId,
 };
 
@@ -107,7 +107,7 @@ impl Cluster {
     /// Lets another node make a call.
     pub async fn forward(
         &self,
-        me: &Arc<Node>,
+        me: &Arc<Runs>,
         to: NodeId,
         call: ForwardedCall,
         deadline: Option<Instant>,
@@ -118,7 +118,7 @@ impl Cluster {
     /// The same. That what the answer carries has arrived may be told later if `lazy`.
     pub(super) async fn forward_held(
         &self,
-        me: &Arc<Node>,
+        me: &Arc<Runs>,
         to: NodeId,
         call: ForwardedCall,
         deadline: Option<Instant>,
@@ -153,7 +153,7 @@ impl Cluster {
     }
 
     /// Lets all other nodes make a call that is for everybody; waits for none of them.
-    pub fn forward_to_all(&self, me: &Arc<Node>, call: &ForwardedCall) {
+    pub fn forward_to_all(&self, me: &Arc<Runs>, call: &ForwardedCall) {
         for link in self.peers() {
             let (node, call) = (me.clone(), call.clone());
             let to = link.node;

@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use super::Cluster;
 use super::encryption::{self, Channel};
 use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Question, Reply, Said};
-use crate::{delivery::Delivery, node::Node, slots::lock};
+use crate::{delivery::Delivery, runs::Runs, slots::lock};
 
 /// The largest write that is accepted: a request of 4 MiB many times over.
 const FRAMES_BYTES_MAX: usize = 128 << 20;
@@ -285,7 +285,7 @@ impl Drop for Asking<'_> {
 
 impl Link {
     /// A way to a node, which is dialled from now on until this is dropped.
-    pub(super) fn new(local: &Arc<Node>, member: &Member, traffic: Arc<Traffic>) -> Arc<Self> {
+    pub(super) fn new(local: &Arc<Runs>, member: &Member, traffic: Arc<Traffic>) -> Arc<Self> {
         let link = Arc::new(Self {
             node: member.id,
             address: member.address.clone(),
@@ -370,7 +370,7 @@ impl Link {
 }
 
 /// Dials until nobody wants the link any more.
-async fn keep_connected(local: Weak<Node>, link: Weak<Link>) {
+async fn keep_connected(local: Weak<Runs>, link: Weak<Link>) {
     let mut was_open = false;
     loop {
         let (Some(node), Some(this)) = (local.upgrade(), link.upgrade()) else { return };
@@ -599,7 +599,7 @@ async fn read_answers(mut read: Reading, pending: &Pending, traffic: &Traffic) -
 }
 
 /// Takes connections of other nodes until the node is gone.
-pub(crate) async fn accept(listener: TcpListener, acceptor: TlsAcceptor, node: Weak<Node>) {
+pub(crate) async fn accept(listener: TcpListener, acceptor: TlsAcceptor, node: Weak<Runs>) {
     // They end with this.
     let mut serving = JoinSet::new();
     loop {
@@ -653,7 +653,7 @@ async fn is_of(cluster: &Cluster, from: NodeId, certificate: &[u8]) -> bool {
     map.member(from).is_some_and(|member| member.certificate == certificate)
 }
 
-async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Node>) -> io::Result<()> {
+async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Runs>) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(cluster) = node.cluster.clone() else { return Ok(()) };
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
@@ -743,7 +743,7 @@ async fn serve(stream: TcpStream, acceptor: &TlsAcceptor, node: Arc<Node>) -> io
 }
 
 /// Answers a question in a task of its own.
-fn answer(node: &Arc<Node>, from: NodeId, serving: &Arc<Mutex<Serving>>, frames: &Outgoing, id: u64, ask: Ask) {
+fn answer(node: &Arc<Runs>, from: NodeId, serving: &Arc<Mutex<Serving>>, frames: &Outgoing, id: u64, ask: Ask) {
     let (node, frames, under_way) = (node.clone(), frames.clone(), serving.clone());
     // Held while the task is registered, so that it cannot end before.
     let mut registered = lock(serving);

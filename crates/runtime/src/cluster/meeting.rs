@@ -19,9 +19,9 @@ use super::{
 use crate::{
     delivery::{Delivery, Held},
     metrics::count,
-    node::Node,
     polls::{Poll, QueuePlace},
     queues::{QueueKey, TaskOffer},
+    runs::Runs,
     slots::lock,
 };
 
@@ -48,7 +48,7 @@ pub(crate) struct MetHere {
 
 impl MetHere {
     /// The worker did not get it: the home of its queue finds another one.
-    pub(crate) fn offer_again(self, node: &Node) {
+    pub(crate) fn offer_again(self, node: &Runs) {
         if Handle::try_current().is_ok() {
             node.offer_at_home(self.queue, self.task, self.place, self.shard, self.otherwise);
         }
@@ -56,7 +56,7 @@ impl MetHere {
 }
 
 /// Looks after the polls that wait here until the node stops.
-pub(crate) async fn look_after_polls(node: Arc<Node>) {
+pub(crate) async fn look_after_polls(node: Arc<Runs>) {
     let Some(cluster) = node.cluster.clone() else { return std::future::pending().await };
     while !node.is_stopping() {
         tokio::time::sleep(LOOK).await;
@@ -78,7 +78,7 @@ impl Cluster {
     }
 }
 
-impl Node {
+impl Runs {
     /// Hands a task of a run that is here to a worker that waits here, if the home of its queue has nothing to order. False
     /// if it has to go to the home. `otherwise` is where it goes if its queue is one worker's own and that is gone.
     pub(crate) fn meet_here(

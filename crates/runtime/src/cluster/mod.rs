@@ -5,7 +5,7 @@
 //! about the workers that hold something of its runs. A client's call goes to the node that it is about as it came
 //! ([`calls`]). With one store in this process there is no cluster, and everything is here.
 //!
-//! What holds: a run is touched only by the node that serves its shard, within its lease ([`Node::admit`]); whatever a node
+//! What holds: a run is touched only by the node that serves its shard, within its lease ([`Runs::admit`]); whatever a node
 //! that lost its place still writes is refused by the database.
 
 mod asked;
@@ -48,7 +48,7 @@ pub(crate) use revisions::run as follow_revisions;
 pub(crate) use seen::ToldWorkers;
 pub(crate) use wire::Task;
 
-use crate::{error::CallError, node::Node, queues::QueueKey, sabotage, slots::WorkflowKey, slots::lock};
+use crate::{error::CallError, queues::QueueKey, runs::Runs, sabotage, slots::WorkflowKey, slots::lock};
 use edge::Edge;
 use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};
@@ -97,7 +97,7 @@ pub struct Cluster {
     commits: Vec<AtomicU64>,
     /// Counts changes of homes.
     homes: AtomicU64,
-    node: OnceLock<Weak<Node>>,
+    node: OnceLock<Weak<Runs>>,
     /// Takes connections of other nodes.
     accepting: Mutex<Option<AbortHandle>>,
     client_calls: OnceLock<Arc<dyn ClientCalls>>,
@@ -149,7 +149,7 @@ impl Cluster {
     }
 
     /// Takes connections of other nodes until this one ends.
-    pub(crate) fn accept_nodes(&self, listener: TcpListener, node: &Arc<Node>) {
+    pub(crate) fn accept_nodes(&self, listener: TcpListener, node: &Arc<Runs>) {
         let Some(acceptor) = self.identity.as_ref().and_then(|identity| match identity.acceptor() {
             Ok(acceptor) => Some(acceptor),
             Err(error) => {
@@ -321,12 +321,12 @@ impl Cluster {
         lock(&self.incoming).get(&from) == Some(&number)
     }
 
-    fn local(&self) -> Option<Arc<Node>> {
+    fn local(&self) -> Option<Arc<Runs>> {
         self.node.get()?.upgrade()
     }
 }
 
-impl Node {
+impl Runs {
     /// What is known of other nodes; `None` if there can be none.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()

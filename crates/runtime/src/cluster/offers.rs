@@ -28,9 +28,9 @@ use super::{
 use crate::{
     delivery::Delivery,
     fair::Fairness,
-    node::Node,
     polls::{Poll, QueuePlace},
     queues::{QueueKey, QueueKind, TaskOffer},
+    runs::Runs,
     worker_commands::WorkerCommandTask,
     workers::Caller,
 };
@@ -126,7 +126,7 @@ impl Drop for Offering {
     }
 }
 
-impl Node {
+impl Runs {
     /// Waits until not too many offers look for their homes: whoever offers many at once waits for them.
     pub(crate) async fn offers_settle(&self) {
         let Some(cluster) = &self.cluster else { return };

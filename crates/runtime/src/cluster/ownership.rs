@@ -21,7 +21,7 @@ use super::{
     link::Link,
     wire::{News, Question, Told},
 };
-use crate::{error::CallError, node::Node, queues::QueueKey, recovery::load_all, sabotage, slots::lock};
+use crate::{error::CallError, queues::QueueKey, recovery::load_all, runs::Runs, sabotage, slots::lock};
 
 /// Shards handed over together.
 const CHUNK: usize = 32;
@@ -49,7 +49,7 @@ async fn hold_back() {
 }
 
 /// Follows the map until the node stops.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(node: Arc<Runs>) {
     let Some(cluster) = node.cluster.clone() else { return std::future::pending().await };
     let mut seen = 0;
     // A node that stops goes on until its shards are handed over.
@@ -63,7 +63,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-impl Node {
+impl Runs {
     /// Takes this node's part at its start, so that it is ready when it says so.
     pub(crate) async fn take_first_shards(self: &Arc<Self>) -> Result<(), CallError> {
         let Some(cluster) = self.cluster.clone() else { return Ok(()) };

@@ -2,9 +2,9 @@
 //!
 //! Every beat compares the stored revision with the one in memory ([`segno_store::cluster::Membership`]). A node that finds a
 //! newer one reads everything again and publishes what it has. A node that could not compare for two thirds of its lease admits
-//! no callers ([`Node::admit_callers`], [`Node::admit`]). See decision 037.
+//! no callers ([`Runs::admit_callers`], [`Runs::admit`]). See decision 037.
 //!
-//! What holds: a lease after a change was stored, each node has it or admits no callers. [`Node::tell_changed`] waits for that,
+//! What holds: a lease after a change was stored, each node has it or admits no callers. [`Runs::tell_changed`] waits for that,
 //! and for less if all nodes say that they have it.
 
 use std::{sync::Arc, time::Duration};
@@ -13,7 +13,7 @@ use segno_store::cluster::{NodeId, Revisions};
 use tokio::time::Instant;
 
 use super::{AWAY_MAX, Cluster, LOOK_AGAIN, wire::Question};
-use crate::{error::CallError, node::Node, sabotage};
+use crate::{error::CallError, runs::Runs, sabotage};
 
 /// What callers hear from a node that did not compare for too long.
 pub(crate) const STALE: &str = "this node has not been able to compare its keys, scripts and namespaces with the database for a \
@@ -60,7 +60,7 @@ impl ChangedNodes {
 }
 
 /// Reads documents again whenever the database has newer ones, until the node stops.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(node: Arc<Runs>) {
     let Some(cluster) = node.cluster.clone() else { return std::future::pending().await };
     let mut seen = 0;
     while !node.has_ended() {
@@ -78,7 +78,7 @@ pub(crate) async fn run(node: Arc<Node>) {
     }
 }
 
-impl Node {
+impl Runs {
     /// Reads documents again if the database has newer ones. Once this returned, the node has all that was stored before.
     pub async fn catch_up(self: &Arc<Self>) -> Result<(), CallError> {
         let Some(cluster) = &self.cluster else { return Ok(()) };

@@ -18,8 +18,8 @@ use super::{
     wire::{Closed, Cut, News, Seen, Told},
 };
 use crate::{
-    node::Node,
     polls::Poll,
+    runs::Runs,
     slots::lock,
     workers::{Caller, ConnectionId, Party},
 };
@@ -54,7 +54,7 @@ impl ToldWorkers {
     }
 }
 
-impl Node {
+impl Runs {
     /// Tells others that a worker called.
     pub(crate) fn tell_called(&self, namespace: NamespaceKey, caller: &Caller) {
         let (Some(cluster), Some(connection)) = (&self.cluster, caller.connection) else { return };

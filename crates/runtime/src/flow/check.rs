@@ -4,7 +4,7 @@ use bytes::Bytes;
 use segno_flow::{Code, diagnostic::Diagnostic};
 
 use super::deployed::{FlowError, Source};
-use crate::{error::CallError, namespaces::Namespace, node::Node};
+use crate::{error::CallError, namespaces::Namespace, runs::Runs};
 
 /// A source that was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub(super) struct CompiledScript {
     pub source: Source,
 }
 
-impl Node {
+impl Runs {
     /// Says what is wrong with a source; stores nothing.
     pub async fn check_flow(
         &self,

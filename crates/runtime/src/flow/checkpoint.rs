@@ -11,7 +11,7 @@ use segno_proto::events::HistoryEvent;
 use segno_store::RunKey;
 
 use super::turn::damaged;
-use crate::{error::CallError, node::Node};
+use crate::{error::CallError, runs::Runs};
 
 /// A checkpoint as it is stored.
 #[derive(Clone, PartialEq, Message)]
@@ -64,7 +64,7 @@ pub(crate) fn find_checkpoint(run: &Run, until: i64) -> Result<Option<ScriptChec
     Err(CallError::NotReady(format!("events before {first} were compacted")))
 }
 
-impl Node {
+impl Runs {
     /// The checkpoint with which the past of a run before an event begins; `None` if it begins with the first event. `past`
     /// is that past: its first batch is never removed.
     pub(crate) async fn checkpoint_for(

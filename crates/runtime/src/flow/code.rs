@@ -17,7 +17,7 @@ use super::{
     check::compile,
     deployed::{Content, SHOWN},
 };
-use crate::{error::CallError, node::Node, slots::lock};
+use crate::{error::CallError, runs::Runs, slots::lock};
 
 /// Bytes of compiled code in memory.
 const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -58,7 +58,7 @@ impl Codes {
     }
 }
 
-impl Node {
+impl Runs {
     /// Compiled code of a version.
     pub(crate) async fn flow_code(
         &self,

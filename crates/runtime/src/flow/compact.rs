@@ -11,7 +11,7 @@ use segno_proto::{
 };
 use segno_store::{NamespaceKey, RunKey};
 
-use crate::{error::CallError, node::Node};
+use crate::{error::CallError, runs::Runs};
 
 /// The name of the marker that stands for removed events.
 const MARKER: &str = "segno.compacted";
@@ -19,7 +19,7 @@ const MARKER: &str = "segno.compacted";
 const FROM: &str = "from";
 const TO: &str = "to";
 
-impl Node {
+impl Runs {
     /// Adds the removal of old history to a transition if there is much of it. The first batch, with the first event,
     /// stays.
     pub(super) async fn compact(&self, run: &mut Run, transition: &mut Transition) {

@@ -33,7 +33,7 @@ use super::{
     log::ScriptLog,
     resumes::Resumes,
 };
-use crate::{error::CallError, finish::finish, namespaces::Namespace, node::Node, slots::lock};
+use crate::{error::CallError, finish::finish, namespaces::Namespace, runs::Runs, slots::lock};
 
 /// Versions with open runs of which is looked whether they can be executed.
 const UNUSABLE_LOOKED_AT: usize = 20;
@@ -308,7 +308,7 @@ fn version_document(name: &str, version: &[u8]) -> String {
     format!("flow-version/{}/{name}", hex(version))
 }
 
-impl Node {
+impl Runs {
     pub(super) async fn flow_content(
         &self,
         namespace: NamespaceKey,

@@ -28,7 +28,7 @@ use crate::{
     finish::finish,
     metrics::{add, count},
     namespaces::Namespace,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
     transact::RunSelector,
 };
@@ -44,7 +44,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(1);
 const AGAIN_MAX: usize = 100;
 
 /// Takes resumes until the node stops.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(node: Arc<Runs>) {
     while !node.is_stopping() {
         // Taken before the look, so that nothing that changes after it is missed.
         let changed = node.flows.resumes.changed.notified();
@@ -59,7 +59,7 @@ pub(crate) async fn run(node: Arc<Node>) {
 
 /// A turn under way, until it has ended or panicked.
 struct UnderWay {
-    node: Arc<Node>,
+    node: Arc<Runs>,
     namespace: NamespaceKey,
 }
 
@@ -99,7 +99,7 @@ struct Taken {
     prepared: Result<Prepared, CallError>,
 }
 
-impl Node {
+impl Runs {
     /// Executes the pending turn of a script.
     async fn resume(self: &Arc<Self>, run: RunKey) {
         let taken = match self.take_resume(run).await {

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     error::CallError,
     metrics::{add, count},
-    node::Node,
+    runs::Runs,
     slots::{Current, lock},
 };
 
@@ -95,7 +95,7 @@ pub(crate) fn wants_turn(run: &Run, transition: &Transition) -> bool {
     script::wants_turn(run) || transition.successor.as_ref().is_some_and(|next| script::wants_turn(&next.run))
 }
 
-impl Node {
+impl Runs {
     /// Adds the turns that follow from a transition to it. Gives back what the scripts logged.
     pub(crate) async fn take_turns(
         &self,

@@ -14,7 +14,7 @@ use segno_engine::state::RunInfo;
 use segno_flow::interface::LogLine;
 use segno_store::RunKey;
 
-use crate::{metrics::add, node::Node, slots::lock};
+use crate::{metrics::add, runs::Runs, slots::lock};
 
 /// Bytes that a run may write to the log in a second, over time.
 const BYTES_PER_SECOND: u64 = 10 * 1024;
@@ -127,7 +127,7 @@ impl ScriptLog {
     }
 }
 
-impl Node {
+impl Runs {
     /// Writes what scripts logged to the log of the server.
     pub(crate) fn write_script_log(&self, info: &RunInfo, lines: ScriptLines) {
         if lines.lines.is_empty() && lines.dropped == 0 {

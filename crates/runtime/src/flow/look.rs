@@ -20,7 +20,7 @@ use crate::{
     ask::QueryReply,
     error::CallError,
     namespaces::Namespace,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
 };
 
@@ -42,7 +42,7 @@ pub struct FlowRunView {
     pub file_name: String,
 }
 
-impl Node {
+impl Runs {
     /// Answers a query from the state of a script. A pending turn is carried out first.
     pub(crate) async fn query_script(
         &self,

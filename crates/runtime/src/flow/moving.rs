@@ -27,7 +27,7 @@ use crate::{
     error::CallError,
     finish::finish,
     namespaces::Namespace,
-    node::Node,
+    runs::Runs,
     slots::{Current, WorkflowKey},
 };
 
@@ -79,7 +79,7 @@ pub struct MovedRun {
     pub to: String,
 }
 
-impl Node {
+impl Runs {
     /// Moves a run of a script to another version.
     pub async fn migrate_flow_run(
         self: &Arc<Self>,

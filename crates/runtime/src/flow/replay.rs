@@ -18,9 +18,9 @@ use segno_proto::{
 use segno_store::NamespaceKey;
 
 use super::{checkpoint::Checkpoint, commands, events, moving::Edition, turn::attribute_types, values::payloads};
-use crate::{error::CallError, namespaces::Namespace, node::Node, slots::Current};
+use crate::{error::CallError, namespaces::Namespace, runs::Runs, slots::Current};
 
-impl Node {
+impl Runs {
     /// How far a script had come before an event, with its state; `None` if the run is no script. `past` is its history
     /// up to that event.
     pub(crate) async fn script_at(

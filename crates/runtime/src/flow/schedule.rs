@@ -1,7 +1,7 @@
 //! `schedule(…)` in a script: a run that waits for its time, as long as the version is current.
 //!
 //! What should be follows from the current version; what is, from the run with the workflow id of the schedule. Whenever
-//! either changes, [`Node::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
+//! either changes, [`Runs::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
 //! script with a schedule when the node starts.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -18,14 +18,14 @@ use segno_proto::{
     taskqueue::TaskQueue,
 };
 
-use crate::{error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector};
+use crate::{error::CallError, namespaces::Namespace, runs::Runs, slots::WorkflowKey, transact::RunSelector};
 
 /// Workflow ids of schedules begin so; the name of the script follows.
 const PREFIX: &str = "flow-schedule/";
 /// When a schedule is looked at again for which its namespace had no room.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
-impl Node {
+impl Runs {
     /// Makes the run of a script's schedule what its current version wants. A run at work, or paused, is left alone.
     pub(crate) async fn follow_schedule(self: &Arc<Self>, namespace: &Namespace, name: &str) -> Result<(), CallError> {
         let version = self.flows.current(namespace.key, name);
@@ -110,7 +110,7 @@ impl Node {
         tokio::spawn(async move { node.try_follow_schedule(&namespace, &name).await });
     }
 
-    /// Like [`Node::follow_schedule`]; what goes wrong is logged. If the namespace has no room for the run, it is tried again.
+    /// Like [`Runs::follow_schedule`]; what goes wrong is logged. If the namespace has no room for the run, it is tried again.
     pub(crate) async fn try_follow_schedule(self: &Arc<Self>, namespace: &Arc<Namespace>, name: &str) {
         if !self.has_to_wait(namespace, name).await {
             return;

@@ -9,12 +9,12 @@ use prost::Message;
 use segno_store::NamespaceKey;
 
 use super::deployed::{Names, Record};
-use crate::{error::CallError, node::Node};
+use crate::{error::CallError, runs::Runs};
 
 /// Documents read at a time.
 const PAGE: usize = 1000;
 
-impl Node {
+impl Runs {
     /// Reads the names of all scripts. What is not stored is not known afterwards.
     pub(crate) async fn load_flows(&self) -> Result<(), CallError> {
         loop {

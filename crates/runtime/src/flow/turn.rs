@@ -27,7 +27,7 @@ use super::{ScriptLines, commands, events};
 use crate::{
     error::CallError,
     namespaces::{Namespace, attribute_type_name},
-    node::Node,
+    runs::Runs,
     slots::Current,
 };
 
@@ -85,7 +85,7 @@ pub(super) struct Past<'a> {
     pub state: Option<Bytes>,
 }
 
-impl Node {
+impl Runs {
     /// Gathers what a turn of a run needs whose workflow task was just started with these messages.
     pub(super) async fn prepare_turn(
         &self,

@@ -14,7 +14,7 @@ use super::{Deletion, Namespace, NamespaceName};
 use crate::{
     clock::until,
     error::CallError,
-    node::Node,
+    runs::Runs,
     slots::{WorkflowKey, lock},
 };
 
@@ -31,7 +31,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Characters of its id that a deleted namespace is named after, unless that name is taken.
 const SUFFIX_CHARACTERS: usize = 5;
 
-impl Node {
+impl Runs {
     /// Deletes a namespace. Once this returns it cannot be used any more and its name is free; its runs and its record
     /// go in the background, the record not before `delay` is over. Gives back the name it has until then.
     pub async fn delete_namespace(self: &Arc<Self>, name: NamespaceName, delay: Nanos) -> Result<String, CallError> {

@@ -17,7 +17,7 @@ use segno_proto::{Nanos, enums::NamespaceState};
 use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store};
 
 use super::{CallLimits, Namespace, NamespaceDetail, Settings};
-use crate::{error::CallError, ids::Ids, node::Node, slots::lock};
+use crate::{error::CallError, ids::Ids, runs::Runs, slots::lock};
 
 /// Closed runs are kept for a day unless told otherwise.
 const RETENTION_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
@@ -289,7 +289,7 @@ impl Namespaces {
     }
 }
 
-impl Node {
+impl Runs {
     /// Registers a namespace. Once this returns it is stored and can be used.
     pub async fn register_namespace(self: &Arc<Self>, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
         self.with_registry(move |node| node.namespaces.register(&*node.store, &node.ids, new)).await

@@ -10,7 +10,7 @@ use segno_proto::Nanos;
 use segno_store::{ReadError, RunKey, Store};
 
 use super::Namespace;
-use crate::{clock::until, error::CallError, node::Node};
+use crate::{clock::until, error::CallError, runs::Runs};
 
 /// Runs read at a time.
 const PAGE: usize = 64;
@@ -22,7 +22,7 @@ const STUCK: Nanos = 60 * 1_000_000_000;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Deletes expired runs until the node stops.
-pub(crate) async fn apply(node: Arc<Node>) {
+pub(crate) async fn apply(node: Arc<Runs>) {
     while !node.is_stopping() {
         let changed = node.retention_changed.notified();
         let pause = match node.delete_expired().await {
@@ -37,7 +37,7 @@ pub(crate) async fn apply(node: Arc<Node>) {
     }
 }
 
-impl Node {
+impl Runs {
     /// Deletes what has expired in all namespaces; says when to look again.
     async fn delete_expired(self: &Arc<Self>) -> Result<Nanos, CallError> {
         let mut next = Nanos::MAX;

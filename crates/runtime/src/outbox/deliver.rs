@@ -24,7 +24,7 @@ use segno_proto::{
 use segno_store::{Commit, OutboxKey};
 
 use crate::{
-    cluster::Place, error::CallError, namespaces::Namespace, node::Node, slots::WorkflowKey, transact::RunSelector,
+    cluster::Place, error::CallError, namespaces::Namespace, runs::Runs, slots::WorkflowKey, transact::RunSelector,
 };
 
 /// Whether the sender of a message took note of what became of it.
@@ -48,7 +48,7 @@ pub(crate) enum Arrived {
     NotTaken(i32),
 }
 
-impl Node {
+impl Runs {
     /// Delivers a message: its receiver's half where the receiver is, then the sender's half here.
     pub(super) async fn deliver(self: &Arc<Self>, message: &OutboxMessage, key: OutboxKey) -> Result<(), CallError> {
         match &message.content {
@@ -204,7 +204,7 @@ impl Node {
         }
     }
 
-    /// Like [`Node::report`], but leaves the row alone if the sender does not want to know, and says so.
+    /// Like [`Runs::report`], but leaves the row alone if the sender does not want to know, and says so.
     async fn try_report<F>(
         self: &Arc<Self>,
         message: &OutboxMessage,

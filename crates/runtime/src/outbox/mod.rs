@@ -30,7 +30,7 @@ use crate::{
     error::CallError,
     lanes::{Lanes, UnderWay},
     metrics::count,
-    node::Node,
+    runs::Runs,
     sabotage,
     slots::lock,
 };
@@ -204,7 +204,7 @@ impl Outbox {
 }
 
 /// Delivers messages until the node stops.
-pub(crate) async fn run(node: Arc<Node>) {
+pub(crate) async fn run(node: Arc<Runs>) {
     let permits = Arc::new(Semaphore::new(ATTEMPTS_MAX));
     while !node.is_stopping() {
         // Taken before the look, so that nothing that changes after it is missed.
@@ -235,7 +235,7 @@ pub(crate) async fn run(node: Arc<Node>) {
 
 /// One attempt to deliver a message. However it ends, the message has arrived or waits for the next one.
 struct Attempt {
-    node: Arc<Node>,
+    node: Arc<Runs>,
     /// The namespace of the sender.
     namespace: NamespaceKey,
     /// `None` once it has arrived, or never will.
@@ -254,7 +254,7 @@ impl Attempt {
             return;
         };
         let sender_key = self.node.key_of(&message.sender_namespace, &message.sender.workflow_id).map(|(_, key)| key);
-        let is_here = |node: &Node| sender_key.as_ref().is_none_or(|sender| node.place(sender) == Place::Here);
+        let is_here = |node: &Runs| sender_key.as_ref().is_none_or(|sender| node.place(sender) == Place::Here);
         if !is_here(&self.node) {
             // Its new owner has it.
             self.node.outbox.forget(key);
@@ -316,7 +316,7 @@ impl Drop for Attempt {
     }
 }
 
-impl Node {
+impl Runs {
     /// Sends a message that is stored. Its sender is known from what is in it.
     pub(crate) fn send_message(&self, row: OutboxRow) {
         let message = OutboxMessage::decode(row.message.clone());

@@ -14,9 +14,9 @@ use segno_proto::common::WorkflowExecution;
 use segno_store::OutboxKey;
 
 use super::deliver::{Arrived, arrived_with, derived_uuid, unless_gone};
-use crate::{error::CallError, node::Node, slots::WorkflowKey, transact::RunSelector};
+use crate::{error::CallError, runs::Runs, slots::WorkflowKey, transact::RunSelector};
 
-impl Node {
+impl Runs {
     /// Starts a workflow of a schedule where it belongs, and tells the schedule.
     pub(super) async fn start_scheduled(
         self: &Arc<Self>,
