@@ -54,7 +54,7 @@ impl Drop for Asked<'_> {
 impl Runs {
     /// Asks a workflow. `deadline` is the caller's.
     pub async fn query(
-        &self,
+        self: &Arc<Self>,
         key: &WorkflowKey,
         run_id: &str,
         query: WorkflowQuery,
@@ -68,7 +68,8 @@ impl Runs {
             return Ok(QueryReply { rejected: Some(status), ..reply(None) });
         }
         if run.state().script.is_some() {
-            return self.query_script(key, current, query, deadline).await;
+            let answer = self.turns.clone().query(self, key, current, query, deadline).await?;
+            return Ok(reply(Some(answer)));
         }
         let rejected = |status| Ok(QueryReply { rejected: Some(status), ..reply(None) });
         let way = self.way(key, &run, query.clone(), deadline).await?;

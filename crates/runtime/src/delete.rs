@@ -54,7 +54,7 @@ impl Runs {
                 }
                 lock(&node.deleting).remove(&run_key);
                 match node.remove(&key, run_key).await {
-                    Ok(()) => node.script_run_deleted(&run).await,
+                    Ok(()) => node.turns.clone().run_deleted(&node, &run).await,
                     Err(error) => tracing::warn!(run = run_key.0, %error, "a closed run was not deleted"),
                 }
             });
@@ -64,7 +64,7 @@ impl Runs {
         // Once removed, a run must be forgotten as well, whether or not the caller is still there.
         finish(async move {
             node.remove(&key, run_key).await?;
-            node.script_run_deleted(&run).await;
+            node.turns.clone().run_deleted(&node, &run).await;
             Ok(())
         })
         .await

@@ -15,6 +15,7 @@ mod cluster;
 mod combine;
 mod commit_shares;
 mod committer;
+mod compaction;
 mod complete;
 mod completion_pages;
 mod damaged;
@@ -23,7 +24,6 @@ mod delivery;
 mod error;
 mod fair;
 mod finish;
-mod flow;
 mod hash;
 mod health;
 mod history;
@@ -41,6 +41,7 @@ mod node;
 mod outbox;
 mod poller_scaling;
 mod polls;
+mod ports;
 mod queries;
 mod queue_config;
 mod queue_limits;
@@ -54,6 +55,7 @@ mod run_keys;
 mod runs;
 mod sabotage;
 mod schedules;
+mod scripts;
 mod shutdowns;
 mod skipping;
 mod slots;
@@ -87,9 +89,6 @@ pub use complete::CompletedTask;
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
 pub use delivery::Delivery;
 pub use error::CallError;
-pub use flow::{
-    Activation, CheckedScript, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source,
-};
 pub use hash::HashMap;
 pub use health::{Health, HealthChanges};
 pub use history::{HistoryPage, HistoryView};
@@ -109,6 +108,10 @@ pub use queue_stats::QueueStats;
 pub use queues::{Poller, PollerVersion, QueueKey, QueueKind, TaskOffer};
 pub use rules::RULES_MAX;
 pub use runs::Runs;
+pub use scripts::{
+    Activation, CheckedScript, Deployment, MoveCall, MovedRun, ScriptError, ScriptInfo, ScriptRunView, Scripts, Source,
+    VersionRecord,
+};
 pub use segno_engine::activity::Sdk;
 pub use segno_engine::lease::LeaseSettings;
 pub use segno_engine::limits::Limits;

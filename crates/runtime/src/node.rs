@@ -5,7 +5,15 @@ use std::{ops::Deref, sync::Arc};
 use segno_engine::{lease::LeaseSettings, limits::Limits};
 use segno_store::{Storage, Store};
 
-use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, local::Local, queues::BACKLOG_MAX, runs::Runs};
+use crate::{
+    clock::Clock,
+    cluster::NodeIdentity,
+    error::CallError,
+    local::Local,
+    queues::BACKLOG_MAX,
+    runs::Runs,
+    scripts::{ScriptHost, Scripts},
+};
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +55,8 @@ impl Default for NodeOptions {
 pub struct Node {
     /// The runs that this node serves.
     pub runs: Arc<Runs>,
+    /// Workflows that the node executes itself.
+    pub scripts: Scripts,
 }
 
 // Until callers name the part that they mean.
@@ -85,7 +95,10 @@ impl Node {
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
-        let runs = Runs::start_among(storage, clock, options, listener).await?;
-        Ok(Arc::new(Self { runs }))
+        let host = Arc::new(ScriptHost::default());
+        let runs = Runs::start_among(storage, clock, options, listener, host.clone()).await?;
+        let scripts = Scripts::new(host, &runs);
+        scripts.start();
+        Ok(Arc::new(Self { runs, scripts }))
     }
 }

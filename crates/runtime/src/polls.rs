@@ -663,13 +663,10 @@ impl Runs {
     /// Puts the pending workflow task of a run on its queue.
     pub(crate) fn offer_workflow_task(&self, run: &Run) {
         let Some(task) = &run.state().task else { return };
-        let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
         if run.state().script.is_some() {
-            if !self.flows.is_held_back(run) {
-                self.flows.resumes.offer(namespace, run_key);
-            }
-            return;
+            return self.turns.offer(run);
         }
+        let (namespace, run_key) = (NamespaceKey(run.info.namespace_key), RunKey(run.info.run_key));
         let normal = QueueKey { namespace, kind: QueueKind::Workflow, name: run.info.task_queue.clone() };
         let mut key = match task.sticky {
             true => QueueKey::sticky(namespace, &task.queue, &run.info.task_queue),

@@ -22,7 +22,6 @@ use crate::{
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
     error::CallError,
-    flow::{self, Flows},
     health::{self, Health},
     ids::Ids,
     list_limits::ListLimits,
@@ -32,6 +31,7 @@ use crate::{
     node::NodeOptions,
     outbox::{self, Outbox},
     polls::Queues,
+    ports::Turn,
     queries::DirectQueries,
     refill,
     run_keys::RunKeys,
@@ -79,7 +79,7 @@ pub struct Runs {
     pub completion_pages: Option<CompletionPages>,
     pub(crate) outbox: Outbox,
     /// Scripts.
-    pub(crate) flows: Flows,
+    pub(crate) turns: Arc<dyn Turn>,
     /// Batch operations.
     pub(crate) batches: Batches,
     pub(crate) damaged: DamagedRuns,
@@ -127,6 +127,7 @@ impl Runs {
         clock: Arc<dyn Clock>,
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
+        turns: Arc<dyn Turn>,
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
@@ -164,7 +165,7 @@ impl Runs {
             workflow_rules: options.workflow_rules,
             completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
-            flows: Flows::default(),
+            turns,
             batches: Batches::default(),
             damaged: DamagedRuns::default(),
             access_keys: AccessKeys::default(),
@@ -189,7 +190,7 @@ impl Runs {
         if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
             cluster.accept_nodes(listener, &node);
         }
-        node.load_flows().await?;
+        node.turns.clone().load(&node).await?;
         node.load_batches().await?;
         node.load_queue_configs().await?;
         node.load_access_keys().await?;
@@ -210,11 +211,8 @@ impl Runs {
         if node.clock.skipping().is_none() {
             node.supervise("the deletion of expired runs", retention::apply(node.clone()));
         }
-        node.supervise("the execution of scripts", flow::run(node.clone()));
         node.supervise("the refill of queues", refill::run(node.clone()));
         node.resume_deletions();
-        let scheduled = node.clone();
-        node.supervise_to_its_end("the schedules of scripts", async move { scheduled.follow_schedules().await });
         Ok(node)
     }
 
@@ -266,7 +264,7 @@ impl Runs {
     /// Like [`Runs::context_for`], for a call on a run: runs that follow it have the current version of its script.
     pub(crate) async fn context_on(&self, run: &Run, creates: bool) -> Result<Context, CallError> {
         let namespace = NamespaceKey(run.info.namespace_key);
-        let script = if creates { self.flows.current(namespace, &run.info.workflow_type) } else { None };
+        let script = if creates { self.turns.current_version(namespace, &run.info.workflow_type) } else { None };
         Ok(Context { script, ..self.context_for(namespace, creates).await? })
     }
 
@@ -296,7 +294,6 @@ impl Runs {
         self.retention_changed.notify_one();
         self.leases.earlier.notify_one();
         self.outbox.look();
-        self.flows.resumes.look();
         self.queues.refills.look();
     }
 
@@ -346,7 +343,7 @@ impl Runs {
     }
 
     fn queued_tasks(&self) -> usize {
-        self.queues.backlog(self.clock.now()) + self.flows.resumes.len()
+        self.queues.backlog(self.clock.now()) + self.turns.waiting()
     }
 
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.

@@ -16,9 +16,8 @@ use segno_store::{Commit, NamespaceKey, OutboxKey, RunKey};
 
 use crate::{
     delivery::{Delivery, Held},
-    error::CallError,
+    error::{CallError, no_script},
     finish::{Finish, finish},
-    flow::no_script,
     runs::Runs,
     slots::{Current, WorkflowKey},
     tasks::{HeldTask, StartedTask},
@@ -95,7 +94,7 @@ impl Runs {
             return Ok(start);
         }
         let name = start.options.workflow_type.as_ref().map(|kind| kind.name.as_str()).unwrap_or_default();
-        let script = self.flows.current(NamespaceKey(start.namespace_key), name);
+        let script = self.turns.current_version(NamespaceKey(start.namespace_key), name);
         let queue = start.options.task_queue.as_ref().map(|queue| queue.name.as_str());
         if script.is_none() && queue == Some(script::QUEUE) {
             return Err(CallError::NoScript(no_script(name, &start.options.namespace)));

@@ -258,7 +258,7 @@ impl Runs {
                     }
                 }
             }
-            node.follow_schedules().await;
+            node.turns.clone().follow_schedules(&node).await;
         });
     }
 

@@ -2,7 +2,7 @@
 //!
 //! There are as many permits as cores, and a namespace has at most half of them, so that others find one. The next permit goes to
 //! the namespace that used the least time. One that was idle begins where the others are: it has saved up nothing.
-//! No threads and no clock here, see [`super::cores`].
+//! No threads and no clock here, see [`super::threads`].
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ const IDLE_LANES_MAX: usize = 1024;
 
 /// What gets a permit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Granted<J, P> {
+pub(super) enum Grant<J, P> {
     /// A job that begins.
     Job(J),
     /// A job that gave its permit back for a while.
@@ -91,7 +91,7 @@ impl<J, P> Permits<J, P> {
     }
 
     /// Gives out a permit.
-    pub fn next(&mut self) -> Option<(NamespaceKey, Granted<J, P>)> {
+    pub fn next(&mut self) -> Option<(NamespaceKey, Grant<J, P>)> {
         if self.running >= self.most {
             return None;
         }
@@ -107,9 +107,9 @@ impl<J, P> Permits<J, P> {
             true => {
                 lane.begun += 1;
                 self.begun += 1;
-                Granted::Job(lane.jobs.pop_front()?)
+                Grant::Job(lane.jobs.pop_front()?)
             }
-            false => Granted::Paused(lane.paused.pop_front()?),
+            false => Grant::Paused(lane.paused.pop_front()?),
         };
         lane.running += 1;
         self.running += 1;
@@ -153,8 +153,8 @@ mod tests {
 
     fn begin(permits: &mut Permits<u32, u32>) -> Option<(NamespaceKey, u32)> {
         match permits.next()? {
-            (namespace, Granted::Job(number)) => Some((namespace, number)),
-            (_, Granted::Paused(number)) => panic!("{number} was not paused"),
+            (namespace, Grant::Job(number)) => Some((namespace, number)),
+            (_, Grant::Paused(number)) => panic!("{number} was not paused"),
         }
     }
 
@@ -242,16 +242,16 @@ mod tests {
         for _ in 0..40 {
             let (_, granted) = permits.next().expect("a permit is free");
             let number = match granted {
-                Granted::Job(number) => {
+                Grant::Job(number) => {
                     begun.push(number);
                     number
                 }
-                Granted::Paused(number) => number,
+                Grant::Paused(number) => number,
             };
             permits.pause(A, MS, number);
         }
         assert_eq!(begun, (0..BEGUN_OF_NAMESPACE_MAX as u32).collect::<Vec<_>>());
         permits.push(B, 77);
-        assert_eq!(permits.next(), Some((B, Granted::Job(77))), "a thread is left for others");
+        assert_eq!(permits.next(), Some((B, Grant::Job(77))), "a thread is left for others");
     }
 }

@@ -3,8 +3,23 @@
 use bytes::Bytes;
 use segno_flow::{Code, diagnostic::Diagnostic};
 
-use super::deployed::{FlowError, Source};
-use crate::{error::CallError, namespaces::Namespace, runs::Runs};
+use super::{error::ScriptError, host::Scripts};
+use crate::{error::CallError, namespaces::Namespace};
+
+/// A script to deploy.
+#[derive(Clone, Debug, Default)]
+pub struct Source {
+    /// The text.
+    pub text: Vec<u8>,
+    /// The name of the file, for stacks.
+    pub file_name: String,
+    /// Whether it becomes the current version.
+    pub activate: bool,
+    /// Whether open runs of that type that are no scripts are in order.
+    pub take_over: bool,
+    /// Who deploys.
+    pub identity: String,
+}
 
 /// A source that was checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,9 +47,9 @@ pub(super) struct CompiledScript {
     pub source: Source,
 }
 
-impl Runs {
+impl Scripts {
     /// Says what is wrong with a source; stores nothing.
-    pub async fn check_flow(
+    pub async fn check(
         &self,
         namespace: &Namespace,
         source: Bytes,
@@ -47,7 +62,7 @@ impl Runs {
                 Err(diagnostics) => CheckedScript { name: String::new(), version, diagnostics },
             }
         };
-        self.flows.cores.run(namespace.key, check).await
+        self.host.threads.run(namespace.key, check).await
     }
 
     /// Compiles a source that is to be deployed.
@@ -55,10 +70,10 @@ impl Runs {
         &self,
         namespace: &Namespace,
         mut source: Source,
-    ) -> Result<CompiledScript, FlowError> {
+    ) -> Result<CompiledScript, ScriptError> {
         let compile = move || {
             let text = std::mem::take(&mut source.text);
-            let (name, code, warnings) = compile(&text, &source.file_name).map_err(FlowError::Source)?;
+            let (name, code, warnings) = compile(&text, &source.file_name).map_err(ScriptError::Source)?;
             Ok(CompiledScript {
                 name,
                 version: segno_flow::version(&text),
@@ -69,7 +84,7 @@ impl Runs {
                 source,
             })
         };
-        self.flows.cores.run(namespace.key, compile).await?
+        self.host.threads.run(namespace.key, compile).await?
     }
 }
 

@@ -1,4 +1,4 @@
-//! Looking into a script: queries, its state for people.
+//! What scripts are doing: queries, and the state of a run for people.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use segno_proto::{
 use tokio::time::Instant;
 
 use super::{
-    replay::Setting,
+    error::damaged,
+    host::Scripts,
+    replay::{self, ReplaySettings},
     values::{payloads, wire_payload},
 };
 use crate::{
-    ask::QueryReply,
     error::CallError,
     namespaces::Namespace,
-    runs::Runs,
     slots::{Current, WorkflowKey},
 };
 
@@ -29,7 +29,7 @@ const STATE_QUERY: &str = "__segno_flow_state";
 
 /// What people see of a run.
 #[derive(Clone, Debug)]
-pub struct FlowRunView {
+pub struct ScriptRunView {
     /// Frames, variables, what is pending: JSON.
     pub state: String,
     /// The run.
@@ -42,21 +42,21 @@ pub struct FlowRunView {
     pub file_name: String,
 }
 
-impl Runs {
+impl Scripts {
     /// Answers a query from the state of a script. A pending turn is carried out first.
-    pub(crate) async fn query_script(
+    pub(super) async fn query(
         &self,
         key: &WorkflowKey,
         current: Arc<Current>,
         query: WorkflowQuery,
         deadline: Instant,
-    ) -> Result<QueryReply, CallError> {
+    ) -> Result<Payloads, CallError> {
         let current = self.wait_for_turn(key, current, deadline).await?;
         let (code, state) = self.code_and_state(&current).await?;
-        let now = self.clock.now() / 1_000_000;
+        let now = self.runs.clock.now() / 1_000_000;
         let (input, name) = (payloads(query.query_args), query.query_type.clone());
         let answer = move || segno_flow::query(&code, &state, &name, &input, now, &Limits::default());
-        let answer = self.flows.cores.run(key.namespace, answer);
+        let answer = self.host.threads.run(key.namespace, answer);
         let answer = match tokio::time::timeout_at(deadline, answer).await {
             Ok(answer) => answer?,
             Err(_) => return Err(CallError::DeadlineExceeded),
@@ -69,19 +69,18 @@ impl Runs {
             let text = String::from_utf8_lossy(&payload.data).into_owned();
             payload.data = with_signals(text, &self.untaken(&current).await?).into();
         }
-        let result = Some(Payloads { payloads: result });
-        Ok(QueryReply { run_id: current.run.info.run_id.clone(), result, rejected: None })
+        Ok(Payloads { payloads: result })
     }
 
     /// What a script is doing, or was doing when an event was its last.
-    pub async fn describe_flow_run(
+    pub async fn describe_run(
         &self,
         namespace: &Namespace,
         key: &WorkflowKey,
         run_id: &str,
         at_event: i64,
-    ) -> Result<FlowRunView, CallError> {
-        let current = self.snapshot(key, run_id).await?;
+    ) -> Result<ScriptRunView, CallError> {
+        let current = self.runs.snapshot(key, run_id).await?;
         let run = &current.run;
         let Some(script) = &run.state().script else {
             return Err(CallError::NoScript(format!("workflow \"{}\" is no script", key.workflow_id)));
@@ -93,17 +92,16 @@ impl Runs {
             waiting = self.untaken(&current).await?;
         }
         if at_event > 0 {
-            let history: Vec<_> = self.all_events(&current).await?.into_iter().flatten().collect();
-            let editions = self.editions(namespace, run, at_event + 1).await?;
+            let history: Vec<_> = self.runs.all_events(&current).await?.into_iter().flatten().collect();
+            let versions = self.run_versions(namespace, run, at_event + 1).await?;
             let begin = self.checkpoint_before(run, at_event + 1).await?;
-            (code, version) = (editions.last().code.clone(), script::hex(&editions.last().version));
-            let (setting, base) = (Setting::of(namespace), run.clone());
+            (code, version) = (versions.last().code.clone(), script::hex(&versions.last().version));
+            let (settings, base) = (ReplaySettings::of(namespace), run.clone());
             let replay = move || {
-                let replayed =
-                    super::replay::replay(&editions, &base, &history, at_event + 1, &setting, begin.as_ref())?;
+                let replayed = replay::replay(&versions, &base, &history, at_event + 1, &settings, begin.as_ref())?;
                 Ok::<_, CallError>(replayed.map(|replayed| replayed.state).or(begin.map(|begin| begin.state)))
             };
-            let replayed = self.flows.cores.run(namespace.key, replay).await??;
+            let replayed = self.host.threads.run(namespace.key, replay).await??;
             let none = || {
                 let text = format!("no turn was completed by event {at_event}");
                 Rejection::InvalidArgument(text)
@@ -111,13 +109,13 @@ impl Runs {
             state = replayed.ok_or_else(none)?;
         }
         let inspect = move || segno_flow::inspect(&code, &state).map(|seen| seen.to_json());
-        let seen = self.flows.cores.run(namespace.key, inspect).await?;
-        let seen = seen.map_err(|why| super::turn::damaged(run, &why))?;
+        let seen = self.host.threads.run(namespace.key, inspect).await?;
+        let seen = seen.map_err(|why| damaged(run, &why))?;
         let (source, _, file_name) = self
-            .flow_source(namespace, &run.info.workflow_type, &version)
+            .source(namespace, &run.info.workflow_type, &version)
             .await
             .map_err(|error| CallError::NoScript(error.to_string()))?;
-        Ok(FlowRunView {
+        Ok(ScriptRunView {
             state: with_signals(seen, &waiting),
             run_id: run.info.run_id.clone(),
             status: run.status().as_str_name().trim_start_matches("WORKFLOW_EXECUTION_STATUS_").to_owned(),
@@ -126,12 +124,12 @@ impl Runs {
         })
     }
 
-    /// Events that no turn has taken: signals that nobody waits for are recorded only, the next turn takes them.
+    /// Events that no turn has taken: signals that the script does not wait for are recorded only, the next turn takes them.
     async fn untaken(&self, current: &Current) -> Result<Vec<HistoryEvent>, CallError> {
         let mut history = Vec::new();
         if let Some(script) = &current.run.state().script {
             // Of too many, the first ones are counted.
-            let _ = self.read_stored(current, script.taken_event_id + 1, &mut history).await?;
+            let _ = self.append_stored(current, script.taken_event_id + 1, &mut history).await?;
         }
         history.extend(current.run.tail().iter().cloned());
         Ok(history)
@@ -145,7 +143,7 @@ impl Runs {
         deadline: Instant,
     ) -> Result<Arc<Current>, CallError> {
         let run_id = current.run.info.run_id.clone();
-        let slot = self.slots.get(key);
+        let slot = self.runs.slots.get(key);
         let mut progress = slot.progress.subscribe();
         let mut current = current;
         while is_behind(&current.run) {
@@ -158,16 +156,16 @@ impl Runs {
                 return Err(CallError::DeadlineExceeded);
             }
             progress.mark_unchanged();
-            current = self.snapshot(key, &run_id).await?;
+            current = self.runs.snapshot(key, &run_id).await?;
         }
         Ok(current)
     }
 
     async fn code_and_state(&self, current: &Current) -> Result<(Arc<segno_flow::Code>, Bytes), CallError> {
         let run = &current.run;
-        let version = script::version(run).ok_or_else(|| super::turn::damaged(run, "its version is not readable"))?;
+        let version = script::version(run).ok_or_else(|| damaged(run, "its version is not readable"))?;
         let namespace = segno_store::NamespaceKey(run.info.namespace_key);
-        let code = self.flow_code(namespace, &run.info.workflow_type, version).await?;
+        let code = self.code(namespace, &run.info.workflow_type, version).await?;
         if run.state().script.as_ref().is_some_and(|script| script.turns == 0) {
             return Err(CallError::NotReady("the script has not taken its first turn yet".to_owned()));
         }

@@ -14,7 +14,10 @@ use segno_engine::state::RunInfo;
 use segno_flow::interface::LogLine;
 use segno_store::RunKey;
 
-use crate::{metrics::add, runs::Runs, slots::lock};
+use crate::{
+    metrics::{Metrics, add},
+    slots::lock,
+};
 
 /// Bytes that a run may write to the log in a second, over time.
 const BYTES_PER_SECOND: u64 = 10 * 1024;
@@ -24,46 +27,58 @@ const BURST_BYTES: u64 = 64 * 1024;
 const LINE_BYTES_MAX: usize = 16 * 1024;
 /// What is counted for a line besides its message and data.
 const LINE_BYTES: u64 = 128;
-/// How often the log says that lines of a run are dropped.
-const DROPPED_SAID_EVERY: Duration = Duration::from_secs(10);
+/// How often the log reports dropped lines of a run.
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// Runs of which it is known how much they wrote. Beyond that, those that were quiet are forgotten.
 const RUNS_MAX: usize = 10_000;
 
 /// What scripts logged in one commit.
 #[derive(Default)]
-pub(crate) struct ScriptLines {
+pub(super) struct ScriptLines {
     /// The lines.
     pub lines: Vec<LogLine>,
     /// Lines that are missing because there were too many in one turn.
     pub dropped: u64,
 }
 
-/// How much each run may still write.
-#[derive(Default)]
-pub(super) struct ScriptLog(Mutex<HashMap<RunKey, Allowance>>);
+impl ScriptLines {
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty() && self.dropped == 0
+    }
 
-/// What becomes of lines.
-struct Admitted {
+    /// Adds what a later turn logged.
+    pub fn extend(&mut self, later: Self) {
+        self.lines.extend(later.lines);
+        self.dropped += later.dropped;
+    }
+}
+
+/// What runs may still write.
+#[derive(Default)]
+pub(super) struct LogAllowances(Mutex<HashMap<RunKey, Allowance>>);
+
+/// Lines that are written, and what is said about the others.
+struct AdmittedLines {
     /// Those that are written: the line of the source, message and data.
     lines: Vec<(u32, String, String)>,
     /// How many are not.
     dropped: u64,
-    /// How many dropped ones the log tells of.
-    told: Option<u64>,
+    /// How many dropped ones the log reports now.
+    reported: Option<u64>,
 }
 
 /// What a run may still write: a token bucket of bytes.
 struct Allowance {
     bytes: u64,
     filled: Instant,
-    /// Lines that were dropped and of which the log does not tell yet.
+    /// Lines that were dropped and not reported yet.
     dropped: u64,
-    said: Option<Instant>,
+    reported_at: Option<Instant>,
 }
 
 impl Allowance {
     fn new(now: Instant) -> Self {
-        Self { bytes: BURST_BYTES, filled: now, dropped: 0, said: None }
+        Self { bytes: BURST_BYTES, filled: now, dropped: 0, reported_at: None }
     }
 
     fn fill(&mut self, now: Instant) {
@@ -82,20 +97,50 @@ impl Allowance {
         rest.is_some()
     }
 
-    /// How many dropped lines the log tells of now.
-    fn say(&mut self, now: Instant) -> Option<u64> {
-        let is_due = self.said.is_none_or(|said| now.saturating_duration_since(said) >= DROPPED_SAID_EVERY);
+    /// How many dropped lines the log reports now, if that is due.
+    fn report(&mut self, now: Instant) -> Option<u64> {
+        let is_due = self.reported_at.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
         if self.dropped == 0 || !is_due {
             return None;
         }
-        self.said = Some(now);
+        self.reported_at = Some(now);
         Some(std::mem::take(&mut self.dropped))
     }
 }
 
-impl ScriptLog {
+impl LogAllowances {
+    /// Writes what the script of a run logged to the log of the server.
+    pub fn write(&self, metrics: &Metrics, info: &RunInfo, lines: ScriptLines) {
+        if lines.is_empty() {
+            return;
+        }
+        let AdmittedLines { lines, dropped, reported } = self.admit(RunKey(info.run_key), lines, Instant::now());
+        for (line, message, data) in lines {
+            tracing::info!(
+                target: "segno::flow",
+                namespace = info.namespace,
+                workflow = info.workflow_id,
+                run = info.run_id,
+                line,
+                data,
+                "{message}"
+            );
+        }
+        add(&metrics.flow_log_dropped, dropped);
+        if let Some(lines) = reported {
+            tracing::warn!(
+                target: "segno::flow",
+                namespace = info.namespace,
+                workflow = info.workflow_id,
+                run = info.run_id,
+                lines,
+                "lines of a script were dropped: a run may log {BYTES_PER_SECOND} bytes a second"
+            );
+        }
+    }
+
     /// Which lines may be written.
-    fn admit(&self, run: RunKey, lines: ScriptLines, now: Instant) -> Admitted {
+    fn admit(&self, run: RunKey, lines: ScriptLines, now: Instant) -> AdmittedLines {
         let mut runs = lock(&self.0);
         if runs.len() >= RUNS_MAX {
             runs.retain(|_, allowance| {
@@ -123,39 +168,7 @@ impl ScriptLog {
             }
         }
         allowance.dropped += dropped;
-        Admitted { lines: admitted, dropped, told: allowance.say(now) }
-    }
-}
-
-impl Runs {
-    /// Writes what scripts logged to the log of the server.
-    pub(crate) fn write_script_log(&self, info: &RunInfo, lines: ScriptLines) {
-        if lines.lines.is_empty() && lines.dropped == 0 {
-            return;
-        }
-        let Admitted { lines, dropped, told } = self.flows.log.admit(RunKey(info.run_key), lines, Instant::now());
-        for (line, message, data) in lines {
-            tracing::info!(
-                target: "segno::flow",
-                namespace = info.namespace,
-                workflow = info.workflow_id,
-                run = info.run_id,
-                line,
-                data,
-                "{message}"
-            );
-        }
-        add(&self.metrics.flow_log_dropped, dropped);
-        if let Some(lines) = told {
-            tracing::warn!(
-                target: "segno::flow",
-                namespace = info.namespace,
-                workflow = info.workflow_id,
-                run = info.run_id,
-                lines,
-                "lines of a script were dropped: a run may log {BYTES_PER_SECOND} bytes a second"
-            );
-        }
+        AdmittedLines { lines: admitted, dropped, reported: allowance.report(now) }
     }
 }
 
@@ -199,27 +212,27 @@ mod tests {
 
     #[test]
     fn a_run_may_write_so_much_and_the_rest_is_counted() {
-        let (log, begin) = (ScriptLog::default(), Instant::now());
+        let (log, begin) = (LogAllowances::default(), Instant::now());
         let bytes = 1_000 + LINE_BYTES;
         let first = log.admit(RunKey(1), lines(1_000, &"x".repeat(1_000)), begin);
         assert_eq!(first.lines.len() as u64, BURST_BYTES / bytes);
-        assert_eq!((first.dropped, first.told), (1_000 - BURST_BYTES / bytes, Some(1_000 - BURST_BYTES / bytes)));
+        assert_eq!((first.dropped, first.reported), (1_000 - BURST_BYTES / bytes, Some(1_000 - BURST_BYTES / bytes)));
         // Another run is not affected.
         assert_eq!(log.admit(RunKey(2), lines(3, "a"), begin).lines.len(), 3);
-        // Nothing is left; what is dropped is told later, in one line.
+        // Nothing is left; what is dropped is reported later, in one line.
         let next = log.admit(RunKey(1), lines(5, &"x".repeat(1_000)), begin);
-        assert_eq!((next.lines.len(), next.dropped, next.told), (0, 5, None));
+        assert_eq!((next.lines.len(), next.dropped, next.reported), (0, 5, None));
         let later = begin + Duration::from_secs(2);
         let written = log.admit(RunKey(1), lines(1_000, &"x".repeat(1_000)), later).lines.len() as u64;
         let left = BURST_BYTES % bytes + 2 * BYTES_PER_SECOND;
         assert_eq!(written, left / bytes);
-        let last = log.admit(RunKey(1), lines(1, "a"), begin + DROPPED_SAID_EVERY);
-        assert_eq!(last.told, Some(5 + 1_000 - left / bytes));
+        let last = log.admit(RunKey(1), lines(1, "a"), begin + REPORT_INTERVAL);
+        assert_eq!(last.reported, Some(5 + 1_000 - left / bytes));
     }
 
     #[test]
     fn runs_that_are_quiet_are_forgotten() {
-        let (log, begin) = (ScriptLog::default(), Instant::now());
+        let (log, begin) = (LogAllowances::default(), Instant::now());
         for run in 0..RUNS_MAX as u64 {
             log.admit(RunKey(run), lines(1, "a"), begin);
         }

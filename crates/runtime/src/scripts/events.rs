@@ -4,6 +4,7 @@ use segno_engine::{
     Run,
     script::{self, hex},
     script_move,
+    search_attributes::PREDEFINED,
     state::{Script, ScriptOperation},
 };
 use segno_flow::interface::{Event, EventKind, Failure, FailureInfo, NotSent, Start, TimeoutKind};
@@ -21,9 +22,20 @@ use segno_proto::{
 };
 
 use super::values::{failure, payload, payloads};
+use crate::{
+    error::no_script,
+    namespaces::{Namespace, attribute_type_name},
+};
 
 /// Gives the names and types of the search attributes that a script may set. Only the first turn needs them.
 type AttributeTypes<'a> = &'a dyn Fn() -> Vec<(String, String)>;
+
+/// Names and types of the search attributes a script may set.
+pub(super) fn attribute_types(namespace: &Namespace) -> Vec<(String, String)> {
+    let settable = PREDEFINED.iter().filter(|(.., settable)| *settable).map(|(name, kind, _)| (*name, *kind));
+    let custom = namespace.search_attributes.iter().map(|(name, kind)| (name.as_str(), *kind));
+    settable.chain(custom).map(|(name, kind)| (name.to_owned(), attribute_type_name(kind).to_owned())).collect()
+}
 
 /// What history adds for a script, in order.
 pub(super) fn events_of(run: &Run, script: &Script, history: &[HistoryEvent], types: AttributeTypes<'_>) -> Vec<Event> {
@@ -153,7 +165,7 @@ fn end_of(operation: &ScriptOperation, attributes: &A) -> Option<EventKind> {
                 StartFailed::NamespaceNotFound if a.namespace.is_empty() || operation.name.is_empty() => {
                     NotSent::NotFound("the namespace of the child does not exist".to_owned())
                 }
-                StartFailed::NamespaceNotFound => NotSent::NotFound(super::no_script(&operation.name, &a.namespace)),
+                StartFailed::NamespaceNotFound => NotSent::NotFound(no_script(&operation.name, &a.namespace)),
                 StartFailed::Unspecified | StartFailed::InvalidVersioningOverride => {
                     NotSent::Other("the child could not be started".to_owned())
                 }
@@ -162,21 +174,21 @@ fn end_of(operation: &ScriptOperation, attributes: &A) -> Option<EventKind> {
         }
         A::ChildWorkflowExecutionCompletedEventAttributes(a) => child(Ok(payloads(a.result.clone()))),
         A::ChildWorkflowExecutionFailedEventAttributes(a) => {
-            child(Err(of_child(operation, &Ended::of(&**a), a.retry_state, a.failure.as_ref())))
+            child(Err(of_child(operation, &ChildEnd::of(&**a), a.retry_state, a.failure.as_ref())))
         }
         A::ChildWorkflowExecutionCanceledEventAttributes(a) => {
             let cause = canceled(a.details.clone());
-            child(Err(of_child(operation, &Ended::of(a), 0, Some(&cause))))
+            child(Err(of_child(operation, &ChildEnd::of(a), 0, Some(&cause))))
         }
         A::ChildWorkflowExecutionTimedOutEventAttributes(a) => {
             let info = FailureInfo::Timeout { kind: TimeoutKind::StartToClose, last_heartbeat: Vec::new() };
             let cause = Failure { message: "child workflow timed out".to_owned(), info, ..Default::default() };
-            child(Err(of_child_cause(operation, &Ended::of(a), a.retry_state, Some(cause))))
+            child(Err(of_child_cause(operation, &ChildEnd::of(a), a.retry_state, Some(cause))))
         }
         A::ChildWorkflowExecutionTerminatedEventAttributes(a) => {
             let message = "child workflow terminated".to_owned();
             let cause = Failure { message, info: FailureInfo::Terminated, ..Default::default() };
-            child(Err(of_child_cause(operation, &Ended::of(a), 0, Some(cause))))
+            child(Err(of_child_cause(operation, &ChildEnd::of(a), 0, Some(cause))))
         }
         A::ExternalWorkflowExecutionSignaledEventAttributes(_)
         | A::ExternalWorkflowExecutionCancelRequestedEventAttributes(_) => {
@@ -234,15 +246,15 @@ fn of_task(
 }
 
 /// What the events that end a child share.
-struct Ended {
+struct ChildEnd {
     namespace: String,
     run_id: String,
     started_event_id: i64,
 }
 
-macro_rules! ended {
+macro_rules! child_ends {
     ($($attributes:ident),*) => {
-        $(impl From<&segno_proto::events::$attributes> for Ended {
+        $(impl From<&segno_proto::events::$attributes> for ChildEnd {
             fn from(a: &segno_proto::events::$attributes) -> Self {
                 let run_id = a.workflow_execution.as_ref().map(|execution| execution.run_id.clone());
                 Self {
@@ -255,14 +267,14 @@ macro_rules! ended {
     };
 }
 
-ended!(
+child_ends!(
     ChildWorkflowExecutionFailedEventAttributes,
     ChildWorkflowExecutionCanceledEventAttributes,
     ChildWorkflowExecutionTimedOutEventAttributes,
     ChildWorkflowExecutionTerminatedEventAttributes
 );
 
-impl Ended {
+impl ChildEnd {
     fn of<'a, T>(attributes: &'a T) -> Self
     where
         Self: From<&'a T>,
@@ -271,11 +283,11 @@ impl Ended {
     }
 }
 
-fn of_child(operation: &ScriptOperation, ended: &Ended, retry_state: i32, cause: Option<&WireFailure>) -> Failure {
+fn of_child(operation: &ScriptOperation, ended: &ChildEnd, retry_state: i32, cause: Option<&WireFailure>) -> Failure {
     of_child_cause(operation, ended, retry_state, cause.map(failure))
 }
 
-fn of_child_cause(operation: &ScriptOperation, ended: &Ended, retry_state: i32, cause: Option<Failure>) -> Failure {
+fn of_child_cause(operation: &ScriptOperation, ended: &ChildEnd, retry_state: i32, cause: Option<Failure>) -> Failure {
     Failure {
         message: "Child Workflow execution failed".to_owned(),
         cause: cause.map(Box::new),

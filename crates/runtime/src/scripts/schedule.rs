@@ -1,7 +1,7 @@
 //! `schedule(…)` in a script: a run that waits for its time, as long as the version is current.
 //!
 //! What should be follows from the current version; what is, from the run with the workflow id of the schedule. Whenever
-//! either changes, [`Runs::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
+//! either changes, [`Scripts::follow_schedule`] compares them and acts. It is safe to call at any time, and called for every
 //! script with a schedule when the node starts.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -18,23 +18,33 @@ use segno_proto::{
     taskqueue::TaskQueue,
 };
 
-use crate::{error::CallError, namespaces::Namespace, runs::Runs, slots::WorkflowKey, transact::RunSelector};
+use super::host::Scripts;
+use crate::{error::CallError, namespaces::Namespace, slots::WorkflowKey, transact::RunSelector};
 
 /// Workflow ids of schedules begin so; the name of the script follows.
 const PREFIX: &str = "flow-schedule/";
 /// When a schedule is looked at again for which its namespace had no room.
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 
-impl Runs {
+impl Scripts {
+    /// Follows the schedules of all scripts that have one.
+    pub(super) async fn follow_schedules(&self) {
+        for namespace in self.runs.namespaces.all() {
+            for name in self.host.registry.scheduled(namespace.key) {
+                self.try_follow_schedule(&namespace, &name).await;
+            }
+        }
+    }
+
     /// Makes the run of a script's schedule what its current version wants. A run at work, or paused, is left alone.
-    pub(crate) async fn follow_schedule(self: &Arc<Self>, namespace: &Namespace, name: &str) -> Result<(), CallError> {
-        let version = self.flows.current(namespace.key, name);
+    async fn follow_schedule(&self, namespace: &Namespace, name: &str) -> Result<(), CallError> {
+        let version = self.host.registry.current(namespace.key, name);
         let schedule = match version {
-            Some(version) => self.flow_code(namespace.key, name, version).await?.schedule().cloned(),
+            Some(version) => self.code(namespace.key, name, version).await?.schedule().cloned(),
             None => None,
         };
         let key = WorkflowKey::new(namespace.key, &format!("{PREFIX}{name}"));
-        let current = match self.snapshot(&key, "").await {
+        let current = match self.runs.snapshot(&key, "").await {
             Ok(current) => Some(current.run.clone()),
             Err(CallError::WorkflowNotFound { .. }) => None,
             Err(error) => return Err(error),
@@ -53,18 +63,13 @@ impl Runs {
                     ..Default::default()
                 };
                 let call = move |run: &Run, context| terminate::terminate(run, context, request);
-                self.apply(&key, &RunSelector::run(run.info.run_id.clone()), call).await
+                self.runs.apply(&key, &RunSelector::run(run.info.run_id.clone()), call).await
             }
             _ => Ok(()),
         }
     }
 
-    async fn start_schedule(
-        self: &Arc<Self>,
-        namespace: &Namespace,
-        name: &str,
-        schedule: &Schedule,
-    ) -> Result<(), CallError> {
+    async fn start_schedule(&self, namespace: &Namespace, name: &str, schedule: &Schedule) -> Result<(), CallError> {
         let cron = match schedule.zone.is_empty() {
             true => schedule.cron.to_string(),
             false => format!("CRON_TZ={} {}", schedule.zone, schedule.cron),
@@ -82,7 +87,7 @@ impl Runs {
             task_queue: Some(TaskQueue { name: queue, kind: TaskQueueKind::Normal as i32, ..Default::default() }),
             input: payload.map(|payload| Payloads { payloads: vec![payload] }),
             identity: script::IDENTITY.to_owned(),
-            request_id: self.ids.uuid(),
+            request_id: self.runs.ids.uuid(),
             reuse_policy: WorkflowIdReusePolicy::AllowDuplicate,
             conflict_policy: WorkflowIdConflictPolicy::TerminateExisting,
             cron_schedule: cron,
@@ -98,35 +103,35 @@ impl Runs {
             chain: None,
             script: None,
         };
-        self.start_workflow(start).await.map(|_| ())
+        self.runs.start_workflow(start).await.map(|_| ())
     }
 
-    /// A run of a schedule was followed by another: it may have to be of another version, or not be at all.
-    pub(crate) fn schedule_went_on(self: &Arc<Self>, run: &Run) {
+    /// A run was followed by another. If it is that of a schedule, it may have to be of another version, or not be at all.
+    pub(super) fn run_continued(&self, run: &Run) {
         let Some(name) = run.info.workflow_id.strip_prefix(PREFIX) else { return };
         let namespace = segno_store::NamespaceKey(run.info.namespace_key);
-        let (node, name) = (self.clone(), name.to_owned());
-        let Some(namespace) = self.namespaces.by_key(namespace) else { return };
-        tokio::spawn(async move { node.try_follow_schedule(&namespace, &name).await });
+        let (scripts, name) = (self.clone(), name.to_owned());
+        let Some(namespace) = self.runs.namespaces.by_key(namespace) else { return };
+        tokio::spawn(async move { scripts.try_follow_schedule(&namespace, &name).await });
     }
 
-    /// Like [`Runs::follow_schedule`]; what goes wrong is logged. If the namespace has no room for the run, it is tried again.
-    pub(crate) async fn try_follow_schedule(self: &Arc<Self>, namespace: &Arc<Namespace>, name: &str) {
+    /// Like [`Scripts::follow_schedule`]; what goes wrong is logged. If the namespace has no room for the run, it is tried again.
+    pub(super) async fn try_follow_schedule(&self, namespace: &Arc<Namespace>, name: &str) {
         if !self.has_to_wait(namespace, name).await {
             return;
         }
-        let (node, namespace, name) = (self.clone(), namespace.clone(), name.to_owned());
+        let (scripts, namespace, name) = (self.clone(), namespace.clone(), name.to_owned());
         tokio::spawn(async move {
-            while !node.is_stopping() {
+            while !scripts.runs.is_stopping() {
                 tokio::time::sleep(REFUSED_PAUSE).await;
-                if !node.has_to_wait(&namespace, &name).await {
+                if !scripts.has_to_wait(&namespace, &name).await {
                     return;
                 }
             }
         });
     }
 
-    async fn has_to_wait(self: &Arc<Self>, namespace: &Namespace, name: &str) -> bool {
+    async fn has_to_wait(&self, namespace: &Namespace, name: &str) -> bool {
         match self.follow_schedule(namespace, name).await {
             Ok(()) => false,
             Err(CallError::StartRefused(refusal)) => {

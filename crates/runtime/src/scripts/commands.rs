@@ -14,7 +14,7 @@ use segno_engine::{
     state::{ScriptGroup, ScriptOperation, TaskKind},
 };
 use segno_flow::interface::{
-    self, Command, ContinueAsNew, GroupEffect, IdReuse, ParentClose, ScheduleTask, StartChild, Turned, Wake,
+    self, Command, ContinueAsNew, GroupEffect, IdReuse, ParentClose, ScheduleTask, StartChild, TurnResult, Wake,
 };
 use segno_proto::{
     command::{
@@ -43,9 +43,9 @@ use super::values::{wire_failure, wire_payload, wire_payloads};
 /// The queue of tasks whose run names none.
 const DEFAULT_QUEUE: &str = "default";
 
-/// What the engine gets of a turn.
+/// How a turn answers its workflow task.
 #[derive(Default)]
-pub(super) struct Answer {
+pub(super) struct TaskAnswer {
     pub commands: Vec<WireCommand>,
     pub messages: Vec<Message>,
     pub turn: AfterTurn,
@@ -53,12 +53,12 @@ pub(super) struct Answer {
 
 /// Translates what a turn gives. `run` has the workflow task started; `flushed` buffered events become history before
 /// the turn ends.
-pub(super) fn answer(run: &Run, turned: &mut Turned, flushed: usize) -> Answer {
+pub(super) fn task_answer(run: &Run, turned: &mut TurnResult, flushed: usize) -> TaskAnswer {
     let mut translation = Translation {
         run,
         next_event_id: first_command_event(run) + flushed as i64,
         scheduled: BTreeMap::new(),
-        answer: Answer::default(),
+        answer: TaskAnswer::default(),
     };
     for command in std::mem::take(&mut turned.commands) {
         translation.add(command);
@@ -113,7 +113,7 @@ struct Translation<'a> {
     next_event_id: i64,
     /// Tasks of this turn by their ids.
     scheduled: BTreeMap<String, i64>,
-    answer: Answer,
+    answer: TaskAnswer,
 }
 
 impl Translation<'_> {

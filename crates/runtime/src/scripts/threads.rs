@@ -1,7 +1,7 @@
 //! Threads on which scripts are executed: turns, queries, checks, compilation. No thread that serves calls does any of it.
 //!
-//! They have a low priority (`nice` 10), so that calls come first when the cores are busy. Who of those that wait gets one is
-//! decided in [`super::permits`]. A job that takes long gives way now and then ([`Slice::give_way`]): the machine can be stopped
+//! They have a low priority (`nice` 10), so that calls come first when the threads are busy. Who of those that wait gets one is
+//! decided in [`super::permits`]. A job that takes long gives way now and then ([`TimeSlice::give_way`]): the machine can be stopped
 //! in the middle of a turn only by stopping its thread, so that a paused job keeps its thread and gives back its permit.
 //!
 //! A job whose caller has left before it began is dropped.
@@ -16,7 +16,7 @@ use std::{
 use segno_store::NamespaceKey;
 use tokio::sync::oneshot;
 
-use super::permits::{Granted, Permits};
+use super::permits::{Grant, Permits};
 use crate::{error::CallError, slots::lock, supervise::panic_text};
 
 /// Queries and checks of one namespace that may wait. Those beyond are refused.
@@ -26,7 +26,7 @@ const IDLE_MAX: Duration = Duration::from_secs(10);
 /// What the priority of these threads is lowered by.
 const NICE: i32 = 10;
 
-type Job = Box<dyn FnOnce(&mut Slice) + Send>;
+type Job = Box<dyn FnOnce(&mut TimeSlice) + Send>;
 
 /// Opened when a paused job may go on.
 #[derive(Default)]
@@ -63,15 +63,15 @@ struct Work {
 }
 
 /// See the module.
-pub(crate) struct Cores(Arc<Pool>);
+pub(super) struct ScriptThreads(Arc<Pool>);
 
-impl Default for Cores {
+impl Default for ScriptThreads {
     fn default() -> Self {
         Self::new(std::thread::available_parallelism().map_or(1, usize::from))
     }
 }
 
-impl Cores {
+impl ScriptThreads {
     /// At most this many jobs are executed at the same time, but at least two: one of a namespace, one of another.
     pub fn new(most: usize) -> Self {
         let permits = Permits::new(most.max(2));
@@ -95,10 +95,10 @@ impl Cores {
     pub async fn run_in_slices<T: Send + 'static>(
         &self,
         namespace: NamespaceKey,
-        work: impl FnOnce(&mut Slice) -> T + Send + 'static,
+        work: impl FnOnce(&mut TimeSlice) -> T + Send + 'static,
     ) -> Result<T, CallError> {
         let (answer, answered) = oneshot::channel();
-        let job = move |slice: &mut Slice| {
+        let job = move |slice: &mut TimeSlice| {
             if !answer.is_closed() {
                 let _ = answer.send(catch_unwind(AssertUnwindSafe(|| work(slice))));
             }
@@ -116,7 +116,7 @@ impl Cores {
     }
 }
 
-impl Drop for Cores {
+impl Drop for ScriptThreads {
     fn drop(&mut self) {
         lock(&self.0.work).is_over = true;
         self.0.granted.notify_all();
@@ -128,8 +128,8 @@ impl Pool {
     fn dispatch(self: &Arc<Self>, work: &mut Work) {
         while let Some((namespace, granted)) = work.permits.next() {
             match granted {
-                Granted::Paused(gate) => gate.open(),
-                Granted::Job(job) => {
+                Grant::Paused(gate) => gate.open(),
+                Grant::Job(job) => {
                     work.granted.push_back((namespace, job));
                     if work.idle >= work.granted.len() {
                         self.granted.notify_one();
@@ -160,7 +160,7 @@ impl Pool {
             tracing::debug!(%error, "scripts run at the priority of calls");
         }
         while let Some((namespace, job)) = self.next_job() {
-            let mut slice = Slice { pool: self.clone(), namespace, began: Instant::now() };
+            let mut slice = TimeSlice { pool: self.clone(), namespace, began: Instant::now() };
             job(&mut slice);
             let used = slice.began.elapsed();
             let mut work = lock(&self.work);
@@ -181,14 +181,14 @@ impl Pool {
 }
 
 /// The time that a job has on its thread.
-pub(crate) struct Slice {
+pub(super) struct TimeSlice {
     pool: Arc<Pool>,
     namespace: NamespaceKey,
     /// When the job got its permit, or time was last charged.
     began: Instant,
 }
 
-impl Slice {
+impl TimeSlice {
     /// Lets others go first, if any wait.
     pub fn give_way(&mut self) {
         let used = self.began.elapsed();
@@ -218,18 +218,18 @@ mod tests {
     /// While jobs of one namespace never end, another one's are done.
     #[tokio::test]
     async fn jobs_of_one_namespace_leave_room_for_those_of_another() {
-        let cores = Arc::new(Cores::new(2));
+        let threads = Arc::new(ScriptThreads::new(2));
         let (release, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         let endless: Vec<_> = (0..30)
             .map(|_| {
-                let (cores, held) = (cores.clone(), held.clone());
-                tokio::spawn(async move { cores.run(A, move || lock(&held).recv().is_ok()).await })
+                let (threads, held) = (threads.clone(), held.clone());
+                tokio::spawn(async move { threads.run(A, move || lock(&held).recv().is_ok()).await })
             })
             .collect();
         tokio::task::yield_now().await;
         for number in 0..10 {
-            assert_eq!(cores.run(B, move || number).await, Ok(number));
+            assert_eq!(threads.run(B, move || number).await, Ok(number));
         }
         drop(release);
         for job in endless {
@@ -239,18 +239,18 @@ mod tests {
 
     #[tokio::test]
     async fn long_jobs_alternate() {
-        let cores = Arc::new(Cores::new(2));
+        let threads = Arc::new(ScriptThreads::new(2));
         let order = Arc::new(Mutex::new(Vec::new()));
         let work = |number: usize| {
-            let (cores, order) = (cores.clone(), order.clone());
+            let (threads, order) = (threads.clone(), order.clone());
             tokio::spawn(async move {
-                let job = move |slice: &mut Slice| {
+                let job = move |slice: &mut TimeSlice| {
                     for _ in 0..50 {
                         lock(&order).push(number);
                         slice.give_way();
                     }
                 };
-                cores.run_in_slices(A, job).await
+                threads.run_in_slices(A, job).await
             })
         };
         let (first, second) = (work(1), work(2));
@@ -260,25 +260,25 @@ mod tests {
 
     #[tokio::test]
     async fn too_much_of_a_namespace_is_refused_and_those_whose_caller_left_are_not_done() {
-        let cores = Cores::new(2);
+        let threads = ScriptThreads::new(2);
         let (release, held) = mpsc::channel::<()>();
-        let mut first = Box::pin(cores.run(A, move || held.recv().is_ok()));
+        let mut first = Box::pin(threads.run(A, move || held.recv().is_ok()));
         assert!(tokio::time::timeout(Duration::ZERO, &mut first).await.is_err(), "it waits");
         let done = Arc::new(Mutex::new(0));
         let mut waiting = Vec::new();
         for _ in 0..WAITING_MAX {
             let done = done.clone();
-            let mut job = Box::pin(cores.run(A, move || *lock(&done) += 1));
+            let mut job = Box::pin(threads.run(A, move || *lock(&done) += 1));
             assert!(tokio::time::timeout(Duration::ZERO, &mut job).await.is_err(), "it waits");
             waiting.push(job);
         }
-        assert_eq!(cores.run(A, || ()).await, Err(CallError::TooManyScriptCalls));
-        assert_eq!(cores.run(B, || 7).await, Ok(7));
+        assert_eq!(threads.run(A, || ()).await, Err(CallError::TooManyScriptCalls));
+        assert_eq!(threads.run(B, || 7).await, Ok(7));
         drop(waiting);
         release.send(()).expect("it is held");
         assert_eq!(first.await, Ok(true));
         // There is room as soon as those that were dropped had their turn.
-        while cores.run(A, || 8).await != Ok(8) {
+        while threads.run(A, || 8).await != Ok(8) {
             tokio::task::yield_now().await;
         }
         assert_eq!(*lock(&done), 0);
@@ -286,9 +286,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_is_told_and_the_thread_goes_on() {
-        let cores = Cores::new(2);
-        let panicked = cores.run(A, || panic!("on purpose")).await;
+        let threads = ScriptThreads::new(2);
+        let panicked = threads.run(A, || panic!("on purpose")).await;
         assert!(matches!(panicked, Err(CallError::Unavailable(text)) if text.contains("on purpose")));
-        assert_eq!(cores.run(A, || 3).await, Ok(3));
+        assert_eq!(threads.run(A, || 3).await, Ok(3));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! An executor takes [resumes](super::resumes), as a worker would take workflow tasks. While it works the run is
 //! not locked, and events are buffered as for any worker. If some arrive and the turn wants to close the run, the turn is
-//! executed again with them. Turns are executed on [threads of their own](super::cores), where a long one gives way to
+//! executed again with them. Turns are executed on [threads of their own](super::threads), where a long one gives way to
 //! others every [`GIVE_WAY`] steps.
 
 use std::{
@@ -15,20 +15,21 @@ use segno_engine::{
     state::WorkflowTask,
     task_calls::{self, FailTask, TaskRef},
 };
-use segno_flow::interface::{Command, Pace, TurnError, Turned};
+use segno_flow::interface::{Command, Pace, TurnError, TurnResult};
 use segno_proto::{Nanos, enums::WorkflowTaskFailedCause, failure::Failure, protocol::Message};
 use segno_store::{NamespaceKey, RunKey};
 
 use super::{
-    cores::Slice,
-    turn::{Decided, Past, Prepared, TurnRejected},
+    events,
+    host::Scripts,
+    threads::TimeSlice,
+    turn::{TurnInput, TurnRejected, TurnSources, TurnTransition},
 };
 use crate::{
     error::CallError,
     finish::finish,
     metrics::{add, count},
     namespaces::Namespace,
-    runs::Runs,
     slots::{Current, WorkflowKey},
     transact::RunSelector,
 };
@@ -40,38 +41,44 @@ const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MAX: Duration = Duration::from_secs(60);
 /// Of the time of a workflow task this much is left to say that the turn takes too long.
 const ANSWER_TIME: Duration = Duration::from_secs(1);
-/// Attempts with events that came meanwhile.
-const AGAIN_MAX: usize = 100;
+/// How often one turn is executed, because events came meanwhile.
+const ATTEMPTS_MAX: usize = 100;
 
 /// Takes resumes until the node stops.
-pub(crate) async fn run(node: Arc<Runs>) {
-    while !node.is_stopping() {
-        // Taken before the look, so that nothing that changes after it is missed.
-        let changed = node.flows.resumes.changed.notified();
-        let Some((namespace, run)) = node.flows.resumes.take(node.committer.is_shared()) else {
-            changed.await;
-            continue;
+pub(super) async fn run(scripts: Scripts) {
+    let Scripts { host, runs } = &scripts;
+    loop {
+        // Created before the checks: a notification between a check and the wait is not missed.
+        let (changed, stopped) = (host.resumes.changed.notified(), runs.stop.notified());
+        if runs.is_stopping() {
+            return;
+        }
+        let Some((namespace, run)) = host.resumes.take(runs.committer.is_shared()) else {
+            tokio::select! {
+                () = changed => continue,
+                () = stopped => return,
+            }
         };
-        let under_way = UnderWay { node: node.clone(), namespace };
-        tokio::spawn(async move { under_way.node.resume(run).await });
+        let running = RunningTurn { scripts: scripts.clone(), namespace };
+        tokio::spawn(async move { running.scripts.resume(run).await });
     }
 }
 
 /// A turn under way, until it has ended or panicked.
-struct UnderWay {
-    node: Arc<Runs>,
+struct RunningTurn {
+    scripts: Scripts,
     namespace: NamespaceKey,
 }
 
-impl Drop for UnderWay {
+impl Drop for RunningTurn {
     fn drop(&mut self) {
-        self.node.flows.resumes.end(self.namespace);
+        self.scripts.host.resumes.end(self.namespace);
     }
 }
 
 /// Lets others go first now and then, and ends a turn when the time of its workflow task is up.
 struct TurnPace<'a> {
-    slice: &'a mut Slice,
+    slice: &'a mut TimeSlice,
     next: u64,
     deadline: Instant,
 }
@@ -90,33 +97,33 @@ impl Pace for TurnPace<'_> {
 }
 
 /// A workflow task that an executor has.
-struct Taken {
+struct ClaimedTurn {
     key: WorkflowKey,
     namespace: Arc<Namespace>,
     run: Arc<Run>,
     task: WorkflowTask,
     messages: Vec<Message>,
-    prepared: Result<Prepared, CallError>,
+    prepared: Result<TurnInput, CallError>,
 }
 
-impl Runs {
+impl Scripts {
     /// Executes the pending turn of a script.
-    async fn resume(self: &Arc<Self>, run: RunKey) {
-        let taken = match self.take_resume(run).await {
-            Ok(Some(taken)) => taken,
+    async fn resume(&self, run: RunKey) {
+        let claimed = match self.take_resume(run).await {
+            Ok(Some(claimed)) => claimed,
             Ok(None) => return,
-            Err(CallError::DataLoss(why)) => return self.set_aside(run, &why),
+            Err(CallError::DataLoss(why)) => return self.runs.set_aside(run, &why),
             Err(error) => {
                 tracing::warn!(run = run.0, %error, "a resume could not be taken; trying again");
                 return self.offer_later(run, RETRY_FIRST);
             }
         };
-        let (key, info, task) = (taken.key.clone(), taken.run.info.clone(), taken.task.clone());
-        let failed = match self.execute(taken).await {
+        let (key, info, task) = (claimed.key.clone(), claimed.run.info.clone(), claimed.task.clone());
+        let failed = match self.execute(claimed).await {
             Ok(()) => return,
             Err(why) => why,
         };
-        count(&self.metrics.flow_failed_turns);
+        count(&self.runs.metrics.flow_failed_turns);
         tracing::warn!(workflow = %key.workflow_id, run = info.run_id, attempt = task.attempt, error = failed, "a turn failed");
         let fail = FailTask {
             token: TaskRef {
@@ -133,57 +140,58 @@ impl Runs {
         };
         let selector = RunSelector::run(info.run_id.clone());
         // The next attempt waits: it would fail the same way.
-        self.flows.hold_back(run, pause(task.attempt));
+        self.host.held_back.hold_back(run, pause(task.attempt));
         let call = move |run: &Run, context| task_calls::fail(run, context, fail);
-        if let Err(error) = self.apply(&key, &selector, call).await {
+        if let Err(error) = self.runs.apply(&key, &selector, call).await {
             tracing::debug!(run = info.run_id, %error, "a failed turn was not recorded");
         }
         self.offer_later(run, pause(task.attempt));
     }
 
     /// Offers the resume of a run after a while.
-    fn offer_later(self: &Arc<Self>, run: RunKey, pause: Duration) {
-        self.flows.hold_back(run, pause);
-        let node = self.clone();
+    fn offer_later(&self, run: RunKey, pause: Duration) {
+        self.host.held_back.hold_back(run, pause);
+        let scripts = self.clone();
         tokio::spawn(async move {
+            let runs = &scripts.runs;
             tokio::time::sleep(pause).await;
-            node.flows.let_go(run);
+            scripts.host.held_back.let_go(run);
             let found = async {
-                let Some(key) = node.workflow_of(run).await? else { return Ok(None) };
-                let locked = node.lock(&key).await?;
+                let Some(key) = runs.workflow_of(run).await? else { return Ok(None) };
+                let locked = runs.lock(&key).await?;
                 Ok::<_, CallError>(locked.state.current.as_ref().map(|current| current.run.clone()))
             };
             match found.await {
                 Ok(Some(current)) if current.info.run_key == run.0 && script::wants_turn(&current) => {
-                    node.offer_workflow_task(&current);
+                    runs.offer_workflow_task(&current);
                 }
                 Ok(_) => {}
-                Err(CallError::DataLoss(why)) => node.set_aside(run, &why),
-                Err(_) if node.is_stopping() => {}
-                Err(_) => node.offer_later(run, RETRY_MAX),
+                Err(CallError::DataLoss(why)) => runs.set_aside(run, &why),
+                Err(_) if runs.is_stopping() => {}
+                Err(_) => scripts.offer_later(run, RETRY_MAX),
             }
         });
     }
 
-    async fn take_resume(self: &Arc<Self>, run: RunKey) -> Result<Option<Taken>, CallError> {
-        let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
-        let mut locked = self.lock(&key).await?;
+    async fn take_resume(&self, run: RunKey) -> Result<Option<ClaimedTurn>, CallError> {
+        let Some(key) = self.runs.workflow_of(run).await? else { return Ok(None) };
+        let mut locked = self.runs.lock(&key).await?;
         let Some(current) = locked.state.current.clone().filter(|current| current.key() == run) else {
             return Ok(None);
         };
-        if !script::wants_turn(&current.run) || !self.flows.begin_turn(&current.run) {
+        if !script::wants_turn(&current.run) || !self.host.held_back.begin_turn(&current.run) {
             return Ok(None);
         }
-        let Some(namespace) = self.namespaces.by_key(key.namespace) else { return Ok(None) };
-        let started = task_calls::start(&current.run, self.context(key.namespace), self.take_turn(&current.run))?;
-        let messages = self.commit(&mut locked, started, Vec::new()).await?;
+        let Some(namespace) = self.runs.namespaces.by_key(key.namespace) else { return Ok(None) };
+        let started = task_calls::start(&current.run, self.runs.context(key.namespace), self.task_start(&current.run))?;
+        let messages = self.runs.commit(&mut locked, started, Vec::new()).await?;
         let Some(current) = locked.state.current.clone() else { return Ok(None) };
         let Some(task) = current.run.state().task.clone().filter(|task| task.started_event_id != 0) else {
             return Ok(None);
         };
         let prepared = self.prepare(&namespace, &current, &messages).await;
         let run = current.run.clone();
-        Ok(Some(Taken { key, namespace, run, task, messages, prepared }))
+        Ok(Some(ClaimedTurn { key, namespace, run, task, messages, prepared }))
     }
 
     async fn prepare(
@@ -191,32 +199,32 @@ impl Runs {
         namespace: &Namespace,
         current: &Current,
         messages: &[Message],
-    ) -> Result<Prepared, CallError> {
-        let past = Past { stored: Some(current), unstored: &[], state: current.script_state.clone() };
-        self.prepare_turn(namespace, &current.run, past, messages).await
+    ) -> Result<TurnInput, CallError> {
+        let sources = TurnSources { stored: Some(current), unstored: &[], state: current.script_state.clone() };
+        self.prepare_turn(namespace, &current.run, sources, messages).await
     }
 
     /// Executes and completes a turn; gives back why it failed, if it did.
-    async fn execute(self: &Arc<Self>, taken: Taken) -> Result<(), String> {
-        let Taken { key, namespace, run, task, messages, prepared } = taken;
+    async fn execute(&self, claimed: ClaimedTurn) -> Result<(), String> {
+        let ClaimedTurn { key, namespace, run, task, messages, prepared } = claimed;
         let mut prepared = prepared.map_err(|error| error.to_string())?;
         let mut flushed = 0;
-        for _ in 0..AGAIN_MAX {
+        for _ in 0..ATTEMPTS_MAX {
             let allowed = run.info.task_timeout.min(task.start_to_close);
-            let (turned, same) = self.execute_apart(prepared, allowed, key.namespace).await;
+            let (turned, same) = self.execute_on_thread(prepared, allowed, key.namespace).await;
             prepared = same;
             let turned = turned?;
             let work = {
-                let (node, key, namespace, task) = (self.clone(), key.clone(), namespace.clone(), task.clone());
+                let (scripts, key, namespace, task) = (self.clone(), key.clone(), namespace.clone(), task.clone());
                 let (run_key, messages) = (RunKey(run.info.run_key), messages.clone());
-                finish(
-                    async move { node.complete_turn(&key, run_key, &namespace, &task, turned, flushed, &messages).await },
-                )
+                finish(async move {
+                    scripts.complete_turn(&key, run_key, &namespace, &task, turned, flushed, &messages).await
+                })
             };
             match work.await.map_err(|error| error.to_string())? {
-                Outcome::Done => return Ok(()),
-                Outcome::Failed(why) => return Err(why),
-                Outcome::Again(events, buffered) => {
+                TurnOutcome::Done => return Ok(()),
+                TurnOutcome::Failed(why) => return Err(why),
+                TurnOutcome::Again(events, buffered) => {
                     prepared.events = events;
                     flushed = buffered;
                 }
@@ -226,24 +234,24 @@ impl Runs {
     }
 
     /// Executes on a thread of scripts.
-    async fn execute_apart(
+    async fn execute_on_thread(
         &self,
-        prepared: Prepared,
+        prepared: TurnInput,
         allowed: Nanos,
         namespace: NamespaceKey,
-    ) -> (Result<Turned, String>, Prepared) {
+    ) -> (Result<TurnResult, String>, TurnInput) {
         // Later attempts of a workflow task have more time, so that workers find out; a turn would only take that, too.
         let allowed = Duration::from_nanos(allowed.max(0).unsigned_abs());
         // Before the engine lets the workflow task time out and the next attempt begins.
         let deadline = Instant::now() + allowed.saturating_sub(ANSWER_TIME.min(allowed / 4));
-        let fallback = Prepared {
+        let fallback = TurnInput {
             code: prepared.code.clone(),
             state: prepared.state.clone(),
             events: Vec::new(),
             limits: prepared.limits,
             overflows: prepared.overflows,
         };
-        let work = self.flows.cores.run_in_slices(namespace, move |slice| {
+        let work = self.host.threads.run_in_slices(namespace, move |slice| {
             let turned = prepared.execute(&mut TurnPace { slice, next: GIVE_WAY, deadline });
             (turned, prepared)
         });
@@ -255,65 +263,65 @@ impl Runs {
 
     #[expect(clippy::too_many_arguments, reason = "one caller")]
     async fn complete_turn(
-        self: &Arc<Self>,
+        &self,
         key: &WorkflowKey,
         run: RunKey,
         namespace: &Namespace,
         task: &WorkflowTask,
-        turned: Turned,
+        turned: TurnResult,
         flushed: usize,
         messages: &[Message],
-    ) -> Result<Outcome, CallError> {
-        let mut locked = self.lock(key).await?;
+    ) -> Result<TurnOutcome, CallError> {
+        let mut locked = self.runs.lock(key).await?;
         let Some(current) = locked.state.current.clone().filter(|current| current.key() == run) else {
-            return Ok(Outcome::Done);
+            return Ok(TurnOutcome::Done);
         };
         let pending = current.run.state().task.as_ref();
         if pending.is_none_or(|pending| pending.started_time != task.started_time || pending.started_event_id == 0) {
-            // It timed out, or the run was closed: whoever did that has seen to what follows.
-            return Ok(Outcome::Done);
+            // It timed out, or the run was closed: what follows was done with that.
+            return Ok(TurnOutcome::Done);
         }
         if current.run.is_paused() && turned.commands.iter().any(Command::closes) {
-            let context = self.context_on(&current.run, false).await?;
+            let context = self.runs.context_on(&current.run, false).await?;
             let given_up = pause::give_up_turn(&current.run, context);
             drop(current);
-            self.commit(&mut locked, given_up, Vec::new()).await?;
-            return Ok(Outcome::Done);
+            self.runs.commit(&mut locked, given_up, Vec::new()).await?;
+            return Ok(TurnOutcome::Done);
         }
         let buffered = current.run.state().buffered.len();
         if buffered > flushed && turned.commands.iter().any(Command::closes) {
             let mut prepared = self.prepare(namespace, &current, messages).await?;
-            let Some(script) = &current.run.state().script else { return Ok(Outcome::Done) };
-            let late = super::events::events_of(&current.run, script, &current.run.state().buffered, &Vec::new);
+            let Some(script) = &current.run.state().script else { return Ok(TurnOutcome::Done) };
+            let late = events::events_of(&current.run, script, &current.run.state().buffered, &Vec::new);
             // Updates that came as messages follow the events.
-            let updates = messages.iter().filter(|message| super::events::update_of(message, 0).is_some()).count();
+            let updates = messages.iter().filter(|message| events::update_of(message, 0).is_some()).count();
             let place = prepared.events.len() - updates.min(prepared.events.len());
             prepared.events.splice(place..place, late);
-            return Ok(Outcome::Again(prepared.events, buffered));
+            return Ok(TurnOutcome::Again(prepared.events, buffered));
         }
         let closes = turned.commands.iter().any(Command::closes);
-        let context = self.context_on(&current.run, closes).await?;
+        let context = self.runs.context_on(&current.run, closes).await?;
         match self.decide_turn(namespace, &current.run, context, turned, flushed) {
-            Ok(Decided { run: mut after, mut transition, log, steps }) => {
+            Ok(TurnTransition { run: mut after, mut transition, log, steps }) => {
                 self.compact(&mut after, &mut transition).await;
                 let info = after.info.clone();
                 drop(current);
                 let applied = segno_engine::Applied { run: after, transition, reply: () };
-                self.commit(&mut locked, applied, Vec::new()).await?;
-                self.write_script_log(&info, log);
-                count(&self.metrics.flow_turns);
-                add(&self.metrics.flow_steps, steps);
-                Ok(Outcome::Done)
+                self.runs.commit(&mut locked, applied, Vec::new()).await?;
+                self.host.log.write(&self.runs.metrics, &info, log);
+                count(&self.runs.metrics.flow_turns);
+                add(&self.runs.metrics.flow_steps, steps);
+                Ok(TurnOutcome::Done)
             }
-            Err(TurnRejected::Call(Rejection::TaskNotFound)) => Ok(Outcome::Done),
-            Err(TurnRejected::Call(rejection)) => Ok(Outcome::Failed(rejection.to_string())),
-            Err(TurnRejected::Task(why)) => Ok(Outcome::Failed(why)),
+            Err(TurnRejected::Call(Rejection::TaskNotFound)) => Ok(TurnOutcome::Done),
+            Err(TurnRejected::Call(rejection)) => Ok(TurnOutcome::Failed(rejection.to_string())),
+            Err(TurnRejected::Task(why)) => Ok(TurnOutcome::Failed(why)),
         }
     }
 }
 
 /// What became of a turn.
-enum Outcome {
+enum TurnOutcome {
     /// It is stored, or was overtaken.
     Done,
     /// It must be executed again with these events, of which so many are buffered.

@@ -1,4 +1,4 @@
-//! Checkpoints: states of a script that are kept with the run as it was then. A reset, or a look into the past, begins with
+//! Checkpoints: states of a script that are kept with the run as it was then. A reset, or a query of the past, begins with
 //! one when the history before it was removed.
 
 use bytes::Bytes;
@@ -10,12 +10,12 @@ use segno_engine::{
 use segno_proto::events::HistoryEvent;
 use segno_store::RunKey;
 
-use super::turn::damaged;
-use crate::{error::CallError, runs::Runs};
+use super::{error::damaged, host::Scripts};
+use crate::{error::CallError, reset::find_checkpoint};
 
 /// A checkpoint as it is stored.
 #[derive(Clone, PartialEq, Message)]
-struct Content {
+struct StoredCheckpoint {
     /// The state of the script.
     #[prost(bytes = "bytes", tag = "1")]
     state: Bytes,
@@ -26,11 +26,11 @@ struct Content {
 
 /// What is stored as a checkpoint after a turn.
 pub(super) fn content(run: &Run, state: &Bytes) -> Bytes {
-    Content { state: state.clone(), run: run.encode() }.encode_to_vec().into()
+    StoredCheckpoint { state: state.clone(), run: run.encode() }.encode_to_vec().into()
 }
 
 /// A checkpoint.
-pub(crate) struct Checkpoint {
+pub(super) struct Checkpoint {
     /// Where it is.
     pub record: ScriptCheckpoint,
     /// As it is stored.
@@ -43,31 +43,10 @@ pub(crate) struct Checkpoint {
     pub script: Script,
 }
 
-impl Checkpoint {
-    /// The last event that it has taken.
-    pub fn event_id(&self) -> i64 {
-        self.record.event_id
-    }
-}
-
-/// Where the newest checkpoint before an event is, if history was removed; without one, the event cannot be gone back to.
-pub(crate) fn find_checkpoint(run: &Run, until: i64) -> Result<Option<ScriptCheckpoint>, CallError> {
-    let Some(script) = run.state().script.as_ref().filter(|script| script.compacted_until > 0) else {
-        return Ok(None);
-    };
-    let usable = |record: &&ScriptCheckpoint| record.has_run && record.event_id < until;
-    if let Some(record) = script.checkpoints.iter().rev().find(usable) {
-        return Ok(Some(record.clone()));
-    }
-    let oldest = script.checkpoints.iter().find(|record| record.has_run).map_or(0, |record| record.event_id);
-    let first = oldest.max(script.compacted_until) + 1;
-    Err(CallError::NotReady(format!("events before {first} were compacted")))
-}
-
-impl Runs {
+impl Scripts {
     /// The checkpoint with which the past of a run before an event begins; `None` if it begins with the first event. `past`
     /// is that past: its first batch is never removed.
-    pub(crate) async fn checkpoint_for(
+    pub(super) async fn checkpoint_for(
         &self,
         run: &Run,
         past: &[Vec<HistoryEvent>],
@@ -77,13 +56,13 @@ impl Runs {
     }
 
     /// The newest checkpoint before an event, see [`find_checkpoint`].
-    pub(crate) async fn checkpoint_before(&self, run: &Run, until: i64) -> Result<Option<Checkpoint>, CallError> {
+    pub(super) async fn checkpoint_before(&self, run: &Run, until: i64) -> Result<Option<Checkpoint>, CallError> {
         let Some(record) = find_checkpoint(run, until)? else { return Ok(None) };
         let (key, slot) = (RunKey(run.info.run_key), u8::try_from(record.slot).unwrap_or(0));
-        let content = self.read(move |store| store.script_state(key, slot)).await?;
+        let content = self.runs.read(move |store| store.script_state(key, slot)).await?;
         let content = content.ok_or_else(|| damaged(run, "a checkpoint of its script is missing"))?;
         let unreadable = |_| damaged(run, "a checkpoint of its script is not readable");
-        let Content { state, run: stored } = Content::decode(content.clone()).map_err(unreadable)?;
+        let StoredCheckpoint { state, run: stored } = StoredCheckpoint::decode(content.clone()).map_err(unreadable)?;
         let then = Run::decode_state(stored).map_err(unreadable)?;
         let script = then.script.clone().ok_or_else(|| damaged(run, "a checkpoint is that of no script"))?;
         Ok(Some(Checkpoint { record, content, state, run: then, script }))

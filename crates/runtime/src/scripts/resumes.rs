@@ -1,4 +1,4 @@
-//! Turns that wait for an executor: namespaces take turns, and each has a share of what is under way.
+//! Turns that wait for an executor: namespaces alternate, and each has a share of what is under way.
 //!
 //! A turn is known by its run; everything else is read when it is taken, and whether there is still a turn to take is seen then.
 //! The list is not bounded: like the wake-up of a run it is a few bytes for each.
@@ -21,7 +21,7 @@ const ALONE_MAX: usize = 16;
 const SHARE_MAX: usize = 4;
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingTurns {
     runs: Lanes<RunKey>,
     /// Runs in `runs`.
     known: HashSet<RunKey>,
@@ -30,8 +30,8 @@ struct Waiting {
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Resumes {
-    waiting: Mutex<Waiting>,
+pub(super) struct Resumes {
+    waiting: Mutex<WaitingTurns>,
     pub(super) changed: Notify,
 }
 
@@ -53,7 +53,7 @@ impl Resumes {
             return None;
         }
         let most = if is_shared { SHARE_MAX } else { ALONE_MAX };
-        let Waiting { runs, known, under_way } = &mut *waiting;
+        let WaitingTurns { runs, known, under_way } = &mut *waiting;
         let (namespace, run) = runs.take(|namespace| under_way.of(namespace) < most)?;
         known.remove(&run);
         under_way.begin(namespace);
@@ -68,11 +68,6 @@ impl Resumes {
     /// Turns that wait.
     pub fn len(&self) -> usize {
         lock(&self.waiting).known.len()
-    }
-
-    /// The node stops.
-    pub fn look(&self) {
-        self.changed.notify_one();
     }
 }
 

@@ -8,13 +8,13 @@ use segno_engine::{
     complete_task::{self, CompleteTask, Completed, Surroundings},
     limits::TRANSACTION_BYTES_MAX,
     script::{self, hex},
-    search_attributes::{PREDEFINED, Rules},
+    search_attributes::Rules,
     task_calls::TaskRef,
     workflow_task::TaskStart,
 };
 use segno_flow::{
     Code,
-    interface::{Command, Event, Failure, Limits, Pace, TurnError, Turned},
+    interface::{Command, Event, Failure, Limits, Pace, TurnError, TurnResult},
     pure::error,
     value::{Kind, Raised},
 };
@@ -23,13 +23,14 @@ use segno_proto::{
     sdk::WorkflowTaskCompletedMetadata,
 };
 
-use super::{ScriptLines, commands, events};
-use crate::{
-    error::CallError,
-    namespaces::{Namespace, attribute_type_name},
-    runs::Runs,
-    slots::Current,
+use super::{
+    checkpoint, commands,
+    error::damaged,
+    events::{self, attribute_types},
+    host::Scripts,
+    log::ScriptLines,
 };
+use crate::{error::CallError, namespaces::Namespace, slots::Current};
 
 /// Batches of history read at a time.
 const BATCHES: usize = 256;
@@ -39,7 +40,7 @@ const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 const BUILD_ID_BYTES: usize = 6;
 
 /// What a turn needs, gathered while the run is locked.
-pub(super) struct Prepared {
+pub(super) struct TurnInput {
     pub code: Arc<Code>,
     /// The state after the last turn; `None` for the first one.
     pub state: Option<Bytes>,
@@ -49,11 +50,11 @@ pub(super) struct Prepared {
     pub overflows: bool,
 }
 
-impl Prepared {
-    pub fn execute(&self, pace: &mut dyn Pace) -> Result<Turned, TurnError> {
+impl TurnInput {
+    pub fn execute(&self, pace: &mut dyn Pace) -> Result<TurnResult, TurnError> {
         if self.overflows {
             let message = format!("limit of {EVENT_BYTES_MAX} bytes of events in one turn reached");
-            return Ok(Turned {
+            return Ok(TurnResult {
                 state: self.state.as_deref().unwrap_or_default().to_vec(),
                 commands: vec![Command::Fail { failure: limit_failure(message) }],
                 log: Vec::new(),
@@ -67,16 +68,16 @@ impl Prepared {
     }
 }
 
-/// A turn that was decided.
-pub(super) struct Decided {
+/// What a turn does to its run.
+pub(super) struct TurnTransition {
     pub run: Run,
     pub transition: Transition,
     pub log: ScriptLines,
     pub steps: u64,
 }
 
-/// Where the events are that a turn takes.
-pub(super) struct Past<'a> {
+/// Where a turn finds its events and its state.
+pub(super) struct TurnSources<'a> {
     /// The run as it is stored, unless it is new.
     pub stored: Option<&'a Current>,
     /// Events that are to be stored with the turn.
@@ -85,50 +86,50 @@ pub(super) struct Past<'a> {
     pub state: Option<Bytes>,
 }
 
-impl Runs {
+impl Scripts {
     /// Gathers what a turn of a run needs whose workflow task was just started with these messages.
     pub(super) async fn prepare_turn(
         &self,
         namespace: &Namespace,
         run: &Run,
-        past: Past<'_>,
+        sources: TurnSources<'_>,
         messages: &[Message],
-    ) -> Result<Prepared, CallError> {
+    ) -> Result<TurnInput, CallError> {
         let Some(script) = &run.state().script else {
             return Err(CallError::Unavailable("the run is no script".to_owned()));
         };
         let version = script::version(run).ok_or_else(|| damaged(run, "its version is not readable"))?;
-        let code = self.flow_code(namespace.key, &run.info.workflow_type, version).await?;
-        let state = match past.state {
+        let code = self.code(namespace.key, &run.info.workflow_type, version).await?;
+        let state = match sources.state {
             Some(state) => Some(state),
             None if script.turns == 0 => None,
             None => Some(self.script_state(run).await?),
         };
         let mut history = Vec::new();
         let from = script.taken_event_id + 1;
-        if let Some(current) = past.stored
-            && !self.read_stored(current, from, &mut history).await?
+        if let Some(current) = sources.stored
+            && !self.append_stored(current, from, &mut history).await?
         {
             let limits = namespace.settings.flows.of_turn();
-            return Ok(Prepared { code, state, events: Vec::new(), limits, overflows: true });
+            return Ok(TurnInput { code, state, events: Vec::new(), limits, overflows: true });
         }
-        history.extend(past.unstored.iter().flatten().filter(|event| event.event_id >= from).cloned());
+        history.extend(sources.unstored.iter().flatten().filter(|event| event.event_id >= from).cloned());
         history.extend(run.tail().iter().filter(|event| event.event_id >= from).cloned());
         let mut events = events::events_of(run, script, &history, &|| attribute_types(namespace));
         let time = run.state().task.as_ref().map_or(0, |task| task.started_time) / 1_000_000;
         events.extend(messages.iter().filter_map(|message| events::update_of(message, time)));
-        Ok(Prepared { code, state, events, limits: namespace.settings.flows.of_turn(), overflows: false })
+        Ok(TurnInput { code, state, events, limits: namespace.settings.flows.of_turn(), overflows: false })
     }
 
     /// The state of a script after its last turn, from storage.
     pub(super) async fn script_state(&self, run: &Run) -> Result<Bytes, CallError> {
         let key = segno_store::RunKey(run.info.run_key);
-        let state = self.read(move |store| store.script_state(key, 0)).await?;
+        let state = self.runs.read(move |store| store.script_state(key, 0)).await?;
         state.ok_or_else(|| damaged(run, "the state of its script is missing"))
     }
 
     /// Adds stored events from `from` on; `false` if they are more than a turn takes.
-    pub(super) async fn read_stored(
+    pub(super) async fn append_stored(
         &self,
         current: &Current,
         from: i64,
@@ -137,7 +138,7 @@ impl Runs {
         let mut from = Some(from);
         let mut bytes = 0;
         while let Some(next) = from {
-            let view = self.stored_history(current, next, BATCHES).await?;
+            let view = self.runs.stored_history(current, next, BATCHES).await?;
             for batch in &view.batches {
                 bytes += batch.len();
                 if bytes > EVENT_BYTES_MAX {
@@ -157,14 +158,14 @@ impl Runs {
         namespace: &Namespace,
         run: &Run,
         context: Context,
-        mut turned: Turned,
+        mut turned: TurnResult,
         flushed: usize,
-    ) -> Result<Decided, TurnRejected> {
-        let answer = commands::answer(run, &mut turned, flushed);
+    ) -> Result<TurnTransition, TurnRejected> {
+        let answer = commands::task_answer(run, &mut turned, flushed);
         let call = self.complete_call(namespace, run, answer)?;
         let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
         let surroundings = Surroundings {
-            namespace: &|name| self.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
+            namespace: &|name| self.runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
             search_attributes: &rules,
         };
         let mut applied = complete_task::complete(run, context, call, &surroundings)?;
@@ -173,7 +174,7 @@ impl Runs {
             let message = format!("limit of {TRANSACTION_BYTES_MAX} bytes of history in one turn reached");
             turned.commands = vec![Command::Fail { failure: limit_failure(message) }];
             turned.wake = Default::default();
-            let answer = commands::answer(run, &mut turned, flushed);
+            let answer = commands::task_answer(run, &mut turned, flushed);
             let call = self.complete_call(namespace, run, answer)?;
             applied = complete_task::complete(run, context, call, &surroundings)?;
         }
@@ -184,22 +185,22 @@ impl Runs {
         }
         if reset_history_event_id == 0 {
             // Otherwise every update was rejected, and the turn leaves no trace.
-            self.metrics.flow_state_bytes.observe(turned.state.len() as u64);
+            self.runs.metrics.flow_state_bytes.observe(turned.state.len() as u64);
             let state = Bytes::from(turned.state);
             if let Some((_, content)) = &mut transition.script_checkpoint {
-                *content = super::checkpoint::content(&run, &state);
+                *content = checkpoint::content(&run, &state);
             }
             transition.script_state = Some(state);
         }
         let log = ScriptLines { lines: turned.log, dropped: turned.log_dropped };
-        Ok(Decided { run, transition, log, steps: turned.steps })
+        Ok(TurnTransition { run, transition, log, steps: turned.steps })
     }
 
     fn complete_call(
         &self,
         namespace: &Namespace,
         run: &Run,
-        answer: commands::Answer,
+        answer: commands::TaskAnswer,
     ) -> Result<CompleteTask, Rejection> {
         let task = run.state().task.as_ref().ok_or(Rejection::TaskNotFound)?;
         Ok(CompleteTask {
@@ -236,11 +237,11 @@ impl Runs {
         })
     }
 
-    /// What the node says when it takes the workflow task of a script.
-    pub(super) fn take_turn(&self, run: &Run) -> TaskStart {
+    /// The start of the workflow task of a script by this node.
+    pub(super) fn task_start(&self, run: &Run) -> TaskStart {
         TaskStart {
             stamp: run.state().task.as_ref().map_or(0, |task| task.stamp),
-            request_id: self.ids.uuid(),
+            request_id: self.runs.ids.uuid(),
             identity: script::IDENTITY.to_owned(),
             polled_queue: script::QUEUE.to_owned(),
             worker_version: worker_version(run),
@@ -275,15 +276,4 @@ fn worker_version(run: &Run) -> Option<WorkerVersionStamp> {
     let begin = script.version.len().min(BUILD_ID_BYTES);
     let build_id = hex(&script.version[..begin]);
     Some(WorkerVersionStamp { build_id, use_versioning: false })
-}
-
-pub(super) fn damaged(run: &Run, why: &str) -> CallError {
-    CallError::DataLoss(format!("run {}: {why}", run.info.run_key))
-}
-
-/// Names and types of the search attributes a script may set.
-pub(super) fn attribute_types(namespace: &Namespace) -> Vec<(String, String)> {
-    let settable = PREDEFINED.iter().filter(|(.., settable)| *settable).map(|(name, kind, _)| (*name, *kind));
-    let custom = namespace.search_attributes.iter().map(|(name, kind)| (name.as_str(), *kind));
-    settable.chain(custom).map(|(name, kind)| (name.to_owned(), attribute_type_name(kind).to_owned())).collect()
 }

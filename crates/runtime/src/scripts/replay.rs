@@ -5,52 +5,63 @@
 use bytes::Bytes;
 use segno_engine::{
     Run, Shared,
+    reset::ScriptPast,
     script::{OperationKind, WAKES},
-    script_move,
     state::{Script, ScriptOperation, ScriptWakeSet},
 };
-use segno_flow::interface::{Event, EventKind, Limits, Turned, Unpaced};
+use segno_flow::interface::{Event, EventKind, Limits, TurnResult, Unpaced};
 use segno_proto::{
     events::{HistoryEvent, history_event::Attributes as A},
     timestamp_nanos,
 };
-
 use segno_store::NamespaceKey;
 
-use super::{checkpoint::Checkpoint, commands, events, moving::Edition, turn::attribute_types, values::payloads};
-use crate::{error::CallError, namespaces::Namespace, runs::Runs, slots::Current};
+use super::{
+    checkpoint::Checkpoint,
+    commands,
+    events::{self, attribute_types},
+    host::Scripts,
+    values::payloads,
+    versions::{LoadedVersion, RunVersions},
+};
+use crate::{error::CallError, namespaces::Namespace, ports::ScriptAt, slots::Current};
 
-impl Runs {
+impl Scripts {
     /// How far a script had come before an event, with its state; `None` if the run is no script. `past` is its history
     /// up to that event.
-    pub(crate) async fn script_at(
+    pub(super) async fn script_at(
         &self,
         base: &Current,
         past: &[Vec<HistoryEvent>],
         until: i64,
-    ) -> Result<Option<(Script, Option<Bytes>)>, CallError> {
+    ) -> Result<Option<ScriptAt>, CallError> {
         let run = &base.run;
         let Some(script) = &run.state().script else { return Ok(None) };
-        let Some(namespace) = self.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else { return Ok(None) };
-        let editions = self.editions(&namespace, run, until).await?;
+        let Some(namespace) = self.runs.namespaces.by_key(NamespaceKey(run.info.namespace_key)) else {
+            return Ok(None);
+        };
+        let versions = self.run_versions(&namespace, run, until).await?;
         let history: Vec<HistoryEvent> = past.iter().flatten().cloned().collect();
         let begin = self.checkpoint_for(run, past, until).await?;
+        let kept = begin.as_ref().map(|begin| (begin.record.event_id, begin.run.clone()));
+        let checkpoint = begin.as_ref().map(|begin| (begin.record.slot, begin.content.clone()));
+        let at = |script, state| Ok(Some(ScriptAt { past: ScriptPast { script, kept }, state, checkpoint }));
         let fresh = Script {
-            version: Bytes::copy_from_slice(&editions.last().version),
+            version: Bytes::copy_from_slice(&versions.last().version),
             awake: true,
             moves: script.moves.iter().filter(|known| known.event_id < until).cloned().collect(),
             checkpoints: begin.iter().map(|begin| begin.record.clone()).collect(),
             compacted_until: begin.as_ref().map_or(0, |_| script.compacted_until),
             ..begin.as_ref().map(|begin| begin.script.clone()).unwrap_or_default()
         };
-        let (setting, base, state) =
-            (Setting::of(&namespace), run.clone(), begin.as_ref().map(|begin| begin.state.clone()));
-        let replay = move || replay(&editions, &base, &history, until, &setting, begin.as_ref());
-        let Some(replayed) = self.flows.cores.run(namespace.key, replay).await?? else {
-            return Ok(Some((fresh, state)));
+        let (settings, base, state) =
+            (ReplaySettings::of(&namespace), run.clone(), begin.as_ref().map(|begin| begin.state.clone()));
+        let replay = move || replay(&versions, &base, &history, until, &settings, begin.as_ref());
+        let Some(replayed) = self.host.threads.run(namespace.key, replay).await?? else {
+            return at(fresh, state);
         };
         let mut turned = replayed.last;
-        let turn = commands::answer(run, &mut turned, 0).turn;
+        let turn = commands::task_answer(run, &mut turned, 0).turn;
         let event_of = |wanted: &ScriptOperation| {
             let found = replayed.operations.iter().rev().find(|o| o.kind == wanted.kind && o.id == wanted.id)?;
             Some(ScriptOperation { event_id: found.event_id, name: found.name.clone(), ..wanted.clone() })
@@ -70,46 +81,17 @@ impl Runs {
             turns: replayed.turns,
             ..fresh
         };
-        Ok(Some((script, Some(replayed.state))))
-    }
-
-    /// The versions that a run had before an event.
-    pub(super) async fn editions(&self, namespace: &Namespace, run: &Run, until: i64) -> Result<Editions, CallError> {
-        let moves = run.state().script.as_ref().map(|script| script.moves.as_slice()).unwrap_or_default();
-        let damaged = || super::turn::damaged(run, "its version is not readable");
-        let mut version = script_move::version_at(run, 0).ok_or_else(damaged)?;
-        let name = &run.info.workflow_type;
-        let first = self.edition(namespace, name, version).await?;
-        let mut later = Vec::new();
-        for known in moves.iter().filter(|known| known.event_id < until) {
-            version = script_move::version_at(run, known.event_id).ok_or_else(damaged)?;
-            later.push((known.event_id, self.edition(namespace, name, version).await?));
-        }
-        Ok(Editions { first, later })
-    }
-}
-
-/// The versions of a run.
-pub(super) struct Editions {
-    first: Edition,
-    /// Those it moved to, with the events of the moves.
-    later: Vec<(i64, Edition)>,
-}
-
-impl Editions {
-    /// The last one.
-    pub fn last(&self) -> &Edition {
-        self.later.last().map_or(&self.first, |(_, edition)| edition)
+        at(script, Some(replayed.state))
     }
 }
 
 /// The state after the last turn that was completed before `until`, with what that turn gave.
-pub(super) struct Replayed {
+pub(super) struct ReplayResult {
     pub state: Bytes,
     /// Turns that were executed.
     pub turns: u64,
     /// What the last turn gave, without its commands.
-    pub last: Turned,
+    pub last: TurnResult,
     /// The completed event of the last turn. What follows it and was not caused by the turn itself is not taken yet.
     pub taken_event_id: i64,
     /// The operations that have begun, by their events.
@@ -117,14 +99,14 @@ pub(super) struct Replayed {
 }
 
 /// What turns are executed with that is not in history: it is taken as it is now.
-pub(super) struct Setting {
+pub(super) struct ReplaySettings {
     /// Types of search attributes.
     pub types: Vec<(String, String)>,
     /// What limits a turn.
     pub limits: Limits,
 }
 
-impl Setting {
+impl ReplaySettings {
     pub fn of(namespace: &Namespace) -> Self {
         Self { types: attribute_types(namespace), limits: namespace.settings.flows.of_turn() }
     }
@@ -133,21 +115,21 @@ impl Setting {
 /// Executes the turns of a run again, from its first event or a checkpoint on. `history` is all of it; events from `until`
 /// on are left out. `None` if no turn was completed by then.
 pub(super) fn replay(
-    editions: &Editions,
+    versions: &RunVersions,
     run: &Run,
     history: &[HistoryEvent],
     until: i64,
-    setting: &Setting,
+    settings: &ReplaySettings,
     begin: Option<&Checkpoint>,
-) -> Result<Option<Replayed>, CallError> {
-    let Setting { types, limits } = setting;
-    let begun_after = begin.map_or(0, Checkpoint::event_id);
+) -> Result<Option<ReplayResult>, CallError> {
+    let ReplaySettings { types, limits } = settings;
+    let begun_after = begin.map_or(0, |begin| begin.record.event_id);
     let history: Vec<&HistoryEvent> =
         history.iter().filter(|event| (begun_after + 1..until).contains(&event.event_id)).collect();
-    let mut edition = &editions.first;
-    let mut moves = editions.later.iter().peekable();
+    let mut version = &versions.first;
+    let mut moves = versions.later.iter().peekable();
     while let Some((_, next)) = moves.next_if(|(at, _)| *at <= begun_after) {
-        edition = next;
+        version = next;
     }
     let mut known = Script::default();
     let mut kept = begin.map(|begin| begin.state.clone());
@@ -156,7 +138,7 @@ pub(super) fn replay(
         known.wake.operations.clone_from(&begin.script.wake.operations);
         turns = begin.script.turns;
     }
-    let mut replayed: Option<Turned> = None;
+    let mut replayed: Option<TurnResult> = None;
     let mut taken = 0;
     for (place, event) in history.iter().enumerate() {
         if let Some(operation) = begun(event) {
@@ -165,17 +147,17 @@ pub(super) fn replay(
         let Some(A::WorkflowTaskCompletedEventAttributes(completed)) = &event.attributes else { continue };
         // The state was moved before the turn that took the marker.
         while let Some((_, next)) = moves.next_if(|(at, _)| *at < event.event_id) {
-            replayed = moved(run, edition, next, replayed.map(|turned| turned.state.into()).or(kept.take()), types)?;
-            edition = next;
+            replayed = moved(run, version, next, replayed.map(|turned| turned.state.into()).or(kept.take()), types)?;
+            version = next;
         }
-        known.version = Bytes::copy_from_slice(&edition.version);
+        known.version = Bytes::copy_from_slice(&version.version);
         let input: Vec<HistoryEvent> = history[taken..place].iter().copied().cloned().collect();
         let mut input = events::events_of(run, &known, &input, &|| types.clone());
         let started = history[..place].iter().rev().find(|event| event.event_id == completed.started_event_id);
         let time = started.and_then(|event| event.event_time.as_ref()).map_or(0, timestamp_nanos) / 1_000_000;
         input.extend(accepted(&history[place..], time));
         let state = replayed.as_ref().map(|turned| &*turned.state).or(kept.as_deref());
-        let turned = segno_flow::turn(&edition.code, state, &input, limits, &mut Unpaced).map_err(|error| {
+        let turned = segno_flow::turn(&version.code, state, &input, limits, &mut Unpaced).map_err(|error| {
             CallError::DataLoss(format!("run {}: a turn cannot be repeated: {error:?}", run.info.run_key))
         })?;
         turns += 1;
@@ -183,11 +165,11 @@ pub(super) fn replay(
         replayed = Some(turned);
     }
     for (_, next) in moves {
-        replayed = moved(run, edition, next, replayed.map(|turned| turned.state.into()).or(kept.take()), types)?;
-        edition = next;
+        replayed = moved(run, version, next, replayed.map(|turned| turned.state.into()).or(kept.take()), types)?;
+        version = next;
     }
     let taken_event_id = history.get(taken).map_or(0, |event| event.event_id);
-    Ok(replayed.map(|last| Replayed {
+    Ok(replayed.map(|last| ReplayResult {
         state: last.state.clone().into(),
         turns,
         last,
@@ -199,11 +181,11 @@ pub(super) fn replay(
 /// The state after a turn, in the version to which the run moved after it.
 fn moved(
     run: &Run,
-    from: &Edition,
-    to: &Edition,
+    from: &LoadedVersion,
+    to: &LoadedVersion,
     state: Option<Bytes>,
     types: &[(String, String)],
-) -> Result<Option<Turned>, CallError> {
+) -> Result<Option<TurnResult>, CallError> {
     let moved = state.map(|state| from.translate(to, &state, types)).transpose();
     moved.map_err(|error| CallError::DataLoss(format!("run {}: a move cannot be repeated: {error}", run.info.run_key)))
 }

@@ -1,46 +1,45 @@
 //! Reading the names of scripts, at the start and when another node changed them.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, atomic::Ordering},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use prost::Message;
 use segno_store::NamespaceKey;
 
-use super::deployed::{Names, Record};
-use crate::{error::CallError, runs::Runs};
+use super::{
+    host::Scripts,
+    records::{NAME_PREFIX, ScriptRecord},
+    registry::Names,
+};
+use crate::error::CallError;
 
 /// Documents read at a time.
 const PAGE: usize = 1000;
 
-impl Runs {
+impl Scripts {
     /// Reads the names of all scripts. What is not stored is not known afterwards.
-    pub(crate) async fn load_flows(&self) -> Result<(), CallError> {
+    pub(super) async fn load(&self) -> Result<(), CallError> {
         loop {
-            let changes = self.flows.changes.load(Ordering::Acquire);
-            let stored = self.stored_flows().await?;
-            let mut names = self.flows.names.write().unwrap_or_else(PoisonError::into_inner);
-            // What was deployed here meanwhile may be newer than what was read.
-            if self.flows.changes.load(Ordering::Acquire) == changes {
-                *names = stored;
+            let changes = self.host.registry.changes();
+            let stored = self.stored_names().await?;
+            if self.host.registry.replace(stored, changes) {
                 return Ok(());
             }
         }
     }
 
-    async fn stored_flows(&self) -> Result<HashMap<NamespaceKey, Names>, CallError> {
+    async fn stored_names(&self) -> Result<HashMap<NamespaceKey, Names>, CallError> {
         let mut all: HashMap<NamespaceKey, Names> = HashMap::new();
-        for namespace in self.namespaces.all() {
+        for namespace in self.runs.namespaces.all() {
             let key = namespace.key;
             let mut after: Option<String> = None;
             loop {
                 let last = after.clone();
-                let page = self.read(move |store| store.documents(key, "flow/", last.as_deref(), PAGE)).await?;
+                let page =
+                    self.runs.read(move |store| store.documents(key, NAME_PREFIX, last.as_deref(), PAGE)).await?;
                 let Some(end) = page.last() else { break };
                 after = Some(end.name.clone());
                 for document in page {
-                    let record = Record::decode(document.content)
+                    let record = ScriptRecord::decode(document.content)
                         .map_err(|error| CallError::DataLoss(format!("document {:?}: {error}", document.name)))?;
                     all.entry(key).or_default().insert(record.name.clone(), Arc::new(record));
                 }
