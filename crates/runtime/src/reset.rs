@@ -110,7 +110,10 @@ impl Runs {
         {
             later.extend(ended.transition.batches.iter().flatten().cloned());
         }
-        let script = self.turns.clone().script_at(self, &base, &past, call.finish_event_id).await?;
+        let script = match &base.run.state().script {
+            Some(_) => self.turns.clone().script_at(self, &base, &past, call.finish_event_id).await?,
+            None => None,
+        };
         let (script, state, checkpoint) = match script {
             Some(ScriptAt { past, state, checkpoint }) => (Some(past), state, checkpoint),
             None => (None, None, None),

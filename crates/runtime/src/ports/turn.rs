@@ -2,7 +2,7 @@
 //!
 //! The runs hold the implementation, which in turn is handed the runs with each call: it holds no reference to them, so that a
 //! node that stopped is freed. Whether a run has a turn to take is known to the engine, so that a run without a script costs
-//! nothing here but the question for its script when it starts.
+//! nothing here but the lookup of its name when it starts.
 
 use std::{pin::Pin, sync::Arc};
 
@@ -68,7 +68,7 @@ pub(crate) trait Turn: Send + Sync {
         deadline: Instant,
     ) -> Pending<'a, Result<Payloads, CallError>>;
 
-    /// How far a script had come before an event; `None` if the run is no script. `past` is its history up to that event.
+    /// How far a script had come before an event; `None` if the run is no script. `past` is the history up to that event.
     fn script_at<'a>(
         self: Arc<Self>,
         runs: &'a Arc<Runs>,
@@ -80,7 +80,7 @@ pub(crate) trait Turn: Send + Sync {
     /// A run of a script was followed by another one: this one.
     fn run_continued(self: Arc<Self>, runs: &Arc<Runs>, next: &Run);
 
-    /// A run was deleted.
+    /// A run of a script was deleted.
     fn run_deleted<'a>(self: Arc<Self>, runs: &'a Arc<Runs>, run: &'a Run) -> Pending<'a, ()>;
 
     /// Makes the runs of all schedules of scripts what the current versions say: shards came, or versions changed elsewhere.
