@@ -13,9 +13,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     error::CallError,
-    polls::QueuePlace,
-    queries::{QueryAnswer, QueryTask},
-    queues::{QUERY_PRIORITY, QueueKey, QueueKind, TaskOffer},
+    matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TaskOffer},
+    queries::QueryAnswer,
     runs::Runs,
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
@@ -185,7 +184,7 @@ impl Runs {
         let _asked = Asked(self, id);
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
-            let task = self.direct_queries.again(&task, true);
+            let task = task.again(true);
             let offered = tokio::time::timeout_at(deadline, self.offer_query(queue, task.clone(), true)).await;
             if offered.map_err(|_| CallError::DeadlineExceeded)? {
                 let patience = Duration::from_nanos(sticky.schedule_to_start.max(0) as u64);
@@ -205,7 +204,7 @@ impl Runs {
             tokio::select! {
                 answered = wait(&mut answer, deadline) => return answered,
                 // The queue may have another home, which does not know of it.
-                () = moved => task = self.direct_queries.again(&task, false),
+                () = moved => task = task.again(false),
             }
         }
     }
@@ -217,9 +216,9 @@ impl Runs {
             let offer = TaskOffer::Query(Box::new(task));
             return Box::pin(self.offer_query_at_home(&queue, offer, QUERY_PRIORITY, sticky)).await;
         }
-        let served = !sticky || self.queues.is_served(&queue, self.clock.now());
+        let served = !sticky || self.queues.is_served(&queue);
         if served {
-            self.offer_here(queue, TaskOffer::Query(Box::new(task)), QueuePlace::of(QUERY_PRIORITY));
+            self.queues.offer(&queue, TaskOffer::Query(Box::new(task)), QueuePlace::of(QUERY_PRIORITY));
         }
         served
     }

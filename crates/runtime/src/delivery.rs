@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     cluster::{MetHere, RemoteHold},
-    queues::{QueueKey, Queued},
+    matching::{QueueKey, QueuedTask},
     runs::Runs,
     slots::lock,
     tasks::{HeldActivity, HeldTask},
@@ -22,7 +22,7 @@ pub(crate) enum Held {
     /// Nothing: it was delivered, or does not exist any more.
     Nothing,
     /// A task that was taken from its queue and not started yet.
-    Queued(QueueKey, Queued),
+    Queued(QueueKey, QueuedTask),
     /// A task that met a worker of its own node and is not started yet.
     Met(Box<MetHere>),
     /// A started workflow task, or a query.
@@ -82,7 +82,7 @@ impl Drop for InTransit {
         // A node that is gone leaves everything to the next start.
         let Some(node) = self.node.upgrade() else { return };
         if let Held::Queued(queue, queued) = held {
-            node.queues.take_back(&queue, queued, node.clock.now());
+            node.queues.take_back(&queue, queued);
         } else if let Held::Met(met) = held {
             met.offer_again(&node);
         } else if let Ok(runtime) = Handle::try_current() {

@@ -1,7 +1,7 @@
 //! The machinery of a node: it finds runs, lets the engine decide, makes decisions durable and carries out what follows.
 //!
 //! A call's way: [`transact`] takes the run's lock ([`slots`]), asks the engine, hands the transition to the one writer
-//! ([`committer`]) and, only after that returned, runs the effects: tasks go to [`queues`], wake-ups to [`timers`],
+//! ([`committer`]) and, only after that returned, runs the effects: tasks go to [`matching`], wake-ups to [`timers`],
 //! messages to other runs to [`outbox`]. [`recovery`] rebuilds all of this from storage at the start.
 //!
 //! This crate knows neither requests nor statuses; that is the server's business.
@@ -21,7 +21,6 @@ mod damaged;
 mod delete;
 mod delivery;
 mod error;
-mod fair;
 mod finish;
 mod flow;
 mod hash;
@@ -34,18 +33,16 @@ mod list_limits;
 mod liveness;
 mod load;
 mod local;
+mod lock;
+mod matching;
 mod metrics;
 mod moving;
 mod namespaces;
 mod node;
 mod outbox;
-mod poller_scaling;
 mod polls;
 mod queries;
 mod queue_config;
-mod queue_limits;
-mod queue_stats;
-mod queues;
 mod recovery;
 mod refill;
 mod reset;
@@ -96,17 +93,18 @@ pub use history::{HistoryPage, HistoryView};
 pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
 pub use local::Local;
+pub use matching::{
+    LimitSource, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, TaskOffer,
+    WorkerCommandTask,
+};
 pub use metrics::{Histogram, Metrics};
 pub use moving::{MoveError, Moved, export, import};
 pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
 pub use node::{Node, NodeOptions};
-pub use polls::{Poll, QueueGauge, QueueService};
-pub use queries::{QueryAnswer, QueryFailure, QueryTask};
-pub use queue_limits::LimitSource;
-pub use queue_stats::QueueStats;
-pub use queues::{Poller, PollerVersion, QueueKey, QueueKind, TaskOffer};
+pub use polls::{Poll, QueueGauge};
+pub use queries::{QueryAnswer, QueryFailure};
 pub use rules::RULES_MAX;
 pub use runs::Runs;
 pub use segno_engine::activity::Sdk;
@@ -123,5 +121,4 @@ pub use transact::RunSelector;
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
 pub use visibility::{FoundRun, FoundRuns, ListPosition, kind_of, state_facts};
-pub use worker_commands::WorkerCommandTask;
 pub use workers::{BadWorkerQuery, CONTROL_QUEUES, Caller, ConnectionId, LeaseView, WorkerQuery, Workers};

@@ -5,7 +5,7 @@ use std::{ops::Deref, sync::Arc};
 use segno_engine::{lease::LeaseSettings, limits::Limits};
 use segno_store::{Storage, Store};
 
-use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, local::Local, queues::BACKLOG_MAX, runs::Runs};
+use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, local::Local, matching::BACKLOG_MAX, runs::Runs};
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]

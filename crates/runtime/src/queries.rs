@@ -5,10 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
-    },
+    sync::Mutex,
 };
 
 use segno_proto::{
@@ -20,7 +17,7 @@ use segno_proto::{
 use segno_store::RunKey;
 use tokio::sync::oneshot;
 
-use crate::slots::lock;
+use crate::{matching::QueryTask, slots::lock};
 
 /// Queries that may wait for one workflow task. Temporal's limit is 1, which makes two simultaneous queries fail.
 pub const BUFFERED_MAX: usize = 32;
@@ -110,48 +107,6 @@ impl QueryRegistry {
     }
 }
 
-const WAITING: u8 = 0;
-const TAKEN: u8 = 1;
-const WITHDRAWN: u8 = 2;
-
-/// A query on its way to a worker by itself.
-#[derive(Clone, Debug)]
-pub struct QueryTask {
-    /// Which query.
-    pub id: u64,
-    /// Which run.
-    pub run: RunKey,
-    /// What is asked.
-    pub query: WorkflowQuery,
-    /// The node that asks; 0 if there is only one.
-    pub node: u64,
-    /// Whether it went to a sticky queue (the worker has the history).
-    pub sticky: bool,
-    state: Arc<AtomicU8>,
-}
-
-impl QueryTask {
-    /// A worker takes it. False if it was withdrawn.
-    pub fn take(&self) -> bool {
-        self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// The worker that took it will not get it.
-    pub fn release(&self) {
-        let _ = self.state.compare_exchange(TAKEN, WAITING, Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    /// Whether it was withdrawn.
-    pub fn is_withdrawn(&self) -> bool {
-        self.state.load(Ordering::Acquire) == WITHDRAWN
-    }
-
-    /// Withdraws it from a queue. False if a worker has it already.
-    pub fn withdraw(&self) -> bool {
-        self.state.compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-}
-
 /// Direct queries that wait for an answer.
 #[derive(Default)]
 pub struct DirectQueries {
@@ -167,12 +122,7 @@ impl DirectQueries {
     pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
         let (answer, receiver) = oneshot::channel();
         lock(&self.waiting).insert(id, (run, answer));
-        (QueryTask { id, run, query, node: 0, sticky: false, state: Arc::default() }, receiver)
-    }
-
-    /// The same query again, for another queue.
-    pub fn again(&self, task: &QueryTask, sticky: bool) -> QueryTask {
-        QueryTask { sticky, state: Arc::default(), ..task.clone() }
+        (QueryTask::new(id, run, query), receiver)
     }
 
     /// A worker answers. False if nobody asks (any more).

@@ -4,22 +4,16 @@
 //! storage was looked at keeps its mark; the next refill goes on where this one ended, so that tasks which are with
 //! workers (memory alone knows that they were started) cannot keep the others out.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use segno_engine::{Run, activity::is_waiting};
 use segno_store::{OpenRun, RunKey};
-use tokio::sync::Notify;
 
 use crate::{
     error::CallError,
-    queues::{QueueKey, QueueKind},
+    matching::{QueueKey, QueueKind},
     recovery::load_all,
     runs::Runs,
-    slots::lock,
 };
 
 /// Open runs looked at with one read.
@@ -29,37 +23,13 @@ const LOADED: usize = 256;
 /// The pause after a read that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// Queues that want their forgotten tasks back.
-#[derive(Default)]
-pub(crate) struct Refills {
-    wanted: std::sync::Mutex<BTreeSet<QueueKey>>,
-    added: Notify,
-}
-
-impl Refills {
-    /// Asks for a refill.
-    pub fn want(&self, key: &QueueKey) {
-        lock(&self.wanted).insert(key.clone());
-        self.added.notify_one();
-    }
-
-    /// Tells the loop to look whether the node stops.
-    pub fn look(&self) {
-        self.added.notify_one();
-    }
-
-    fn next(&self) -> Option<QueueKey> {
-        lock(&self.wanted).pop_first()
-    }
-}
-
 /// Refills queues until the node stops.
 pub(crate) async fn run(node: Arc<Runs>) {
     // Where the next refill of a queue goes on.
     let mut cursors: HashMap<QueueKey, RunKey> = HashMap::new();
     while !node.is_stopping() {
         let Some(key) = node.queues.refills.next() else {
-            node.queues.refills.added.notified().await;
+            node.queues.refills.added().await;
             continue;
         };
         // Tasks that are forgotten from here on set the mark again.

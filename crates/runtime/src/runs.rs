@@ -27,11 +27,11 @@ use crate::{
     ids::Ids,
     list_limits::ListLimits,
     liveness,
+    matching::Matching,
     metrics::Metrics,
     namespaces::{Namespaces, retention},
     node::NodeOptions,
     outbox::{self, Outbox},
-    polls::Queues,
     queries::DirectQueries,
     refill,
     run_keys::RunKeys,
@@ -62,7 +62,7 @@ pub struct Runs {
     pub(crate) slots: Slots,
     pub(crate) list_limits: ListLimits,
     pub(crate) start_limits: StartLimits,
-    pub(crate) queues: Queues,
+    pub(crate) queues: Arc<Matching>,
     /// Who may call.
     pub access_keys: AccessKeys,
     pub(crate) timers: Timers,
@@ -145,6 +145,7 @@ impl Runs {
         });
         let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
         let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
+        let queues = Arc::new(Matching::new(options.queue_tasks_max, clock.clone(), metrics.clone()));
         let node = Arc::new(Self {
             store,
             remote,
@@ -154,7 +155,7 @@ impl Runs {
             list_limits: ListLimits::default(),
             start_limits: StartLimits::default(),
             slots: Slots::new(options.cache_bytes_max),
-            queues: Queues::new(options.queue_tasks_max),
+            queues,
             timers: Timers::default(),
             ids,
             direct_queries: DirectQueries::default(),
@@ -288,7 +289,7 @@ impl Runs {
     /// Stops handing out work: long polls end empty, new calls are refused.
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.queues.dismiss_everybody();
+        self.queues.dismiss_all();
         self.end_polls(|_| true);
         self.stop.notify_waiters();
         // The timer loop looks up from its sleep and sees that it is over.
@@ -297,7 +298,7 @@ impl Runs {
         self.leases.earlier.notify_one();
         self.outbox.look();
         self.flows.resumes.look();
-        self.queues.refills.look();
+        self.queues.refills.wake();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
@@ -346,7 +347,7 @@ impl Runs {
     }
 
     fn queued_tasks(&self) -> usize {
-        self.queues.backlog(self.clock.now()) + self.flows.resumes.len()
+        self.queues.backlog() + self.flows.resumes.len()
     }
 
     /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.

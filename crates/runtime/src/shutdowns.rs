@@ -10,7 +10,7 @@ use segno_store::NamespaceKey;
 
 use crate::{
     hash::HashMap,
-    queues::{QueueKey, QueueKind},
+    matching::{QueueKey, QueueKind},
     runs::Runs,
     slots::lock,
 };

@@ -28,10 +28,10 @@ use crate::{
     error::CallError,
     finish::finish,
     history::HistoryView,
+    matching::{QueryTask, TaskOffer},
     metrics::count,
     polls::Poll,
-    queries::{QueryAnswer, QueryTask},
-    queues::TaskOffer,
+    queries::QueryAnswer,
     rules,
     runs::Runs,
     slots::{Current, SlotState, WorkflowKey},
@@ -330,7 +330,7 @@ impl Runs {
     pub(crate) async fn give_back_workflow_task(self: &Arc<Self>, held: &HeldTask) {
         count(&self.metrics.tasks_given_back);
         if let Some(query) = &held.query {
-            let again = self.direct_queries.again(query, false);
+            let again = query.again(false);
             self.offer_query(self.query_queue(&held.run, false), again, false).await;
             return;
         }

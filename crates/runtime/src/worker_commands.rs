@@ -9,7 +9,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use segno_engine::{ActivityStop, Effect, Run};
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, cluster::Shard};
@@ -18,37 +17,21 @@ use tokio::time::Instant;
 use crate::{
     cluster::Place,
     delivery::Delivery,
+    matching::{COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask},
     metrics::{add, count},
-    polls::{PRIORITY_DEFAULT, Poll, QueuePlace},
-    queues::{QueueKey, QueueKind, TaskOffer},
+    polls::Poll,
     runs::Runs,
     slots::lock,
     tokens::{ActivityToken, Token},
     workers::CONTROL_QUEUES,
 };
 
-/// Commands that wait on one queue.
-pub const COMMANDS_MAX: usize = 1000;
-/// A command that waited this long is not worth taking. Long enough for a worker that was cut off and taken for lost to
-/// come back and hear that it must stop.
-pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
 /// A poll for commands is answered after this long at the latest. SDKs wait longer and longer before they repeat a poll
 /// that was cut off, up to 12 s, and only an answer makes them quick again.
 pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Commands that are kept for queues which nobody polls.
 pub const UNCLAIMED_MAX: usize = 1000;
-
-/// A command for a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerCommandTask {
-    /// Recognises it.
-    pub id: String,
-    /// The token of the attempt that is to stop.
-    pub stop: Bytes,
-    /// When it was given.
-    pub given: Nanos,
-}
 
 /// Commands for queues that nobody polls, or nobody polled yet. A queue exists only where somebody polls, so that these are
 /// kept apart, bounded over all of them.
@@ -135,17 +118,18 @@ impl Runs {
 
     /// Offers a command on a queue whose home is here.
     pub(crate) fn offer_command_here(&self, queue: QueueKey, command: WorkerCommandTask) {
-        let now = self.clock.now();
-        if let Some(unclaimed) = self.queues.offer_command(&queue, command, now) {
+        if let Some(unclaimed) = self.queues.offer_command(&queue, command) {
             // Its worker may not have polled there yet.
-            add(&self.metrics.commands_dropped, self.unclaimed.keep(queue, unclaimed, now) as u64);
+            let dropped = self.unclaimed.keep(queue, unclaimed, self.clock.now());
+            add(&self.metrics.commands_dropped, dropped as u64);
         }
     }
 
     /// Somebody polls a queue for commands: those that were kept for it are offered.
     pub(crate) fn claim_commands(&self, queue: &QueueKey) {
         for command in self.unclaimed.claim(queue) {
-            self.queues.offer(queue.clone(), TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, self.now());
+            let task = TaskOffer::Command(Box::new(command));
+            self.queues.offer(queue, task, QueuePlace::of(PRIORITY_DEFAULT));
         }
     }
 
@@ -183,6 +167,8 @@ impl Runs {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn queue(name: &str) -> QueueKey {

@@ -23,8 +23,8 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 use super::wire::Polls;
 use crate::{
     delivery::Delivery,
+    matching::{PollerVersion, QueueKey, TaskOffer},
     polls::Poll,
-    queues::{PollerVersion, QueueKey, TaskOffer},
     slots::lock,
 };
 

@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     delivery::{Delivery, Held},
+    matching::{QueueKey, QueuePlace, TaskOffer},
     metrics::count,
-    polls::{Poll, QueuePlace},
-    queues::{QueueKey, TaskOffer},
+    polls::Poll,
     runs::Runs,
     slots::lock,
 };
@@ -217,7 +217,7 @@ impl Runs {
         }
         let version = polls.version.unwrap_or_default();
         let poller = (!polls.identity.is_empty()).then_some((polls.identity.as_str(), &version));
-        self.queues.polled_elsewhere(&key, poller, &polls.met, self.clock.now());
+        self.queues.polled_elsewhere(&key, poller, &polls.met);
     }
 
     /// Workers limit a queue whose home is elsewhere.

@@ -46,9 +46,8 @@ pub use revisions::ChangedNodes;
 pub(crate) use revisions::STALE;
 pub(crate) use revisions::run as follow_revisions;
 pub(crate) use seen::ToldWorkers;
-pub(crate) use wire::Task;
 
-use crate::{error::CallError, queues::QueueKey, runs::Runs, sabotage, slots::WorkflowKey, slots::lock};
+use crate::{error::CallError, matching::QueueKey, runs::Runs, sabotage, slots::WorkflowKey, slots::lock};
 use edge::Edge;
 use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};

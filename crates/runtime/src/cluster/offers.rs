@@ -27,11 +27,9 @@ use super::{
 };
 use crate::{
     delivery::Delivery,
-    fair::Fairness,
-    polls::{Poll, QueuePlace},
-    queues::{QueueKey, QueueKind, TaskOffer},
+    matching::{Fairness, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask},
+    polls::Poll,
     runs::Runs,
-    worker_commands::WorkerCommandTask,
     workers::Caller,
 };
 
@@ -180,13 +178,13 @@ impl Runs {
                 place.fairness.as_ref().map_or_else(Default::default, |fair| (fair.key.to_string(), fair.weight));
             while !node.is_stopping() && cluster.serves(shard) {
                 match node.queue_home(&key) {
-                    Place::Here if otherwise.is_some() && !node.queues.is_served(&key, node.clock.now()) => {
+                    Place::Here if otherwise.is_some() && !node.queues.is_served(&key) => {
                         let Some(next) = otherwise.take() else { return };
                         key = next;
                         continue;
                     }
                     Place::Here => {
-                        node.offer_here(key, task, place);
+                        node.queues.offer(&key, task, place);
                         return;
                     }
                     Place::There(home) => {
@@ -231,10 +229,10 @@ impl Runs {
         while !self.is_stopping() {
             match self.queue_home(key) {
                 Place::Here => {
-                    if sticky && !self.queues.is_served(key, self.clock.now()) {
+                    if sticky && !self.queues.is_served(key) {
                         return false;
                     }
-                    self.offer_here(key.clone(), task, QueuePlace::of(priority));
+                    self.queues.offer(key, task, QueuePlace::of(priority));
                     return true;
                 }
                 Place::There(home) => {
@@ -268,7 +266,7 @@ impl Runs {
         if self.queue_home(&key) != Place::Here {
             return (Reply::Moved(Default::default()), false);
         }
-        if offer.sticky && !self.queues.is_served(&key, self.clock.now()) {
+        if offer.sticky && !self.queues.is_served(&key) {
             return (Reply::Unserved(Default::default()), false);
         }
         let asks = offer.task.kind() == TaskKind::Query;
@@ -279,7 +277,7 @@ impl Runs {
                 let (fairness_key, weight) = (offer.fairness_key, offer.fairness_weight);
                 let fairness =
                     (!fairness_key.is_empty()).then(|| Box::new(Fairness { key: fairness_key.into(), weight }));
-                self.offer_here(key, task, QueuePlace { priority: offer.priority, fairness });
+                self.queues.offer(&key, task, QueuePlace { priority: offer.priority, fairness });
             }
         }
         // Whoever asks a workflow waits until the query is on its way.

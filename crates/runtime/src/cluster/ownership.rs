@@ -21,7 +21,7 @@ use super::{
     link::Link,
     wire::{News, Question, Told},
 };
-use crate::{error::CallError, queues::QueueKey, recovery::load_all, runs::Runs, sabotage, slots::lock};
+use crate::{error::CallError, matching::QueueKey, recovery::load_all, runs::Runs, sabotage, slots::lock};
 
 /// Shards handed over together.
 const CHUNK: usize = 32;
