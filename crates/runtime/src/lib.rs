@@ -7,7 +7,6 @@
 //! This crate knows neither requests nor statuses; that is the server's business.
 
 mod access_keys;
-mod ask;
 mod backfill;
 mod batch;
 mod clock;
@@ -15,11 +14,11 @@ mod cluster;
 mod combine;
 mod commit_shares;
 mod committer;
-mod complete;
 mod completion_pages;
 mod damaged;
 mod delete;
-mod delivery;
+mod dispatch;
+mod effects;
 mod error;
 mod finish;
 mod flow;
@@ -30,7 +29,6 @@ mod ids;
 mod labels;
 mod lanes;
 mod list_limits;
-mod liveness;
 mod load;
 mod local;
 mod lock;
@@ -39,26 +37,23 @@ mod metrics;
 mod moving;
 mod namespaces;
 mod node;
+mod options;
 mod outbox;
-mod polls;
+mod ports;
 mod queries;
-mod queue_config;
 mod recovery;
-mod refill;
 mod reset;
 mod rules;
 mod run_keys;
 mod runs;
 mod sabotage;
 mod schedules;
-mod shutdowns;
 mod skipping;
 mod slots;
 mod standalone;
 mod start_limits;
 mod starts;
 mod supervise;
-mod tasks;
 mod terminate;
 mod timers;
 mod tokens;
@@ -68,11 +63,9 @@ mod update_with_start;
 mod updates;
 mod visibility;
 mod wakes;
-mod worker_commands;
 mod workers;
 
 pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
-pub use ask::QueryReply;
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, DatabaseClock, SystemClock};
 pub use cluster::{
@@ -80,9 +73,8 @@ pub use cluster::{
     Polled, RemoteTask,
 };
 pub use combine::with_request_bytes;
-pub use complete::CompletedTask;
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
-pub use delivery::Delivery;
+pub use dispatch::{CompletedTask, Delivery, Dispatch, Poll, QueueGauge, StartedActivity, StartedTask, WorkerTask};
 pub use error::CallError;
 pub use flow::{
     Activation, CheckedScript, Deployed, FlowError, FlowInfo, FlowRunView, FlowVersion, MoveCall, MovedRun, Source,
@@ -94,7 +86,7 @@ pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
 pub use local::Local;
 pub use matching::{
-    LimitSource, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, TaskOffer,
+    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, TaskOffer,
     WorkerCommandTask,
 };
 pub use metrics::{Histogram, Metrics};
@@ -102,9 +94,9 @@ pub use moving::{MoveError, Moved, export, import};
 pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
-pub use node::{Node, NodeOptions};
-pub use polls::{Poll, QueueGauge};
-pub use queries::{QueryAnswer, QueryFailure};
+pub use node::Node;
+pub use options::NodeOptions;
+pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use rules::RULES_MAX;
 pub use runs::Runs;
 pub use segno_engine::activity::Sdk;
@@ -115,10 +107,9 @@ pub use skipping::{NotLocked, SkippingClock};
 pub use slots::{Current, WorkflowKey};
 pub use start_limits::StartRefusal;
 pub use starts::{SignalWithStart, StartOutcome};
-pub use tasks::{StartedActivity, StartedTask};
 pub use tokens::{ActivityToken, QueryToken, TaskToken, Token, TokenError};
 pub use transact::RunSelector;
 pub use update_with_start::{StartedAndUpdated, WithStartError};
 pub use updates::{UpdateReply, UpdateStage, WaitFor};
 pub use visibility::{FoundRun, FoundRuns, ListPosition, kind_of, state_facts};
-pub use workers::{BadWorkerQuery, CONTROL_QUEUES, Caller, ConnectionId, LeaseView, WorkerQuery, Workers};
+pub use workers::{BadWorkerQuery, CONTROL_QUEUES, Caller, ConnectionId, Heartbeats, LeaseView, WorkerQuery, Workers};

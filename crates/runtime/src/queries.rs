@@ -3,21 +3,15 @@
 //! A query rides on the pending workflow task if there is one, so that it sees everything that happened before it; if
 //! there is none it goes to a worker by itself. It lives in memory alone.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Mutex,
-};
+use std::collections::BTreeMap;
 
 use segno_proto::{
     common::Payloads,
-    enums::QueryResultType,
+    enums::{QueryResultType, WorkflowExecutionStatus},
     failure::Failure,
     query::{WorkflowQuery, WorkflowQueryResult},
 };
-use segno_store::RunKey;
 use tokio::sync::oneshot;
-
-use crate::{matching::QueryTask, slots::lock};
 
 /// Queries that may wait for one workflow task. Temporal's limit is 1, which makes two simultaneous queries fail.
 pub const BUFFERED_MAX: usize = 32;
@@ -54,6 +48,17 @@ impl From<WorkflowQueryResult> for QueryAnswer {
             Self::Failed(QueryFailure { message: result.error_message, failure: result.failure })
         }
     }
+}
+
+/// An answer, or why there is none.
+#[derive(Clone, Debug)]
+pub struct QueryReply {
+    /// The run that was asked.
+    pub run_id: String,
+    /// What it said.
+    pub result: Option<Payloads>,
+    /// Set if the caller did not want to ask a run in this state.
+    pub rejected: Option<WorkflowExecutionStatus>,
 }
 
 struct Buffered {
@@ -104,61 +109,5 @@ impl QueryRegistry {
         for (_, buffered) in std::mem::take(&mut self.buffered) {
             let _ = buffered.answer.send(QueryAnswer::Unblocked);
         }
-    }
-}
-
-/// Direct queries that wait for an answer.
-#[derive(Default)]
-pub struct DirectQueries {
-    waiting: Mutex<HashMap<u64, (RunKey, oneshot::Sender<QueryAnswer>)>>,
-    /// Those that other nodes may ask for.
-    offered: Mutex<HashMap<u64, QueryTask>>,
-    /// Told when queues have other homes.
-    pub(crate) offer_again: tokio::sync::Notify,
-}
-
-impl DirectQueries {
-    /// A query and the place its answer arrives at.
-    pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
-        let (answer, receiver) = oneshot::channel();
-        lock(&self.waiting).insert(id, (run, answer));
-        (QueryTask::new(id, run, query), receiver)
-    }
-
-    /// A worker answers. False if nobody asks (any more).
-    pub fn answer(&self, id: u64, answer: QueryAnswer) -> bool {
-        lock(&self.waiting).remove(&id).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
-    }
-
-    /// No worker is to answer for a run any more. Looks at all that wait: for rare calls.
-    pub fn unblock(&self, run: RunKey) {
-        for (_, (_, waiting)) in lock(&self.waiting).extract_if(|_, (asked, _)| *asked == run) {
-            let _ = waiting.send(QueryAnswer::Unblocked);
-        }
-    }
-
-    /// Whether somebody still waits for the answer.
-    pub(crate) fn is_asked(&self, id: u64) -> bool {
-        lock(&self.waiting).get(&id).is_some_and(|(_, waiting)| !waiting.is_closed())
-    }
-
-    /// Lets other nodes ask for a query.
-    pub(crate) fn offer_elsewhere(&self, task: &QueryTask) {
-        // One whose asker left would stay.
-        let waiting = lock(&self.waiting);
-        if waiting.contains_key(&task.id) {
-            lock(&self.offered).insert(task.id, task.clone());
-        }
-    }
-
-    /// A query that other nodes may ask for.
-    pub(crate) fn offered(&self, id: u64) -> Option<QueryTask> {
-        lock(&self.offered).get(&id).cloned()
-    }
-
-    /// The asker left.
-    pub fn forget(&self, id: u64) {
-        lock(&self.waiting).remove(&id);
-        lock(&self.offered).remove(&id);
     }
 }

@@ -22,9 +22,8 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
 use super::wire::Polls;
 use crate::{
-    delivery::Delivery,
+    dispatch::{Delivery, Poll},
     matching::{PollerVersion, QueueKey, TaskOffer},
-    polls::Poll,
     slots::lock,
 };
 

@@ -40,7 +40,7 @@ use crate::{
 pub(crate) use config::{ConfigKey, DOCUMENT_PREFIX};
 pub use key::{QueueKey, QueueKind};
 pub use limits::LimitSource;
-pub use queue::{BACKLOG_MAX, COMMAND_AGE_MAX, Poller, PollerVersion, QUERY_PRIORITY};
+pub use queue::{COMMAND_AGE_MAX, Poller, PollerVersion, QUERY_PRIORITY};
 pub use stats::QueueStats;
 pub use task::{Fairness, QueryTask, QueuedTask, TaskOffer, WorkerCommandTask};
 
@@ -106,8 +106,6 @@ pub struct Matching {
     pub(crate) refills: Refills,
     /// Configurations by queue.
     configs: Mutex<HashMap<ConfigKey, Arc<TaskQueueConfig>>>,
-    /// One configuration is changed at a time.
-    pub(crate) configuring: tokio::sync::Mutex<()>,
     /// Notified when a limit changes, or when polls end: polls that sleep until a task may go try again.
     limits_changed: Notify,
 }
@@ -173,7 +171,6 @@ impl Matching {
             sweep_above: AtomicUsize::new(QUEUES_SWEEP),
             refills: Refills::default(),
             configs: Mutex::default(),
-            configuring: tokio::sync::Mutex::default(),
             limits_changed: Notify::new(),
         }
     }

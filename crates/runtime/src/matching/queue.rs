@@ -24,9 +24,6 @@ pub const COMMANDS_MAX: usize = 1000;
 /// A command that waited this long is not worth taking. Long enough for a worker that was cut off and taken for lost to
 /// come back and hear that it must stop.
 pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
-/// Most tasks a queue keeps in memory, unless the node is configured otherwise.
-pub const BACKLOG_MAX: usize = 50_000;
-
 /// Queries come before everything else.
 pub const QUERY_PRIORITY: i32 = 0;
 
@@ -427,6 +424,8 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const BACKLOG_MAX: usize = 50_000;
 
     fn task(run: u64) -> TaskOffer {
         TaskOffer::Workflow { run: RunKey(run), stamp: 1, speculative: false }

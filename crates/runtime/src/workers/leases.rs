@@ -17,10 +17,10 @@ use segno_engine::{
 };
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::reach::{ConnectionId, Party, Reach};
-use crate::{liveness::MOVES_MAX, polls::Poll, slots::lock};
+use crate::lock::lock;
 
 /// Most workers whose leases are kept. Those beyond are left to Temporal's time-outs.
 const LEASES_MAX: usize = 50_000;
@@ -200,8 +200,6 @@ pub struct Leases {
     epoch: Nanos,
     /// Told when something is due earlier than before.
     pub(crate) earlier: Notify,
-    /// Runs of all lost workers that may be told at the same time.
-    pub(crate) moves: Semaphore,
 }
 
 /// A poll that waits. Says how it ended when it is dropped.
@@ -399,8 +397,7 @@ impl Leases {
     /// No workers yet. `epoch` is the time at which the monotonic clock began.
     pub fn new(settings: LeaseSettings, epoch: Nanos) -> Self {
         let settings = LeaseSettings { tokens_from: epoch.unsigned_abs(), ..settings };
-        let (earlier, moves) = (Notify::new(), Semaphore::new(MOVES_MAX));
-        Self { table: Mutex::default(), settings, epoch, earlier, moves }
+        Self { table: Mutex::default(), settings, epoch, earlier: Notify::new() }
     }
 
     fn rearm(&self, table: &mut Table, namespace: NamespaceKey, worker: &str) {
@@ -442,9 +439,16 @@ impl Leases {
         table.get(namespace, &worker).is_some_and(Entity::reports)
     }
 
-    /// A worker begins to wait for a task.
-    pub fn poll_begins(&self, poll: &Poll, now: Nanos) -> Option<PollGuard<'_>> {
-        let (namespace, queue, caller) = (poll.queue.namespace, poll.queue.client_name(), &poll.caller);
+    /// A worker begins to wait for a task of a queue.
+    pub fn poll_begins(
+        &self,
+        namespace: NamespaceKey,
+        caller: &Caller,
+        queue: &str,
+        identity: &str,
+        sticky: bool,
+        now: Nanos,
+    ) -> Option<PollGuard<'_>> {
         if caller.worker.is_empty() {
             return None;
         }
@@ -452,9 +456,9 @@ impl Leases {
         self.note_in(&mut table, namespace, caller, now, false);
         let entity = table.get_mut(namespace, &caller.worker)?;
         if entity.identity.is_empty() {
-            entity.identity.clone_from(&poll.identity);
+            identity.clone_into(&mut entity.identity);
         }
-        entity.polls(queue, poll.sticky);
+        entity.polls(queue, sticky);
         let party = Party::Worker(namespace, entity.worker.clone());
         self.guard(&mut table, party, caller.connection?)
     }

@@ -1,6 +1,6 @@
 //! What is on its way to a worker, and its return if the worker never gets it.
 //!
-//! Whatever leaves a queue or is started for a worker is held by a [`Delivery`] until the answer that carries it is
+//! What leaves a queue or is started for a worker is held by a [`Delivery`] until the answer that carries it is
 //! written. A delivery that is dropped before that (the caller left, a read failed, the connection broke) returns what
 //! it holds: a task that was not started goes back to its queue with its priority, one that was started is given back.
 
@@ -8,12 +8,14 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 
+use super::{
+    Dispatch,
+    tasks::{HeldActivity, HeldTask},
+};
 use crate::{
     cluster::{MetHere, RemoteHold},
+    lock::lock,
     matching::{QueueKey, QueuedTask},
-    runs::Runs,
-    slots::lock,
-    tasks::{HeldActivity, HeldTask},
 };
 
 /// What a delivery returns when it fails.
@@ -40,13 +42,18 @@ pub(crate) enum Held {
 pub struct Delivery(Arc<InTransit>);
 
 struct InTransit {
-    node: Weak<Runs>,
+    dispatch: Weak<Dispatch>,
     held: Mutex<Held>,
 }
 
 impl Delivery {
-    pub(crate) fn new(node: &Arc<Runs>, held: Held) -> Self {
-        Self(Arc::new(InTransit { node: Arc::downgrade(node), held: Mutex::new(held) }))
+    pub(crate) fn new(dispatch: &Arc<Dispatch>, held: Held) -> Self {
+        Self(Arc::new(InTransit { dispatch: Arc::downgrade(dispatch), held: Mutex::new(held) }))
+    }
+
+    /// Holds what another node gives back.
+    pub(crate) fn elsewhere(held: RemoteHold) -> Self {
+        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(Held::Elsewhere(held)) }))
     }
 
     /// From now on it holds something else.
@@ -80,18 +87,18 @@ impl Drop for InTransit {
             return;
         }
         // A node that is gone leaves everything to the next start.
-        let Some(node) = self.node.upgrade() else { return };
+        let Some(dispatch) = self.dispatch.upgrade() else { return };
         if let Held::Queued(queue, queued) = held {
-            node.queues.take_back(&queue, queued);
+            dispatch.matching.take_back(&queue, queued);
         } else if let Held::Met(met) = held {
-            met.offer_again(&node);
+            met.offer_again(&dispatch.runs);
         } else if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { node.take_undelivered(held).await });
+            runtime.spawn(async move { dispatch.take_undelivered(held).await });
         }
     }
 }
 
-impl Runs {
+impl Dispatch {
     async fn take_undelivered(self: &Arc<Self>, held: Held) {
         match held {
             Held::Nothing | Held::Queued(..) | Held::Met(_) | Held::Elsewhere(_) => {}
