@@ -1,4 +1,4 @@
-//! Queries: questions to a workflow that leave no trace.
+//! Queries of workflows, which leave no trace.
 //!
 //! A query rides on the pending workflow task if there is one, so that it sees everything that happened before it; if
 //! there is none it goes to a worker by itself. It lives in memory alone.
@@ -27,7 +27,7 @@ pub enum QueryAnswer {
     Failed(QueryFailure),
     /// A result too large to pass on.
     TooLarge,
-    /// No workflow task will carry it: ask a worker directly.
+    /// No workflow task will carry it: query a worker directly.
     Unblocked,
 }
 
@@ -53,15 +53,15 @@ impl From<WorkflowQueryResult> for QueryAnswer {
 /// An answer, or why there is none.
 #[derive(Clone, Debug)]
 pub struct QueryReply {
-    /// The run that was asked.
+    /// The run that was queried.
     pub run_id: String,
-    /// What it said.
+    /// Its answer.
     pub result: Option<Payloads>,
-    /// Set if the caller did not want to ask a run in this state.
+    /// Set if the caller did not want to query a run in this state.
     pub rejected: Option<WorkflowExecutionStatus>,
 }
 
-struct Buffered {
+struct BufferedQuery {
     query: WorkflowQuery,
     answer: oneshot::Sender<QueryAnswer>,
 }
@@ -69,11 +69,11 @@ struct Buffered {
 /// Queries of one workflow that wait for a workflow task.
 #[derive(Default)]
 pub struct QueryRegistry {
-    buffered: BTreeMap<String, Buffered>,
+    buffered: BTreeMap<String, BufferedQuery>,
 }
 
 impl QueryRegistry {
-    /// Whether nobody waits. Askers that left are forgotten first.
+    /// Whether no caller waits.
     pub fn is_empty(&self) -> bool {
         self.buffered.values().all(|buffered| buffered.answer.is_closed())
     }
@@ -85,7 +85,7 @@ impl QueryRegistry {
             return None;
         }
         let (answer, receiver) = oneshot::channel();
-        self.buffered.insert(id, Buffered { query, answer });
+        self.buffered.insert(id, BufferedQuery { query, answer });
         Some(receiver)
     }
 

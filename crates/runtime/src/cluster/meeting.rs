@@ -17,7 +17,7 @@ use super::{
     wire::{News, Polls, Question, Queue, Reply, Take, Told},
 };
 use crate::{
-    dispatch::{Delivery, Held, Poll},
+    dispatch::{Delivery, HeldWork, Poll},
     matching::{QueueKey, QueuePlace, TaskOffer},
     metrics::count,
     runs::Runs,
@@ -98,7 +98,7 @@ impl Runs {
                 shard,
                 otherwise: otherwise.cloned(),
             };
-            (task.clone(), Delivery::new(&dispatch, Held::Met(Box::new(met))))
+            (task.clone(), Delivery::new(&dispatch, HeldWork::Met(Box::new(met))))
         };
         let reachable = |home: NodeId| cluster.link(home).is_some_and(|link| link.is_open());
         match cluster.edge.meet(key, place.priority, reachable, make) {
@@ -181,7 +181,7 @@ impl Runs {
         match asked {
             Some(Answered { reply: Reply::Task(offer), held }) => {
                 cluster.edge.take_ended(key, number, Some(offer.quiet));
-                let held = held.map_or(Held::Nothing, |held| Held::Elsewhere(held.lazily()));
+                let held = held.map_or(HeldWork::Nothing, |held| HeldWork::Elsewhere(held.lazily()));
                 let Some(dispatch) = cluster.dispatch() else { return };
                 let delivery = Delivery::new(&dispatch, held);
                 match self.task_of(offer.task) {

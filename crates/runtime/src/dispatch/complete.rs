@@ -6,7 +6,7 @@ use segno_proto::enums::CommandType;
 
 use super::{
     Dispatch,
-    delivery::{Delivery, Held},
+    delivery::{Delivery, HeldWork},
     tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
 };
 use crate::{
@@ -71,7 +71,7 @@ impl Dispatch {
             }
             let queries = if completed.new_task.is_some() { state.queries.outgoing() } else { BTreeMap::new() };
             let current = state.current.clone();
-            // Held from the commit on: if the caller is gone by now, what it was to get is given back.
+            // HeldWork from the commit on: if the caller is gone by now, what it was to get is given back.
             let delivery = current.as_ref().and_then(|current| hand_out(&dispatch, current, completed));
             (current, queries, delivery)
         };
@@ -124,5 +124,5 @@ fn hand_out(dispatch: &Arc<Dispatch>, current: &Current, completed: &Completed) 
     let activities: Vec<_> =
         completed.eager_activities.iter().map(|activity| HeldActivity::of(&current.run, activity)).collect();
     let anything = task.is_some() || !activities.is_empty();
-    anything.then(|| Delivery::new(dispatch, Held::Reply(task, activities)))
+    anything.then(|| Delivery::new(dispatch, HeldWork::Reply(task, activities)))
 }

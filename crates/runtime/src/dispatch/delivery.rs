@@ -20,7 +20,7 @@ use crate::{
 
 /// What a delivery returns when it fails.
 #[derive(Debug)]
-pub(crate) enum Held {
+pub(crate) enum HeldWork {
     /// Nothing: it was delivered, or does not exist any more.
     Nothing,
     /// A task that was taken from its queue and not started yet.
@@ -31,7 +31,7 @@ pub(crate) enum Held {
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
-    /// What another node gives back unless it is told that it arrived.
+    /// What another node gives back unless it hears that it arrived.
     Elsewhere(RemoteHold),
     /// What the answer to a completed workflow task carries: the next one, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
@@ -43,31 +43,31 @@ pub struct Delivery(Arc<InTransit>);
 
 struct InTransit {
     dispatch: Weak<Dispatch>,
-    held: Mutex<Held>,
+    held: Mutex<HeldWork>,
 }
 
 impl Delivery {
-    pub(crate) fn new(dispatch: &Arc<Dispatch>, held: Held) -> Self {
+    pub(crate) fn new(dispatch: &Arc<Dispatch>, held: HeldWork) -> Self {
         Self(Arc::new(InTransit { dispatch: Arc::downgrade(dispatch), held: Mutex::new(held) }))
     }
 
     /// Holds what another node gives back.
     pub(crate) fn elsewhere(held: RemoteHold) -> Self {
-        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(Held::Elsewhere(held)) }))
+        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Elsewhere(held)) }))
     }
 
     /// From now on it holds something else.
-    pub(crate) fn hold(&self, held: Held) {
+    pub(crate) fn hold(&self, held: HeldWork) {
         // What another node held until now was started: it is not to be offered again.
-        if let Held::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
+        if let HeldWork::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
             before.written();
         }
     }
 
-    /// The worker has it, or will not miss it.
+    /// The worker has it, or does not need it.
     pub fn delivered(&self) {
-        let held = std::mem::replace(&mut *lock(&self.0.held), Held::Nothing);
-        if let Held::Elsewhere(held) = held {
+        let held = std::mem::replace(&mut *lock(&self.0.held), HeldWork::Nothing);
+        if let HeldWork::Elsewhere(held) = held {
             held.written();
         }
     }
@@ -81,16 +81,16 @@ impl std::fmt::Debug for Delivery {
 
 impl Drop for InTransit {
     fn drop(&mut self) {
-        let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), Held::Nothing);
+        let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), HeldWork::Nothing);
         // What is held elsewhere is given back there when it is dropped.
-        if matches!(held, Held::Nothing | Held::Elsewhere(_)) {
+        if matches!(held, HeldWork::Nothing | HeldWork::Elsewhere(_)) {
             return;
         }
         // A node that is gone leaves everything to the next start.
         let Some(dispatch) = self.dispatch.upgrade() else { return };
-        if let Held::Queued(queue, queued) = held {
+        if let HeldWork::Queued(queue, queued) = held {
             dispatch.matching.take_back(&queue, queued);
-        } else if let Held::Met(met) = held {
+        } else if let HeldWork::Met(met) = held {
             met.offer_again(&dispatch.runs);
         } else if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { dispatch.take_undelivered(held).await });
@@ -99,12 +99,12 @@ impl Drop for InTransit {
 }
 
 impl Dispatch {
-    async fn take_undelivered(self: &Arc<Self>, held: Held) {
+    async fn take_undelivered(self: &Arc<Self>, held: HeldWork) {
         match held {
-            Held::Nothing | Held::Queued(..) | Held::Met(_) | Held::Elsewhere(_) => {}
-            Held::Task(task) => self.give_back_workflow_task(&task).await,
-            Held::Activity(activity) => self.give_back_activity(&activity).await,
-            Held::Reply(task, activities) => {
+            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Met(_) | HeldWork::Elsewhere(_) => {}
+            HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
+            HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
+            HeldWork::Reply(task, activities) => {
                 if let Some(task) = task {
                     self.give_back_workflow_task(&task).await;
                 }

@@ -20,32 +20,32 @@ pub struct DirectQueries {
 
 impl DirectQueries {
     /// A query and the place its answer arrives at.
-    pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
+    pub fn add(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
         let (answer, receiver) = oneshot::channel();
         lock(&self.waiting).insert(id, (run, answer));
         (QueryTask::new(id, run, query), receiver)
     }
 
-    /// A worker answers. False if nobody asks (any more).
+    /// A worker answers. False if no caller waits for it.
     pub fn answer(&self, id: u64, answer: QueryAnswer) -> bool {
         lock(&self.waiting).remove(&id).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
     }
 
-    /// No worker is to answer for a run any more. Looks at all that wait: for rare calls.
+    /// No worker answers for a run from now on. Scans all queries that wait: for rare calls.
     pub fn unblock(&self, run: RunKey) {
-        for (_, (_, waiting)) in lock(&self.waiting).extract_if(|_, (asked, _)| *asked == run) {
+        for (_, (_, waiting)) in lock(&self.waiting).extract_if(|_, (of, _)| *of == run) {
             let _ = waiting.send(QueryAnswer::Unblocked);
         }
     }
 
-    /// Whether somebody still waits for the answer.
-    pub(crate) fn is_asked(&self, id: u64) -> bool {
+    /// Whether a caller still waits for the answer.
+    pub(crate) fn is_awaited(&self, id: u64) -> bool {
         lock(&self.waiting).get(&id).is_some_and(|(_, waiting)| !waiting.is_closed())
     }
 
     /// Lets other nodes ask for a query.
     pub(crate) fn offer_elsewhere(&self, task: &QueryTask) {
-        // One whose asker left would stay.
+        // One whose caller left would stay.
         let waiting = lock(&self.waiting);
         if waiting.contains_key(&task.id) {
             lock(&self.offered).insert(task.id, task.clone());
@@ -57,7 +57,7 @@ impl DirectQueries {
         lock(&self.offered).get(&id).cloned()
     }
 
-    /// The asker left.
+    /// The caller left.
     pub fn forget(&self, id: u64) {
         lock(&self.waiting).remove(&id);
         lock(&self.offered).remove(&id);

@@ -24,7 +24,7 @@ use direct_queries::DirectQueries;
 
 pub use complete::CompletedTask;
 pub use delivery::Delivery;
-pub(crate) use delivery::Held;
+pub(crate) use delivery::HeldWork;
 pub use offers::QueueGauge;
 pub use polls::{Poll, WorkerTask};
 pub(crate) use refill::run as refill;

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use super::{
     Dispatch,
-    delivery::{Delivery, Held},
+    delivery::{Delivery, HeldWork},
 };
 use crate::{
     cluster::{ForwardedCall, Place, Polled, RemoteTask},
@@ -17,7 +17,7 @@ use crate::{
     workers::{CONTROL_QUEUES, Caller, PollGuard},
 };
 
-/// A worker's wish for work.
+/// A worker's poll for a task.
 #[derive(Clone, Debug)]
 pub struct Poll {
     /// Where.
@@ -108,7 +108,7 @@ impl Dispatch {
     ) -> Result<Option<T>, CallError> {
         let Some(offer) = self.runs.own_task(task) else { return Ok(None) };
         // Until it is started the queue's home holds it.
-        T::begin(self, poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
+        T::begin(self, poll, worker_version, offer, Delivery::new(self, HeldWork::Nothing)).await
     }
 
     /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
@@ -144,7 +144,7 @@ impl Dispatch {
         };
         let queued = self.matching.poll(&poll.at_queue(elsewhere), is_over).await?;
         let task = queued.task.clone();
-        Some((task, Delivery::new(self, Held::Queued(poll.queue.clone(), queued))))
+        Some((task, Delivery::new(self, HeldWork::Queued(poll.queue.clone(), queued))))
     }
 
     /// A poll is a sign of life. On a queue for commands it stands for all workers of its process.

@@ -175,7 +175,7 @@ impl Dispatch {
         deadline: Instant,
     ) -> Result<QueryAnswer, CallError> {
         let id = self.runs.ids.bits();
-        let (mut task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
+        let (mut task, mut answer) = self.direct_queries.add(id, segno_store::RunKey(run.info.run_key), query);
         task.node = self.runs.cluster.as_ref().map_or(0, |cluster| cluster.me.0);
         let _pending = PendingQuery(&self.direct_queries, id);
         if let Some(sticky) = &run.state().sticky {

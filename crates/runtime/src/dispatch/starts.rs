@@ -6,7 +6,7 @@ use segno_engine::start::Start;
 
 use super::{
     Dispatch,
-    delivery::{Delivery, Held},
+    delivery::{Delivery, HeldWork},
     tasks::{HeldTask, StartedTask},
 };
 use crate::{error::CallError, finish::finish, starts::StartOutcome};
@@ -26,7 +26,7 @@ impl Dispatch {
         let work = async move {
             let mut outcome = dispatch.runs.start_workflow(start).await?;
             let Some(current) = outcome.first_task.take() else { return Ok((outcome, None)) };
-            let delivery = Delivery::new(&dispatch, Held::Task(HeldTask::of(&current.run)));
+            let delivery = Delivery::new(&dispatch, HeldWork::Task(HeldTask::of(&current.run)));
             let task = dispatch.started_task(current, BTreeMap::new(), false, delivery).await?;
             Ok((outcome, Some(task)))
         };

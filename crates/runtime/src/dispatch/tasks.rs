@@ -20,7 +20,7 @@ use segno_store::RunKey;
 
 use super::{
     Dispatch,
-    delivery::{Delivery, Held},
+    delivery::{Delivery, HeldWork},
     polls::{Poll, WorkerTask},
 };
 use crate::{
@@ -47,17 +47,17 @@ pub struct StartedTask {
     pub previous_started_event_id: i64,
     /// History for the worker, from its beginning or from what the worker has not seen.
     pub history: HistoryView,
-    /// Questions that ride along.
+    /// Queries that ride along.
     pub queries: BTreeMap<String, WorkflowQuery>,
     /// Updates that ride along.
     pub messages: Vec<Message>,
-    /// A question instead of a task.
+    /// A query instead of a task.
     pub query: Option<QueryTask>,
     /// Gives it back unless it is delivered.
     pub delivery: Delivery,
 }
 
-/// A workflow task, or a question, that is on its way to a worker.
+/// A workflow task, or a query, that is on its way to a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldTask {
     run: Arc<Run>,
@@ -137,7 +137,6 @@ impl WorkerTask for StartedActivity {
         delivery: Delivery,
     ) -> Result<Option<Self>, CallError> {
         let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { return Ok(None) };
-
         let taker = Taker {
             identity: poll.identity.clone(),
             request_id: dispatch.runs.ids.uuid(),
@@ -213,10 +212,10 @@ impl Dispatch {
         let (messages, (current, queries)) = self.runs.call(&key, start).await?;
         // A speculative task that had nothing to carry any more is gone.
         let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
-        delivery.hold(Held::Task(HeldTask::of(&current.run)));
+        delivery.hold(HeldWork::Task(HeldTask::of(&current.run)));
         self.runs.metrics.workflow_task_started(&current.run.info);
         let sticky = current.run.state().sticky.is_some();
-        // If the worker cannot be told what happened so far, dropping the delivery gives the task back.
+        // If the history cannot be read, dropping the delivery gives the task back.
         let started = self.started_task(current, queries, sticky, delivery.clone()).await?;
         Ok(Some(StartedTask { messages, ..started }))
     }
@@ -239,15 +238,15 @@ impl Dispatch {
     }
 
     async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
-        // What another node asks is known there.
+        // A query of another node is known there.
         let is_ours = self.runs.cluster.as_ref().is_none_or(|cluster| cluster.me.0 == query.node);
-        if !query.take() || is_ours && !self.direct_queries.is_asked(query.id) {
+        if !query.take() || is_ours && !self.direct_queries.is_awaited(query.id) {
             return Ok(None);
         }
         let taken = query.clone();
         let started = self.start_taken_query(query, delivery).await;
         match &started {
-            // The asker asks where the run is now.
+            // The caller offers it where the run is now.
             Err(CallError::Moved) => {
                 self.direct_queries.answer(taken.id, QueryAnswer::Unblocked);
             }
@@ -272,12 +271,12 @@ impl Dispatch {
             },
         };
         if current.run.is_paused() {
-            // The asker looks again, and is rejected.
+            // The caller reads the run again, and is rejected.
             self.direct_queries.answer(query.id, QueryAnswer::Unblocked);
             return Ok(None);
         }
         let held = HeldTask { query: Some(query.clone()), ..HeldTask::of(&current.run) };
-        delivery.hold(Held::Task(held));
+        delivery.hold(HeldWork::Task(held));
         Ok(Some(self.query_task(&current, query, delivery.clone()).await?))
     }
 
@@ -302,7 +301,7 @@ impl Dispatch {
         })
     }
 
-    /// The worker's connection was gone before it got the task: somebody else may have it, at once.
+    /// The worker's connection was gone before it got the task: another worker may have it, at once.
     pub(crate) async fn give_back_workflow_task(self: &Arc<Self>, held: &HeldTask) {
         count(&self.runs.metrics.tasks_given_back);
         if let Some(query) = &held.query {
@@ -351,7 +350,7 @@ impl Dispatch {
         let Some(activity) = activity else { return Ok(None) };
         // Another run may have taken its place within the same commit.
         let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };
-        delivery.hold(Held::Activity(HeldActivity::of(&current.run, &activity)));
+        delivery.hold(HeldWork::Activity(HeldActivity::of(&current.run, &activity)));
         self.runs.metrics.activity_task_started(&current.run.info, &activity);
         let scheduled = self.runs.scheduled_attributes(&current, scheduled_event_id).await?;
         Ok(Some(StartedActivity { run: current.run.clone(), activity, scheduled, delivery: delivery.clone() }))

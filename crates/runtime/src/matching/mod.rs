@@ -48,19 +48,19 @@ use limits::QueueLimits;
 use queue::{OfferOutcome, PollAnswer, Queue};
 use refills::Refills;
 
-/// A sticky queue that nobody asked for this long has lost its worker.
+/// A sticky queue without a poll for this long has lost its worker.
 const STICKY_SILENCE_MAX: Nanos = 10 * 1_000_000_000;
 /// Pollers are remembered for five minutes.
 const POLLER_MEMORY: Nanos = 300 * 1_000_000_000;
 pub(crate) const PRIORITY_DEFAULT: i32 = 3;
-/// A limit that held something back is told for half a minute.
+/// A limit that held a task back is reported for half a minute.
 const LIMIT_MEMORY: Nanos = 30 * 1_000_000_000;
 /// From this many queues on, unused ones are forgotten when a new one appears. Then again when there are twice as many as were left.
 const QUEUES_SWEEP: usize = 1000;
 /// Kinds of queues in which a worker waits.
 const KINDS: [QueueKind; 3] = [QueueKind::Workflow, QueueKind::Activity, QueueKind::WorkerCommand];
 
-/// A worker's wish for a task of a queue.
+/// A poll, as far as its queue needs to know it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuePoll<'a> {
     /// Where.
@@ -240,7 +240,7 @@ impl Matching {
         lock(&self.queues).get(key).is_some_and(Queue::is_quiet)
     }
 
-    /// Somebody polls a queue at another node, and tasks met workers there.
+    /// A worker polls a queue at another node, and tasks met workers there.
     pub(crate) fn polled_elsewhere(
         &self,
         key: &QueueKey,
@@ -339,7 +339,7 @@ impl Matching {
         if let Some(at) = queue.later(now) {
             return Err(PollStep::RetryAt(at));
         }
-        // Asked under the lock: whoever ends the polls of a queue finds this one, or it sees why.
+        // Evaluated under the lock: the call that ends the polls of a queue finds this one, or this one sees the reason.
         if is_over() {
             return Err(PollStep::Over);
         }
@@ -489,7 +489,7 @@ impl Matching {
         lock(&self.queues).get_mut(key).map_or(0, |queue| queue.advice(waited, now))
     }
 
-    /// Workers that asked lately.
+    /// Workers that polled lately.
     pub fn pollers(&self, key: &QueueKey) -> Vec<Poller> {
         let now = self.clock.now();
         let mut queues = lock(&self.queues);

@@ -30,7 +30,7 @@ pub const QUERY_PRIORITY: i32 = 0;
 /// Pollers a queue remembers; the one that was silent longest is forgotten first.
 pub const POLLERS_MAX: usize = 1000;
 
-/// A sticky queue that nobody polled for so long is not polled again: its tasks time out after ten seconds or so.
+/// A sticky queue that was not polled for so long is not polled again: its tasks time out after ten seconds or so.
 const DESERTED_AFTER: Nanos = 60 * 1_000_000_000;
 
 /// What a worker says of its version with a poll. It is shown and decides nothing.
@@ -44,12 +44,12 @@ pub struct PollerVersion {
     pub deployment: Option<WorkerDeploymentOptions>,
 }
 
-/// A worker that asked lately.
+/// A worker that polled lately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Poller {
     /// The name people know.
     pub identity: String,
-    /// When it last asked.
+    /// When its last poll began.
     pub at: Nanos,
     /// What it said of its version then.
     pub version: PollerVersion,
@@ -83,9 +83,9 @@ pub struct Queue {
     waiting_elsewhere: BTreeMap<u64, WaitingPoll>,
     /// Tasks were not kept: storage knows them.
     pub overflowed: bool,
-    /// When a worker last asked.
+    /// When the last poll began.
     pub last_poll: Nanos,
-    /// Workers that asked lately, by identity: when, and what they said of their version.
+    /// Workers that polled lately, by identity: when, and what they said of their version.
     pollers: HashMap<String, (Nanos, PollerVersion)>,
     /// Polls of this queue come from the one worker that has runs in its cache.
     pub sticky: bool,
@@ -186,8 +186,8 @@ impl Queue {
         self.keep(queued, first)
     }
 
-    /// Hands out what may go to workers that wait. If something must wait for its time, one worker is told when to look
-    /// again; it does this again after that, so that there is always one who looks as long as there are tasks and workers.
+    /// Hands tasks that may go to waiting polls. If a limit holds a task back, one poll is told when to try again; it does
+    /// this again after that, so that one poll always tries as long as there are tasks and polls.
     pub fn serve(&mut self, now: Nanos) {
         while self.waiting() > 0 {
             let handed = match (self.take(now), self.later(now)) {
@@ -219,7 +219,7 @@ impl Queue {
         next.map(|(_, waiting)| waiting)
     }
 
-    /// Whether nothing waits here and nothing has to wait: a task and a worker may meet elsewhere, and nobody is overtaken.
+    /// Whether no task waits here and none has to wait: a task that meets a worker elsewhere overtakes no other.
     pub fn is_quiet(&self) -> bool {
         self.backlog_len == 0 && !self.overflowed && self.limits.is_unlimited()
     }
@@ -300,13 +300,13 @@ impl Queue {
         }
     }
 
-    /// Sends away all waiting workers of a process: their polls end empty at once.
+    /// Ends all polls of a worker: they end empty, at once.
     pub fn dismiss(&mut self, worker: &str) {
         self.waiting.retain(|_, waiting| waiting.worker != worker);
         self.waiting_elsewhere.retain(|_, waiting| waiting.worker != worker);
     }
 
-    /// Sends everybody away.
+    /// Ends all polls.
     pub fn dismiss_all(&mut self) {
         self.waiting.clear();
         self.waiting_elsewhere.clear();
@@ -317,7 +317,7 @@ impl Queue {
         self.measured.passed(priority, count, now);
     }
 
-    /// A worker asked.
+    /// A worker polls.
     pub fn polled(&mut self, identity: &str, version: &PollerVersion, now: Nanos) {
         self.last_poll = now;
         self.abandoned = false;
@@ -335,12 +335,12 @@ impl Queue {
         self.pollers.insert(identity.to_owned(), (now, version.clone()));
     }
 
-    /// An identity will not ask again.
+    /// An identity will not poll again.
     pub fn forget_poller(&mut self, identity: &str) {
         self.pollers.remove(identity);
     }
 
-    /// Workers that asked since a moment, by identity.
+    /// Workers that polled since a moment, by identity.
     pub fn pollers(&mut self, since: Nanos) -> Vec<Poller> {
         self.pollers.retain(|_, (at, _)| *at > since);
         let poller = |(identity, (at, version)): (&String, &(Nanos, PollerVersion))| Poller {
@@ -353,7 +353,7 @@ impl Queue {
         pollers
     }
 
-    /// Whether somebody who takes commands is there, and not too many wait already.
+    /// Whether a worker takes commands here, and not too many wait already.
     pub fn takes_commands(&self, now: Nanos) -> bool {
         let served = self.waiting() > 0 || now - self.last_poll < COMMAND_AGE_MAX;
         served && self.backlog_len < COMMANDS_MAX
@@ -387,7 +387,7 @@ impl Queue {
         advice
     }
 
-    /// Whether somebody waits here, or did not long ago.
+    /// Whether a task or a poll waits here, or did not long ago.
     pub fn in_use(&self, now: Nanos, memory: Nanos) -> bool {
         self.backlog_len > 0 || self.waiting() > 0 || self.overflowed || now - self.last_poll < memory
     }

@@ -93,9 +93,9 @@ pub struct QueryTask {
     pub id: u64,
     /// Which run.
     pub run: RunKey,
-    /// What is asked.
+    /// The query itself.
     pub query: WorkflowQuery,
-    /// The node that asks; 0 if there is only one.
+    /// The node of the caller; 0 if there is only one.
     pub node: u64,
     /// Whether it went to a sticky queue (the worker has the history).
     pub sticky: bool,

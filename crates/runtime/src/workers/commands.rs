@@ -28,11 +28,11 @@ pub const UNCLAIMED_MAX: usize = 1000;
 /// them.
 #[derive(Default)]
 pub(crate) struct UnclaimedCommands {
-    kept: Mutex<Unclaimed>,
+    kept: Mutex<CommandsByQueue>,
 }
 
 #[derive(Default)]
-struct Unclaimed {
+struct CommandsByQueue {
     by_queue: HashMap<QueueKey, VecDeque<WorkerCommandTask>>,
     /// All of them in the order in which they were given, those that were claimed since included.
     order: VecDeque<(Nanos, QueueKey)>,
@@ -61,7 +61,7 @@ impl UnclaimedCommands {
     }
 }
 
-impl Unclaimed {
+impl CommandsByQueue {
     /// Forgets the oldest command. Returns whether it was still there.
     fn drop_oldest(&mut self) -> bool {
         let Some((given, queue)) = self.order.pop_front() else { return false };

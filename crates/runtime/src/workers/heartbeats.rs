@@ -32,7 +32,7 @@ struct Entry {
 }
 
 #[derive(Default)]
-struct Registered {
+struct Entries {
     workers: HashMap<NamespaceKey, BTreeMap<String, Entry>>,
     /// From the one that was silent longest.
     order: BTreeMap<u64, (NamespaceKey, String)>,
@@ -40,7 +40,7 @@ struct Registered {
     bytes: usize,
 }
 
-impl Registered {
+impl Entries {
     fn remove(&mut self, namespace: NamespaceKey, worker: &str) {
         let Some(workers) = self.workers.get_mut(&namespace) else { return };
         if let Some(entry) = workers.remove(worker) {
@@ -82,13 +82,13 @@ impl Registered {
 /// The newest heartbeats of all workers.
 #[derive(Default)]
 pub struct Heartbeats {
-    registered: Mutex<Registered>,
+    entries: Mutex<Entries>,
 }
 
 impl Heartbeats {
     /// Takes note of heartbeats. A worker that has shut down is forgotten.
     pub fn heard(&self, namespace: NamespaceKey, heartbeats: Vec<WorkerHeartbeat>, now: Nanos) {
-        let mut registered = lock(&self.registered);
+        let mut registered = lock(&self.entries);
         for heartbeat in heartbeats {
             registered.put(namespace, heartbeat, now);
         }
@@ -97,7 +97,7 @@ impl Heartbeats {
 
     /// Takes note that a worker is about to leave.
     pub fn leaving(&self, namespace: NamespaceKey, worker: &str) {
-        let mut registered = lock(&self.registered);
+        let mut registered = lock(&self.entries);
         let entry = registered.workers.get_mut(&namespace).and_then(|workers| workers.get_mut(worker));
         if let Some(entry) = entry.filter(|entry| entry.heartbeat.status() == WorkerStatus::Running) {
             Arc::make_mut(&mut entry.heartbeat).status = WorkerStatus::ShuttingDown as i32;
@@ -106,7 +106,7 @@ impl Heartbeats {
 
     /// The newest heartbeat of a worker.
     pub fn get(&self, namespace: NamespaceKey, worker: &str, now: Nanos) -> Option<Arc<WorkerHeartbeat>> {
-        let mut registered = lock(&self.registered);
+        let mut registered = lock(&self.entries);
         registered.forget_silent(now);
         registered.workers.get(&namespace)?.get(worker).map(|entry| entry.heartbeat.clone())
     }
@@ -118,7 +118,7 @@ impl Heartbeats {
 
     /// The workers of a namespace that fit a query, in the order of their keys.
     pub fn find(&self, namespace: NamespaceKey, query: &WorkerQuery, now: Nanos) -> Vec<Arc<WorkerHeartbeat>> {
-        let mut registered = lock(&self.registered);
+        let mut registered = lock(&self.entries);
         registered.forget_silent(now);
         let workers = registered.workers.get(&namespace).into_iter().flat_map(BTreeMap::values);
         workers.filter(|entry| query.fits(&entry.heartbeat)).map(|entry| entry.heartbeat.clone()).collect()
@@ -126,7 +126,7 @@ impl Heartbeats {
 
     /// Forgets all workers of a namespace.
     pub(crate) fn forget_namespace(&self, namespace: NamespaceKey) {
-        let mut registered = lock(&self.registered);
+        let mut registered = lock(&self.entries);
         let workers: Vec<String> =
             registered.workers.get(&namespace).into_iter().flat_map(BTreeMap::keys).cloned().collect();
         for worker in workers {
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(keys(&workers, 2), ["b"]);
         workers.forget_namespace(N);
         assert!(keys(&workers, 2).is_empty());
-        assert_eq!(lock(&workers.registered).order.len(), 1);
+        assert_eq!(lock(&workers.entries).order.len(), 1);
     }
 
     #[test]
@@ -184,6 +184,6 @@ mod tests {
         let large = WorkerHeartbeat { task_queue: "x".repeat(BYTES_MAX), ..heartbeat("large", WorkerStatus::Running) };
         workers.heard(N, vec![large, heartbeat("next", WorkerStatus::Running)], 1);
         assert_eq!(keys(&workers, 0), ["next"]);
-        assert!(lock(&workers.registered).bytes < 100);
+        assert!(lock(&workers.entries).bytes < 100);
     }
 }

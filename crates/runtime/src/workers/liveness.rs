@@ -1,11 +1,11 @@
 //! Workers that die: noticing it, and giving their work to others.
 //!
-//! What a worker holds follows from the runs: every transition that hands something over or takes it away is looked at
-//! ([`super::holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
+//! What a worker holds follows from the runs: every transition that hands work over or takes it away is noted
+//! ([`super::holds`]), so that no caller can forget to. When a lease ends, each run concerned is changed by a call of
 //! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
 //!
 //! However many workers are lost at the same time, others go on: leases end in slices of [`SLICE`](super::leases::SLICE), between which other tasks
-//! have their turn, and [`MOVES_MAX`] runs of all lost workers together are told at a time.
+//! run, and [`MOVES_MAX`] runs of all lost workers together are changed at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -40,7 +40,7 @@ const HELD_RUNS_MAX: usize = 1000;
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl Workers {
-    /// A worker made a call: a sign of life. Returns whether its silence would mean something.
+    /// A worker made a call: a sign of life. Returns whether its silence would mean that it is lost.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
         self.runs.tell_called(namespace, caller);
         self.leases.called(namespace, caller, self.runs.clock.monotonic())
@@ -91,20 +91,20 @@ impl Workers {
     }
 
     /// The workers of a namespace that fit a query, in the order of their keys: as they tell, or, if they report in Segno's
-    /// protocol only, as far as they were seen. As in Temporal, polls alone make nobody known here.
+    /// protocol only, as far as they were seen. As in Temporal, a worker that only polls is not known here.
     pub fn find_workers(&self, namespace: NamespaceKey, query: &WorkerQuery) -> Vec<Arc<WorkerHeartbeat>> {
         let seen = self.leases_of(namespace).into_iter().filter_map(|lease| Some(Arc::new(heartbeat_of(lease)?)));
-        let told = self.heartbeats.all(namespace, self.runs.now());
+        let reported = self.heartbeats.all(namespace, self.runs.now());
         // What comes later counts.
-        let known = seen.chain(told).map(|worker| (worker.worker_instance_key.clone(), worker));
+        let known = seen.chain(reported).map(|worker| (worker.worker_instance_key.clone(), worker));
         let known: BTreeMap<String, Arc<WorkerHeartbeat>> = known.collect();
         known.into_values().filter(|worker| query.fits(worker)).collect()
     }
 
     /// One of these workers.
     pub fn find_worker(&self, namespace: NamespaceKey, worker: &str) -> Option<Arc<WorkerHeartbeat>> {
-        let told = self.heartbeats.get(namespace, worker, self.runs.now());
-        told.or_else(|| Some(Arc::new(heartbeat_of(self.lease_of(namespace, worker)?)?)))
+        let reported = self.heartbeats.get(namespace, worker, self.runs.now());
+        reported.or_else(|| Some(Arc::new(heartbeat_of(self.lease_of(namespace, worker)?)?)))
     }
 
     /// All leases of a namespace, in the order of the workers' keys.
@@ -112,7 +112,7 @@ impl Workers {
         self.leases.all(namespace, self.runs.clock.monotonic())
     }
 
-    /// Workers told about themselves. One that has shut down gives back what it has, at once.
+    /// Workers reported. One that has shut down gives back what it has, at once.
     pub fn workers_reported(
         self: &Arc<Self>,
         namespace: NamespaceKey,
@@ -197,7 +197,7 @@ impl Workers {
         }
     }
 
-    /// Tells all runs of which a lost worker holds something.
+    /// Moves the work of all runs of which a lost worker holds something.
     async fn move_work(self: Arc<Self>, lost: LostWorker) {
         let permits = Arc::new(Semaphore::new(MOVES_MAX));
         let mut moves = JoinSet::new();
@@ -295,7 +295,7 @@ pub(crate) async fn watch(workers: Arc<Workers>) {
     while !workers.runs.is_stopping() {
         let now = workers.runs.clock.monotonic();
         if let Some(away) = planned.map(|planned| now - planned).filter(|away| *away >= AWAY_MIN) {
-            // Signs of life may wait to be read, and clients may have to connect again. Whoever is dead stays so.
+            // Signs of life may wait to be read, and clients may have to connect again. A dead worker stays dead.
             tracing::warn!(away_ms = away / 1_000_000, "the server was away; workers get that time on top");
             workers.leases.excuse(away);
         }

@@ -4,12 +4,12 @@
 //! [`Workers`] has all of them, and moves the work of lost workers.
 
 mod commands;
+mod connections;
 mod heartbeats;
 mod holds;
 mod leases;
 mod liveness;
 mod query;
-mod reach;
 mod shutdowns;
 
 use std::sync::{Arc, Mutex};
@@ -19,16 +19,16 @@ use tokio::sync::{Notify, Semaphore};
 
 use crate::{matching::Matching, options::NodeOptions, runs::Runs};
 
+pub use connections::{ConnectionId, Party};
 pub use heartbeats::Heartbeats;
 pub use leases::{CONTROL_QUEUES, Caller, LeaseView, Leases, LostWorker, PollGuard};
 pub(crate) use liveness::watch;
 pub use query::{BadWorkerQuery, WorkerQuery};
-pub use reach::{ConnectionId, Party};
 
 use commands::UnclaimedCommands;
 use shutdowns::ShutDownWorkers;
 
-/// Runs of lost workers that are told at the same time.
+/// Runs of lost workers that are changed at the same time.
 const MOVES_MAX: usize = 32;
 
 /// All workers that this node knows.
@@ -47,7 +47,7 @@ pub struct Workers {
     pub(crate) shutdowns: Notify,
     /// Whether polls of a worker that begins to shut down end at once.
     pub polls_end_on_shutdown: bool,
-    /// Limits how many runs of all lost workers are told at the same time.
+    /// Limits how many runs of all lost workers are changed at the same time.
     moves: Semaphore,
 }
 

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// How long it is known that a worker has shut down.
-const MEMORY: Duration = Duration::from_secs(30);
+const SHUTDOWN_MEMORY: Duration = Duration::from_secs(30);
 
 /// Workers that have shut down lately: their polls are over.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl ShutDownWorkers {
     /// A worker shuts down.
     pub(crate) fn add(&mut self, worker: &str) {
         let now = Instant::now();
-        while let Some((at, worker)) = self.order.front().filter(|(at, _)| now.duration_since(*at) >= MEMORY) {
+        while let Some((at, worker)) = self.order.front().filter(|(at, _)| now.duration_since(*at) >= SHUTDOWN_MEMORY) {
             if self.at.get(worker) == Some(at) {
                 self.at.remove(worker);
             }
@@ -42,7 +42,7 @@ impl ShutDownWorkers {
 
     /// Whether a worker shut down lately.
     pub(crate) fn has(&self, worker: &str) -> bool {
-        self.at.get(worker).is_some_and(|at| at.elapsed() < MEMORY)
+        self.at.get(worker).is_some_and(|at| at.elapsed() < SHUTDOWN_MEMORY)
     }
 }
 
