@@ -51,7 +51,8 @@ pub struct SignalWithStart {
 }
 
 impl Runs {
-    /// Starts a workflow, or answers with the one that is there, as the policies say.
+    /// Starts a workflow, or answers with the one that is there, as the policies say. A starter that takes the first task calls
+    /// [`Dispatch::start_workflow`](crate::Dispatch::start_workflow), which gives the task back if it does not arrive.
     pub async fn start_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
         self.refuse_overload()?;
         self.start_child_workflow(start).await
