@@ -16,7 +16,7 @@ use segno_store::RunKey;
 
 use crate::{
     metrics::{Metrics, add},
-    slots::lock,
+    lock::lock,
 };
 
 /// Bytes that a run may write to the log in a second, over time.
