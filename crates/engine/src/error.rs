@@ -2,7 +2,7 @@
 
 use segno_proto::enums::WorkflowTaskFailedCause;
 
-use crate::machine::IllegalStep;
+use crate::{machine::IllegalStep, validate};
 
 /// A call that was refused. The run is exactly as it was before.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -122,4 +122,19 @@ pub fn pascal_case(upper: &str) -> String {
         result.extend(characters.map(|c| c.to_ascii_lowercase()));
     }
     result
+}
+
+/// Why a command was not carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CommandError {
+    /// The call is answered with an error; nothing happens.
+    Call(Rejection),
+    /// The workflow task fails.
+    Task(TaskFailure),
+}
+
+impl From<(WorkflowTaskFailedCause, validate::Invalid)> for CommandError {
+    fn from((cause, invalid): (WorkflowTaskFailedCause, validate::Invalid)) -> Self {
+        Self::Task(TaskFailure::new(cause, invalid.0))
+    }
 }

@@ -9,15 +9,16 @@ use segno_proto::{
 };
 
 use crate::{
-    activity_timeouts,
-    chain::{self, Next},
-    close,
-    draft::Draft,
+    parts::{
+        activity::timeouts as activity_timeouts,
+        chain::{self, Next},
+        close,
+        schedule::turn as schedule,
+        workflow_task,
+    },
     retry,
-    run::{Applied, Context, Effect, Run},
-    schedule,
-    state::Activity,
-    workflow_task,
+    state::{Activity, run::Run},
+    transition::{Applied, Context, Effect, draft::Draft},
 };
 
 /// When the run next wants to be woken.
@@ -31,7 +32,7 @@ pub fn wake_at(run: &Run, now: Nanos) -> Option<Nanos> {
         return if run.lingers() { activities.min() } else { None };
     }
     if let Some(schedule) = &run.state.schedule {
-        return schedule::calls::wake_at(schedule);
+        return schedule::wake_at(schedule);
     }
     let positive = |at: Nanos| (at > 0).then_some(at);
     let fixed = [
@@ -70,7 +71,7 @@ pub fn wake(run: &Run, context: Context) -> Applied<()> {
         return draft.finish(());
     }
     if run.state.schedule.is_some() {
-        schedule::calls::wake(&mut draft);
+        schedule::wake(&mut draft);
         return draft.finish(());
     }
     let run_over = run.info.run_deadline > 0 && run.info.run_deadline <= now;

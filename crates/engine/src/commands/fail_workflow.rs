@@ -6,11 +6,14 @@ use segno_proto::{
     events::{WorkflowExecutionFailedEventAttributes, history_event::Attributes},
 };
 
-use super::{CommandError, CommandScope, limit_size, refuse_if_buffered, size_of};
 use crate::{
-    chain::{self, Next},
-    close,
-    draft::Draft,
+    commands::scope::{CommandScope, limit_size, refuse_if_buffered, size_of},
+    error::CommandError,
+    parts::{
+        chain::{self, Next},
+        close,
+    },
+    transition::draft::Draft,
     validate,
 };
 
