@@ -37,7 +37,7 @@ pub enum Rejection {
     /// Another call paused it.
     #[error("activity is already paused")]
     ActivityAlreadyPaused,
-    /// An activity cannot report cancellation that nobody asked for.
+    /// An activity cannot report cancellation that was not requested.
     #[error("unable to mark activity as canceled without activity being request canceled first")]
     ActivityCancelNotRequested,
     /// Too many signals.
@@ -73,7 +73,7 @@ pub enum Rejection {
         /// First run of its chain.
         first_run_id: String,
     },
-    /// A message from another run does not concern this run any more.
+    /// A message from another run no longer concerns this run.
     #[error("Pending child execution not found.")]
     ChildNotFound,
     /// The engine tried something that cannot be: a defect, which is refused instead of stored.

@@ -63,7 +63,7 @@ pub const RESET_POINTS_MAX: usize = 20;
 /// Events of a script between two checkpoints, unless [`Limits`] says otherwise.
 pub const SCRIPT_EVENTS_KEPT: i64 = 10_000;
 
-/// Limits that whoever runs the server may set. They come in with each call, like the time.
+/// Limits that the operator of the server may set. They come in with each call, like the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Events from which on the worker is told to continue as new.

@@ -41,7 +41,7 @@ pub enum ActivityRef {
         /// When that attempt started; 0 accepts any.
         started_time: Nanos,
     },
-    /// Whatever attempt runs under the user's id.
+    /// The attempt that runs under the user's id.
     Id(String),
 }
 
@@ -131,9 +131,9 @@ fn find_started(run: &Run, reference: &ActivityRef) -> Result<i64, Rejection> {
 pub struct HeartbeatReply {
     /// Whether it should stop.
     pub cancel_requested: bool,
-    /// Whether somebody paused the activity.
+    /// Whether the activity is paused.
     pub paused: bool,
-    /// Whether somebody reset it.
+    /// Whether it was reset.
     pub reset: bool,
 }
 

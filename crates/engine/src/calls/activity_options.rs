@@ -72,7 +72,7 @@ pub fn restore(run: &Run, context: Context, selection: &Selection) -> Result<App
     Ok(draft.finish(reply))
 }
 
-/// After a change: an activity that nobody has is offered anew, at the time its policy now says.
+/// After a change: an activity that no worker has is offered again, at the time its policy now says.
 fn settle(draft: &mut Draft, id: i64) {
     if let Some(activity) = draft.activity_mut(id) {
         activity.stamp += 1;

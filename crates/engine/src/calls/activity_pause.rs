@@ -1,8 +1,8 @@
 //! An operator pauses, resumes and resets activities.
 //!
-//! A paused activity is handed to nobody and nothing of it runs out. A worker that has it already may go on: it is told
-//! by heartbeat, and whatever it reports counts, except that a failure that would be retried waits for the activity to
-//! be resumed. Resuming and resetting begin an attempt at once if nobody has one.
+//! A paused activity is handed to no worker and nothing of it runs out. A worker that has it already may go on: it learns of
+//! the pause by heartbeat, and what it reports counts, except that a failure that would be retried waits for the activity to
+//! be resumed. Resuming and resetting begin an attempt at once if no worker has one.
 
 use segno_proto::Nanos;
 
@@ -159,14 +159,14 @@ pub struct Reset {
 }
 
 /// Begins activities anew, with attempt 1. An attempt that a worker has goes on: as the first one if it is that, and
-/// without the worker otherwise, because the worker's token names an attempt that is not the current one any more.
+/// without the worker otherwise, because the worker's token no longer names the current attempt.
 pub fn reset(run: &Run, context: Context, selection: &Selection, call: Reset) -> Result<Applied<()>, Rejection> {
     let ids = selection.of_open(run)?;
     let mut draft = Draft::new(run, context);
     for id in ids {
         let Some(activity) = draft.run.state.activities.get(&id) else { continue };
         if activity.attempt != 1 {
-            // Whoever has it has an attempt that does not count any more.
+            // A worker that has it has an attempt that no longer counts.
             stop_at_worker(&mut draft, id);
         }
         let Some(activity) = draft.activity_mut(id) else { continue };

@@ -1,4 +1,4 @@
-//! Somebody asks a workflow to cancel itself.
+//! A client asks a workflow to cancel itself.
 
 use segno_proto::{
     common::{Link, WorkflowExecution},

@@ -90,7 +90,7 @@ pub fn unpause(run: &Run, context: Context, call: Call) -> Result<Applied<()>, R
         draft.effect(Effect::OfferWorkflowTask);
     }
     if draft.run.state.task.is_none() {
-        // Whatever happened to the last task, this is a new one.
+        // This is a new task, however the last one ended.
         draft.run.state.next_task_attempt = 1;
         workflow_task::schedule_if_none(&mut draft);
     }

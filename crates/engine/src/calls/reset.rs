@@ -1,6 +1,6 @@
 //! Resetting a run: a new run that shares its past up to a point and goes on differently.
 //!
-//! The new run takes over history before the point as it is. Its pending workflow task fails, because nobody holds it;
+//! The new run takes over history before the point as it is. Its pending workflow task fails, because no worker holds it;
 //! activities under way fail, because their workers report to the old run. What came from outside after the point
 //! (signals, updates, ends of children) happens to the new run again, unless the caller does not want it.
 
@@ -178,7 +178,7 @@ pub fn replace(mut ended: Applied<()>, base: &Run, reset: Applied<()>) -> Applie
     ended
 }
 
-/// Nobody holds the task that was pending at the point.
+/// No worker holds the task that was pending at the point.
 fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejection> {
     let Some(task) = draft.run.state.task.clone() else {
         return Err(Rejection::InvalidArgument(format!(
@@ -187,7 +187,7 @@ fn fail_task(draft: &mut Draft, base: &Run, call: &Reset) -> Result<(), Rejectio
         )));
     };
     if task.started_event_id == 0 {
-        // History has its scheduled event, whatever attempt it was.
+        // History has its scheduled event, also of a later attempt.
         draft.run.state.task = Some(WorkflowTask { attempt: 1, ..task.clone() });
         let start = TaskStart {
             stamp: task.stamp,

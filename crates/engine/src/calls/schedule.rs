@@ -14,7 +14,7 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 use crate::{
     error::Rejection,
     parts::{
-        schedule::{START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE, scheduler::Ended, turn::take},
+        schedule::{START_TIME_ATTRIBUTE, STARTED_BY_ATTRIBUTE, scheduler::WorkflowEnd, turn::take},
         start_options::StartOptions,
     },
     payload::{is_null, keyword, search_attribute},
@@ -29,6 +29,8 @@ use crate::{
     transition::{Applied, Context, draft::Draft},
     uuid, validate,
 };
+
+pub use crate::parts::schedule::turn::NewSchedule;
 
 /// A change of a schedule.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +63,7 @@ pub fn patch(run: &Run, context: Context, patch: SchedulePatch, request_id: &str
     Ok(draft.finish(()))
 }
 
-/// Replaces a schedule. An outdated token makes it change nothing, and nobody is told, as in Temporal.
+/// Replaces a schedule. With an outdated token nothing changes and the call succeeds, as in Temporal.
 pub fn update(run: &Run, context: Context, call: Update) -> Result<Applied<()>, Rejection> {
     let mut draft = Draft::new(run, context);
     if !fresh(run, &call.request_id)? {
@@ -118,7 +120,7 @@ pub fn closed(run: &Run, context: Context, message: ScheduledClosed) -> Result<A
         None => {}
     }
     let (status, result, failure) = outcome(message.closing_event);
-    let ended = Ended { number: message.by.number, status, result, failure };
+    let ended = WorkflowEnd { number: message.by.number, status, result, failure };
     let mut draft = Draft::new(run, context);
     match take(&mut draft, |scheduler| scheduler.ended(&message.workflow, ended)) {
         Some(()) => Ok(draft.finish(())),

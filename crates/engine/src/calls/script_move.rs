@@ -1,7 +1,7 @@
 //! Moving a run of a script to another version.
 //!
 //! The runtime translates the state; the run learns its new version, and history gets a marker. The marker is an event that
-//! a turn must take, so that the new version goes on at once: with whatever happened since the last turn.
+//! a turn must take, so that the new version goes on at once: with what has happened since the last turn.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ pub fn apply(run: &Run, context: Context, call: Move) -> Result<Applied<()>, Rej
         ..Default::default()
     }));
     for timer_id in call.timers {
-        // One that has fired since the last turn is not there any more, and nobody hears of it.
+        // One that has fired since the last turn is gone; its event is ignored.
         let Some(timer) = draft.run.state.timers.remove(&timer_id) else { continue };
         draft.add(Attributes::TimerCanceledEventAttributes(TimerCanceledEventAttributes {
             timer_id,

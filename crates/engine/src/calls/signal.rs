@@ -23,7 +23,7 @@ pub fn signal_with_start(run: &Run, context: Context, call: Signal) -> Result<Ap
 
 fn record(run: &Run, context: Context, call: Signal, wake: fn(&mut Draft)) -> Result<Applied<()>, Rejection> {
     let known = signal_ids::contains(&run.state, &call.request_id);
-    // Between workflows a signal that arrived counts as arrived, whatever its receiver did since, even closing.
+    // Between workflows a signal that arrived counts as arrived, even if its receiver has closed since.
     if known && (run.is_running() || call.sender.is_some()) {
         return Ok(Draft::new(run, context).finish(()));
     }

@@ -7,7 +7,7 @@ use crate::{
     machine::activity::Event,
     parts::{
         activity, close,
-        standalone::status::{SCHEDULED_EVENT_ID, Standing, standing},
+        standalone::status::{SCHEDULED_EVENT_ID, StandaloneStatus, status_of},
         start_options::StartOptions,
     },
     payload,
@@ -33,13 +33,13 @@ pub fn request_cancel(run: &Run, context: Context, call: CancelRequest) -> Resul
     if !call.request_id.is_empty() && before.as_ref() == Some(&call.request_id) {
         return Ok(draft.finish(()));
     }
-    match standing(run) {
-        Standing::Over(status) => return precondition(format!("activity is in terminal state {status:?}")),
-        Standing::CancelRequested => {
+    match status_of(run) {
+        StandaloneStatus::Over(status) => return precondition(format!("activity is in terminal state {status:?}")),
+        StandaloneStatus::CancelRequested => {
             let before = before.unwrap_or_default();
             return precondition(format!("cancellation already requested with request ID {before}"));
         }
-        Standing::PauseRequested | Standing::ResetRequested if is_paused(run) => {
+        StandaloneStatus::PauseRequested | StandaloneStatus::ResetRequested if is_paused(run) => {
             // Cancellation takes the place of a pause.
             draft.step(OfActivity(SCHEDULED_EVENT_ID), Event::Unpause, |draft| {
                 if let Some(activity) = draft.activity_mut(SCHEDULED_EVENT_ID) {

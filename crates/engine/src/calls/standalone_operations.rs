@@ -1,7 +1,7 @@
 //! An operator pauses, resumes and resets a standalone activity, and changes its options.
 //!
 //! Unlike those of workflows: calls are recognised by their request ids, a call that makes no sense in the state of the
-//! activity is refused, time-outs go on while a worker has a paused activity, and whatever would disturb an attempt that
+//! activity is refused, time-outs go on while a worker has a paused activity, and what would disturb an attempt that
 //! runs waits for its end.
 
 use segno_proto::{Nanos, activity::ActivityOptions, duration_nanos, enums::TaskQueueKind, nanos_duration};
@@ -18,7 +18,7 @@ use crate::{
             attempt::{begin_anew, moment_within, offer_if_due},
             options as activity_options,
         },
-        standalone::status::{SCHEDULED_EVENT_ID as ID, Standing, activity_of, first_due, standing},
+        standalone::status::{SCHEDULED_EVENT_ID as ID, StandaloneStatus, activity_of, first_due, status_of},
     },
     retry,
     state::{
@@ -49,9 +49,9 @@ pub fn pause(run: &Run, context: Context, call: &Pause) -> Result<Applied<()>, R
     if is_repeated(&call.request_id, &standalone.pause_request_id) {
         return Ok(draft.finish(()));
     }
-    let standing = standing(run);
-    if !matches!(standing, Standing::Scheduled | Standing::Started) {
-        return precondition(format!("activity is in non-pausable state {standing}"));
+    let status = status_of(run);
+    if !matches!(status, StandaloneStatus::Scheduled | StandaloneStatus::Started) {
+        return precondition(format!("activity is in non-pausable state {status}"));
     }
     standalone.pause_request_id.clone_from(&call.request_id);
     draft.step(OfActivity(ID), Event::Pause, |draft| {
@@ -81,10 +81,10 @@ pub fn unpause(run: &Run, context: Context, request_id: &str, jitter: Nanos) -> 
     }
     let retry_interval = standalone.retry_interval;
     request_id.clone_into(&mut standalone.unpause_request_id);
-    match standing(run) {
-        Standing::Over(status) => return precondition(format!("activity is in terminal state {status:?}")),
-        Standing::PauseRequested => end_pause(&mut draft),
-        Standing::Paused => {
+    match status_of(run) {
+        StandaloneStatus::Over(status) => return precondition(format!("activity is in terminal state {status:?}")),
+        StandaloneStatus::PauseRequested => end_pause(&mut draft),
+        StandaloneStatus::Paused => {
             let mut at = not_before_first(run, moment_within(context, ID, jitter));
             if let Some(activity) = run.state.activities.get(&ID).filter(|_| retry_interval > 0) {
                 at = at.max(activity.last_attempt_end.saturating_add(retry_interval));
@@ -106,18 +106,20 @@ pub fn reset(run: &Run, context: Context, request_id: &str, call: Reset) -> Resu
     }
     request_id.clone_into(&mut standalone.reset_request_id);
     let original = call.restore_options.then(|| standalone.original.clone());
-    match standing(run) {
-        Standing::CancelRequested => return precondition("cannot reset an activity with a pending cancellation"),
-        Standing::ResetRequested => return precondition("cannot reset an activity with a pending reset"),
-        Standing::Over(_) => return precondition("activity execution is not running"),
-        Standing::Started => reset_later(&mut draft, call),
-        Standing::PauseRequested => {
+    match status_of(run) {
+        StandaloneStatus::CancelRequested => {
+            return precondition("cannot reset an activity with a pending cancellation");
+        }
+        StandaloneStatus::ResetRequested => return precondition("cannot reset an activity with a pending reset"),
+        StandaloneStatus::Over(_) => return precondition("activity execution is not running"),
+        StandaloneStatus::Started => reset_later(&mut draft, call),
+        StandaloneStatus::PauseRequested => {
             if !call.keep_paused {
                 end_pause(&mut draft);
             }
             reset_later(&mut draft, call);
         }
-        Standing::Paused | Standing::Scheduled => {
+        StandaloneStatus::Paused | StandaloneStatus::Scheduled => {
             standalone.retry_interval = 0;
             let never_started = standalone.first_started_time == 0;
             if let Some(original) = &original {
@@ -128,7 +130,7 @@ pub fn reset(run: &Run, context: Context, request_id: &str, call: Reset) -> Resu
                 activity.forget_heartbeat |= call.reset_heartbeat;
                 begin_anew(activity);
             };
-            if standing(run) == Standing::Paused && call.keep_paused {
+            if status_of(run) == StandaloneStatus::Paused && call.keep_paused {
                 if let Some(activity) = draft.activity_mut(ID) {
                     anew(activity);
                     activity.stamp += 1;
@@ -156,7 +158,7 @@ fn reset_later(draft: &mut Draft, call: Reset) {
     }
 }
 
-/// A worker that has a paused activity is not told of the pause any more.
+/// From now on heartbeats of a worker that has the activity say nothing of the pause.
 fn end_pause(draft: &mut Draft) {
     draft.step(OfActivity(ID), Event::Unpause, |draft| {
         if let Some(activity) = draft.activity_mut(ID) {
@@ -171,7 +173,7 @@ fn not_before_first(run: &Run, at: Nanos) -> Nanos {
     if never_started { at.max(first_due(run)) } else { at }
 }
 
-/// Lets an activity that nobody has wait until this time, which may be now. Offers made so far are void.
+/// Lets an activity that no worker has wait until this time, which may be now. Offers made so far are void.
 fn wait_until(draft: &mut Draft, at: Nanos, change: impl FnOnce(&mut Activity)) {
     let later = at > draft.now();
     let paused = draft.run.state.activities.get(&ID).is_some_and(|activity| activity.pause.is_some());
@@ -232,15 +234,18 @@ pub fn update(
     if is_repeated(request_id, &standalone.update_request_id) {
         return Ok(draft.finish(options_of(run)));
     }
-    let standing = standing(run);
-    if matches!(standing, Standing::Over(_) | Standing::CancelRequested | Standing::ResetRequested) {
-        return precondition(format!("Cannot update options for activity in state {standing}"));
+    let status = status_of(run);
+    if matches!(
+        status,
+        StandaloneStatus::Over(_) | StandaloneStatus::CancelRequested | StandaloneStatus::ResetRequested
+    ) {
+        return precondition(format!("Cannot update options for activity in state {status}"));
     }
     request_id.clone_into(&mut standalone.update_request_id);
     let never_started = standalone.first_started_time == 0;
     let paths = call.paths.clone().unwrap_or_default();
     let changes_delay = !restores && paths.iter().any(|path| path == "startDelay");
-    if changes_delay && first_due(run) <= context.now && !(never_started && standing == Standing::Paused) {
+    if changes_delay && first_due(run) <= context.now && !(never_started && status == StandaloneStatus::Paused) {
         return precondition("cannot update start_delay: the first activity attempt has already been dispatched");
     }
     if restores {
@@ -261,15 +266,15 @@ pub fn update(
         }
     }
     let of_policy = restores || paths.iter().any(|path| path.starts_with("retryPolicy"));
-    wait_as_options_say(&mut draft, standing, of_policy);
+    wait_as_options_say(&mut draft, status, of_policy);
     draft.touch();
     let reply = options_of(&draft.run);
     Ok(draft.finish(reply))
 }
 
-/// An activity that nobody has waits as long as its options now say.
-fn wait_as_options_say(draft: &mut Draft, standing: Standing, of_policy: bool) {
-    if !matches!(standing, Standing::Scheduled | Standing::Paused) {
+/// An activity that no worker has waits as long as its options now say.
+fn wait_as_options_say(draft: &mut Draft, status: StandaloneStatus, of_policy: bool) {
+    if !matches!(status, StandaloneStatus::Scheduled | StandaloneStatus::Paused) {
         return;
     }
     let Some(activity) = draft.run.state.activities.get(&ID) else { return };
@@ -282,7 +287,7 @@ fn wait_as_options_say(draft: &mut Draft, standing: Standing, of_policy: bool) {
         }
         interval = standalone.retry_interval;
     }
-    if standing == Standing::Scheduled {
+    if status == StandaloneStatus::Scheduled {
         let at = if interval > 0 { ended.saturating_add(interval) } else { not_before_first(&draft.run, draft.now()) };
         wait_until(draft, at, |_| ());
     }

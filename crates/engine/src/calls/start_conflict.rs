@@ -50,7 +50,7 @@ pub fn resolve(current: Option<&Run>, options: &StartOptions) -> Result<Conflict
     resolve_policies(current, options)
 }
 
-/// Like [`resolve`], whoever asked.
+/// Like [`resolve`], without recognising a repeated request.
 fn resolve_policies(current: &Run, options: &StartOptions) -> Result<Conflict, Rejection> {
     let refuse = |message: String| Rejection::AlreadyStarted {
         message,

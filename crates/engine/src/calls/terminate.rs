@@ -1,4 +1,4 @@
-//! Somebody ends a workflow from outside.
+//! A client or operator ends a workflow.
 
 use segno_proto::common::{Link, Payloads};
 

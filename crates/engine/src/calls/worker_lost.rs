@@ -1,8 +1,8 @@
 //! A worker process is lost: what it had of a run goes to others, at once.
 //!
-//! Two calls, because they differ in what must be stored. Giving the workflow task to somebody else usually needs no
+//! Two calls, because they differ in what must be stored. Giving the workflow task to another worker usually needs no
 //! store at all: the lost worker never completed it. An attempt of an activity did happen, perhaps to its end: it
-//! counts under the retry policy, its worker can say nothing about it any more, and what it said last by heartbeat is
+//! counts under the retry policy, its worker can say nothing more about it, and what it said last by heartbeat is
 //! there for the next attempt.
 
 use segno_proto::{
@@ -64,7 +64,7 @@ pub struct LostAttempts {
 }
 
 /// Ends the attempts of activities that are lost: each is tried again at once if its retry policy has an attempt left,
-/// and fails otherwise. `why` is told to whoever reads the failure.
+/// and fails otherwise. `why` is the text of the failure.
 pub fn activities(run: &Run, context: Context, lost: &LostWork, why: &str) -> Result<Applied<LostAttempts>, Rejection> {
     if !run.has_work() {
         return Err(Rejection::Closed);

@@ -1,4 +1,4 @@
-//! Ask a running activity to stop; cancel one that nobody runs at once.
+//! Ask a running activity to stop; cancel one that no worker runs at once.
 
 use segno_proto::{
     command::RequestCancelActivityTaskCommandAttributes,

@@ -1,7 +1,7 @@
 //! Completion callbacks of a run: which it has, and what became of them.
 //!
 //! The only addresses that are accepted mean the server itself, where a callback reports the end of a workflow to a Nexus
-//! operation that a token in its header names. There are no Nexus operations here, so nobody was ever given such a token, and
+//! operation that a token in its header names. There are no Nexus operations here, so no client was ever given such a token, and
 //! what the server answers follows from the run alone: nothing is sent, and nothing is stored beside the run.
 
 use segno_proto::{
@@ -19,7 +19,7 @@ pub const INTERNAL: &str = "temporal://internal";
 
 /// A callback and when it was registered.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Registered {
+pub struct RunCallback {
     /// Where the end is reported.
     pub callback: Callback,
     /// Since when.
@@ -42,9 +42,9 @@ pub(crate) fn register(state: &mut RunState, callbacks: &[Callback], now: Nanos)
 }
 
 /// The callbacks of a run, in the order in which they were registered.
-pub fn of(run: &Run) -> Vec<Registered> {
+pub fn of(run: &Run) -> Vec<RunCallback> {
     let registered = run.state.callbacks.iter();
-    registered.filter_map(|noted| Some(Registered { callback: noted.callback.clone()?, since: noted.time })).collect()
+    registered.filter_map(|noted| Some(RunCallback { callback: noted.callback.clone()?, since: noted.time })).collect()
 }
 
 /// The callbacks that a run hands on to the next one of its chain.

@@ -127,6 +127,20 @@ pub fn repeat(
     successor(draft, options, chain, retrying, Vec::new())
 }
 
+/// Creates the run that follows a failure, if one does. Returns what the closing event says of it: how the failure was
+/// retried, and the id of the new run.
+pub fn follow(draft: &mut Draft, next: Next, failure: Option<Failure>) -> (RetryState, String) {
+    let (retry_state, initiator, backoff) = match next {
+        Next::End(state) => return (state, String::new()),
+        Next::Retry(backoff) => (RetryState::InProgress, ContinueAsNewInitiator::Retry, backoff),
+        Next::Cron(backoff, state) => (state, ContinueAsNewInitiator::CronSchedule, backoff),
+    };
+    let successor = repeat(draft, initiator, backoff, failure, None);
+    let run_id = successor.run.info.run_id.clone();
+    draft.succeed_by(successor);
+    (retry_state, run_id)
+}
+
 /// Creates the run a continue-as-new command asks for. The command was checked and completed. `carried` are signals that
 /// the new run has from its beginning.
 pub fn continue_as_new(
@@ -217,14 +231,11 @@ fn successor(
     options.scheduled_by.clone_from(&info.scheduled_by);
     start::start(
         Start {
-            options,
-            namespace_key: info.namespace_key,
-            namespace_id: info.namespace_id.clone(),
-            retention: info.retention,
             parent: info.parent.clone(),
             root,
             chain: Some(chain),
             script,
+            ..Start::new(info.namespace_key, info.namespace_id.clone(), info.retention, options)
         },
         signals,
         draft.context,

@@ -92,7 +92,7 @@ fn end(draft: &mut Draft, status: WorkflowExecutionStatus, attributes: Attribute
     }
 }
 
-/// Ends the run at once, whatever it is doing.
+/// Ends the run at once, in any state.
 pub fn terminate(draft: &mut Draft, reason: String, details: Option<Payloads>, identity: String, links: Vec<Link>) {
     fail_started_task(draft);
     outcome::note_terminated(draft, &reason, &identity);

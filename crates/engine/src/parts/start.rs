@@ -137,7 +137,7 @@ pub fn begin(start: Start, signals: impl IntoIterator<Item = Signal>, context: C
         builds::note_override(&mut state, options.versioning_override.as_ref());
     }
     if let Some(version) = script {
-        // The server executes it, whoever starts it.
+        // The server executes it, not its starter.
         options.eager = false;
         state.search_attributes.insert(script::VERSION_ATTRIBUTE.to_owned(), script::attribute(&version));
     }

@@ -22,7 +22,7 @@ use crate::{
     validate::{effective_run_timeout, effective_task_timeout},
 };
 
-/// What a run is started with. Whoever starts it (a client, a parent, the run before it) says it in these terms.
+/// What a run is started with by a client, a parent, a schedule or the run before it.
 #[derive(Clone, Debug, Default)]
 pub struct StartOptions {
     /// The namespace's name.
@@ -106,6 +106,13 @@ pub struct Start {
     pub chain: Option<Chain>,
     /// The version of the script that its type names, if it does.
     pub script: Option<Version>,
+}
+
+impl Start {
+    /// The start of a run that has no parent, follows no other run and is no script.
+    pub fn new(namespace_key: u32, namespace_id: String, retention: Nanos, options: StartOptions) -> Self {
+        Self { options, namespace_key, namespace_id, retention, parent: None, root: None, chain: None, script: None }
+    }
 }
 
 /// What a run leaves to the one that follows it.

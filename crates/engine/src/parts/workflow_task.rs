@@ -63,7 +63,7 @@ pub fn schedule(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
 
 fn place(draft: &mut Draft, heartbeat_of: Option<Nanos>) {
     if !draft.run.state.buffered.is_empty() {
-        // What waited becomes visible with this task; it is a new task, whatever happened to the last one.
+        // What waited becomes visible with this task; it is a new task, however the last one ended.
         draft.flush_buffered();
         draft.run.state.next_task_attempt = 1;
     }

@@ -138,7 +138,7 @@ pub struct PauseInfo {
     /// Recognises a repeated call.
     #[prost(string, tag = "4")]
     pub request_id: String,
-    /// The workflow rule that paused an activity; empty if somebody did.
+    /// The workflow rule that paused an activity; empty if a caller did.
     #[prost(string, tag = "5")]
     pub rule_id: String,
 }

@@ -4,7 +4,7 @@ use segno_proto::{Nanos, enums::WorkflowExecutionStatus};
 
 use crate::{
     machine,
-    state::{Activity, Child, run::Run, updates::Ended},
+    state::{Activity, Child, run::Run, updates::UpdateEnd},
 };
 
 /// The workflow task.
@@ -58,9 +58,9 @@ pub(crate) fn run(run: &Run) -> machine::run::State {
 pub(crate) fn update(run: &Run, id: &str) -> machine::update::State {
     use machine::update::State;
     match run.updates.ended(id) {
-        Some(Ended::Completed(_)) => return State::Completed,
-        Some(Ended::Rejected(_)) => return State::Rejected,
-        Some(Ended::Aborted(_)) => return State::Aborted,
+        Some(UpdateEnd::Completed(_)) => return State::Completed,
+        Some(UpdateEnd::Rejected(_)) => return State::Rejected,
+        Some(UpdateEnd::Aborted(_)) => return State::Aborted,
         None => {}
     }
     match (run.updates.find(id), run.update_record(id)) {

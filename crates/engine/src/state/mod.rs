@@ -321,7 +321,7 @@ pub struct RunState {
     /// Set if the run is a standalone activity, see [`crate::parts::standalone`].
     #[prost(message, optional, boxed, tag = "61")]
     pub standalone: Option<Box<StandaloneRun>>,
-    /// The last failure of a workflow task that somebody reported, if no task succeeded since. A later time-out does not
+    /// The last failure of a workflow task that was reported, if no task succeeded since. A later time-out does not
     /// replace it.
     #[prost(message, optional, boxed, tag = "70")]
     pub reported_failure: Option<Box<ReportedFailure>>,

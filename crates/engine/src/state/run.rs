@@ -140,7 +140,7 @@ impl Run {
         Self { updates, ..self.clone() }
     }
 
-    /// What never changes, and what does, for whoever wants to keep parts of them.
+    /// What never changes, and what does, for callers that keep parts of them.
     pub fn into_parts(self) -> (Arc<RunInfo>, RunState) {
         (self.info, *self.state)
     }

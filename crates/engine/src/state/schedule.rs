@@ -16,7 +16,7 @@ pub struct ScheduleRun {
     /// What callers set; its specification is in canonical form, its policies are filled in.
     #[prost(message, required, tag = "1")]
     pub schedule: Shared<Schedule>,
-    /// What callers see of its past. Times to come are computed when somebody asks.
+    /// What callers see of its past. Times to come are computed on request.
     #[prost(message, required, tag = "2")]
     pub info: ScheduleInfo,
     /// The user's name for it.

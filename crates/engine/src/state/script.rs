@@ -100,7 +100,7 @@ pub struct ScriptCheckpoint {
 /// Which events make a turn of a script necessary.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScriptWakeSet {
-    /// Names of signals that somebody waits for or handles, sorted.
+    /// Names of signals that code of the script waits for or handles, sorted.
     #[prost(string, repeated, tag = "1")]
     pub signals: Vec<String>,
     /// Pending operations, by the event with which they began.

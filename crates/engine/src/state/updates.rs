@@ -14,7 +14,7 @@ pub const ENDED_MAX: usize = 100;
 
 /// An update that no worker has accepted.
 #[derive(Clone, Debug)]
-pub struct Waiting {
+pub struct WaitingUpdate {
     /// Its id.
     pub id: String,
     /// What is asked; `None` if an event says it.
@@ -27,7 +27,7 @@ pub struct Waiting {
 
 /// How an update ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Ended {
+pub enum UpdateEnd {
     /// It was accepted and this came out.
     Completed(Arc<Outcome>),
     /// It was refused.
@@ -40,9 +40,9 @@ pub enum Ended {
 #[derive(Clone, Debug, Default)]
 pub struct Updates {
     /// Not accepted yet, in the order in which they were admitted.
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingUpdate>,
     /// How the last ones ended, oldest first.
-    ended: Arc<VecDeque<(Arc<str>, Ended)>>,
+    ended: Arc<VecDeque<(Arc<str>, UpdateEnd)>>,
     /// Counts changes, so that waiters notice them.
     version: u64,
 }
@@ -53,7 +53,7 @@ impl Updates {
         let waits = |record: &UpdateRecord| record.accepted_event_id == 0 && record.completed_event_id == 0;
         // A worker that holds a stored task has seen every event before its start.
         let started = state.task.as_ref().map_or(0, |task| task.started_event_id);
-        let waiting = state.updates.iter().filter(|(_, record)| waits(record)).map(|(id, record)| Waiting {
+        let waiting = state.updates.iter().filter(|(_, record)| waits(record)).map(|(id, record)| WaitingUpdate {
             id: id.clone(),
             request: None,
             bytes: 0,
@@ -83,22 +83,22 @@ impl Updates {
     }
 
     /// Those that wait.
-    pub fn waiting(&self) -> &[Waiting] {
+    pub fn waiting(&self) -> &[WaitingUpdate] {
         &self.waiting
     }
 
-    pub(crate) fn find(&self, id: &str) -> Option<&Waiting> {
+    pub(crate) fn find(&self, id: &str) -> Option<&WaitingUpdate> {
         self.waiting.iter().find(|update| update.id == id)
     }
 
-    pub(crate) fn ended(&self, id: &str) -> Option<&Ended> {
+    pub(crate) fn ended(&self, id: &str) -> Option<&UpdateEnd> {
         self.ended.iter().find(|(ended, _)| **ended == *id).map(|(_, how)| how)
     }
 
     pub(crate) fn admit(&mut self, id: String, request: Option<Arc<Request>>, bytes: usize) {
         self.version += 1;
         self.forget_end(&id);
-        self.waiting.push(Waiting { id, request, bytes, sent: false });
+        self.waiting.push(WaitingUpdate { id, request, bytes, sent: false });
     }
 
     /// A worker has it now.
@@ -127,13 +127,13 @@ impl Updates {
         self.version += 1;
     }
 
-    pub(crate) fn remove(&mut self, id: &str) -> Option<Waiting> {
+    pub(crate) fn remove(&mut self, id: &str) -> Option<WaitingUpdate> {
         let place = self.waiting.iter().position(|update| update.id == id)?;
         self.version += 1;
         Some(self.waiting.remove(place))
     }
 
-    pub(crate) fn end(&mut self, id: String, how: Ended) {
+    pub(crate) fn end(&mut self, id: String, how: UpdateEnd) {
         self.version += 1;
         self.forget_end(&id);
         let ended = Arc::make_mut(&mut self.ended);

@@ -190,7 +190,7 @@ impl Draft {
     }
 
     /// Makes a speculative task that was there before part of history. What it owes is written now, in front of
-    /// whatever comes next.
+    /// the next event.
     fn settle_speculation(&mut self) {
         let Some(stamp) = self.speculative.take() else { return };
         if self.run.is_speculating() && self.run.state.task.as_ref().is_some_and(|task| task.stamp == stamp) {

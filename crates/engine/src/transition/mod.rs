@@ -89,9 +89,9 @@ pub struct Transition {
     pub successor: Option<Box<Applied<()>>>,
     /// What to do afterwards.
     pub effects: Vec<Effect>,
-    /// The state of the script after a turn; whoever executed the turn adds it.
+    /// The state of the script after a turn; the executor of the turn adds it.
     pub script_state: Option<Bytes>,
-    /// Where a checkpoint is kept too, and what it contains; whoever executed the turn adds the contents.
+    /// Where a checkpoint is kept too, and what it contains; the executor of the turn adds the contents.
     pub script_checkpoint: Option<(u32, Bytes)>,
     /// History that is removed with it.
     pub compaction: Option<Box<Compaction>>,
@@ -144,6 +144,13 @@ impl Transition {
         self.illegal = self.illegal.take().or(illegal);
     }
 
+    /// Drops the offer of a workflow task that the run no longer has after a later transition was joined to this one.
+    pub fn drop_void_offers(&mut self, run: &Run) {
+        if run.state.task.is_none() {
+            self.effects.retain(|effect| *effect != Effect::OfferWorkflowTask);
+        }
+    }
+
     /// Refuses what must not happen, in this run or in the one that follows.
     pub fn check(&self) -> Result<(), Rejection> {
         match &self.illegal {
@@ -153,7 +160,7 @@ impl Transition {
     }
 }
 
-/// What a call brings with it besides its content: the time, ids for whatever it may create, and settings.
+/// What a call brings with it besides its content: the time, ids for a run it may create, and settings.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     /// Now.

@@ -62,7 +62,7 @@ pub(crate) fn started_event(task: &WorkflowTask, identity: &str) -> HistoryEvent
 }
 
 /// Events of the pending task that are shown to workers but not part of history: those of transient and speculative
-/// tasks. Whoever reads the end of history for a worker appends them. Only the worker itself sees its own identity.
+/// tasks. Reads of the end of history for a worker append them. Only the worker itself sees its own identity.
 pub fn unwritten_events(run: &Run, for_its_worker: bool) -> Vec<HistoryEvent> {
     let Some(task) = &run.state.task else { return Vec::new() };
     if !task.is_transient() && task.kind() != TaskKind::Speculative {

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_engine::{Applied, Effect, Run, Transition, script, task_calls};
+use segno_engine::{Applied, Run, Transition, script, task_calls};
 use segno_flow::interface::{Command, Pace};
 use segno_store::NamespaceKey;
 
@@ -174,9 +174,7 @@ impl Runs {
         transition.then(started.transition);
         transition.then(end);
         self.compact(run, transition).await;
-        if run.state().task.is_none() {
-            transition.effects.retain(|effect| *effect != Effect::OfferWorkflowTask);
-        }
+        transition.drop_void_offers(run);
         log.lines.extend(lines.lines);
         log.dropped += lines.dropped;
         count(&self.metrics.flow_turns);

@@ -111,7 +111,7 @@ pub fn begin(draft: &mut Draft, scheduled_event_id: i64, taker: Taker) -> Option
     taken
 }
 
-/// No worker has it any more.
+/// Its worker has no claim to it from now on.
 pub(crate) fn clear_start(activity: &mut Activity) {
     activity.started_time = 0;
     activity.last_identity = std::mem::take(&mut activity.started_identity);
@@ -126,7 +126,7 @@ pub(crate) fn leave_worker(activity: &mut Activity) {
     activity.worker_reports = false;
 }
 
-/// Tells the worker that has the activity to stop, if somebody has it and takes commands.
+/// Tells the worker that has the activity to stop, if there is one and it takes commands.
 pub(crate) fn stop_at_worker(draft: &mut Draft, id: i64) {
     let Some(activity) = draft.run.state.activities.get(&id) else { return };
     if activity.started_time == 0 || activity.control_queue.is_empty() {
@@ -167,7 +167,7 @@ pub fn not_started_details() -> Payloads {
     Payloads { payloads: vec![payload::json("\"ACTIVITY_ID_NOT_STARTED\"")] }
 }
 
-/// Sets the moment of the next attempt of an activity that nobody has. Offers made so far are void, and the failure of
+/// Sets the moment of the next attempt of an activity that no worker has. Offers made so far are void, and the failure of
 /// the attempt before is forgotten.
 pub(crate) fn reschedule(draft: &mut Draft, id: i64, at: Nanos) {
     let Some(activity) = draft.run.state.activities.get(&id) else { return };
@@ -181,7 +181,7 @@ pub(crate) fn reschedule(draft: &mut Draft, id: i64, at: Nanos) {
     });
 }
 
-/// Offers an activity that a call changed, unless somebody has it or its time is yet to come.
+/// Offers an activity that a call changed, unless a worker has it or its time is yet to come.
 pub(crate) fn offer_if_due(draft: &mut Draft, id: i64) {
     draft.touch();
     let now = draft.now();

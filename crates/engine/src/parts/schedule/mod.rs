@@ -16,7 +16,7 @@ mod view;
 mod zone;
 
 pub use turn::NewSchedule;
-pub use view::{Described, LIST_TIMES_MAX, describe, list_info, matching_times};
+pub use view::{LIST_TIMES_MAX, ScheduleDescription, describe, list_info, matching_times};
 
 /// Workflow ids of schedules begin so; the id of the schedule follows.
 pub const WORKFLOW_ID_PREFIX: &str = "temporal-sys-scheduler:";

@@ -7,7 +7,7 @@ use crate::state::schedule::BufferedStart;
 /// What to do with the actions that are due.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Decision {
-    /// To be started at once, whatever runs.
+    /// To be started at once, beside those that run.
     pub overlapping: Vec<BufferedStart>,
     /// The one to be started that may not overlap with others.
     pub single: Option<BufferedStart>,

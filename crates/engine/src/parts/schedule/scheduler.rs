@@ -73,7 +73,7 @@ pub(crate) struct Scheduler<'a> {
 }
 
 /// How a workflow that a schedule started has ended.
-pub(crate) struct Ended {
+pub(crate) struct WorkflowEnd {
     pub number: u64,
     pub status: Status,
     pub result: Option<segno_proto::common::Payloads>,
@@ -318,7 +318,7 @@ impl<'a> Scheduler<'a> {
     }
 
     /// A workflow that the schedule waited for has ended.
-    pub(crate) fn ended(&mut self, execution: &WorkflowExecution, ended: Ended) {
+    pub(crate) fn ended(&mut self, execution: &WorkflowExecution, ended: WorkflowEnd) {
         for starting in self.state.starting.iter_mut().filter(|starting| starting.number == ended.number) {
             starting.single = false;
             if let Some(result) = &mut starting.result {

@@ -59,7 +59,7 @@ impl World {
         scheduler.orders
     }
 
-    /// Takes a turn; whatever it starts begins. Returns the minutes for which workflows were started.
+    /// Takes a turn; what it starts begins. Returns the minutes for which workflows were started.
     fn turn(&mut self, happens: impl FnOnce(&mut Scheduler<'_>)) -> Vec<i64> {
         let mut orders = self.orders(happens);
         let mut started = Vec::new();
@@ -89,7 +89,7 @@ impl World {
         let failure = (status == Status::Failed).then(|| Failure { message: "no".to_owned(), ..Default::default() });
         let result = (status == Status::Completed)
             .then(|| Payloads { payloads: vec![Payload { data: "1".into(), ..Default::default() }] });
-        self.turn(|scheduler| scheduler.ended(&execution(number), Ended { number, status, result, failure }))
+        self.turn(|scheduler| scheduler.ended(&execution(number), WorkflowEnd { number, status, result, failure }))
     }
 }
 

@@ -25,7 +25,7 @@ const MATCHING_MAX: usize = 1000;
 
 /// A description of a schedule.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Described {
+pub struct ScheduleDescription {
     /// What it is.
     pub schedule: Schedule,
     /// What it has done and will do.
@@ -35,7 +35,7 @@ pub struct Described {
 }
 
 /// Describes a schedule.
-pub fn describe(run: &Run, state: &ScheduleRun, now: Nanos) -> Described {
+pub fn describe(run: &Run, state: &ScheduleRun, now: Nanos) -> ScheduleDescription {
     let mut schedule = Schedule::clone(&state.schedule);
     if let Some(spec) = &mut schedule.spec {
         spec::fill_ranges(spec);
@@ -43,7 +43,7 @@ pub fn describe(run: &Run, state: &ScheduleRun, now: Nanos) -> Described {
     let mut info = state.info.clone();
     info.future_action_times = times(run, state, now, TIMES_MAX);
     info.buffer_size = state.buffered.len() as i64;
-    Described { schedule, info, conflict_token: state.conflict_token }
+    ScheduleDescription { schedule, info, conflict_token: state.conflict_token }
 }
 
 /// An entry of a list.

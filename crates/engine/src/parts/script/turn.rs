@@ -16,13 +16,13 @@ use crate::{
 /// What a turn leaves besides its commands.
 #[derive(Clone, Debug, Default)]
 pub struct AfterTurn {
-    /// Names of signals that somebody waits for or handles.
+    /// Names of signals that code of the script waits for or handles.
     pub signals: Vec<String>,
     /// Pending operations, by kind and id, with what their end does; the event is found by the engine.
     pub operations: Vec<ScriptOperation>,
     /// Groups that [`ScriptOperation::wake`] names, and how many ends each misses.
     pub groups: Vec<(ScriptGroup, u32)>,
-    /// Signals that nobody has taken.
+    /// Signals that no code has taken.
     pub signals_waiting: u32,
     /// Signals that go over to the next run, if this turn continues as new.
     pub carried: Vec<Signal>,

@@ -59,7 +59,7 @@ pub(crate) fn begin(draft: &mut Draft, new: NewStandalone) {
     }
 }
 
-/// An attempt failed that somebody reset: the first attempt follows at once, unless the activity is paused.
+/// An attempt failed that was reset: the first attempt follows at once, unless the activity is paused.
 pub(crate) fn begin_reset_attempt(draft: &mut Draft, id: i64, failure: &Failure) -> RetryState {
     let now = draft.now();
     let mut restored = None;

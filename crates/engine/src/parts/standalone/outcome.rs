@@ -31,7 +31,7 @@ pub(crate) fn note_timed_out(draft: &mut Draft, id: i64, kind: TimeoutType, fail
     }
 }
 
-/// A run that somebody terminates has an outcome too.
+/// A run that is terminated has an outcome, too.
 pub(crate) fn note_terminated(draft: &mut Draft, reason: &str, identity: &str) {
     if !draft.run.state.is_standalone() {
         return;

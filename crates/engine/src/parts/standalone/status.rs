@@ -19,16 +19,16 @@ pub fn activity_of(state: &RunState) -> Option<&Activity> {
 
 /// How a standalone activity stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum StandaloneStatus {
     /// It waits for a worker, or for its next attempt.
     Scheduled,
     /// A worker has it.
     Started,
     /// A worker has it and is to stop.
     CancelRequested,
-    /// Nobody has it, and nobody gets it.
+    /// No worker has it, and none gets it.
     Paused,
-    /// A worker has it; nobody gets the next attempt.
+    /// A worker has it; no worker gets the next attempt.
     PauseRequested,
     /// A worker has it; the next attempt is the first again.
     ResetRequested,
@@ -36,7 +36,7 @@ pub enum Standing {
     Over(WorkflowExecutionStatus),
 }
 
-impl std::fmt::Display for Standing {
+impl std::fmt::Display for StandaloneStatus {
     fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             // Variants are named as Temporal names them.
@@ -47,23 +47,23 @@ impl std::fmt::Display for Standing {
 }
 
 /// How the activity of a run stands.
-pub fn standing(run: &Run) -> Standing {
+pub fn status_of(run: &Run) -> StandaloneStatus {
     let Some(activity) = run.state.activities.get(&SCHEDULED_EVENT_ID).filter(|_| run.is_running()) else {
-        return Standing::Over(run.status());
+        return StandaloneStatus::Over(run.status());
     };
     match (activity.started_time != 0, activity.pause.is_some()) {
-        (true, _) if activity.cancel_requested => Standing::CancelRequested,
-        (true, _) if activity.reset => Standing::ResetRequested,
-        (true, true) => Standing::PauseRequested,
-        (true, false) => Standing::Started,
-        (false, true) => Standing::Paused,
-        (false, false) => Standing::Scheduled,
+        (true, _) if activity.cancel_requested => StandaloneStatus::CancelRequested,
+        (true, _) if activity.reset => StandaloneStatus::ResetRequested,
+        (true, true) => StandaloneStatus::PauseRequested,
+        (true, false) => StandaloneStatus::Started,
+        (false, true) => StandaloneStatus::Paused,
+        (false, false) => StandaloneStatus::Scheduled,
     }
 }
 
 /// The status that lists show and filters compare with: that of the run, or paused.
 pub fn listed_status(run: &Run) -> WorkflowExecutionStatus {
-    let paused = run.state.is_standalone() && standing(run) == Standing::Paused;
+    let paused = run.state.is_standalone() && status_of(run) == StandaloneStatus::Paused;
     if paused { WorkflowExecutionStatus::Paused } else { run.status() }
 }
 

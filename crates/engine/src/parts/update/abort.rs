@@ -2,12 +2,11 @@
 
 use crate::{
     machine::update::Event,
-    state::{
-        run::Run,
-        updates::{Abort, Ended},
-    },
+    state::{run::Run, updates::UpdateEnd},
     transition::{draft::Draft, steps::OfUpdate},
 };
+
+pub use crate::state::updates::Abort;
 
 /// Why updates are ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -86,7 +85,7 @@ pub fn all(draft: &mut Draft, reason: Reason) {
             Some(abort) => {
                 draft.step(OfUpdate(&update.id), Event::Abort, |draft| {
                     draft.run.updates.remove(&update.id);
-                    draft.run.updates.end(update.id.clone(), Ended::Aborted(abort));
+                    draft.run.updates.end(update.id.clone(), UpdateEnd::Aborted(abort));
                 });
             }
             None if update.sent && reason != Reason::WorkflowPaused => {

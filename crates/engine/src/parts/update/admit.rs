@@ -64,7 +64,7 @@ pub fn admit(run: &Run, context: Context, call: Admit) -> Result<Applied<()>, Re
     Ok(draft.finish(()))
 }
 
-/// A paused run takes no updates: nobody could answer them.
+/// A paused run takes no updates: no worker could answer them.
 pub(crate) fn refuse_if_paused(run: &Run) -> Result<(), Rejection> {
     match run.is_paused() {
         true => Err(Rejection::Precondition(pause::NO_UPDATES.to_owned())),

@@ -5,7 +5,7 @@ use segno_proto::protocol::{Message, message::SequencingId};
 
 use crate::{
     machine::update::Event,
-    state::{run::Run, updates::Waiting},
+    state::{run::Run, updates::WaitingUpdate},
     transition::{draft::Draft, steps::OfUpdate},
 };
 
@@ -40,7 +40,7 @@ pub(crate) fn messages_of(run: &Run, updates: &[String]) -> Vec<Message> {
     sent.filter_map(|update| message_of(update, task.started_event_id)).collect()
 }
 
-fn message_of(update: &Waiting, started_event_id: i64) -> Option<Message> {
+fn message_of(update: &WaitingUpdate, started_event_id: i64) -> Option<Message> {
     let request = update.request.as_ref()?;
     Some(Message {
         id: request_message_id(&update.id),

@@ -26,7 +26,7 @@ use crate::{
         deliver::request_message_id,
         status::{self, Status, unprocessed},
     },
-    state::{machines, updates::Ended},
+    state::{machines, updates::UpdateEnd},
     transition::{draft::Draft, steps::OfUpdate},
 };
 
@@ -202,7 +202,7 @@ fn unset(kind: &str, field: &str) -> CommandError {
 
 fn accept(draft: &mut Draft, id: &str, acceptance: Acceptance, provisional: bool) -> Result<(), CommandError> {
     if !draft.run.is_running() {
-        // Closed with an earlier command: nobody will answer it.
+        // Closed with an earlier command: it will not be answered.
         return Ok(());
     }
     step(draft, id, Event::Accept, "Acceptance", provisional)?;
@@ -248,7 +248,7 @@ fn end_rejected(draft: &mut Draft, id: &str, failure: segno_proto::failure::Fail
         draft.run.finished.add(id.to_owned(), record);
         draft.touch();
     }
-    draft.run.updates.end(id.to_owned(), Ended::Rejected(Arc::new(failure)));
+    draft.run.updates.end(id.to_owned(), UpdateEnd::Rejected(Arc::new(failure)));
 }
 
 fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -> Result<(), CommandError> {
@@ -276,7 +276,7 @@ fn respond(draft: &mut Draft, id: &str, response: Response, provisional: bool) -
         let mut record = draft.run.state.updates.remove(id).unwrap_or_default();
         record.completed_event_id = event_id;
         draft.run.finished.add(id.to_owned(), record);
-        draft.run.updates.end(id.to_owned(), Ended::Completed(Arc::new(outcome)));
+        draft.run.updates.end(id.to_owned(), UpdateEnd::Completed(Arc::new(outcome)));
     });
     Ok(())
 }

@@ -8,7 +8,7 @@
 //! before the commit. So there are no provisional states to take back: an update has one state, and waiters look at it.
 //!
 //! [`admit`] takes an update in, [`deliver`] sends it, [`messages`] takes the worker's answers, [`abort`] ends what can
-//! no longer be answered, [`status`] says how one stands, [`finished`] keeps those that are over.
+//! no longer be answered, [`status`] says how one stands, [`FinishedUpdates`] keeps those that are over.
 
 pub mod abort;
 pub mod admission;
@@ -21,7 +21,7 @@ pub use crate::{
     limits::UpdateLimits,
     state::{
         finished_updates::FinishedUpdates,
-        updates::{ENDED_MAX, Ended, Updates, Waiting},
+        updates::{ENDED_MAX, UpdateEnd, Updates, WaitingUpdate},
     },
 };
 pub use admission::*;

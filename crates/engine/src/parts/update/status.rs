@@ -11,7 +11,7 @@ use crate::{
     parts::update::abort,
     state::{
         run::Run,
-        updates::{Abort, Ended},
+        updates::{Abort, UpdateEnd},
     },
 };
 
@@ -34,9 +34,9 @@ pub enum Status {
 pub fn of(run: &Run, id: &str) -> Option<Status> {
     if let Some(ended) = run.updates.ended(id) {
         return Some(match ended {
-            Ended::Completed(outcome) => Status::Completed(outcome.clone()),
-            Ended::Rejected(failure) => Status::Completed(Arc::new(failed(Failure::clone(failure)))),
-            Ended::Aborted(abort) => Status::Aborted(*abort),
+            UpdateEnd::Completed(outcome) => Status::Completed(outcome.clone()),
+            UpdateEnd::Rejected(failure) => Status::Completed(Arc::new(failed(Failure::clone(failure)))),
+            UpdateEnd::Aborted(abort) => Status::Aborted(*abort),
         });
     }
     if let Some(record) = run.update_record(id) {
