@@ -337,16 +337,7 @@ impl Runs {
             versioning_override: attributes.versioning_override,
             ..Default::default()
         };
-        let call = Start {
-            options,
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: Some(parent),
-            root: Some(start.root.clone()),
-            chain: None,
-            script: None,
-        };
+        let call = Start { parent: Some(parent), root: Some(start.root.clone()), ..namespace.start(options) };
         match self.start_child_workflow(call).await {
             Ok(outcome) => Ok(Arrived::Started(outcome.run.info.run_id.clone())),
             // The protocol has no cause for a script that does not exist.
