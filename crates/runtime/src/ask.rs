@@ -181,7 +181,7 @@ impl Runs {
     async fn ask_directly(&self, run: &Run, query: WorkflowQuery, deadline: Instant) -> Result<QueryAnswer, CallError> {
         let id = self.ids.bits();
         let (mut task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
-        task.node = self.cluster.as_ref().map_or(0, |cluster| cluster.me.0);
+        task.node = self.node_number;
         let _asked = Asked(self, id);
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
@@ -212,10 +212,10 @@ impl Runs {
 
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
     pub(crate) async fn offer_query(&self, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
-        if self.cluster.is_some() {
+        if let Some(elsewhere) = self.elsewhere() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
-            return Box::pin(self.offer_query_at_home(&queue, offer, QUERY_PRIORITY, sticky)).await;
+            return elsewhere.offer_query(&queue, offer, QUERY_PRIORITY, sticky).await;
         }
         let served = !sticky || self.queues.is_served(&queue, self.clock.now());
         if served {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, Weak};
 use tokio::runtime::Handle;
 
 use crate::{
-    cluster::{MetHere, RemoteHold},
+    ports::elsewhere::{HomeOffer, RemoteHold},
     queues::{QueueKey, Queued},
     runs::Runs,
     slots::lock,
@@ -23,14 +23,14 @@ pub(crate) enum Held {
     Nothing,
     /// A task that was taken from its queue and not started yet.
     Queued(QueueKey, Queued),
-    /// A task that met a worker of its own node and is not started yet.
-    Met(Box<MetHere>),
+    /// A task that was matched with a poll of its own node and is not started yet.
+    Matched(Box<HomeOffer>),
     /// A started workflow task, or a query.
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
     /// What another node gives back unless it is told that it arrived.
-    Elsewhere(RemoteHold),
+    Elsewhere(Box<dyn RemoteHold>),
     /// What the answer to a completed workflow task carries: the next one, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
 }
@@ -53,7 +53,7 @@ impl Delivery {
     pub(crate) fn hold(&self, held: Held) {
         // What another node held until now was started: it is not to be offered again.
         if let Held::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
-            before.written();
+            before.delivered();
         }
     }
 
@@ -61,7 +61,7 @@ impl Delivery {
     pub fn delivered(&self) {
         let held = std::mem::replace(&mut *lock(&self.0.held), Held::Nothing);
         if let Held::Elsewhere(held) = held {
-            held.written();
+            held.delivered();
         }
     }
 }
@@ -83,8 +83,13 @@ impl Drop for InTransit {
         let Some(node) = self.node.upgrade() else { return };
         if let Held::Queued(queue, queued) = held {
             node.queues.take_back(&queue, queued, node.clock.now());
-        } else if let Held::Met(met) = held {
-            met.offer_again(&node);
+        } else if let Held::Matched(offer) = held {
+            // The home of its queue finds another worker.
+            if Handle::try_current().is_ok()
+                && let Some(elsewhere) = node.elsewhere()
+            {
+                elsewhere.offer_at_home(*offer);
+            }
         } else if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(async move { node.take_undelivered(held).await });
         }
@@ -94,7 +99,7 @@ impl Drop for InTransit {
 impl Runs {
     async fn take_undelivered(self: &Arc<Self>, held: Held) {
         match held {
-            Held::Nothing | Held::Queued(..) | Held::Met(_) | Held::Elsewhere(_) => {}
+            Held::Nothing | Held::Queued(..) | Held::Matched(_) | Held::Elsewhere(_) => {}
             Held::Task(task) => self.give_back_workflow_task(&task).await,
             Held::Activity(activity) => self.give_back_activity(&activity).await,
             Held::Reply(task, activities) => {

@@ -38,9 +38,12 @@ mod metrics;
 mod moving;
 mod namespaces;
 mod node;
+mod options;
 mod outbox;
+mod placement;
 mod poller_scaling;
 mod polls;
+mod ports;
 mod queries;
 mod queue_config;
 mod queue_limits;
@@ -48,6 +51,7 @@ mod queue_stats;
 mod queues;
 mod recovery;
 mod refill;
+mod remote_task;
 mod reset;
 mod rules;
 mod run_keys;
@@ -79,8 +83,7 @@ pub use ask::QueryReply;
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, DatabaseClock, SystemClock};
 pub use cluster::{
-    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, LinkFigures, NodeIdentity, Place,
-    Polled, RemoteTask,
+    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, LinkMetrics, NodeIdentity, Peers, Topology,
 };
 pub use combine::with_request_bytes;
 pub use complete::CompletedTask;
@@ -101,12 +104,18 @@ pub use moving::{MoveError, Moved, export, import};
 pub use namespaces::{
     CallLimits, CustomAttribute, Namespace, NamespaceDetail, NamespaceName, Namespaces, NewNamespace,
 };
-pub use node::{Node, NodeOptions};
+pub use node::Node;
+pub use options::NodeOptions;
 pub use polls::{Poll, QueueGauge, QueueService};
+pub use ports::{
+    elsewhere::{ForwardedCall, Polled},
+    owner::Place,
+};
 pub use queries::{QueryAnswer, QueryFailure, QueryTask};
 pub use queue_limits::LimitSource;
 pub use queue_stats::QueueStats;
 pub use queues::{Poller, PollerVersion, QueueKey, QueueKind, TaskOffer};
+pub use remote_task::RemoteTask;
 pub use rules::RULES_MAX;
 pub use runs::Runs;
 pub use segno_engine::activity::Sdk;

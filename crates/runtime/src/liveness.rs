@@ -45,7 +45,9 @@ const RETRY: Duration = Duration::from_secs(1);
 impl Runs {
     /// A worker made a call: a sign of life. Returns whether its silence would mean something.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
-        self.tell_called(namespace, caller);
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.worker_called(namespace, caller);
+        }
         self.leases.called(namespace, caller, self.clock.monotonic())
     }
 
@@ -157,8 +159,14 @@ impl Runs {
             return;
         }
         match self.leases.connection_closed(connection, self.clock.monotonic()) {
-            (cut, false) => self.tell_closed(connection, cut),
+            (cut, false) => self.announce_closed(connection, cut),
             (cut, true) => drop(tokio::spawn(self.clone().close_connection(connection, cut))),
+        }
+    }
+
+    fn announce_closed(&self, connection: ConnectionId, cut: Vec<Party>) {
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.connection_closed(connection, cut);
         }
     }
 
@@ -169,7 +177,7 @@ impl Runs {
             let (mut more, is_more) = self.leases.connection_closed(connection, self.clock.monotonic());
             cut.append(&mut more);
             if !is_more {
-                return self.tell_closed(connection, cut);
+                return self.announce_closed(connection, cut);
             }
         }
     }

@@ -23,11 +23,11 @@ use tokio::{
 
 use crate::{
     clock::{Clock, SLEEP_MAX, until},
-    cluster::Place,
     delivery::{Delivery, Held},
     fair::Fairness,
     hash::HashMap,
     metrics::count,
+    ports::{elsewhere::HomeOffer, owner::Place},
     queue_config::ConfigKey,
     queue_limits::{LimitSource, QueueLimits},
     queue_stats::QueueStats,
@@ -600,8 +600,16 @@ fn place_of(workflow: Option<&Priority>, own: Option<&Priority>) -> (i32, Option
 }
 
 impl Runs {
+    /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
+    pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
+        match self.elsewhere() {
+            None => self.wait_with_guard(poll).await,
+            Some(elsewhere) => elsewhere.wait_for_task(poll).await,
+        }
+    }
+
     /// Waits for a task of a node without others, unless the worker shut down or the node stops.
-    pub(crate) async fn wait_with_guard(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
+    async fn wait_with_guard(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
             return None;
         }
@@ -632,7 +640,9 @@ impl Runs {
     pub(crate) fn poll_begins(&self, poll: &Poll) -> Option<PollGuard<'_>> {
         let (namespace, now) = (poll.queue.namespace, self.clock.monotonic());
         let is_control = poll.queue.kind == QueueKind::WorkerCommand && poll.queue.name.starts_with(CONTROL_QUEUES);
-        self.tell_poll(poll, is_control);
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.worker_polls(poll, is_control);
+        }
         if is_control {
             return self.leases.control_poll_begins(namespace, &poll.queue.name, poll.caller.connection, now);
         }
@@ -682,10 +692,8 @@ impl Runs {
         if task.sticky && is_here && !self.queues.is_served(&key, self.clock.now()) {
             key = normal;
         } else if task.sticky && !is_here {
-            if self.meet_here(&key, &offer, &place, shard_of(run), Some(&normal)) {
-                return;
-            }
-            return self.offer_at_home(key, offer, place, shard_of(run), Some(normal));
+            let offer = HomeOffer { queue: key, task: offer, place, shard: shard_of(run), fallback: Some(normal) };
+            return self.offer_elsewhere(offer);
         }
         self.offer(key, offer, place, run);
     }
@@ -694,8 +702,17 @@ impl Runs {
     fn offer(&self, key: QueueKey, task: TaskOffer, place: QueuePlace, run: &Run) {
         match self.queue_home(&key) {
             Place::Here => self.offer_here(key, task, place),
-            Place::There(_) if self.meet_here(&key, &task, &place, shard_of(run), None) => {}
-            _ => self.offer_at_home(key, task, place, shard_of(run), None),
+            Place::There(_) | Place::Nowhere => {
+                let shard = shard_of(run);
+                self.offer_elsewhere(HomeOffer { queue: key, task, place, shard, fallback: None });
+            }
+        }
+    }
+
+    /// Offers a task to a poll of this node, if the home of its queue has nothing to order, or else at that home.
+    fn offer_elsewhere(&self, offer: HomeOffer) {
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.match_or_offer(offer);
         }
     }
 

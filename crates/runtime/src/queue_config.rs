@@ -72,6 +72,12 @@ impl Runs {
         Ok(())
     }
 
+    fn limits_changed(&self) {
+        if let Some(elsewhere) = self.elsewhere() {
+            elsewhere.limits_changed();
+        }
+    }
+
     /// A configuration is in effect from now on, also for the queue if that is in memory.
     fn take_config(&self, key: ConfigKey, config: &TaskQueueConfig) {
         let before = lock(&self.queues.configs).insert(key.clone(), Arc::new(config.clone()));

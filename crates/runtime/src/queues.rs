@@ -10,7 +10,6 @@ use segno_proto::{Nanos, common::WorkerVersionCapabilities, deployment::WorkerDe
 use segno_store::{NamespaceKey, RunKey};
 use tokio::sync::oneshot;
 
-use crate::cluster::Task;
 use crate::{
     fair::{Fairness, Level},
     hash::HashMap,
@@ -18,6 +17,7 @@ use crate::{
     queries::QueryTask,
     queue_limits::QueueLimits,
     queue_stats::{Measured, QueueStats},
+    remote_task::RemoteTask,
     worker_commands::{COMMAND_AGE_MAX, COMMANDS_MAX, WorkerCommandTask},
 };
 
@@ -126,7 +126,7 @@ pub enum TaskOffer {
     /// A command for a worker; it exists in memory alone.
     Command(Box<WorkerCommandTask>),
     /// A task of a run that another node owns.
-    Remote(Box<Task>),
+    Remote(Box<RemoteTask>),
 }
 
 impl TaskOffer {

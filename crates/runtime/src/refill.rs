@@ -64,7 +64,9 @@ pub(crate) async fn run(node: Arc<Runs>) {
         };
         // Tasks that are forgotten from here on set the mark again.
         node.queues.begin_refill(&key);
-        node.ask_for_offers(&key).await;
+        if let Some(elsewhere) = node.elsewhere() {
+            elsewhere.request_offers(&key).await;
+        }
         match node.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}
             Ok(Some(cursor)) => {

@@ -4,7 +4,7 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -17,7 +17,6 @@ use crate::{
     access_keys::AccessKeys,
     batch::Batches,
     clock::Clock,
-    cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
@@ -29,9 +28,10 @@ use crate::{
     liveness,
     metrics::Metrics,
     namespaces::{Namespaces, retention},
-    node::NodeOptions,
+    options::NodeOptions,
     outbox::{self, Outbox},
     polls::Queues,
+    ports::{elsewhere::Elsewhere, owner::Owner},
     queries::DirectQueries,
     refill,
     run_keys::RunKeys,
@@ -55,8 +55,12 @@ pub struct Runs {
     pub(crate) store: Arc<dyn Store>,
     /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
     pub(crate) remote: Option<Arc<dyn Storage>>,
-    /// The other nodes on the same storage; `None` if there can be none.
-    pub(crate) cluster: Option<Arc<Cluster>>,
+    /// The number of this node among others on the same storage; 0 if there can be none.
+    pub(crate) node_number: u64,
+    /// The nodes that serve workflows.
+    pub(crate) owner: Arc<dyn Owner>,
+    /// Queues and workers of other nodes. Set when the node starts, if there can be others.
+    pub(crate) elsewhere: OnceLock<Weak<dyn Elsewhere>>,
     pub(crate) committer: Committer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
@@ -121,20 +125,17 @@ impl Runs {
         self.limits
     }
 
-    /// See [`Node::start_among`](crate::Node::start_among).
-    pub(crate) async fn start_among(
+    /// The runs of a storage, of which nothing is in memory yet.
+    pub(crate) async fn open(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
-        listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
+        owner: Arc<dyn Owner>,
     ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
         let store = storage.blocking();
-        let (listener, identity) =
-            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let cluster = Cluster::of(&storage, identity);
         let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
         let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
@@ -145,10 +146,12 @@ impl Runs {
         });
         let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
         let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
-        let node = Arc::new(Self {
+        Ok(Arc::new(Self {
             store,
             remote,
-            cluster,
+            node_number: owner.node(),
+            owner,
+            elsewhere: OnceLock::new(),
             committer,
             clock,
             list_limits: ListLimits::default(),
@@ -185,24 +188,28 @@ impl Runs {
             ended: AtomicBool::new(false),
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
-        });
-        if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
-            cluster.accept_nodes(listener, &node);
-        }
+        }))
+    }
+
+    /// Connects the queues and workers of other nodes.
+    pub(crate) fn set_elsewhere(&self, elsewhere: Weak<dyn Elsewhere>) {
+        let _ = self.elsewhere.set(elsewhere);
+    }
+
+    /// Reads what is in memory as a whole: scripts, batches, settings of queues, keys.
+    pub(crate) async fn load_documents(self: &Arc<Self>) -> Result<(), CallError> {
+        let node = self;
         node.load_flows().await?;
         node.load_batches().await?;
         node.load_queue_configs().await?;
         node.load_access_keys().await?;
         node.list_older_runs().await?;
-        match &node.cluster {
-            None => node.recover().await?,
-            Some(_) => {
-                node.supervise("the comparison of documents", cluster::follow_revisions(node.clone()));
-                node.take_first_shards().await?;
-                node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
-                node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));
-            }
-        }
+        Ok(())
+    }
+
+    /// Starts the loops that work on runs until the node stops.
+    pub(crate) fn start_loops(self: &Arc<Self>) {
+        let node = self;
         node.supervise("the delivery of messages", outbox::run(node.clone()));
         node.supervise("the timer loop", wakes::run(node.clone()));
         node.supervise("the watch over workers", liveness::watch(node.clone()));
@@ -215,7 +222,6 @@ impl Runs {
         node.resume_deletions();
         let scheduled = node.clone();
         node.supervise_to_its_end("the schedules of scripts", async move { scheduled.follow_schedules().await });
-        Ok(node)
     }
 
     /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
@@ -223,12 +229,10 @@ impl Runs {
         let now = self.clock.now().max(0) as u64;
         let mut last = self.last_now.load(Ordering::Relaxed);
         loop {
-            let next = match &self.cluster {
-                None => now.max(last + 1),
+            let next = match self.node_number {
+                0 => now.max(last + 1),
                 // The last bits name the node: two of them never have the same moment.
-                Some(cluster) => {
-                    (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (cluster.me.0 & (NODES_APART - 1))
-                }
+                number => (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (number & (NODES_APART - 1)),
             };
             match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return next as i64,
@@ -289,7 +293,7 @@ impl Runs {
     pub fn shut_down(&self) {
         self.stopping.store(true, Ordering::Release);
         self.queues.dismiss_everybody();
-        self.end_polls(|_| true);
+        self.end_polls(&|_| true);
         self.stop.notify_waiters();
         // The timer loop looks up from its sleep and sees that it is over.
         self.timers.earlier.notify_one();
@@ -307,12 +311,9 @@ impl Runs {
         self.leases.earlier.notify_one();
     }
 
-    /// Nothing is served any more: whatever still runs for other nodes ends.
-    pub fn end(&self) {
+    /// See [`Node::end`](crate::Node::end).
+    pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        if let Some(cluster) = &self.cluster {
-            cluster.close();
-        }
     }
 
     /// Whether nothing is served any more.

@@ -8,12 +8,7 @@ use std::{
 
 use segno_store::NamespaceKey;
 
-use crate::{
-    hash::HashMap,
-    queues::{QueueKey, QueueKind},
-    runs::Runs,
-    slots::lock,
-};
+use crate::{hash::HashMap, queues::QueueKind, runs::Runs, slots::lock};
 
 /// How long it is known that a worker has shut down.
 const MEMORY: Duration = Duration::from_secs(30);
@@ -96,7 +91,7 @@ impl Runs {
     /// Polls of a sticky queue that wait here end, wherever its home is.
     fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
         if !sticky.is_empty() {
-            self.end_polls(|key: &QueueKey| key.namespace == namespace && key.sticky_name() == Some(sticky));
+            self.end_polls(&|key| key.namespace == namespace && key.sticky_name() == Some(sticky));
         }
     }
 }

@@ -22,7 +22,6 @@ use segno_proto::{
 use segno_store::RunKey;
 
 use crate::{
-    cluster::{ForwardedCall, Polled, RemoteTask},
     combine::Call,
     delivery::{Delivery, Held},
     error::CallError,
@@ -30,8 +29,10 @@ use crate::{
     history::HistoryView,
     metrics::count,
     polls::Poll,
+    ports::elsewhere::{ForwardedCall, Polled},
     queries::{QueryAnswer, QueryTask},
     queues::TaskOffer,
+    remote_task::RemoteTask,
     rules,
     runs::Runs,
     slots::{Current, SlotState, WorkflowKey},
@@ -104,6 +105,17 @@ impl HeldActivity {
 }
 
 impl Runs {
+    /// Lets the node that serves the run of a task start it for a poll. `None` if it is over.
+    async fn start_elsewhere<T>(
+        &self,
+        task: RemoteTask,
+        delivery: Delivery,
+        call: Option<&ForwardedCall>,
+    ) -> Option<Polled<T>> {
+        let (body, delivery) = self.elsewhere()?.start_task(task, delivery, call?).await?;
+        Some(Polled::There { body, delivery })
+    }
+
     /// Waits for a workflow task or a query on a node without others.
     pub async fn poll_workflow_task(
         self: &Arc<Self>,
@@ -123,7 +135,7 @@ impl Runs {
         loop {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             if let TaskOffer::Remote(task) = offer {
-                match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
+                match self.start_elsewhere(*task, delivery, call).await {
                     // A worker that shut down meanwhile would not look at it: dropping it gives it back.
                     Some(_) if self.is_dismissed(&poll.caller.worker) => return Ok(None),
                     Some(begun) => return Ok(Some(begun)),
@@ -144,7 +156,7 @@ impl Runs {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<StartedTask>, CallError> {
-        let Some(offer) = self.own_task(task) else { return Ok(None) };
+        let Some(offer) = self.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else { return Ok(None) };
         // Until it is started the queue's home holds it.
         self.begin_workflow_task(poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
     }
@@ -257,7 +269,7 @@ impl Runs {
 
     async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
         // What another node asks is known there.
-        let is_ours = self.cluster.as_ref().is_none_or(|cluster| cluster.me.0 == query.node);
+        let is_ours = self.is_alone() || query.node == self.node_number;
         if !query.take() || is_ours && !self.direct_queries.is_asked(query.id) {
             return Ok(None);
         }
@@ -360,7 +372,7 @@ impl Runs {
         loop {
             let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
             if let TaskOffer::Remote(task) = offer {
-                match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
+                match self.start_elsewhere(*task, delivery, call).await {
                     // A worker that shut down meanwhile would not look at it: dropping it gives it back.
                     Some(_) if self.is_dismissed(&poll.caller.worker) => return Ok(None),
                     Some(begun) => return Ok(Some(begun)),
@@ -380,7 +392,7 @@ impl Runs {
         worker_version: Option<WorkerVersionStamp>,
         task: &RemoteTask,
     ) -> Result<Option<StartedActivity>, CallError> {
-        let Some(offer) = self.own_task(task) else { return Ok(None) };
+        let Some(offer) = self.elsewhere().and_then(|elsewhere| elsewhere.own_task(task)) else { return Ok(None) };
         self.begin_activity(poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
     }
 

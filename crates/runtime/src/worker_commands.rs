@@ -16,10 +16,10 @@ use segno_store::{NamespaceKey, cluster::Shard};
 use tokio::time::Instant;
 
 use crate::{
-    cluster::Place,
     delivery::Delivery,
     metrics::{add, count},
     polls::{PRIORITY_DEFAULT, Poll, QueuePlace},
+    ports::{elsewhere::HomeOffer, owner::Place},
     queues::{QueueKey, QueueKind, TaskOffer},
     runs::Runs,
     slots::lock,
@@ -123,13 +123,10 @@ impl Runs {
             self.offer_command_here(queue, command);
         } else {
             let shard = Shard::of(namespace, &run.info.workflow_id);
-            self.offer_at_home(
-                queue,
-                TaskOffer::Command(Box::new(command)),
-                QueuePlace::of(PRIORITY_DEFAULT),
-                shard,
-                None,
-            );
+            let (task, place) = (TaskOffer::Command(Box::new(command)), QueuePlace::of(PRIORITY_DEFAULT));
+            if let Some(elsewhere) = self.elsewhere() {
+                elsewhere.offer_at_home(HomeOffer { queue, task, place, shard, fallback: None });
+            }
         }
     }
 

@@ -20,7 +20,7 @@ use std::{
 use segno_store::cluster::NodeId;
 use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
-use super::wire::Polls;
+use super::wire::PollReport;
 use crate::{
     delivery::Delivery,
     polls::Poll,
@@ -317,7 +317,7 @@ impl Edge {
     }
 
     /// Ends takes that nobody needs, forgets queues that nobody polls, and tells what homes are to hear of what met here.
-    pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, Polls)> {
+    pub(super) fn look(&self) -> Vec<(NodeId, QueueKey, PollReport)> {
         let mut news = Vec::new();
         let now = Instant::now();
         lock(&self.queues).retain(|key, queue| {
@@ -325,7 +325,8 @@ impl Edge {
             queue.end_takes(needed);
             queue.settle();
             if !queue.met.is_empty() {
-                let polls = Polls { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
+                let polls =
+                    PollReport { sticky: queue.sticky, met: std::mem::take(&mut queue.met), ..Default::default() };
                 news.push((queue.home, key.clone(), polls));
             }
             queue.told.retain(|_, at| now.saturating_duration_since(*at) < TELL_EVERY);

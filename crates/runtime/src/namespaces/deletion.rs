@@ -85,7 +85,7 @@ impl Runs {
     async fn carry_out_deletion(self: Arc<Self>, namespace: Arc<Namespace>) {
         // Workers that wait here are sent away.
         self.queues.forget_namespace(namespace.key);
-        self.end_polls(|queue| queue.namespace == namespace.key);
+        self.end_polls(&|queue| queue.namespace == namespace.key);
         if !lock(&self.deleting_namespaces).insert(namespace.key) {
             return;
         }
@@ -97,7 +97,7 @@ impl Runs {
         while !self.is_stopping() && self.leads() {
             match self.try_deletion(namespace).await {
                 Ok(()) => {
-                    self.tell_changed(None).await;
+                    self.owner.publish_namespaces().await;
                     return;
                 }
                 Err(CallError::ShuttingDown) => return,
@@ -136,7 +136,7 @@ impl Runs {
             }
         }
         self.queues.forget_namespace(key);
-        self.end_polls(|queue| queue.namespace == key);
+        self.end_polls(&|queue| queue.namespace == key);
         self.workers.forget_namespace(key);
         self.leases.forget_namespace(key);
         self.start_limits.forget_namespace(key);
@@ -173,7 +173,7 @@ impl Runs {
             let mut result = Ok(());
             // All of them come to their end, also if one fails.
             while let Some(deleted) = deletions.join_next().await {
-                result = result.and(deleted.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string()))));
+                result = result.and(deleted.unwrap_or_else(|error| Err(CallError::OutcomeUnknown(error.to_string()))));
             }
             result?;
         }
