@@ -1,18 +1,16 @@
-//! A node: its parts, started together and connected. What they do is theirs.
+//! A node: its parts, started together. What they do is theirs.
 
-use std::{
-    ops::Deref,
-    sync::{Arc, Weak},
-};
+use std::{ops::Deref, sync::Arc};
 
 use segno_store::{Storage, Store};
-use tokio::net::TcpListener;
 
 use crate::{
     clock::Clock,
     cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers},
+    dispatch::{self, Dispatch},
     error::CallError,
     local::Local,
+    matching::Matching,
     options::NodeOptions,
     ports::{
         PortFuture,
@@ -20,12 +18,22 @@ use crate::{
         owner::{Alone, Owner},
     },
     runs::Runs,
+    scripts::{ScriptHost, Scripts},
+    workers::{self, Workers},
 };
 
 /// A node of Segno.
 pub struct Node {
     /// The runs that this node serves.
     pub runs: Arc<Runs>,
+    /// Task queues.
+    pub matching: Arc<Matching>,
+    /// Workers.
+    pub workers: Arc<Workers>,
+    /// Tasks of runs on their way to workers.
+    pub dispatch: Arc<Dispatch>,
+    /// Workflows that the node executes itself.
+    pub scripts: Scripts,
     /// The other nodes on the same storage; `None` if there can be none.
     pub cluster: Option<Arc<Cluster>>,
 }
@@ -64,29 +72,45 @@ impl Node {
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
-        listener: Option<(TcpListener, NodeIdentity)>,
+        listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
+        let host = Arc::new(ScriptHost::default());
         let (listener, identity) =
             listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
         let peers = Peers::of(&*storage, identity);
         let owner = peers.clone().map_or_else(|| Arc::new(Alone) as Arc<dyn Owner>, |peers| peers);
-        let runs = Runs::open(storage, clock, options, owner).await?;
+        let runs = Runs::new(storage, clock, options, owner, host.clone()).await?;
+        let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
+        let matching = Arc::new(matching);
+        let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
+        let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
         let cluster = peers.map(|peers| {
-            let cluster = Cluster::new(runs.clone(), peers, Arc::new(Parts(runs.clone())));
-            let elsewhere: Weak<dyn Elsewhere> = Arc::downgrade(&(cluster.clone() as Arc<dyn Elsewhere>));
-            runs.set_elsewhere(elsewhere);
+            let cluster = Cluster::new(dispatch.clone(), peers, Arc::new(Parts(dispatch.clone())));
+            let elsewhere: Arc<dyn Elsewhere> = cluster.clone();
+            runs.set_elsewhere(Arc::downgrade(&elsewhere));
             cluster
         });
         if let (Some(listener), Some(cluster)) = (listener, &cluster) {
             cluster.accept_nodes(listener);
         }
-        runs.load_documents().await?;
+        dispatch.load_queue_configs().await?;
+        Runs::load_documents(&runs).await?;
         match &cluster {
             None => runs.recover().await?,
             Some(cluster) => cluster.join().await,
         }
-        runs.start_loops();
-        Ok(Arc::new(Self { runs, cluster }))
+        Runs::start_loops(&runs);
+        runs.supervise("the watch over workers", workers::watch(workers.clone()));
+        runs.supervise("the refill of queues", dispatch::refill(dispatch.clone()));
+        let scripts = Scripts::new(host, &runs);
+        scripts.start();
+        Ok(Arc::new(Self { runs, matching, workers, dispatch, scripts, cluster }))
+    }
+
+    /// Stops handing out work: long polls end empty, new calls are refused.
+    pub fn shut_down(&self) {
+        self.runs.shut_down();
+        self.dispatch.stop();
     }
 
     /// Refuses callers while this node may have lost its place, after waiting for a database that was away for a moment.
@@ -126,34 +150,40 @@ impl Node {
             cluster.close();
         }
     }
+
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
+    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
+        self.runs.gauges(self.matching.backlog(), self.workers.leases.len())
+    }
 }
 
 /// The parts that follow the cluster.
-struct Parts(Arc<Runs>);
+struct Parts(Arc<Dispatch>);
 
 impl ClusterObserver for Parts {
     fn reload(&self) -> PortFuture<'_, Result<(), CallError>> {
         Box::pin(async {
-            let runs = &self.0;
+            let runs = &self.0.runs;
             runs.with_registry(|runs| runs.namespaces.reload(&*runs.store)).await?;
-            runs.load_queue_configs().await?;
+            self.0.load_queue_configs().await?;
             runs.load_access_keys().await?;
-            runs.load_flows().await?;
+            runs.turns.clone().load(runs).await?;
             runs.retention_changed.notify_one();
             runs.resume_deletions();
             let runs = runs.clone();
-            tokio::spawn(async move { runs.follow_schedules().await });
+            tokio::spawn(async move { runs.turns.clone().follow_schedules(&runs).await });
             Ok(())
         })
     }
 
     fn shards_taken(&self) -> PortFuture<'_, ()> {
-        Box::pin(self.0.follow_schedules())
+        Box::pin(async { self.0.runs.turns.clone().follow_schedules(&self.0.runs).await })
     }
 
     fn homes_changed(&self) {
-        self.0.retention_changed.notify_one();
-        self.0.resume_deletions();
-        self.0.lead_batches();
+        let runs = &self.0.runs;
+        runs.retention_changed.notify_one();
+        runs.resume_deletions();
+        runs.lead_batches();
     }
 }

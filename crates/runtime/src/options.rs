@@ -2,7 +2,8 @@
 
 use segno_engine::{lease::LeaseSettings, limits::Limits};
 
-use crate::queues::BACKLOG_MAX;
+/// Most tasks that a queue keeps in memory, unless the node is configured otherwise.
+const QUEUE_TASKS_MAX: usize = 50_000;
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ impl Default for NodeOptions {
             workflow_pause: false,
             workflow_rules: false,
             completion_pages: false,
-            queue_tasks_max: BACKLOG_MAX,
+            queue_tasks_max: QUEUE_TASKS_MAX,
         }
     }
 }

@@ -8,8 +8,8 @@ use segno_store::{NamespaceKey, OpenRun, OutboxKey, OutboxRow, RunKey, cluster::
 
 use crate::{
     error::CallError,
+    matching::QueueKey,
     ports::{elsewhere::Elsewhere, owner::Place},
-    queues::QueueKey,
     runs::Runs,
     slots::WorkflowKey,
 };

@@ -24,7 +24,7 @@ use super::{
         Empty, Frame, FrameBody, Hello, Notification, Offer, PROTOCOL, Request, RequestBody, Response, ResponseBody,
     },
 };
-use crate::{delivery::Delivery, slots::lock};
+use crate::{dispatch::Delivery, lock::lock};
 
 /// Connections of other nodes, those that have not shown the secret yet included.
 const CONNECTIONS_MAX: usize = 512;

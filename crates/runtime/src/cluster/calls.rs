@@ -16,11 +16,7 @@ use super::{
     link::RequestError,
     wire::{CallResult, ClientCall, RequestBody, ResponseBody},
 };
-use crate::{
-    delivery::{Delivery, Held},
-    ports::elsewhere::ForwardedCall,
-    workers::ConnectionId,
-};
+use crate::{dispatch::Delivery, ports::elsewhere::ForwardedCall, workers::ConnectionId};
 
 /// How long a response may take that a client waits for without a deadline of its own.
 const RESPONSE_MAX: Duration = Duration::from_secs(75);
@@ -123,7 +119,7 @@ impl Cluster {
             Ok(response) => match response.body {
                 ResponseBody::CallResult(CallResult { code, message, details, body }) => {
                     let held = response.held.map(|held| if lazy { held.lazily() } else { held });
-                    let delivery = held.map(|held| Delivery::new(&self.runs, Held::Elsewhere(Box::new(held))));
+                    let delivery = held.map(|held| Delivery::elsewhere(Box::new(held)));
                     Ok(Forwarded { code, message, details, body, delivery, moved: false })
                 }
                 ResponseBody::Moved(_) => Err(ForwardError::Moved),

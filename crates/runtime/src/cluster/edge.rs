@@ -22,10 +22,9 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
 use super::wire::PollReport;
 use crate::{
-    delivery::Delivery,
-    polls::Poll,
-    queues::{PollerVersion, QueueKey, TaskOffer},
-    slots::lock,
+    dispatch::{Delivery, Poll},
+    lock::lock,
+    matching::{PollerVersion, QueueKey, TaskOffer},
 };
 
 /// A take that stood for so long without an answer stands because nothing waits at the home.

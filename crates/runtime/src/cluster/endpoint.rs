@@ -11,7 +11,7 @@ use std::{
 use segno_store::cluster::{ClusterMap, NodeId};
 
 use super::{encryption::NodeIdentity, topology::Topology};
-use crate::slots::lock;
+use crate::lock::lock;
 
 /// What went over the connections with another node since this one started, in both directions.
 #[derive(Debug, Default)]

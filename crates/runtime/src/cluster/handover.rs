@@ -16,8 +16,8 @@ use tokio::time::Instant;
 use super::{Cluster, topology::ShardState};
 use crate::{
     error::CallError,
+    matching::QueueKey,
     ports::{elsewhere::Elsewhere, owner::Place},
-    queues::QueueKey,
     recovery::load_all,
     sabotage,
     transact::Locked,
@@ -207,7 +207,7 @@ impl Cluster {
             runs.forget(&mut locked);
             if let Some(before) = before {
                 runs.timers.set(RunKey(before.info.run_key), None);
-                runs.take_back(&before, None);
+                runs.release_holds(&before);
             }
             // Calls that wait for progress look again, and find that the run has moved.
             locked.slot.progress.send_replace(Default::default());
@@ -291,9 +291,9 @@ impl Cluster {
     fn homes_changed(self: &Arc<Self>) {
         let runs = &self.runs;
         self.topology.count_homes();
-        runs.queues.forget_moved(|key: &QueueKey| runs.queue_home(key) == Place::Here);
+        self.dispatch.matching.forget_moved(|key: &QueueKey| runs.queue_home(key) == Place::Here);
         self.edge.forget_moved(|key, home| runs.queue_home(key) != Place::There(home));
-        runs.direct_queries.offer_again.notify_waiters();
+        self.dispatch.direct_queries.offer_again.notify_waiters();
         self.observer.homes_changed();
         let cluster = self.clone();
         let offering = async move { cluster.offer_everything().await };

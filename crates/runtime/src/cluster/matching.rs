@@ -17,12 +17,11 @@ use super::{
     wire::{NotificationBody, PollReport, Queue, RequestBody, ResponseBody, Take},
 };
 use crate::{
-    delivery::{Delivery, Held},
+    dispatch::{Delivery, HeldWork, Poll},
+    lock::lock,
+    matching::QueueKey,
     metrics::count,
-    polls::Poll,
     ports::{elsewhere::HomeOffer, owner::Place},
-    queues::QueueKey,
-    slots::lock,
 };
 
 /// Between two attempts to reach a home.
@@ -55,7 +54,7 @@ impl Cluster {
     /// Hands a task of a run that is here to a worker that polls here, if the home of its queue has nothing to order. False
     /// if it has to go to the home.
     pub(super) fn match_here(&self, offer: &HomeOffer) -> bool {
-        let make = || (offer.task.clone(), Delivery::new(&self.runs, Held::Matched(Box::new(offer.clone()))));
+        let make = || (offer.task.clone(), Delivery::new(&self.dispatch, HeldWork::Matched(Box::new(offer.clone()))));
         let is_reachable = |home: NodeId| self.peers.is_reachable(home);
         match self.edge.meet(&offer.queue, offer.place.priority, is_reachable, make) {
             Ok(()) => {
@@ -80,10 +79,11 @@ impl Cluster {
         homes: u64,
     ) -> Result<Option<Met>, ()> {
         // Before the look, so that no shutdown is missed.
-        let runs = &self.runs;
-        let dismissal = runs.dismissals.notified();
-        let is_limited = || runs.queues.is_configured_with_limits(&poll.queue);
-        let is_over = || self.topology.homes() != homes || runs.is_stopping() || runs.is_dismissed(&poll.caller.worker);
+        let (runs, workers) = (&self.runs, &self.dispatch.workers);
+        let dismissal = workers.shutdowns.notified();
+        let is_limited = || self.dispatch.matching.is_configured_with_limits(&poll.queue);
+        let is_over =
+            || self.topology.homes() != homes || runs.is_stopping() || workers.has_shut_down(&poll.caller.worker);
         let mut wait = self.edge.wait(poll, home, is_limited, is_over).ok_or(())?;
         if wait.takes_missing > 0 {
             self.take_from_home(&poll.queue);
@@ -134,8 +134,8 @@ impl Cluster {
         match response {
             Some(NodeResponse { body: ResponseBody::Task(offer), held }) => {
                 self.edge.take_ended(key, number, Some(offer.quiet));
-                let held = held.map_or(Held::Nothing, |held| Held::Elsewhere(Box::new(held.lazily())));
-                let delivery = Delivery::new(&self.runs, held);
+                let held = held.map_or(HeldWork::Nothing, |held| HeldWork::Elsewhere(Box::new(held.lazily())));
+                let delivery = Delivery::new(&self.dispatch, held);
                 match self.task_of(offer.task) {
                     Some(task) => self.edge.deliver(key, (task, delivery)),
                     // A query that was withdrawn.
@@ -166,12 +166,12 @@ impl Cluster {
     /// Another node reports the polls of a queue whose home is here, and the tasks that were matched there.
     pub(super) fn note_polls(&self, report: PollReport) {
         let Some(key) = queue_of(report.queue) else { return };
-        if self.runs.queue_home(&key) != Place::Here || self.runs.is_dismissed(&report.worker) {
+        if self.runs.queue_home(&key) != Place::Here || self.dispatch.workers.has_shut_down(&report.worker) {
             return;
         }
         let version = report.version.unwrap_or_default();
         let poller = (!report.identity.is_empty()).then_some((report.identity.as_str(), &version));
-        self.runs.queues.polled_elsewhere(&key, poller, &report.met, self.runs.clock.now());
+        self.dispatch.matching.polled_elsewhere(&key, poller, &report.met);
     }
 
     /// Workers limit a queue whose home is elsewhere.
@@ -199,7 +199,7 @@ impl Cluster {
 
     /// A node whose polls come to a queue that is limited may not have heard of it.
     pub(super) fn announce_limit_to(&self, node: NodeId, key: &QueueKey) {
-        if self.runs.queues.is_limited(key) {
+        if self.dispatch.matching.is_limited(key) {
             self.peers.notify(node, NotificationBody::QueueLimited(wire_queue(key)));
         }
     }

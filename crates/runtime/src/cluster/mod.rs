@@ -38,7 +38,7 @@ use std::{
 
 use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
 
-use crate::{queues::QueueKey, runs::Runs, slots::lock};
+use crate::{dispatch::Dispatch, lock::lock, matching::QueueKey, runs::Runs};
 use edge::Edge;
 use sightings::AnnouncedWorkers;
 
@@ -53,7 +53,8 @@ pub use topology::Topology;
 
 /// This node's part in the cluster.
 pub struct Cluster {
-    pub(crate) runs: Arc<Runs>,
+    dispatch: Arc<Dispatch>,
+    runs: Arc<Runs>,
     /// The other nodes.
     pub peers: Arc<Peers>,
     /// Members, owners and homes.
@@ -77,10 +78,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The part of a node with some runs. [`Cluster::join`] begins it.
-    pub(crate) fn new(runs: Arc<Runs>, peers: Arc<Peers>, observer: Arc<dyn ClusterObserver>) -> Arc<Self> {
+    /// The part of a node that dispatches the tasks of some runs. [`Cluster::join`] begins it.
+    pub(crate) fn new(dispatch: Arc<Dispatch>, peers: Arc<Peers>, observer: Arc<dyn ClusterObserver>) -> Arc<Self> {
         Arc::new(Self {
-            runs,
+            runs: dispatch.runs.clone(),
+            dispatch,
             topology: peers.topology.clone(),
             peers,
             observer,

@@ -23,17 +23,15 @@ use super::{
     wire::{Offer, Queue, RequestBody, ResponseBody, Take},
 };
 use crate::{
-    delivery::Delivery,
-    fair::Fairness,
-    polls::{Poll, QueuePlace},
+    dispatch::{Delivery, Poll},
+    matching::{
+        Command, Fairness, QueueKey, QueueKind, QueuePlace, RemoteTask, TaskKind, TaskOffer, WorkerCommandTask,
+    },
     ports::{
         PortFuture,
         elsewhere::{Elsewhere, ForwardedCall, HomeOffer},
         owner::Place,
     },
-    queues::{QueueKey, QueueKind, TaskOffer},
-    remote_task::{Command, RemoteTask, TaskKind},
-    worker_commands::WorkerCommandTask,
     workers::{Caller, ConnectionId, Party},
 };
 
@@ -132,7 +130,7 @@ impl Cluster {
                 Some(TaskOffer::Activity { run, scheduled_event_id, stamp })
             }
             TaskKind::Query => {
-                self.runs.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query)))
+                self.dispatch.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query)))
             }
             TaskKind::Unknown => None,
         }
@@ -159,13 +157,13 @@ impl Cluster {
         let runs = &self.runs;
         while !runs.is_stopping() && self.topology.serves(shard) {
             match runs.queue_home(&key) {
-                Place::Here if fallback.is_some() && !runs.queues.is_served(&key, runs.clock.now()) => {
+                Place::Here if fallback.is_some() && !self.dispatch.matching.is_served(&key) => {
                     let Some(next) = fallback.take() else { return };
                     key = next;
                     continue;
                 }
                 Place::Here => {
-                    runs.offer_here(key, task, place);
+                    self.dispatch.matching.offer(&key, task, place);
                     return;
                 }
                 Place::There(home) => {
@@ -201,10 +199,10 @@ impl Cluster {
         while !runs.is_stopping() {
             match runs.queue_home(key) {
                 Place::Here => {
-                    if sticky && !runs.queues.is_served(key, runs.clock.now()) {
+                    if sticky && !self.dispatch.matching.is_served(key) {
                         return false;
                     }
-                    runs.offer_here(key.clone(), task, QueuePlace::of(priority));
+                    self.dispatch.matching.offer(key, task, QueuePlace::of(priority));
                     return true;
                 }
                 Place::There(home) => {
@@ -231,18 +229,18 @@ impl Cluster {
         if runs.queue_home(&key) != Place::Here {
             return (ResponseBody::Moved(Default::default()), false);
         }
-        if offer.sticky && !runs.queues.is_served(&key, runs.clock.now()) {
+        if offer.sticky && !self.dispatch.matching.is_served(&key) {
             return (ResponseBody::Unserved(Default::default()), false);
         }
         let is_query = offer.task.kind() == TaskKind::Query;
         let Some(task) = self.task_of(offer.task) else { return (ResponseBody::Done(Default::default()), false) };
         match task {
-            TaskOffer::Command(command) => runs.offer_command_here(key, *command),
+            TaskOffer::Command(command) => self.dispatch.workers.offer_command_here(key, *command),
             task => {
                 let (fairness_key, weight) = (offer.fairness_key, offer.fairness_weight);
                 let fairness =
                     (!fairness_key.is_empty()).then(|| Box::new(Fairness { key: fairness_key.into(), weight }));
-                runs.offer_here(key, task, QueuePlace { priority: offer.priority, fairness });
+                self.dispatch.matching.offer(&key, task, QueuePlace { priority: offer.priority, fairness });
             }
         }
         // A caller that queries a workflow waits until the query is offered.
@@ -269,12 +267,12 @@ impl Cluster {
             return (ResponseBody::Moved(Default::default()), None);
         }
         if poll.queue.kind == QueueKind::WorkerCommand {
-            runs.claim_commands(&poll.queue);
+            self.dispatch.workers.claim_commands(&poll.queue);
         }
         self.announce_limit_to(from, &poll.queue);
         match self.wait_at_home(&poll, true).await {
             Some((task, delivery)) => {
-                let (task, quiet) = (wire_task(&task, self.topology.me), runs.queues.is_quiet(&poll.queue));
+                let (task, quiet) = (wire_task(&task, self.topology.me), self.dispatch.matching.is_quiet(&poll.queue));
                 let offer = Offer { queue: wire_queue(&poll.queue), task, quiet, ..Default::default() };
                 (ResponseBody::Task(offer), Some(delivery))
             }
@@ -286,19 +284,20 @@ impl Cluster {
     /// Waits at the home of a queue, which is this node, for a worker of this node or of another one.
     async fn wait_at_home(&self, poll: &Poll, elsewhere: bool) -> Option<(TaskOffer, Delivery)> {
         self.announce_limit(poll);
-        self.runs.wait_here(poll, elsewhere).await
+        self.dispatch.wait_here(poll, elsewhere).await
     }
 
     /// Waits for a task of a queue, wherever its home is.
     async fn wait_anywhere(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
         let runs = &self.runs;
-        if runs.is_stopping() || runs.is_dismissed(&poll.caller.worker) {
+        let is_over = || runs.is_stopping() || self.dispatch.workers.has_shut_down(&poll.caller.worker);
+        if is_over() {
             return None;
         }
-        let guard = runs.poll_begins(poll);
+        let guard = self.dispatch.poll_begins(poll);
         let taken = loop {
             let homes = self.topology.homes();
-            if Instant::now() >= poll.deadline || runs.is_stopping() || runs.is_dismissed(&poll.caller.worker) {
+            if Instant::now() >= poll.deadline || is_over() {
                 break None;
             }
             match runs.queue_home(&poll.queue) {
@@ -425,7 +424,7 @@ impl Elsewhere for Cluster {
     }
 
     fn limits_changed(&self) {
-        self.edge.configured(|key| self.runs.queues.is_configured_with_limits(key));
+        self.edge.configured(|key| self.dispatch.matching.is_configured_with_limits(key));
     }
 
     fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) {

@@ -18,7 +18,7 @@ use super::{
     topology::Topology,
     wire::{Notification, NotificationBody, Request, RequestBody},
 };
-use crate::{error::CallError, ports::PortFuture, slots::lock};
+use crate::{error::CallError, lock::lock, ports::PortFuture};
 
 /// The links to all other nodes.
 pub struct Peers {

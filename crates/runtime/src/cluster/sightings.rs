@@ -19,9 +19,9 @@ use super::{
     wire::{ConnectionClosed, InterruptedPoll, NotificationBody, WorkerSighting},
 };
 use crate::{
+    dispatch::Poll,
+    lock::lock,
     placement::connection_prefix,
-    polls::Poll,
-    slots::lock,
     workers::{Caller, ConnectionId, Party},
 };
 
@@ -111,7 +111,7 @@ impl Cluster {
     /// A worker called or polled at another node.
     pub(super) fn note_sighting(&self, sighting: WorkerSighting) {
         let (namespace, now) = (NamespaceKey(sighting.namespace), self.runs.clock.monotonic());
-        let (leases, connection) = (&self.runs.leases, ConnectionId(sighting.connection));
+        let (leases, connection) = (&self.dispatch.workers.leases, ConnectionId(sighting.connection));
         if sighting.worker.is_empty() {
             leases.control_polls_elsewhere(namespace, &sighting.control_queue, connection, now);
             return;
@@ -131,14 +131,14 @@ impl Cluster {
             }
         });
         let connection = ConnectionId(closed.connection);
-        self.runs.leases.connection_cut(connection, cut.collect(), self.runs.clock.monotonic());
+        self.dispatch.workers.leases.connection_cut(connection, cut.collect(), self.runs.clock.monotonic());
     }
 
     /// What another node saw of its workers is unknown from now on, and counts against no worker.
     pub(super) fn forget_workers_of(&self, node: NodeId) {
         let now = self.runs.clock.monotonic();
-        for connection in self.runs.leases.connections_of(connection_prefix(node)) {
-            self.runs.leases.connection_cut(connection, Vec::new(), now);
+        for connection in self.dispatch.workers.leases.connections_of(connection_prefix(node)) {
+            self.dispatch.workers.leases.connection_cut(connection, Vec::new(), now);
         }
     }
 }
@@ -146,7 +146,7 @@ impl Cluster {
 impl LinkHandler for Cluster {
     /// Announces all workers of this node to another one that can be reached now.
     fn connected(&self, to: NodeId) {
-        for (party, connection, control) in self.runs.leases.reached(connection_prefix(self.topology.me)) {
+        for (party, connection, control) in self.dispatch.workers.leases.reached(connection_prefix(self.topology.me)) {
             let sighting = match party {
                 Party::Worker(namespace, worker) => WorkerSighting {
                     namespace: namespace.0,

@@ -16,12 +16,7 @@ use segno_store::{
     cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
 };
 
-use crate::{
-    error::CallError,
-    ports::owner::Place,
-    sabotage,
-    slots::{WorkflowKey, lock},
-};
+use crate::{error::CallError, lock::lock, ports::owner::Place, sabotage, slots::WorkflowKey};
 
 /// What callers hear from a node that did not compare its documents with the database for too long.
 pub(crate) const LEASE_EXPIRED: &str = "this node has not been able to compare its keys, scripts and namespaces with the \

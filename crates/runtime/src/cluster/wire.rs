@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use crate::{queues::PollerVersion, remote_task::RemoteTask};
+use crate::matching::{PollerVersion, RemoteTask};
 
 /// The version of this protocol.
 pub const PROTOCOL: u32 = 1;

@@ -11,10 +11,8 @@ use segno_store::{NamespaceKey, cluster::Shard};
 
 use super::PortFuture;
 use crate::{
-    delivery::Delivery,
-    polls::{Poll, QueuePlace},
-    queues::{QueueKey, TaskOffer},
-    remote_task::RemoteTask,
+    dispatch::{Delivery, Poll},
+    matching::{QueueKey, QueuePlace, RemoteTask, TaskOffer},
     workers::{Caller, ConnectionId, Party},
 };
 

@@ -1,10 +1,14 @@
-//! Ports: what one part of a node needs of a part above it. The part that calls defines the trait, the part above implements it, and
-//! the node connects the two when it starts. See `docs/decisions/039-crates-of-a-node.md`.
+//! What the runs need of the parts above them: a trait for each, which the part implements.
 
+mod effects;
 pub(crate) mod elsewhere;
 pub(crate) mod owner;
+pub(crate) mod turn;
 
+pub(crate) use effects::{Effects, EffectsPort};
 use std::pin::Pin;
+
+pub(crate) use turn::{AfterCommit, Pending, ScriptAt, Turn};
 
 /// The future of a method of a port.
 pub(crate) type PortFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
