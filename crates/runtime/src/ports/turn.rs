@@ -162,7 +162,7 @@ mod tests {
     use segno_store::MemoryStore;
 
     use super::*;
-    use crate::{clock::SystemClock, local::Local, namespaces::Namespace, node::NodeOptions};
+    use crate::{clock::SystemClock, local::Local, namespaces::Namespace, options::NodeOptions};
 
     fn start(namespace: &Namespace, queue: &str) -> Start {
         Start {
@@ -188,7 +188,8 @@ mod tests {
     async fn runs_need_no_scripts() {
         let storage = Arc::new(Local::new(Arc::new(MemoryStore::default())));
         let (clock, options) = (Arc::new(SystemClock), NodeOptions::default());
-        let runs = Runs::start_among(storage, clock, options, None, Arc::new(NoScripts)).await.expect("they start");
+        let (runs, _) = Runs::new(storage, clock, options, None, Arc::new(NoScripts)).await.expect("they are made");
+        Runs::start(&runs, None).await.expect("they start");
         let namespace = runs.namespaces.get("default").expect("every store has it");
         let started = runs.start_workflow(start(&namespace, "queue")).await.expect("it starts");
         assert!(started.started && started.run.state().script.is_none());

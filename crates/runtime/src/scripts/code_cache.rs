@@ -9,7 +9,7 @@ use segno_engine::script::Version;
 use segno_flow::Code;
 use segno_store::NamespaceKey;
 
-use crate::slots::lock;
+use crate::lock::lock;
 
 /// Bytes of compiled code in memory.
 const CODE_BYTES_MAX: usize = 64 * 1024 * 1024;

@@ -9,7 +9,7 @@ use std::{
 use segno_engine::{Run, script};
 use segno_store::RunKey;
 
-use crate::slots::lock;
+use crate::lock::lock;
 
 /// See the module.
 #[derive(Default)]

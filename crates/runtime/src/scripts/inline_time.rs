@@ -8,7 +8,7 @@ use std::{
 
 use segno_store::NamespaceKey;
 
-use crate::slots::lock;
+use crate::lock::lock;
 
 /// What a turn may take without being counted.
 const SMALL_TURN: Duration = Duration::from_micros(250);

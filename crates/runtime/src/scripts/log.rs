@@ -15,8 +15,8 @@ use segno_flow::interface::LogLine;
 use segno_store::RunKey;
 
 use crate::{
+    lock::lock,
     metrics::{Metrics, add},
-    slots::lock,
 };
 
 /// Bytes that a run may write to the log in a second, over time.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::{
     lanes::{Lanes, UnderWay},
-    slots::lock,
+    lock::lock,
 };
 
 /// Turns under way at the same time, of all namespaces.
