@@ -188,8 +188,11 @@ mod tests {
     async fn runs_need_no_scripts() {
         let storage = Arc::new(Local::new(Arc::new(MemoryStore::default())));
         let (clock, options) = (Arc::new(SystemClock), NodeOptions::default());
-        let (runs, _) = Runs::new(storage, clock, options, None, Arc::new(NoScripts)).await.expect("they are made");
-        Runs::start(&runs, None).await.expect("they start");
+        let owner = Arc::new(crate::ports::owner::Alone);
+        let runs = Runs::new(storage, clock, options, owner, Arc::new(NoScripts)).await.expect("they are made");
+        Runs::load_documents(&runs).await.expect("documents are read");
+        runs.recover().await.expect("they are recovered");
+        Runs::start_loops(&runs);
         let namespace = runs.namespaces.get("default").expect("every store has it");
         let started = runs.start_workflow(start(&namespace, "queue")).await.expect("it starts");
         assert!(started.started && started.run.state().script.is_none());
