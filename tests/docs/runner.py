@@ -180,7 +180,7 @@ class Runner:
     def compare(self, command: str, shown: str) -> str | None:
         """Runs one command and says what is wrong. Where output is shown, that is the criterion; elsewhere it must succeed."""
         code = self.shell(command)
-        # With any server, Temporal's Python SDK now and then crashes when the interpreter ends (docs/troubleshooting.md).
+        # With any server, Temporal's Python SDK now and then crashes when the interpreter ends (docs/guides/troubleshooting.md).
         if code in CRASHES and command.startswith("python "):
             code = self.shell(command)
         if shown and not matches(normal(shown), normal(self.last_output)):

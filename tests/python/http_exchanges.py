@@ -315,7 +315,7 @@ def normalised(text: str) -> str:
     text = re.sub(r'("(nextPageToken|conflictToken)":\s*)"[^"]*"', r'\1"…"', text)
     # Paths of the machine that the worker runs on.
     text = re.sub(r'("stackTrace":\s*)"(?:[^"\\]|\\.)*"', r'\1"…"', text)
-    # What the calls themselves answer otherwise, also over gRPC (docs/compatibility.md).
+    # What the calls themselves answer otherwise, also over gRPC (docs/reference/compatibility.md).
     for name in ("capabilities", "limits"):
         text = re.sub(rf'("{name}":\s*){{[^}}]*}}', r"\1{…}", text)
     text = re.sub(r'"(clusterId|persistenceStore|visibilityStore)":"[^"]*"', r'"\1":"…"', text)

@@ -153,7 +153,7 @@ def call(channel: grpc.Channel, path: str, message: bytes, key: str | None) -> g
 
 
 def needed(service: str, method: str) -> tuple[str, str]:
-    """Where a role is needed and which one, as Temporal's authorizer and docs/security.md say it."""
+    """Where a role is needed and which one, as Temporal's authorizer and docs/guides/security.md say it."""
     if method == "GetSystemInfo":
         return "anybody", ""
     if method in ("GetClusterInfo", "GetSearchAttributes"):

@@ -1,4 +1,4 @@
-//! Which crate may use which. The table here is the drawing in `docs/architecture.md`; Cargo.toml files must agree.
+//! Which crate may use which. The table here is the drawing in `docs/internals/architecture.md`; Cargo.toml files must agree.
 
 use crate::check::{Problem, Tree};
 

@@ -33,7 +33,7 @@ const REQUEST_MODULES: &[&str] = &["workflowservice", "operatorservice"];
 /// Files that still name a request. Take out those that no longer do; never add one.
 const REQUEST_EXCEPTIONS: &[&str] = &[];
 
-/// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/architecture.md`.
+/// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/internals/architecture.md`.
 const REPLACED: &[(&str, &str)] = &[
     ("Turn", "a worker has a workflow task; commands have a `CommandScope`"),
     ("Refused", "`CommandError` in the engine, `RequestError` in the server"),

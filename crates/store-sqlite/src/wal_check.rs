@@ -24,7 +24,7 @@
 //!   anew, and then everything in it is in the database already. So it does no harm if each page is in the database as
 //!   the log has it, and otherwise acknowledged commits are lost ([`Damage::Header`]).
 //!
-//! The record of the decision is docs/decisions/015-damaged-write-ahead-logs.md.
+//! The record of the decision is docs/internals/decisions/015-damaged-write-ahead-logs.md.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -30,7 +30,7 @@ pub enum Format {
     // For people. (Plain comments here: the help stays short.)
     #[default]
     Text,
-    // For programs; docs/cli.md has the shapes.
+    // For programs; docs/reference/cli.md has the shapes.
     Json,
 }
 

@@ -56,7 +56,7 @@ struct Options {
     expect_caught: bool,
 }
 
-/// How a server ends that cannot use its data (see `docs/errors.md`).
+/// How a server ends that cannot use its data (see `docs/reference/errors.md`).
 const DATA_UNUSABLE: &str = "exit status: 65";
 
 /// `cargo xtask crash`.
