@@ -1,4 +1,4 @@
-"""Healthy workers on a bad network: none of them may be taken for lost. Run by hand; docs/guides/workers.md says how.
+"""Healthy workers on a bad network: none of them may be taken for lost. Run by hand; docs/internals/evidence.md says how.
 
     python false_alarms.py --minutes 15
     python false_alarms.py --minutes 2 --kill-one      # proves that a reschedule would be seen
