@@ -70,7 +70,7 @@ def matches(shown: list[str], actual: list[str]) -> bool:
 
 
 def free_port() -> int:
-    """A TCP port below the ephemeral ones that nobody listens on right now."""
+    """A TCP port below the ephemeral ones that is free right now."""
     low, high = (int(part) for part in os.environ.get("SEGNO_DOCS_PORTS", "20000-30000").split("-"))
     while True:
         port = random.randint(low, high)

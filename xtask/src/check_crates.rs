@@ -75,7 +75,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
 
 struct Manifest {
     name: String,
-    /// Line and name of each dependency, of whatever kind.
+    /// Line and name of each dependency of any kind.
     dependencies: Vec<(usize, String)>,
 }
 

@@ -132,7 +132,7 @@ fn requests_except(tree: &Tree, exceptions: &[&str]) -> Vec<Problem> {
         });
         if exceptions.contains(&file.path.as_str()) {
             if found.next().is_none() {
-                let text = "names no requests any more: take it out of REQUEST_EXCEPTIONS in xtask/src/check_source.rs";
+                let text = "no longer names requests: take it out of REQUEST_EXCEPTIONS in xtask/src/check_source.rs";
                 problems.push(Problem::of(&file.path, text));
             }
             continue;
@@ -370,7 +370,7 @@ mod tests {
         );
         let excepted = |path: &str, text: &str| -> Vec<usize> { found(path, text, &["crates/engine/src/a.rs"]) };
         assert_eq!(excepted("crates/engine/src/a.rs", line), NONE);
-        // An exception that is not needed any more must go.
+        // An exception that is not needed must go.
         assert_eq!(excepted("crates/engine/src/a.rs", "fn a() {}"), [0]);
         assert_eq!(excepted("crates/engine/src/b.rs", "fn a() {}"), [0]);
     }

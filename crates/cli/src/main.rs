@@ -138,7 +138,7 @@ fn parse() -> anyhow::Result<Command> {
     Ok(parsed.command)
 }
 
-/// Commands take ids as options. Whoever writes `segno workflow why order-7` is told `--workflow-id order-7`.
+/// Commands take ids as options. A user who types `segno workflow why order-7` is told `--workflow-id order-7`.
 fn suggest_option(error: &mut clap::Error, words: &[OsString]) {
     let (ErrorKind::UnknownArgument, Some(ContextValue::String(given))) =
         (error.kind(), error.get(ContextKind::InvalidArg))

@@ -61,8 +61,8 @@ pub(crate) fn check(database: &Path) -> io::Result<Option<Damage>> {
     };
     let length = log.as_ref().map_or(Ok(0), |log| log.metadata().map(|found| found.len()))?;
     let Some(log) = log.filter(|_| length >= HEADER_BYTES as u64) else {
-        // Whoever removes or empties the log has copied everything into the database, or said in the index that the log
-        // begins anew.
+        // A connection that removes or empties the log has copied everything into the database, or said in the index
+        // that the log begins anew.
         let lost = index.filter(|index| index.committed > index.checkpointed);
         return Ok(lost.map(|index| Damage::Shorter { readable: 0, committed: index.committed }));
     };

@@ -1,6 +1,6 @@
 //! What commands print: text for people, JSON for programs. One file per kind of thing.
 //!
-//! Text from outside (ids, payloads, messages) passes through [`plain`] on its way to a terminal, so that nobody's
+//! Text from outside (ids, payloads, messages) passes through [`plain`] on its way to a terminal, so that no
 //! workflow id can move the cursor.
 
 pub mod dynamic;

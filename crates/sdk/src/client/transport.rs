@@ -64,7 +64,7 @@ struct Inner {
     target: Target,
     /// The connection, and how many there were before it.
     live: Mutex<(u64, Option<SendRequest<Bytes>>)>,
-    /// One attempt at a time; whoever waited for it uses what it brought, or hears why it failed.
+    /// One attempt at a time; calls that waited for it use its connection, or fail with its error.
     connecting: Arc<tokio::sync::Mutex<Option<(Instant, String)>>>,
 }
 

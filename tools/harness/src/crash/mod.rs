@@ -39,7 +39,7 @@ use scripts::Scripts;
 
 /// Rounds on one data directory before a fresh one is taken.
 const ROUNDS_PER_CAMPAIGN: u32 = 50;
-/// How long the last workflows may take once nothing is killed any more.
+/// How long the last workflows may take once nothing is killed.
 const DRAIN_MAX: Duration = Duration::from_secs(60);
 /// Longest life of a server that is killed before anyone knows whether it is ready.
 const EARLY_KILL_MS_MAX: u64 = 80;
