@@ -1,5 +1,5 @@
 //! Who holds runs: what a node needs to load, decide, commit and carry out. Parts leave this struct one after the other, see
-//! `docs/decisions/039-crates-of-a-node.md`.
+//! `docs/internals/decisions/039-crates-of-a-node.md`.
 
 use std::{
     collections::HashSet,
