@@ -33,7 +33,6 @@ mod lanes;
 mod list_limits;
 mod liveness;
 mod load;
-mod local;
 mod metrics;
 mod moving;
 mod namespaces;
@@ -95,7 +94,6 @@ pub use health::{Health, HealthChanges};
 pub use history::{HistoryPage, HistoryView};
 pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
-pub use local::Local;
 pub use metrics::{Histogram, Metrics};
 pub use moving::{MoveError, Moved, export, import};
 pub use namespaces::{

@@ -3,9 +3,9 @@
 use std::{ops::Deref, sync::Arc};
 
 use segno_engine::{lease::LeaseSettings, limits::Limits};
-use segno_store::{Storage, Store};
+use segno_store::Store;
 
-use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, local::Local, queues::BACKLOG_MAX, runs::Runs};
+use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, queues::BACKLOG_MAX, runs::Runs};
 
 /// What can be set.
 #[derive(Clone, Copy, Debug)]
@@ -59,33 +59,24 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// Starts a node on a store in this process: recovers what is stored and begins to work.
+    /// Starts a node on a store: recovers what is stored and begins to work.
     pub async fn start(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
-        Self::start_on(Arc::new(Local::new(store)), clock, options).await
+        Self::start_among(store, clock, options, None).await
     }
 
-    /// Starts a node on any storage.
-    pub async fn start_on(
-        storage: Arc<dyn Storage>,
-        clock: Arc<dyn Clock>,
-        options: NodeOptions,
-    ) -> Result<Arc<Self>, CallError> {
-        Self::start_among(storage, clock, options, None).await
-    }
-
-    /// Starts a node on any storage, reached by other nodes through a listener. They know it by the certificate of its
+    /// Starts a node on a store, reached by other nodes through a listener. They know it by the certificate of its
     /// identity, which is in the database.
     pub async fn start_among(
-        storage: Arc<dyn Storage>,
+        store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
-        let runs = Runs::start_among(storage, clock, options, listener).await?;
+        let runs = Runs::start_among(store, clock, options, listener).await?;
         Ok(Arc::new(Self { runs }))
     }
 }

@@ -68,11 +68,10 @@ impl RunKeys {
     }
 
     async fn reserve(&self, store: &Arc<dyn Store>) -> Result<(), CallError> {
-        let store = store.clone();
-        let reserved = tokio::task::spawn_blocking(move || store.reserve_run_keys(BLOCK)).await;
+        let reserved = store.reserve_run_keys(BLOCK).await;
         let mut keys = lock(&self.keys);
         keys.reserving = false;
-        let first = reserved.map_err(|error| CallError::Unavailable(error.to_string()))??.0;
+        let first = reserved?.0;
         let block = first..first + BLOCK;
         if keys.block.is_empty() {
             keys.block = block;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use segno_engine::{Context, Run, limits::Limits};
-use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
+use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
 use tokio::sync::Notify;
 
 use crate::{
@@ -51,10 +51,8 @@ const NODES_APART: u64 = 1024;
 
 /// The runs that this node serves.
 pub struct Runs {
-    /// The store for code on a thread where waiting does no harm.
+    /// Where runs are stored.
     pub(crate) store: Arc<dyn Store>,
-    /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
-    pub(crate) remote: Option<Arc<dyn Storage>>,
     /// The other nodes on the same storage; `None` if there can be none.
     pub(crate) cluster: Option<Arc<Cluster>>,
     pub(crate) committer: Committer,
@@ -123,7 +121,7 @@ impl Runs {
 
     /// See [`Node::start_among`](crate::Node::start_among).
     pub(crate) async fn start_among(
-        storage: Arc<dyn Storage>,
+        store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
@@ -131,23 +129,16 @@ impl Runs {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
-        let store = storage.blocking();
         let (listener, identity) =
             listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let cluster = Cluster::of(&storage, identity);
-        let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
-        let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
+        let cluster = Cluster::of(&*store, identity);
+        let committer = Committer::start(&store, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
-        let first = store.clone();
-        let loaded = tokio::task::spawn_blocking(move || {
-            let ids = Ids::new();
-            Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
-        });
-        let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
+        let ids = Ids::new();
+        let namespaces = Namespaces::load(&*store, &ids).await?;
         let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
         let node = Arc::new(Self {
             store,
-            remote,
             cluster,
             committer,
             clock,
@@ -325,19 +316,9 @@ impl Runs {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Reads from storage on a thread where waiting does no harm.
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, segno_store::ReadError> + Send + 'static,
-    ) -> Result<T, CallError> {
-        let store = self.store.clone();
-        let result = tokio::task::spawn_blocking(move || read(&*store)).await;
-        Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
-    }
-
     /// Whether the store is on another machine.
     pub fn is_remote(&self) -> bool {
-        self.remote.is_some()
+        !self.store.is_embedded()
     }
 
     /// The sizes of the files of the store, if it has any.

@@ -320,7 +320,7 @@ impl Runs {
     }
 
     pub(crate) async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
-        let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
+        let Some(record) = self.store.load(key).await? else { return Ok(None) };
         let version = record.version;
         let run = self.decode(record.state, key).await?;
         Ok(Some(Arc::new(Current::new(Arc::new(run), version))))
@@ -457,7 +457,7 @@ impl Runs {
             return attributes_of(event);
         }
         let run = current.key();
-        let batches = self.read(move |store| store.history(run, id, id + 1, 1, usize::MAX)).await?;
+        let batches = self.store.history(run, id, id + 1, 1, usize::MAX).await?;
         let mut events = Vec::new();
         for batch in &batches {
             History::decode_batch(&batch.events, &mut events)

@@ -466,7 +466,7 @@ impl Runs {
         }
         let senders = [previous, current.filter(|run| previous != Some(*run))];
         for sender in senders.into_iter().flatten() {
-            let rows = self.read(move |store| messages_of(store, sender)).await?;
+            let rows = messages_of(&*self.store, sender).await?;
             for row in rows {
                 self.outbox.send(key.namespace, row);
             }
@@ -611,8 +611,8 @@ impl Runs {
 }
 
 /// Messages of one run that are still under way.
-fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, ReadError> {
-    let mut rows = store.outbox(Some(OutboxKey { sender, sequence: 0 }), MESSAGES_MAX)?;
+async fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, ReadError> {
+    let mut rows = store.outbox(Some(OutboxKey { sender, sequence: 0 }), MESSAGES_MAX).await?;
     rows.retain(|row| row.key.sender == sender);
     Ok(rows)
 }

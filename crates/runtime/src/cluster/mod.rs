@@ -30,7 +30,7 @@ use std::{
 };
 
 use segno_store::{
-    NamespaceKey, Storage,
+    NamespaceKey, Store,
     cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
 };
 use tokio::{net::TcpListener, task::AbortHandle, time::Instant};
@@ -119,9 +119,9 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster that a storage is part of.
-    pub(crate) fn of(storage: &Arc<dyn Storage>, identity: Option<Arc<NodeIdentity>>) -> Option<Arc<Self>> {
-        let membership = storage.membership()?;
+    /// The cluster that a store is part of.
+    pub(crate) fn of(store: &dyn Store, identity: Option<Arc<NodeIdentity>>) -> Option<Arc<Self>> {
+        let membership = store.membership()?;
         Some(Arc::new(Self {
             me: membership.me(),
             secret: membership.secret(),

@@ -310,7 +310,7 @@ impl Runs {
     /// Open runs of this node.
     pub(crate) async fn own_open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, CallError> {
         match &self.cluster {
-            None => self.read(move |store| store.open_runs(after, limit)).await,
+            None => Ok(self.store.open_runs(after, limit).await?),
             Some(cluster) => Ok(cluster.membership.open_runs_of(&cluster.served(), after, limit).await?),
         }
     }
@@ -318,7 +318,7 @@ impl Runs {
     /// Messages that runs of this node sent.
     pub(crate) async fn own_outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, CallError> {
         match &self.cluster {
-            None => self.read(move |store| store.outbox(after, limit)).await,
+            None => Ok(self.store.outbox(after, limit).await?),
             Some(cluster) => Ok(cluster.membership.outbox_of(&cluster.served(), after, limit).await?),
         }
     }
@@ -374,8 +374,7 @@ impl Runs {
             let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
             for keys in keys.chunks(LOADED) {
-                let keys = keys.to_vec();
-                let Ok((runs, _)) = self.read(move |store| load_all(store, &keys)).await else { continue };
+                let Ok((runs, _)) = load_all(&*self.store, keys).await else { continue };
                 for stored in runs.iter().filter(|run| fits(run)) {
                     self.offers_settle().await;
                     let newest = self.slots.run_in_memory(RunKey(stored.info.run_key));

@@ -99,7 +99,7 @@ impl Runs {
 
     /// Reads namespaces, queue settings, keys and scripts again.
     pub(super) async fn reload(self: &Arc<Self>) -> Result<(), CallError> {
-        self.with_registry(|node| node.namespaces.reload(&*node.store)).await?;
+        self.namespaces.reload(&*self.store).await?;
         self.load_queue_configs().await?;
         self.load_access_keys().await?;
         self.load_flows().await?;

@@ -317,7 +317,7 @@ impl Runs {
     ) -> Result<Content, CallError> {
         let document = version_document(name, version);
         let missing = || CallError::DataLoss(format!("the source of script \"{name}\" {} is missing", hex(version)));
-        let content = self.read(move |store| store.document(namespace, &document)).await?;
+        let content = self.store.document(namespace, &document).await?;
         Content::decode(content.ok_or_else(missing)?)
             .map_err(|error| CallError::DataLoss(format!("script \"{name}\" {}: {error}", hex(version))))
     }
@@ -744,7 +744,7 @@ impl Runs {
 
     async fn count_runs(&self, namespace: &Namespace, filter: Vec<Filter>) -> Result<u64, CallError> {
         let (key, filter) = (namespace.key, Filter::All(filter));
-        let counts = self.read(move |store| store.count(key, &filter, None)).await?;
+        let counts = self.store.count(key, &filter, None).await?;
         Ok(counts.iter().map(|count| count.runs).sum())
     }
 }

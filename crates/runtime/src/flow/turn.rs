@@ -123,7 +123,7 @@ impl Runs {
     /// The state of a script after its last turn, from storage.
     pub(super) async fn script_state(&self, run: &Run) -> Result<Bytes, CallError> {
         let key = segno_store::RunKey(run.info.run_key);
-        let state = self.read(move |store| store.script_state(key, 0)).await?;
+        let state = self.store.script_state(key, 0).await?;
         state.ok_or_else(|| damaged(run, "the state of its script is missing"))
     }
 
