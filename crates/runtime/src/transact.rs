@@ -7,7 +7,7 @@ use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{
-    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, script, task_calls, update::Updates,
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, script, task_calls, update::Updates,
     wake,
 };
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
@@ -18,7 +18,7 @@ use segno_store::{
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
-    combine::{Asked, Call, WaitingCall, request_bytes},
+    combine::{Call, PendingCall, WaitingCall, request_bytes},
     compaction::first_event_id,
     error::CallError,
     finish::finish,
