@@ -10,9 +10,9 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Clock, DatabaseClock, Local, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
+use segno_runtime::{Clock, DatabaseClock, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
-use segno_store::{CommitError, MemoryStore, Storage};
+use segno_store::{CommitError, MemoryStore, Store};
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{Options, SqliteStore};
 use tokio::{
@@ -99,9 +99,9 @@ pub enum Skipping {
 }
 
 impl Skipping {
-    fn clock(self, storage: &dyn Storage) -> Arc<dyn Clock> {
+    fn clock(self, store: &dyn Store) -> Arc<dyn Clock> {
         match self {
-            Self::Off => match storage.membership() {
+            Self::Off => match store.membership() {
                 Some(membership) => DatabaseClock::following(&*membership),
                 None => Arc::new(SystemClock),
             },
@@ -176,9 +176,9 @@ impl Plan {
         let is_tls = self.listen.security.tls.is_some();
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
-        let storage: Arc<dyn Storage> = match &kept {
-            Kept::InMemory(store) => Arc::new(Local::new(store.clone())),
-            Kept::OnDisk(store, _) => Arc::new(Local::new(store.clone())),
+        let store: Arc<dyn Store> = match &kept {
+            Kept::InMemory(store) => store.clone(),
+            Kept::OnDisk(store, _) => store.clone(),
             Kept::InDatabase(store) => Arc::new(store.clone()),
         };
         // Watched from here on, also while the node joins again: a signal is never lost.
@@ -190,8 +190,8 @@ impl Plan {
         let stopped = async move {
             let _ = told.wait_for(|stop| *stop).await;
         };
-        let clock = self.skipping.clock(&*storage);
-        let node = Node::start_among(storage, clock, self.node, listener).await?;
+        let clock = self.skipping.clock(&*store);
+        let node = Node::start_among(store, clock, self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segno_store::visibility::{Closed, VisibilityRow};
-use segno_store::{Commit, CurrentWrite, HistoryBatch, Lane, NamespaceKey, RunKey, RunWrite, Storage};
+use segno_store::{Commit, CurrentWrite, HistoryBatch, NamespaceKey, RunKey, RunWrite, Store};
 use segno_store_postgres::testing::Postgres;
 use segno_store_postgres::{Options, PostgresStore};
 
@@ -115,7 +115,7 @@ fn main() {
                 for _ in 0..count {
                     for number in 0..5 {
                         let group: Vec<_> = (next..next + size).map(|key| commit(key, number)).collect();
-                        let results = store.commit(Lane(0), group).await;
+                        let results = store.commit(group).await;
                         assert!(results.iter().all(Result::is_ok), "{results:?}");
                     }
                     next += size;

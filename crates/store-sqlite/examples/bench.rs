@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use segno_store::{Commit, HistoryBatch, RunKey, RunWrite, Store};
+use segno_store::{Commit, HistoryBatch, RunKey, RunWrite, Store, Wait};
 use segno_store_sqlite::{Options, SqliteStore};
 
 const GROUP: u64 = 64;
@@ -24,14 +24,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let store = SqliteStore::open(&directory, Options::default())?;
 
     // Five commits per run, as a workflow with one activity makes; the last closes it.
-    let mut next_key = store.reserve_run_keys(1 << 40)?.0;
+    let mut next_key = store.reserve_run_keys(1 << 40).wait()?.0;
     let (mut commits, mut pages_max, mut slowest) = (0_u64, 0, Duration::ZERO);
     let (begun, cpu_begun) = (Instant::now(), cpu()?);
     while begun.elapsed().as_secs() < seconds {
         for step in 0..5 {
             let group: Vec<_> = (0..GROUP).map(|place| commit(next_key + place, step, step < 4)).collect();
             let group_begun = Instant::now();
-            store.commit(&group).into_iter().collect::<Result<(), _>>()?;
+            store.commit(group.to_vec()).wait().into_iter().collect::<Result<(), _>>()?;
             slowest = slowest.max(group_begun.elapsed());
             commits += GROUP;
         }
@@ -45,18 +45,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     for first in (0..open_runs).step_by(GROUP as usize) {
         let group: Vec<_> = (0..GROUP.min(open_runs - first)).map(|i| commit(next_key + first + i, 0, true)).collect();
-        store.commit(&group).into_iter().collect::<Result<(), _>>()?;
+        store.commit(group.to_vec()).wait().into_iter().collect::<Result<(), _>>()?;
     }
     let (begun, cpu_begun, mut found, mut after) = (Instant::now(), cpu()?, 0, None);
     loop {
-        let page = store.open_runs(after, 1_000)?;
+        let page = store.open_runs(after, 1_000).wait()?;
         let Some(last) = page.last() else { break };
         (found, after) = (found + page.len(), Some(last.key));
     }
     println!("{found} open runs scanned in {:?}, {:?} of CPU", begun.elapsed(), cpu()? - cpu_begun);
     let (begun, cpu_begun) = (Instant::now(), cpu()?);
     for place in 0..10_000 {
-        store.load(RunKey(next_key + place * 7 % open_runs.max(1)))?;
+        store.load(RunKey(next_key + place * 7 % open_runs.max(1))).wait()?;
     }
     println!("a load takes {:?}, {:?} of CPU", begun.elapsed() / 10_000, (cpu()? - cpu_begun) / 10_000);
     store.close()?;

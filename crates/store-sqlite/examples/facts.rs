@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::Bytes;
 use segno_store::kit::run_id;
 use segno_store::visibility::{Closed, Filter, Value, VisibilityRow};
-use segno_store::{Commit, CurrentWrite, HistoryBatch, NamespaceKey, RunKey, RunWrite, Store};
+use segno_store::{Commit, CurrentWrite, HistoryBatch, NamespaceKey, RunKey, RunWrite, Store, Wait};
 use segno_store_sqlite::{Options, SqliteStore};
 
 const CONCURRENT: u64 = 32;
@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while !under_way.is_empty() {
         let group: Vec<_> = under_way.drain(..GROUP.min(under_way.len())).collect();
         let commits: Vec<_> = group.iter().map(|(key, step)| commit(*key, *step)).collect();
-        store.commit(&commits).into_iter().collect::<Result<(), _>>()?;
+        store.commit(commits.to_vec()).wait().into_iter().collect::<Result<(), _>>()?;
         for (key, step) in group {
             if step + 1 < COMMITS {
                 under_way.push_back((key, step + 1));
@@ -42,7 +42,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     }
     let bytes = bytes_written()? - written;
-    let listed = store.count(NamespaceKey(1), &Filter::All(Vec::new()), None)?;
+    let listed = store.count(NamespaceKey(1), &Filter::All(Vec::new()), None).wait()?;
     println!("{} workflows, {:.2} KiB written for each", listed[0].runs, bytes as f64 / 1_024.0 / workflows as f64);
     drop(store);
     std::fs::remove_dir_all(&directory)?;

@@ -11,7 +11,7 @@ use segno_store::kit::{Random, row};
 use segno_store::visibility::{
     Attribute, Closed, Kind, ListQuery, Names, Value, VisibilityRow, parse_count, parse_list,
 };
-use segno_store::{Commit, NamespaceKey, RunWrite, Store};
+use segno_store::{Commit, NamespaceKey, RunWrite, Store, Wait};
 use segno_store_sqlite::{Options, SqliteStore};
 
 const REPEATS: usize = 21;
@@ -96,7 +96,7 @@ fn main() {
     let began = Instant::now();
     for first in (1..=runs).step_by(1_000) {
         let writes = (first..(first + 1_000).min(runs + 1)).map(|key| write(key, &mut random)).collect();
-        assert_eq!(store.commit(&[Commit { runs: writes, ..Commit::default() }]), [Ok(())]);
+        assert_eq!(store.commit(vec![Commit { runs: writes, ..Commit::default() }]).wait(), [Ok(())]);
     }
     println!("{runs} runs written in {:?}", began.elapsed());
     let namespace = NamespaceKey(1);
@@ -136,15 +136,15 @@ fn main() {
     for text in lists {
         let (filter, order) = parse_list(text, &Custom).expect("a filter");
         let mut query = ListQuery { namespace, filter, order, as_of: i64::MAX - 1, after: None, limit: PAGE };
-        let (first, found) = measure(|| store.list(&query).expect("a page").runs.len());
+        let (first, found) = measure(|| store.list(&query).wait().expect("a page").runs.len());
         let mut deep = String::from("-");
         for page in 0..10 {
-            match store.list(&query).expect("a page").next {
+            match store.list(&query).wait().expect("a page").next {
                 Some(next) => query.after = Some(next),
                 None => break,
             }
             if page == 9 {
-                deep = measure(|| store.list(&query).expect("a page").runs.len()).0;
+                deep = measure(|| store.list(&query).wait().expect("a page").runs.len()).0;
             }
         }
         println!("| `{text}` | {first} | {deep} | {found} |");
@@ -167,7 +167,7 @@ fn main() {
     println!("\n| count | time | groups |\n|---|---|---|");
     for text in counts {
         let (filter, group_by) = parse_count(text, &Custom).expect("a filter");
-        let (time, groups) = measure(|| store.count(namespace, &filter, group_by).expect("counts").len());
+        let (time, groups) = measure(|| store.count(namespace, &filter, group_by).wait().expect("counts").len());
         println!("| `{text}` | {time} | {groups} |");
     }
     drop(store);

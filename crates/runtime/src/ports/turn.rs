@@ -162,7 +162,7 @@ mod tests {
     use segno_store::MemoryStore;
 
     use super::*;
-    use crate::{clock::SystemClock, local::Local, namespaces::Namespace, options::NodeOptions, ports::owner::Alone};
+    use crate::{clock::SystemClock, namespaces::Namespace, options::NodeOptions, ports::owner::Alone};
 
     fn start(namespace: &Namespace, queue: &str) -> Start {
         namespace.start(StartOptions {
@@ -177,10 +177,9 @@ mod tests {
 
     #[tokio::test]
     async fn runs_need_no_scripts() {
-        let storage = Arc::new(Local::new(Arc::new(MemoryStore::default())));
+        let store = Arc::new(MemoryStore::default());
         let (clock, options) = (Arc::new(SystemClock), NodeOptions::default());
-        let runs =
-            Runs::new(storage, clock, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
+        let runs = Runs::new(store, clock, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
         Runs::load_documents(&runs).await.expect("documents are read");
         runs.recover().await.expect("nothing is damaged");
         Runs::start_loops(&runs);
