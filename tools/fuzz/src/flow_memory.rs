@@ -13,7 +13,7 @@ use std::{
 
 use segno_flow::{
     Code, check, compile, format, inspect,
-    interface::{Event, EventKind, Failure, Limits, Payload, TurnError, Turned, Unpaced},
+    interface::{Event, EventKind, Failure, Limits, Payload, TurnError, TurnResult, Unpaced},
     metadata, query, stack, turn,
 };
 
@@ -151,7 +151,7 @@ fn take_all(code: &Code, mut state: Option<Vec<u8>>, events: impl Iterator<Item 
     let was_written = state.is_none();
     for event in events {
         match turn(code, state.as_deref(), &[event], &limits, &mut Unpaced) {
-            Ok(Turned { state: next, .. }) => {
+            Ok(TurnResult { state: next, .. }) => {
                 look(code, &next);
                 state = Some(next);
             }
