@@ -35,7 +35,6 @@ const REQUEST_EXCEPTIONS: &[&str] = &[];
 
 /// Names that had two meanings or no standard one, and what to say instead. The glossary is in `docs/architecture.md`.
 const REPLACED: &[(&str, &str)] = &[
-    ("Turn", "a worker has a workflow task; commands have a `CommandScope`"),
     ("Refused", "`CommandError` in the engine, `RequestError` in the server"),
     ("greeted", "`preface_received`"),
     ("introduced", "`settings_received`"),

@@ -647,7 +647,7 @@ impl Pace for Unpaced {
 
 /// What a turn gives.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Turned {
+pub struct TurnResult {
     /// The state to store. Also that of a closed run: queries read it.
     pub state: Vec<u8>,
     /// What the server must do.

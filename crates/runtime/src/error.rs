@@ -10,6 +10,11 @@ use segno_store::{CommitError, ReadError};
 
 use crate::start_limits::StartRefusal;
 
+/// Says that a script does not exist.
+pub(crate) fn no_script(name: &str, namespace: &str) -> String {
+    format!("there is no script \"{name}\" in namespace \"{namespace}\"")
+}
+
 /// A call that did not succeed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CallError {

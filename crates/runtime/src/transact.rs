@@ -7,7 +7,8 @@ use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{
-    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, task_calls, update::Updates, wake,
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, script, task_calls, update::Updates,
+    wake,
 };
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
@@ -18,9 +19,9 @@ use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
     combine::{Asked, Call, WaitingCall, request_bytes},
+    compaction::first_event_id,
     error::CallError,
     finish::finish,
-    flow::{first_event_id, wants_turn},
     runs::Runs,
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
 };
@@ -207,11 +208,13 @@ impl Runs {
     ) -> Result<R, CallError> {
         let Applied { mut run, mut transition, reply } = applied;
         let current = locked.state.current.clone();
-        let log = self.take_turns(current.as_ref(), &mut run, &mut transition).await;
+        let turns = self.turns.clone();
+        let after = turns.take_turns(self, current.as_deref(), &mut run, &mut transition).await;
         drop(current);
-        let info = run.info.clone();
         let reply = self.commit_decided(locked, Applied { run, transition, reply }, beside).await?;
-        self.write_script_log(&info, log);
+        if let Some(after) = after {
+            after();
+        }
         Ok(reply)
     }
 
@@ -274,7 +277,7 @@ impl Runs {
             Durability::Memory => {
                 let progress = progress_of(&run);
                 let before = locked.state.current.as_ref().map(|current| &*current.run);
-                self.note_changed_holds(before, &run, &transition.activities);
+                self.note_holds(before, &run, Some(&transition.activities));
                 if let Some(current) = &mut locked.state.current {
                     Arc::make_mut(current).run = Arc::new(run);
                 }
@@ -371,10 +374,10 @@ impl Runs {
         }
         match ended.as_ref().filter(|ended| ended.run.lingers()) {
             Some(ended) => {
-                self.note_holds(before.as_deref(), &ended.run);
-                self.note_holds(None, &latest);
+                self.note_holds(before.as_deref(), &ended.run, None);
+                self.note_holds(None, &latest, None);
             }
-            None => self.note_changed_holds(before.as_deref(), &latest, &activities),
+            None => self.note_holds(before.as_deref(), &latest, Some(&activities)),
         }
         if let Some(ended) = ended {
             self.linger_on(&ended.run);
@@ -383,7 +386,7 @@ impl Runs {
             self.send_commands(&ended.run, ended.effects);
             locked.state.previous_updates = Some((RunKey(ended.run.info.run_key), ended.updates));
             if latest.state().script.is_some() {
-                self.schedule_went_on(&latest);
+                self.turns.clone().run_continued(self, &latest);
             }
         }
         self.settle_durable(locked, latest, version, &written, events, script_state);
@@ -446,8 +449,8 @@ impl Runs {
         let current = locked.state.current.as_ref().map(|current| (current.key(), current.run.clone()));
         self.arm(&locked);
         match (&current, before) {
-            (Some((_, run)), before) => self.note_holds(before, run),
-            (None, Some(before)) => self.take_back(before, None),
+            (Some((_, run)), before) => self.note_holds(before, run, None),
+            (None, Some(before)) => self.release_holds(before),
             (None, None) => {}
         }
         drop(locked);
@@ -566,7 +569,7 @@ impl Runs {
             match effect {
                 Effect::OfferWorkflowTask => self.offer_workflow_task(&current.run),
                 Effect::OfferActivity(id) => self.offer_activity(&current.run, id),
-                Effect::StopActivity(stop) => self.send_stop(&current.run, *stop),
+                Effect::StopActivity(stop) => self.stop_activity(&current.run, *stop),
             }
         }
     }
@@ -656,6 +659,11 @@ impl Written {
     fn of(write: &RunWrite) -> Self {
         Self { current_key: write.key, state_bytes: write.state.len(), batches: write.batches.clone() }
     }
+}
+
+/// Whether a transition leaves a script with a turn to take.
+fn wants_turn(run: &Run, transition: &Transition) -> bool {
+    script::wants_turn(run) || transition.successor.as_ref().is_some_and(|next| script::wants_turn(&next.run))
 }
 
 /// How far a run has come.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::hir::FunctionKind;
 use crate::interface::{
-    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, TurnError, Turned,
+    Command, ContinueAsNew, End, Event, EventKind, NotSent, OperationKind, Payload, TurnError, TurnResult,
 };
 use crate::pure;
 use crate::value::{Kind, Raised, Value};
@@ -370,7 +370,7 @@ impl Machine<'_> {
     }
 
     /// What the turn gives.
-    pub(super) fn finish(mut self) -> Result<Turned, TurnError> {
+    pub(super) fn finish(mut self) -> Result<TurnResult, TurnError> {
         if !self.is_started {
             return Err(TurnError::Defect("the run has not started".to_owned()));
         }
@@ -395,7 +395,7 @@ impl Machine<'_> {
         let wake = self.wake_set();
         let commands = self.commands.into_iter().flatten().collect();
         let NewLog { lines: log, dropped: log_dropped, .. } = self.new_log;
-        Ok(Turned { state, commands, log, log_dropped, wake, steps: self.turn_steps, details })
+        Ok(TurnResult { state, commands, log, log_dropped, wake, steps: self.turn_steps, details })
     }
 }
 

@@ -14,7 +14,7 @@ use crate::compile::Code;
 use crate::compile::code::{FunctionInfo, Local, Op, Place};
 use crate::diagnostic::Position;
 use crate::hir::{FunctionKind, Pattern, Program, VariableId};
-use crate::interface::{Limits, Turned, Unpaced};
+use crate::interface::{Limits, TurnResult, Unpaced};
 use crate::migrate::outline::{Correspondence, Outline};
 use crate::migrate::{no_place, outline};
 use crate::value::Value;
@@ -64,7 +64,7 @@ pub fn migrate(
     state: &[u8],
     attribute_types: &[(String, String)],
     limits: &Limits,
-) -> Result<Turned, MigrateError> {
+) -> Result<TurnResult, MigrateError> {
     let mut pace = Unpaced;
     let mut machine = Machine::load(old.code, state, limits, &mut pace).map_err(MigrateError::DamagedState)?;
     let mut translation = Translation::new(old, new).ok_or_else(|| damaged("it does not belong to this version"))?;

@@ -100,13 +100,15 @@ impl Runs {
     /// Reads namespaces, queue settings, keys and scripts again.
     pub(super) async fn reload(self: &Arc<Self>) -> Result<(), CallError> {
         self.with_registry(|node| node.namespaces.reload(&*node.store)).await?;
-        self.load_queue_configs().await?;
+        if let Some(dispatch) = self.dispatch() {
+            dispatch.load_queue_configs().await?;
+        }
         self.load_access_keys().await?;
-        self.load_flows().await?;
+        self.turns.clone().load(self).await?;
         self.retention_changed.notify_one();
         self.resume_deletions();
         let node = self.clone();
-        tokio::spawn(async move { node.follow_schedules().await });
+        tokio::spawn(async move { node.turns.clone().follow_schedules(&node).await });
         Ok(())
     }
 

@@ -48,7 +48,7 @@ async fn deploy(node: &Arc<Node>, text: &str) {
     let namespace = node.namespaces.get("default").expect("it is always there");
     let text = text.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
-    node.deploy_flow(namespace, source).await.expect("it is deployed");
+    node.scripts.deploy(namespace, source).await.expect("it is deployed");
 }
 
 async fn start(node: &Arc<Node>, namespace: &Namespace, request_id: &str) -> String {
@@ -60,7 +60,7 @@ async fn start(node: &Arc<Node>, namespace: &Namespace, request_id: &str) -> Str
 async fn poll(node: &Arc<Node>, namespace: NamespaceKey) -> Option<StartedActivity> {
     let mut poll = worker::poll_of(node, QueueKind::Activity, story::QUEUE);
     poll.queue.namespace = namespace;
-    let started = node.poll_activity(&poll, None).await.expect("a poll works")?;
+    let started = node.dispatch.poll_here::<StartedActivity>(&poll, None).await.expect("a poll works")?;
     started.delivery.delivered();
     Some(started)
 }
@@ -217,7 +217,7 @@ async fn a_run_is_kept_until_its_tasks_are_over() {
     let namespace = node.register_namespace(new).await.expect("it is registered");
     let text = COMPLETES.replace("\"story\"", &format!("{:?}", story::QUEUE)).into_bytes();
     let source = Source { text, activate: true, ..Default::default() };
-    node.deploy_flow(namespace.clone(), source).await.expect("it is deployed");
+    node.scripts.deploy(namespace.clone(), source).await.expect("it is deployed");
     let key = WorkflowKey::new(namespace.key, "w");
     let first = start(&node, &namespace, "one").await;
     closed(&node, &key, &first).await;

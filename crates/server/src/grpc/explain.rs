@@ -46,7 +46,7 @@ impl WorkflowExplanations {
             false => self.node.last_event(&current).await.map_err(failed)?,
         };
         let script = self.script(&namespace, &key, run).await;
-        let leases = self.node.leases_of(namespace.key);
+        let leases = self.node.workers.leases_of(namespace.key);
         let (workflow_queue, activity_queues) = self.queues(&namespace, run, &leases).await?;
         let seen = Seen {
             run,
@@ -70,7 +70,7 @@ impl WorkflowExplanations {
     /// Where a script stands. Nothing if the run is none, or if it has not taken its first turn.
     async fn script(&self, namespace: &Namespace, key: &WorkflowKey, run: &Run) -> Option<ScriptSeen> {
         run.state().script.as_ref().filter(|_| run.is_running())?;
-        let view = self.node.describe_flow_run(namespace, key, &run.info.run_id, 0).await.ok()?;
+        let view = self.node.scripts.describe_run(namespace, key, &run.info.run_id, 0).await.ok()?;
         ScriptSeen::new(&view.state, view.file_name, &view.source)
     }
 
@@ -114,7 +114,7 @@ impl WorkflowExplanations {
         let side = side.unwrap_or_default();
         let serves = |lease: &&LeaseView| lease.task_queue == name && !lease.leaving && !lease.detached;
         let (_, is_limited) =
-            self.node.queue_limit(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
+            self.node.matching.limit_of(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
         Ok(QueueSeen {
             service: QueueService {
                 polls_waiting: side.polls_waiting.max(0) as usize,
@@ -137,7 +137,7 @@ impl WorkflowExplanations {
         }
         let side = |kind| {
             let key = QueueKey { namespace: namespace.key, kind, name: task_queue.clone() };
-            let service = self.node.queue_service(&key);
+            let service = self.node.matching.service(&key);
             Some(QueueSide {
                 polls_waiting: service.polls_waiting.try_into().unwrap_or(i32::MAX),
                 last_poll: service.last_poll.map(nanos_timestamp),

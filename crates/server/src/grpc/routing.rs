@@ -479,7 +479,7 @@ where
             }
             Place::There(other) => {
                 let call = forwarded(&message, metadata, deadline);
-                match cluster.forward(node, other, call, deadline).await {
+                match cluster.forward(other, call, deadline).await {
                     Ok(forwarded) => {
                         let mut answer = answer_of(forwarded);
                         // The leader has waited for all nodes; this asks them again, to show which have it.

@@ -1,0 +1,7 @@
+//! What the runs need of the parts above them: a trait for each, which the part implements.
+
+mod effects;
+pub(crate) mod turn;
+
+pub(crate) use effects::{Effects, EffectsPort};
+pub(crate) use turn::{AfterCommit, Pending, ScriptAt, Turn};
