@@ -155,7 +155,7 @@ mod tests {
     fn pytest_names_what_failed() {
         let text =
             "..F.\nFAILED test_a.py::test_b[1 - x] - AssertionError: 1\nERROR test_c.py::test_d\nERROR test_e.py\n";
-        // A parameter with ` - ` is cut; pytest does not find it then, and the step fails.
+        // A parameter with ` - ` is cut. Only the report has it so: pytest itself remembers what to repeat.
         assert_eq!(failed_in_pytest(&lines(text)), ["test_a.py::test_b[1", "test_c.py::test_d"]);
     }
 
