@@ -39,6 +39,7 @@ mod namespaces;
 mod node;
 mod options;
 mod outbox;
+mod placement;
 mod ports;
 mod queries;
 mod recovery;
@@ -70,8 +71,7 @@ pub use access_keys::{AccessKey, AccessKeys, NewKeyError};
 pub use batch::{BatchInfo, BatchPlan, BatchStep, BatchSteps, BatchTarget, NewBatch, Step, StepError, step_id};
 pub use clock::{Clock, DatabaseClock, SystemClock};
 pub use cluster::{
-    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, ForwardedCall, LinkFigures, NodeIdentity, Place,
-    Polled, RemoteTask,
+    ChangedNodes, ClientCalls, Cluster, ForwardError, Forwarded, LinkMetrics, NodeIdentity, Peers, Topology,
 };
 pub use combine::with_request_bytes;
 pub use completion_pages::{CompletionPages, PAGES_MAX, PagesLost, TASK_PAGES_BYTES_MAX};
@@ -84,8 +84,8 @@ pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
 pub use local::Local;
 pub use matching::{
-    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, TaskOffer,
-    WorkerCommandTask,
+    LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
+    TaskOffer, WorkerCommandTask,
 };
 pub use metrics::{Histogram, Metrics};
 pub use moving::{MoveError, Moved, export, import};
@@ -94,6 +94,10 @@ pub use namespaces::{
 };
 pub use node::Node;
 pub use options::NodeOptions;
+pub use ports::{
+    elsewhere::{ForwardedCall, Polled},
+    owner::Place,
+};
 pub use queries::{QueryAnswer, QueryFailure, QueryReply};
 pub use rules::RULES_MAX;
 pub use runs::Runs;

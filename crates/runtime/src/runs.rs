@@ -4,20 +4,19 @@
 use std::{
     collections::HashSet,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use segno_engine::{Context, Run, limits::Limits};
 use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
-use tokio::{net::TcpListener, sync::Notify};
+use tokio::sync::Notify;
 
 use crate::{
     access_keys::AccessKeys,
     batch::Batches,
     clock::Clock,
-    cluster::{self, Cluster, NodeIdentity},
     committer::Committer,
     completion_pages::CompletionPages,
     damaged::DamagedRuns,
@@ -29,7 +28,7 @@ use crate::{
     namespaces::{Namespaces, retention},
     options::NodeOptions,
     outbox::{self, Outbox},
-    ports::{EffectsPort, Turn},
+    ports::{EffectsPort, Turn, elsewhere::Elsewhere, owner::Owner},
     run_keys::RunKeys,
     skipping::SkippingClock,
     slots::Slots,
@@ -48,8 +47,12 @@ pub struct Runs {
     pub(crate) store: Arc<dyn Store>,
     /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
     pub(crate) remote: Option<Arc<dyn Storage>>,
-    /// The other nodes on the same storage; `None` if there can be none.
-    pub(crate) cluster: Option<Arc<Cluster>>,
+    /// The number of this node among others on the same storage; 0 if there can be none.
+    pub(crate) node_number: u64,
+    /// The nodes that serve workflows.
+    pub(crate) owner: Arc<dyn Owner>,
+    /// Queues and workers of other nodes. Set when the node starts, if there can be others.
+    pub(crate) elsewhere: OnceLock<Weak<dyn Elsewhere>>,
     pub(crate) committer: Committer,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) slots: Slots,
@@ -102,21 +105,18 @@ impl Runs {
         self.limits
     }
 
-    /// The runs of a node that does nothing yet, and its listener for other nodes.
+    /// The runs of a node that does nothing yet.
     pub(crate) async fn new(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
-        listener: Option<(TcpListener, NodeIdentity)>,
+        owner: Arc<dyn Owner>,
         turns: Arc<dyn Turn>,
-    ) -> Result<(Arc<Self>, Option<TcpListener>), CallError> {
+    ) -> Result<Arc<Self>, CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
         let store = storage.blocking();
-        let (listener, identity) =
-            listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let cluster = Cluster::of(&storage, identity);
         let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
         let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
@@ -126,10 +126,12 @@ impl Runs {
             Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
         });
         let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
-        let node = Arc::new(Self {
+        Ok(Arc::new(Self {
             store,
             remote,
-            cluster,
+            node_number: owner.node(),
+            owner,
+            elsewhere: OnceLock::new(),
             committer,
             clock,
             list_limits: ListLimits::default(),
@@ -159,28 +161,25 @@ impl Runs {
             ended: AtomicBool::new(false),
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
-        });
-        Ok((node, listener))
+        }))
     }
 
-    /// Recovers what is stored and begins to work. The parts above are there by now.
-    pub(crate) async fn start(node: &Arc<Self>, listener: Option<TcpListener>) -> Result<(), CallError> {
-        if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
-            cluster.accept_nodes(listener, node);
-        }
+    /// Connects the queues and workers of other nodes.
+    pub(crate) fn set_elsewhere(&self, elsewhere: Weak<dyn Elsewhere>) {
+        let _ = self.elsewhere.set(elsewhere);
+    }
+
+    /// Reads what is in memory as a whole: scripts, batches, keys. The parts above are there by now.
+    pub(crate) async fn load_documents(node: &Arc<Self>) -> Result<(), CallError> {
         node.turns.clone().load(node).await?;
         node.load_batches().await?;
         node.load_access_keys().await?;
         node.list_older_runs().await?;
-        match &node.cluster {
-            None => node.recover().await?,
-            Some(_) => {
-                node.supervise("the comparison of documents", cluster::follow_revisions(node.clone()));
-                node.take_first_shards().await?;
-                node.supervise("the ownership of shards", cluster::follow_map(node.clone()));
-                node.supervise("the watch over polls", cluster::look_after_polls(node.clone()));
-            }
-        }
+        Ok(())
+    }
+
+    /// Starts the loops that work on runs until the node stops.
+    pub(crate) fn start_loops(node: &Arc<Self>) {
         node.supervise("the delivery of messages", outbox::run(node.clone()));
         node.supervise("the timer loop", wakes::run(node.clone()));
         // Whoever skips a month still wants to look at what ended before.
@@ -188,7 +187,6 @@ impl Runs {
             node.supervise("the deletion of expired runs", retention::apply(node.clone()));
         }
         node.resume_deletions();
-        Ok(())
     }
 
     /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
@@ -196,12 +194,10 @@ impl Runs {
         let now = self.clock.now().max(0) as u64;
         let mut last = self.last_now.load(Ordering::Relaxed);
         loop {
-            let next = match &self.cluster {
-                None => now.max(last + 1),
+            let next = match self.node_number {
+                0 => now.max(last + 1),
                 // The last bits name the node: two of them never have the same moment.
-                Some(cluster) => {
-                    (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (cluster.me.0 & (NODES_APART - 1))
-                }
+                number => (now.max(last + NODES_APART) & !(NODES_APART - 1)) | (number & (NODES_APART - 1)),
             };
             match self.last_now.compare_exchange_weak(last, next, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return next as i64,
@@ -282,12 +278,9 @@ impl Runs {
         }
     }
 
-    /// Nothing is served any more: whatever still runs for other nodes ends.
-    pub fn end(&self) {
+    /// See [`Node::end`](crate::Node::end).
+    pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Release);
-        if let Some(cluster) = &self.cluster {
-            cluster.close();
-        }
     }
 
     /// Whether nothing is served any more.

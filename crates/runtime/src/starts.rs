@@ -159,7 +159,7 @@ impl Runs {
             None => Box::pin(self.load_run(created)).await?,
         };
         let Some(current) = current else {
-            return Err(CallError::Unavailable("the run was stored but is not there".to_owned()));
+            return Err(CallError::OutcomeUnknown("the run was stored but is not there".to_owned()));
         };
         let run = current.run.clone();
         if eager {

@@ -365,8 +365,8 @@ impl Runs {
     fn carry_out(self: &Arc<Self>, locked: &mut Locked, then: Consequences) {
         let Consequences { before, latest, version, written, events, effects, script_state, .. } = then;
         let (activities, ended, messages) = (then.activities, then.ended, then.messages);
-        if let Some(cluster) = &self.cluster {
-            cluster.count_commit(&locked.slot.key);
+        if !self.is_alone() {
+            self.owner.count_commit(&locked.slot.key);
         }
         // One run may hold no time any more while its successor, or a message of it, is not noted yet.
         if let Some(clock) = self.clock.skipping() {

@@ -219,7 +219,9 @@ impl Server {
         let graceful = async move {
             stop.await;
             // Others take over what is here while everybody is still served.
-            stopping.leave_cluster().await;
+            if let Some(cluster) = &stopping.cluster {
+                cluster.leave().await;
+            }
             // Long polls end at once; whoever asks now is told to go elsewhere.
             stopping.shut_down();
             let _ = stopped.send(true);
@@ -254,7 +256,7 @@ impl Server {
             turns: Arc::new(Turns::new(node.is_remote())),
         };
         web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls, pages, guard));
-        if let Some(cluster) = node.cluster() {
+        if let Some(cluster) = &node.cluster {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
         }
         let serving = connections::serve(self.grpc, services, self.limits, self.tls, drained.clone());
@@ -294,7 +296,7 @@ async fn report_health(node: &Node, health: &HealthReporter) {
 async fn follow_health(node: Arc<Node>, health: HealthReporter) {
     let mut changes = node.health.watch();
     loop {
-        match node.cluster() {
+        match &node.cluster {
             None => changes.next().await,
             Some(_) => drop(tokio::time::timeout(HEALTH_INTERVAL, changes.next()).await),
         }

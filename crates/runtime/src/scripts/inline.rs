@@ -10,7 +10,7 @@
 
 use std::time::{Duration, Instant};
 
-use segno_engine::{Applied, Effect, Run, Transition, script, task_calls};
+use segno_engine::{Applied, Run, Transition, script, task_calls};
 use segno_flow::interface::{Command, Pace};
 use segno_store::NamespaceKey;
 
@@ -127,9 +127,7 @@ impl Scripts {
         transition.then(started.transition);
         transition.then(end);
         self.compact(run, transition).await;
-        if run.state().task.is_none() {
-            transition.effects.retain(|effect| *effect != Effect::OfferWorkflowTask);
-        }
+        transition.drop_void_offers(run);
         log.extend(lines);
         count(&self.runs.metrics.flow_turns);
         count(&self.runs.metrics.flow_inline_turns);

@@ -15,8 +15,8 @@ use segno_flow::interface::LogLine;
 use segno_store::RunKey;
 
 use crate::{
-    metrics::{Metrics, add},
     lock::lock,
+    metrics::{Metrics, add},
 };
 
 /// Bytes that a run may write to the log in a second, over time.

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use segno_engine::{
     Run, script,
-    start::{Start, StartOptions},
+    start::StartOptions,
     terminate::{self, Terminate},
 };
 use segno_flow::Schedule;
@@ -93,16 +93,7 @@ impl Scripts {
             cron_schedule: cron,
             ..Default::default()
         };
-        let start = Start {
-            options,
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: namespace.detail.retention,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        };
+        let start = namespace.start(options);
         self.runs.start_workflow(start).await.map(|_| ())
     }
 

@@ -5,7 +5,7 @@
 /// does not wait; `heard`: neither, and it sees the whole request. Among several nodes a call goes where it belongs.
 macro_rules! call {
     ($way:ident $self:ident $request:ident $method:ident) => {
-        match $self.node.cluster() {
+        match &$self.node.cluster {
             None => call!(@ $way $self $request $method),
             Some(cluster) => {
                 // In a box: a node without others must not carry its size about.

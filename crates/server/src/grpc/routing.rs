@@ -312,7 +312,7 @@ fn workflow_of_token(node: &Node, namespace: &str, token: &[u8]) -> Option<Workf
 /// Makes a call of a service that is not Temporal's main one where it belongs.
 macro_rules! here {
     ($self:ident, $request:ident => $here:expr) => {
-        match $self.node.cluster() {
+        match &$self.node.cluster {
             None => $here,
             Some(cluster) => {
                 let here =
@@ -343,7 +343,7 @@ impl Workflows {
         &self,
         request: &Request<Q>,
     ) -> (Option<RemoteTask>, Option<ForwardedCall>) {
-        if self.node.cluster().is_none() {
+        if self.node.cluster.is_none() {
             return (None, None);
         }
         let task = request.extensions().get::<RemoteTask>().cloned();
@@ -361,14 +361,14 @@ impl Workflows {
         heartbeats: &[WorkerHeartbeat],
         connection: Option<ConnectionId>,
     ) {
-        let Some(cluster) = self.node.cluster() else { return };
+        let Some(cluster) = &self.node.cluster else { return };
         let report = api::RecordWorkerHeartbeatRequest {
             namespace: namespace.to_owned(),
             worker_heartbeat: heartbeats.to_vec(),
             ..Default::default()
         };
         let metadata = CallMetadata { connection, ..Default::default() };
-        cluster.forward_to_all(&self.node, &forwarded(&report, metadata, None));
+        cluster.forward_to_all(&forwarded(&report, metadata, None));
     }
 }
 
@@ -433,11 +433,11 @@ where
             return Err(status::from_call(CallError::Moved));
         }
         if changes {
-            node.catch_up().await.map_err(status::from_call)?;
+            cluster.catch_up().await.map_err(status::from_call)?;
         }
         let answer = here(request).await;
         if changes && answer.is_ok() {
-            node.tell_changed(None).await;
+            cluster.peers.publish_changes(None).await;
         }
         return answer;
     }
@@ -461,17 +461,17 @@ where
                 }
                 if matches!(route, Route::Leader) {
                     // A change is made to what is stored, not to what this node had before another one led.
-                    node.catch_up().await.map_err(status::from_call)?;
+                    cluster.catch_up().await.map_err(status::from_call)?;
                 }
                 let mut answer = here(request).await;
                 if !answer.as_ref().is_err_and(status::is_moved) {
                     match route {
                         Route::Leader => {
                             if let Ok(answer) = &mut answer {
-                                show_nodes(answer, &node.tell_changed(None).await);
+                                show_nodes(answer, &cluster.peers.publish_changes(None).await);
                             }
                         }
-                        Route::Everybody => cluster.forward_to_all(node, &forwarded(&message, metadata, None)),
+                        Route::Everybody => cluster.forward_to_all(&forwarded(&message, metadata, None)),
                         _ => {}
                     }
                     return answer;
@@ -484,18 +484,16 @@ where
                         let mut answer = answer_of(forwarded);
                         // The leader has waited for all nodes; this asks them again, to show which have it.
                         if let (Route::Leader, Ok(answer)) = (&route, &mut answer) {
-                            let until = begun + cluster.lease();
-                            show_nodes(answer, &node.tell_changed(Some(until)).await);
+                            let until = begun + cluster.topology.lease();
+                            show_nodes(answer, &cluster.peers.publish_changes(Some(until)).await);
                         }
                         return answer;
                     }
                     Err(ForwardError::NotSent | ForwardError::Moved) => {}
                     Err(ForwardError::Unknown) if Q::READS => {}
                     Err(ForwardError::Unknown) => {
-                        return Err(Status::unavailable(
-                            "the connection to the node that serves this broke; whether the call was carried out is not \
-                             known, please retry",
-                        ));
+                        let why = "the connection to the node that serves this broke".to_owned();
+                        return Err(status::from_call(CallError::OutcomeUnknown(why)));
                     }
                 }
             }
