@@ -175,7 +175,7 @@ def test_unknown_compression(wire: Wire):
 
 
 def test_refusal_before_the_request_is_whole(wire: Wire):
-    """The answer ends; then RST_STREAM with NO_ERROR says that nobody reads the rest."""
+    """The answer ends; then RST_STREAM with NO_ERROR says that the rest is not read."""
     stream = wire.open("ListWorkerDeployments")
     assert wire.answer(stream).status == 12
     wire.until(lambda: wire.answers[stream].reset is not None)

@@ -1,4 +1,4 @@
-//! Which crate may use which. The table here is the drawing in `docs/architecture.md`; Cargo.toml files must agree.
+//! Which crate may use which. The table here is the drawing in `docs/internals/architecture.md`; Cargo.toml files must agree.
 
 use crate::check::{Problem, Tree};
 
@@ -76,7 +76,7 @@ const MUST_NOT_USE: &[(&str, &[&str], &str)] = &[
 
 struct Manifest {
     name: String,
-    /// Line and name of each dependency, of whatever kind.
+    /// Line and name of each dependency of any kind.
     dependencies: Vec<(usize, String)>,
 }
 

@@ -56,7 +56,7 @@ const VERSIONS: &str = "contract: a wrong version conflicts";
 pub enum Outcome {
     /// It ran and all is well.
     Passed,
-    /// It could not run here, and this is why.
+    /// It could not run here, for a reason outside the repository.
     Skipped(String),
 }
 

@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, bail};
 use clap::Args;
 use segno_runtime::Moved;
-use segno_store::{Storage, Store};
+use segno_store::Store;
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{BackupError, DATABASE_FILE, SqliteStore};
 
@@ -60,7 +60,7 @@ impl Opened {
     fn store(&self) -> Arc<dyn Store> {
         match self {
             Self::File(store) => store.clone(),
-            Self::Database(store) => store.blocking(),
+            Self::Database(store) => Arc::new(store.clone()),
         }
     }
 }

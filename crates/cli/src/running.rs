@@ -11,9 +11,9 @@ use std::{
 };
 
 use anyhow::Context;
-use segno_runtime::{Clock, DatabaseClock, Local, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
+use segno_runtime::{Clock, DatabaseClock, Node, NodeIdentity, NodeOptions, SkippingClock, SystemClock};
 use segno_server::{ConnectionLimits, SecurityOptions, Server, ServerOptions};
-use segno_store::{CommitError, MemoryStore, Storage};
+use segno_store::{CommitError, MemoryStore, Store};
 use segno_store_postgres::PostgresStore;
 use segno_store_sqlite::{Options, SqliteStore};
 use tokio::{
@@ -84,7 +84,7 @@ pub struct Plan {
     pub node: NodeOptions,
     /// Whether time is skipped while nothing is under way. Only in memory.
     pub skipping: Skipping,
-    /// What must be there before anybody is served.
+    /// What must be there before the first call is served.
     pub setup: Setup,
 }
 
@@ -100,9 +100,9 @@ pub enum Skipping {
 }
 
 impl Skipping {
-    fn clock(self, storage: &dyn Storage) -> Arc<dyn Clock> {
+    fn clock(self, store: &dyn Store) -> Arc<dyn Clock> {
         match self {
-            Self::Off => match storage.membership() {
+            Self::Off => match store.membership() {
                 Some(membership) => DatabaseClock::following(&*membership),
                 None => Arc::new(SystemClock),
             },
@@ -145,7 +145,7 @@ impl Plan {
             runtime.block_on(store.clone().close());
             tracing::info!("stopped cleanly");
         }
-        // Whatever still runs is dropped, and with it the last users of the store.
+        // What still runs is dropped, and with it the last users of the store.
         runtime.shutdown_timeout(STOP_PATIENCE);
         close(kept)
     }
@@ -158,7 +158,7 @@ impl Plan {
             match self.clone().serve_once(&tell, told.clone()).await {
                 Ok(Over::Stopped(kept)) => return Ok(kept),
                 Ok(Over::Broken(error)) => return Err(error),
-                // Somebody took its place while it was on its way out.
+                // Another node took its place while it was on its way out.
                 Ok(Over::Fenced(store)) if *told.borrow() => return Ok(Kept::InDatabase(store)),
                 Ok(Over::Fenced(store)) => {
                     tracing::warn!("this node lost its place; it joins again with what the database has");
@@ -179,9 +179,9 @@ impl Plan {
         let is_tls = self.listen.security.tls.is_some();
         let server = Server::bind(self.listen).await?;
         let (grpc, http) = server.addresses().context("the server does not know its own address")?;
-        let storage: Arc<dyn Storage> = match &kept {
-            Kept::InMemory(store) => Arc::new(Local::new(store.clone())),
-            Kept::OnDisk(store, _) => Arc::new(Local::new(store.clone())),
+        let store: Arc<dyn Store> = match &kept {
+            Kept::InMemory(store) => store.clone(),
+            Kept::OnDisk(store, _) => store.clone(),
             Kept::InDatabase(store) => Arc::new(store.clone()),
         };
         // Watched from here on, also while the node joins again: a signal is never lost.
@@ -193,8 +193,8 @@ impl Plan {
         let stopped = async move {
             let _ = told.wait_for(|stop| *stop).await;
         };
-        let clock = self.skipping.clock(&*storage);
-        let node = Node::start_among(storage, clock, self.node, listener).await?;
+        let clock = self.skipping.clock(&*store);
+        let node = Node::start_among(store, clock, self.node, listener).await?;
         prepare(&node, &self.setup).await?;
         let place = match &kept {
             Kept::InMemory(_) => "in memory: everything is lost when the server stops".to_owned(),
@@ -204,7 +204,7 @@ impl Plan {
         let scheme = if is_tls { "https" } else { "http" };
         let ready = format!("Segno is ready. gRPC on {grpc}, web pages and HTTP on {scheme}://{http}, data {place}");
         match crate::logs::are_json() {
-            // Whoever reads logs as JSON reads all of them so.
+            // An operator who reads logs as JSON reads all of them as JSON.
             true => println!("{}", serde_json::json!({ "level": "INFO", "message": ready })),
             false => println!("{ready}"),
         }
@@ -216,7 +216,7 @@ impl Plan {
             why = ended(&kept) => Ok(Some(why)),
             why = watched.failed() => Err(Failed(why).into()),
         };
-        // Whatever of the node still runs comes to its end.
+        // What of the node still runs comes to its end.
         watched.shut_down();
         watched.end();
         Ok(match (over, kept) {
@@ -231,12 +231,12 @@ impl Plan {
 /// The data directory was removed while the server was running. What is acknowledged from then on would be lost.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the data directory {} was removed or replaced while the server was running. The server has ended, because whatever \
+    "the data directory {} was removed or replaced while the server was running. The server has ended, because what \
      it stored from then on would be lost. Put the directory back, or start with another one", .0.display()
 )]
 pub struct Removed(PathBuf);
 
-/// The database does not let this server write any more. A new start begins from what the database has.
+/// The database does not let this server write. A new start begins from what the database has.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}: the server has ended, because it may not go on from what it has in memory. Start it again")]
 pub struct Ended(CommitError);
@@ -290,7 +290,7 @@ pub struct TooFewFiles {
     limit: u64,
 }
 
-/// Creates what the plan asks for, through a door of its own: whoever waits at the real one finds it done.
+/// Creates what the plan asks for, through a listener of its own: clients that wait at the real one find it done.
 async fn prepare(node: &Arc<Node>, setup: &Setup) -> anyhow::Result<()> {
     if setup.is_empty() {
         return Ok(());

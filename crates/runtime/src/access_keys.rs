@@ -153,7 +153,7 @@ impl Runs {
         let mut after: Option<String> = None;
         loop {
             let last = after.clone();
-            let page = self.read(move |store| store.documents(SERVER, PREFIX, last.as_deref(), PAGE)).await?;
+            let page = self.store.documents(SERVER, PREFIX, last.as_deref(), PAGE).await?;
             let Some(end) = page.last() else { break };
             after = Some(end.name.clone());
             for document in page {

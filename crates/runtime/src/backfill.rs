@@ -14,7 +14,7 @@ impl Runs {
     pub(crate) async fn list_older_runs(&self) -> Result<(), CallError> {
         let mut done = 0;
         loop {
-            let keys = self.read(|store| store.unlisted_runs(GROUP)).await?;
+            let keys = self.store.unlisted_runs(GROUP).await?;
             if keys.is_empty() {
                 break;
             }
@@ -33,7 +33,7 @@ impl Runs {
     }
 
     async fn list_older_run(&self, key: RunKey) -> Result<(), CallError> {
-        let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(()) };
+        let Some(record) = self.store.load(key).await? else { return Ok(()) };
         let damaged = |error| CallError::DataLoss(format!("run {}: {error}", key.0));
         let run = Run::decode(record.state.clone()).map_err(damaged)?;
         let write = RunWrite {

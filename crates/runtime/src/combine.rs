@@ -64,13 +64,13 @@ pub(crate) trait WaitingCall: Send {
 }
 
 /// A call with the place where its answer is waited for.
-pub(crate) struct Asked<R, A, F, G> {
+pub(crate) struct PendingCall<R, A, F, G> {
     call: Call<R, A, Option<F>, G>,
     reply: Option<R>,
     answer: oneshot::Sender<Result<(R, A), CallError>>,
 }
 
-impl<R, A, F, G> Asked<R, A, F, G> {
+impl<R, A, F, G> PendingCall<R, A, F, G> {
     pub fn new(call: Call<R, A, F, G>, answer: oneshot::Sender<Result<(R, A), CallError>>) -> Self {
         let Call { selector, delivered, creates, lazy, decide, after, types } = call;
         let call = Call { selector, delivered, creates, lazy, decide: Some(decide), after, types };
@@ -78,7 +78,7 @@ impl<R, A, F, G> Asked<R, A, F, G> {
     }
 }
 
-impl<R, A, F, G> WaitingCall for Asked<R, A, F, G>
+impl<R, A, F, G> WaitingCall for PendingCall<R, A, F, G>
 where
     R: Send + 'static,
     A: Send + 'static,
@@ -297,10 +297,9 @@ impl Runs {
                     continue;
                 }
             };
-            if let Some(reason) = oversize::reason(run, &next, stored_bytes) {
-                let ended = oversize::end(run, context, reason);
+            if let Some((ended, refused)) = end_oversized(run, &next, context, stored_bytes) {
                 merge(&mut decided, ended.run, ended.transition);
-                group.push((call, Some(Rejection::InvalidArgument(reason.to_owned()).into())));
+                group.push((call, Some(refused.into())));
                 break;
             }
             stored_bytes += CALL_BYTES_MAX;
@@ -342,6 +341,27 @@ impl Runs {
         }
     }
 
+    /// A group of one: decides a call on the run that it means and commits it.
+    pub(crate) async fn commit_alone<R: Send>(
+        self: &Arc<Self>,
+        locked: &mut Locked,
+        key: &WorkflowKey,
+        selector: &RunSelector,
+        creates: bool,
+        delivered: Vec<OutboxKey>,
+        decide: impl FnOnce(&Run, Context) -> Result<Applied<R>, Rejection> + Send,
+    ) -> Result<R, CallError> {
+        let run = self.select(locked, key, selector).await?;
+        let context = self.context_on(&run, creates).await?;
+        let applied = decide(&run, context)?;
+        let stored_bytes = locked.state.current.as_ref().map_or(0, |current| current.stored_bytes);
+        if let Some((ended, refused)) = end_oversized(&run, &applied.run, context, stored_bytes) {
+            self.commit(locked, ended, Vec::new()).await?;
+            return Err(refused.into());
+        }
+        self.commit(locked, applied, delivered).await
+    }
+
     /// A call that is not about the current run, or finds none.
     async fn answer_alone(self: &Arc<Self>, locked: &mut Locked, key: &WorkflowKey, mut call: Box<dyn WaitingCall>) {
         let mut own = match self.lock_lingering(locked, key, call.selector()).await {
@@ -349,14 +369,13 @@ impl Runs {
             Err(error) => return call.fail(error),
         };
         let locked = own.as_mut().unwrap_or(locked);
-        let decided = async {
-            let run = self.select(locked, key, call.selector()).await?;
-            let context = self.context_on(&run, call.creates()).await?;
-            let (run, transition) = call.decide(&run, context)?;
-            let delivered = call.take_delivered();
-            self.commit(locked, Applied { run, transition, reply: () }, delivered).await
+        let (selector, creates, delivered) = (call.selector().clone(), call.creates(), call.take_delivered());
+        let decide = |run: &Run, context| {
+            let (run, transition) = call.decide(run, context)?;
+            Ok(Applied { run, transition, reply: () })
         };
-        match decided.await {
+        let decided = Box::pin(self.commit_alone(locked, key, &selector, creates, delivered, decide)).await;
+        match decided {
             Ok(()) => call.succeed(&mut locked.state),
             Err(error) => call.fail(error),
         }
@@ -377,6 +396,12 @@ async fn gather(locked: &Locked) {
 fn is_meant(run: &Run, selector: &RunSelector) -> bool {
     (selector.run_id.is_empty() || run.info.run_id == selector.run_id)
         && (selector.first_run_id.is_empty() || run.info.first_run_id == selector.first_run_id)
+}
+
+/// The size rule: a run that a call would make too large ends instead, and the call is refused.
+fn end_oversized(run: &Run, next: &Run, context: Context, stored_bytes: usize) -> Option<(Applied<()>, Rejection)> {
+    let reason = oversize::reason(run, next, stored_bytes)?;
+    Some((oversize::end(run, context, reason), Rejection::InvalidArgument(reason.to_owned())))
 }
 
 /// Adds a transition to those before it.

@@ -25,7 +25,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use segno_store::{Commit, CommitError, DocumentWrite, Lane, NamespaceKey, Storage, Store};
+use segno_store::{Commit, CommitError, DocumentWrite, NamespaceKey, Store, Wait};
 use tokio::sync::{mpsc as tasks, oneshot};
 
 use crate::{
@@ -83,22 +83,23 @@ struct Waiting {
 enum Requests {
     /// To the writer thread.
     Thread(mpsc::Sender<Request>),
-    /// To the task of the lane.
-    Lane(tasks::UnboundedSender<Request>),
+    /// To the writing task.
+    Task(tasks::UnboundedSender<Request>),
 }
 
 impl Committer {
     /// Starts the writer thread. It ends when every `Committer` is gone and all that waited is written; if it panics,
     /// the node has failed.
     pub fn start(
-        storage: &Arc<dyn Storage>,
+        store: &Arc<dyn Store>,
         metrics: Arc<Metrics>,
         vitals: Arc<Vitals>,
         health: Arc<Health>,
     ) -> std::io::Result<Self> {
-        let Some(store) = storage.embedded() else {
-            return Ok(Self::start_lane(storage.clone(), metrics, vitals, health));
-        };
+        if !store.is_embedded() {
+            return Ok(Self::start_task(store.clone(), metrics, vitals, health));
+        }
+        let store = store.clone();
         let (requests, received) = mpsc::channel();
         let requests = Requests::Thread(requests);
         let waiting = Arc::new(Waiting::default());
@@ -112,18 +113,18 @@ impl Committer {
         Ok(Self { requests, waiting })
     }
 
-    fn start_lane(storage: Arc<dyn Storage>, metrics: Arc<Metrics>, vitals: Arc<Vitals>, health: Arc<Health>) -> Self {
+    fn start_task(store: Arc<dyn Store>, metrics: Arc<Metrics>, vitals: Arc<Vitals>, health: Arc<Health>) -> Self {
         let (requests, received) = tasks::unbounded_channel();
         let waiting = Arc::new(Waiting::default());
-        let lane = tokio::spawn(write_lane(storage, received, metrics, health, waiting.clone()));
+        let task = tokio::spawn(write_in_task(store, received, metrics, health, waiting.clone()));
         tokio::spawn(async move {
-            if let Err(error) = lane.await
+            if let Err(error) = task.await
                 && error.is_panic()
             {
                 vitals.fail("the writing task", &panic_text(&*error.into_panic()));
             }
         });
-        Self { requests: Requests::Lane(requests), waiting }
+        Self { requests: Requests::Task(requests), waiting }
     }
 
     /// Whether so much waits to be written that nothing should be added.
@@ -131,7 +132,7 @@ impl Committer {
         let bytes = self.waiting.bytes.load(Ordering::Relaxed);
         match &self.requests {
             Requests::Thread(_) => bytes > WAITING_BYTES_MAX,
-            Requests::Lane(_) => {
+            Requests::Task(_) => {
                 bytes > REMOTE_WAITING_BYTES_MAX || self.waiting.commits.load(Ordering::Relaxed) >= REMOTE_WAITING_MAX
             }
         }
@@ -170,7 +171,7 @@ impl Committer {
         // If the writer is gone, so is the answer.
         match &self.requests {
             Requests::Thread(requests) => drop(requests.send(request)),
-            Requests::Lane(requests) => drop(requests.send(request)),
+            Requests::Task(requests) => drop(requests.send(request)),
         }
         let gone = |_| CommitError::Unknown("the server is shutting down".to_owned());
         async move { result.await.map_err(gone)? }
@@ -203,7 +204,7 @@ fn next_request(store: &dyn Store, received: &mpsc::Receiver<Request>, health: &
             Ok(request) => return Some(request),
             Err(mpsc::RecvTimeoutError::Disconnected) => return None,
             Err(mpsc::RecvTimeoutError::Timeout) => {
-                store.commit(&probe()).iter().for_each(|result| note_health(health, result));
+                store.commit(probe().into()).wait().iter().for_each(|result| note_health(health, result));
             }
         }
     }
@@ -211,8 +212,6 @@ fn next_request(store: &dyn Store, received: &mpsc::Receiver<Request>, health: &
 }
 
 fn write(store: &dyn Store, received: &mpsc::Receiver<Request>, metrics: &Metrics, health: &Health, waiting: &Waiting) {
-    let mut commits = Vec::with_capacity(GROUP_MAX);
-    let mut answers = Vec::with_capacity(GROUP_MAX);
     let mut next = Instant::now();
     let mut groups = Groups::new(GROUP_MAX);
     loop {
@@ -225,10 +224,7 @@ fn write(store: &dyn Store, received: &mpsc::Receiver<Request>, metrics: &Metric
         while let Ok(request) = received.try_recv() {
             groups.push(request);
         }
-        for Request { commit, answer, .. } in groups.next(begun) {
-            commits.push(commit);
-            answers.push(answer);
-        }
+        let (commits, mut answers) = split(groups.next(begun));
         if commits.is_empty() {
             // Everything that waits rests. Something else may come meanwhile.
             match received.recv_timeout(groups.rest(begun)) {
@@ -240,29 +236,52 @@ fn write(store: &dyn Store, received: &mpsc::Receiver<Request>, metrics: &Metric
         }
         waiting.is_shared.store(groups.shares.is_shared(begun), Ordering::Relaxed);
         if sabotage::is_on("ack-before-sync") {
-            // The fault that harnesses must catch: everyone is told "done" before it is.
-            for answer in answers.drain(..) {
-                let _ = answer.send(Ok(()));
-            }
+            acknowledge(&mut answers);
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         next = if commits.len() < PACED_FROM { begun } else { begun + PACE };
         let writing = Instant::now();
         metrics.commit_group.observe(commits.len() as u64);
-        let results = store.commit(&commits);
+        let results = store.commit(commits).wait();
         metrics.commit_time.observe(writing.elapsed());
         groups.shares.written(writing.elapsed(), Instant::now());
-        count(&metrics.syncs);
-        waiting.commits.fetch_sub(commits.len(), Ordering::Relaxed);
-        for ((commit, answer), result) in commits.drain(..).zip(answers.drain(..)).zip(results) {
-            note_health(health, &result);
-            count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
-            let bytes = commit.bytes();
-            waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
-            // A caller that is gone does not change what was stored.
-            let _ = answer.send(result);
-        }
+        answer(answers, results, metrics, health, waiting);
+    }
+}
+
+/// The commits of a group, and whom to answer: how many bytes the commit has, and where its caller waits.
+fn split(group: Vec<Request>) -> (Vec<Commit>, Vec<(usize, Answer)>) {
+    let parts = |Request { commit, answer, .. }: Request| {
+        let bytes = commit.bytes();
+        (commit, (bytes, answer))
+    };
+    group.into_iter().map(parts).unzip()
+}
+
+/// A group was written: notes how it went and answers its callers.
+fn answer(
+    answers: Vec<(usize, Answer)>,
+    results: Vec<Result<(), CommitError>>,
+    metrics: &Metrics,
+    health: &Health,
+    waiting: &Waiting,
+) {
+    count(&metrics.syncs);
+    waiting.commits.fetch_sub(answers.len(), Ordering::Relaxed);
+    for ((bytes, answer), result) in answers.into_iter().zip(results) {
+        note_health(health, &result);
+        count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
+        waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
+        // A caller that is gone does not change what was stored.
+        let _ = answer.send(result);
+    }
+}
+
+/// The fault that harnesses must catch: callers are told "done" before it is. Their answers are discarded afterwards.
+fn acknowledge(answers: &mut [(usize, Answer)]) {
+    for (_, answer) in answers {
+        let _ = std::mem::replace(answer, oneshot::channel().0).send(Ok(()));
     }
 }
 
@@ -306,8 +325,8 @@ impl Groups {
 }
 
 /// Writes what waits, a group at a time, until every [`Committer`] is gone.
-async fn write_lane(
-    storage: Arc<dyn Storage>,
+async fn write_in_task(
+    store: Arc<dyn Store>,
     mut received: tasks::UnboundedReceiver<Request>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
@@ -325,7 +344,7 @@ async fn write_lane(
                 Ok(None) => return,
                 Ok(Some(first)) => groups.push(first),
                 Err(_) => {
-                    let results = storage.commit(Lane(0), probe().into()).await;
+                    let results = store.commit(probe().into()).await;
                     results.iter().for_each(|result| note_health(&health, result));
                 }
             }
@@ -334,12 +353,7 @@ async fn write_lane(
             groups.push(request);
         }
         let now = Instant::now();
-        let mut commits = Vec::new();
-        let mut answers = Vec::new();
-        for Request { commit, answer, .. } in groups.next(now) {
-            answers.push((commit.bytes(), answer));
-            commits.push(commit);
-        }
+        let (commits, mut answers) = split(groups.next(now));
         if commits.is_empty() {
             match tokio::time::timeout(groups.rest(now), received.recv()).await {
                 Ok(Some(request)) => groups.push(request),
@@ -350,30 +364,19 @@ async fn write_lane(
         }
         waiting.is_shared.store(groups.shares.is_shared(now), Ordering::Relaxed);
         if sabotage::is_on("ack-before-commit") {
-            // The answer below is discarded.
-            for (_, answer) in &mut answers {
-                let _ = std::mem::replace(answer, oneshot::channel().0).send(Ok(()));
-            }
+            acknowledge(&mut answers);
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         let writing = Instant::now();
         metrics.commit_group.observe(commits.len() as u64);
-        let results = storage.commit(Lane(0), commits).await;
+        let results = store.commit(commits).await;
         metrics.commit_time.observe(writing.elapsed());
         groups.shares.written(writing.elapsed(), Instant::now());
-        count(&metrics.syncs);
-        for ((bytes, answer), result) in answers.into_iter().zip(results) {
-            note_health(&health, &result);
-            if matches!(result, Err(CommitError::Conflict)) {
-                // Cannot be while each run has one owner. It is refused and read anew, but somebody should look.
-                tracing::error!("what is stored is not what this node knows: somebody else wrote a run that it owns");
-            }
-            count(if result.is_ok() { &metrics.commits } else { &metrics.commit_failures });
-            waiting.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            waiting.commits.fetch_sub(1, Ordering::Relaxed);
-            add(&metrics.committed_bytes, if result.is_ok() { bytes as u64 } else { 0 });
-            let _ = answer.send(result);
+        if results.contains(&Err(CommitError::Conflict)) {
+            // Cannot be while each run has one owner. It is refused and read anew, but an operator should look.
+            tracing::error!("what is stored is not what this node knows: another process wrote a run that it owns");
         }
+        answer(answers, results, &metrics, &health, &waiting);
     }
 }
 
@@ -382,7 +385,6 @@ mod tests {
     use segno_store::{MemoryStore, OutboxKey, OutboxRow, RunKey};
 
     use super::*;
-    use crate::local::Local;
 
     const A: Share = Share::Namespace(NamespaceKey(1));
     const B: Share = Share::Namespace(NamespaceKey(2));
@@ -439,8 +441,8 @@ mod tests {
     #[tokio::test]
     async fn a_commit_is_written_when_its_caller_leaves() {
         let store = Arc::new(MemoryStore::new());
-        let storage: Arc<dyn Storage> = Arc::new(Local::new(store.clone()));
-        let committer = Committer::start(&storage, Arc::default(), Arc::default(), Arc::default()).expect("a thread");
+        let embedded: Arc<dyn Store> = store.clone();
+        let committer = Committer::start(&embedded, Arc::default(), Arc::default(), Arc::default()).expect("a thread");
         let row = |sender, sequence| OutboxRow {
             key: OutboxKey { sender: RunKey(sender), sequence },
             message: vec![0; 100_000].into(),
@@ -453,6 +455,6 @@ mod tests {
             }
         }
         committer.commit(Commit::default()).await.expect("it is stored");
-        assert_eq!(store.outbox(None, 100).map(|rows| rows.len()), Ok(10));
+        assert_eq!(store.outbox(None, 100).await.map(|rows| rows.len()), Ok(10));
     }
 }

@@ -77,7 +77,7 @@ impl Runs {
 
     /// Whether a run that its workflow id does not lead to is deleted, or else damaged.
     async fn is_gone(&self, run: RunKey) -> bool {
-        match self.read(move |store| store.load(run)).await {
+        match self.load_record(run).await {
             Ok(None) => true,
             Ok(Some(record)) => {
                 if Run::decode(record.state).is_ok_and(|run| run.is_running()) {

@@ -92,8 +92,8 @@ impl Runs {
         finish(async move {
             let slot = node.slots.get(&key);
             let mut state = slot.state.clone().lock_owned().await;
-            let (namespace, workflow_id) = (key.namespace, key.workflow_id.clone());
-            let found = node.read(move |store| find_damaged(store, namespace, &workflow_id, &run_id)).await?;
+            let namespace = key.namespace;
+            let found = find_damaged(&*node.store, namespace, &key.workflow_id, &run_id).await?;
             let Some(Damaged { run, leads_to }) = found else { return Err(error) };
             let mut commit = Commit { delete_runs: vec![run], ..Default::default() };
             if let Some(current) = leads_to {
@@ -118,7 +118,7 @@ impl Runs {
 
     async fn has_messages(&self, run: RunKey) -> Result<bool, CallError> {
         let after = OutboxKey { sender: run, sequence: 0 };
-        let first = self.read(move |store| store.outbox(Some(after), 1)).await?;
+        let first = self.store.outbox(Some(after), 1).await?;
         Ok(first.first().is_some_and(|row| row.key.sender == run))
     }
 
@@ -163,25 +163,25 @@ pub(crate) struct Damaged {
 const RUNS_MAX: usize = 10_000;
 
 /// Finds the damaged run that is meant: by its id, else the current one, else the newest.
-pub(crate) fn find_damaged(
+pub(crate) async fn find_damaged(
     store: &dyn Store,
     namespace: NamespaceKey,
     workflow_id: &str,
     run_id: &str,
 ) -> Result<Option<Damaged>, ReadError> {
-    let runs = store.runs_of_workflow(namespace, workflow_id, RUNS_MAX)?;
-    let current = store.current(namespace, workflow_id);
+    let runs = store.runs_of_workflow(namespace, workflow_id, RUNS_MAX).await?;
+    let current = store.current(namespace, workflow_id).await;
     let wanted = match run_key_of(run_id) {
         Some(key) => Some(RunKey(key)),
         None if !run_id.is_empty() => None,
         None => current.clone().ok().flatten().or_else(|| runs.iter().copied().max()),
     };
     let Some(run) = wanted.filter(|run| runs.contains(run)) else { return Ok(None) };
-    match store.load(run) {
+    match store.load(run).await {
         Ok(Some(record)) => {
             // A closed run that no pointer leads to is an older one, and one that is led to was started meanwhile:
             // nothing is wrong with them. Another id with the same key is no run of this workflow.
-            let found = read_run(store, run, record.state)?;
+            let found = read_run(store, run, record.state).await?;
             let other = found.as_ref().is_some_and(|found| !run_id.is_empty() && found.info.run_id != run_id);
             if found.is_some() && (!record.open || current == Ok(Some(run)) || other) {
                 return Ok(None);
@@ -201,10 +201,10 @@ pub(crate) fn find_damaged(
 }
 
 /// A stored run, unless it is damaged.
-fn read_run(store: &dyn Store, key: RunKey, state: bytes::Bytes) -> Result<Option<Run>, ReadError> {
+async fn read_run(store: &dyn Store, key: RunKey, state: bytes::Bytes) -> Result<Option<Run>, ReadError> {
     let Ok(mut run) = Run::decode(state) else { return Ok(None) };
     if run.needs_start_event() {
-        match add_start_event(store, &mut run, key) {
+        match add_start_event(store, &mut run, key).await {
             Err(ReadError::Damaged(_)) => return Ok(None),
             other => other?,
         }

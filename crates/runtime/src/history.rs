@@ -5,7 +5,7 @@ use segno_proto::{
     History,
     events::{ActivityTaskScheduledEventAttributes, HistoryEvent, history_event::Attributes},
 };
-use segno_store::{HistoryBatch, RunKey, Store};
+use segno_store::{HistoryBatch, RunKey};
 use tokio::time::Instant;
 
 use crate::{
@@ -68,15 +68,11 @@ impl Runs {
             }
             _ => {
                 let key = current.key();
-                let page = move |store: &dyn Store| {
-                    let batches = store.history(key, from, until, batches_max, PAGE_BYTES_MAX)?;
-                    // Unless the page is full, the next batch did not fit or is not there.
-                    let end = batches.last().map_or(from, |batch| batch.last_event_id + 1);
-                    let is_short = end < until && batches.len() < batches_max;
-                    let goes_on = !is_short || !store.history(key, end, until, 1, usize::MAX)?.is_empty();
-                    Ok((batches, end, goes_on))
-                };
-                let (batches, end, goes_on) = self.read(page).await?;
+                let batches = self.store.history(key, from, until, batches_max, PAGE_BYTES_MAX).await?;
+                // Unless the page is full, the next batch did not fit or is not there.
+                let end = batches.last().map_or(from, |batch| batch.last_event_id + 1);
+                let is_short = end < until && batches.len() < batches_max;
+                let goes_on = !is_short || !self.store.history(key, end, until, 1, usize::MAX).await?.is_empty();
                 let is_whole = check_page(key, &batches, from, until);
                 let is_whole = is_whole.and_then(|()| if goes_on { Ok(()) } else { Err(gap(key, end)) });
                 if let Err(gap) = is_whole {
@@ -142,7 +138,7 @@ impl Runs {
                 Some(batches) => batches,
                 None => {
                     let key = current.key();
-                    let batches = self.read(move |store| store.history_reverse(key, stored_until, room)).await?;
+                    let batches = self.store.history_reverse(key, stored_until, room).await?;
                     if let Err(gap) = check_reverse_page(key, &batches, stored_until, room) {
                         return Err(self.gap_or_deleted(current, gap).await);
                     }
@@ -161,13 +157,13 @@ impl Runs {
     /// Why events of a run are missing: they are lost, unless the run was deleted while they were read.
     pub(crate) async fn gap_or_deleted(&self, current: &Current, gap: CallError) -> CallError {
         let (key, info) = (current.key(), &current.run.info);
-        match self.read(move |store| store.load(key)).await {
+        match self.store.load(key).await {
             Ok(None) => CallError::RunNotFound { workflow_id: info.workflow_id.clone(), run_id: info.run_id.clone() },
             Ok(Some(_)) => {
                 tracing::error!(run = key.0, error = %gap, "the stored history of a run has a gap");
                 gap
             }
-            Err(error) => error,
+            Err(error) => error.into(),
         }
     }
 
@@ -279,7 +275,7 @@ impl Runs {
             return attributes_of(event);
         }
         let run = current.key();
-        let batches = self.read(move |store| store.history(run, id, id + 1, 1, usize::MAX)).await?;
+        let batches = self.store.history(run, id, id + 1, 1, usize::MAX).await?;
         let mut events = Vec::new();
         for batch in &batches {
             History::decode_batch(&batch.events, &mut events)

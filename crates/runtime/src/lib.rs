@@ -30,7 +30,6 @@ mod labels;
 mod lanes;
 mod list_limits;
 mod load;
-mod local;
 mod lock;
 mod matching;
 mod metrics;
@@ -82,7 +81,6 @@ pub use health::{Health, HealthChanges};
 pub use history::{HistoryPage, HistoryView};
 pub use labels::{Family, Latency};
 pub use list_limits::ListCaller;
-pub use local::Local;
 pub use matching::{
     LimitSource, Matching, Poller, PollerVersion, QueryTask, QueueKey, QueueKind, QueueService, QueueStats, RemoteTask,
     TaskOffer, WorkerCommandTask,

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use segno_store::{ReadError, ReadLimit, Store};
+use segno_store::{Read, ReadLimit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{ConnectionId, error::CallError, slots::lock};
@@ -64,12 +64,11 @@ impl ListLimits {
         Self { running: Arc::new(Semaphore::new(running_max)), running_of_caller_max, callers: Arc::default() }
     }
 
-    /// Runs a list once it may run, on a thread of its own, until the caller's deadline or until this future is dropped.
+    /// Runs a list once it may run, until the caller's deadline or until this future is dropped.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        store: Arc<dyn Store>,
         caller: ListCaller,
-        list: impl FnOnce(&dyn Store, &ReadLimit) -> Result<T, ReadError> + Send + 'static,
+        list: impl FnOnce(&ReadLimit) -> Read<T> + Send + 'static,
     ) -> Result<T, CallError> {
         let latest = Instant::now() + TIME_MAX;
         let deadline = caller.deadline.map_or(latest, |deadline| deadline.min(latest));
@@ -79,11 +78,11 @@ impl ListLimits {
         let permits = tokio::time::timeout_at(deadline.into(), permits).await;
         let permits = permits.map_err(|_| CallError::DeadlineExceeded)?;
         let (limit, _cancelled_with_us) = ReadLimit::cancellable(deadline);
-        let list = tokio::task::spawn_blocking(move || {
+        let list = tokio::spawn(async move {
             // Given back when the list has ended, not when its caller has left.
             let _held = (admitted, permits);
             limit.check()?;
-            list(&*store, &limit)
+            list(&limit).await
         });
         Ok(list.await.map_err(|error| CallError::Unavailable(error.to_string()))??)
     }
@@ -136,20 +135,21 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use segno_store::MemoryStore;
-
     /// A list that never ends by itself.
-    fn endless(running: Arc<AtomicUsize>) -> impl FnOnce(&dyn Store, &ReadLimit) -> Result<(), ReadError> + Send {
-        move |_, limit| {
-            running.fetch_add(1, Ordering::SeqCst);
-            let ended = loop {
-                if let Err(error) = limit.check() {
-                    break error;
-                }
-                std::thread::sleep(Duration::from_millis(1));
-            };
-            running.fetch_sub(1, Ordering::SeqCst);
-            Err(ended)
+    fn endless(running: Arc<AtomicUsize>) -> impl FnOnce(&ReadLimit) -> Read<()> + Send {
+        move |limit| {
+            let limit = limit.clone();
+            Box::pin(async move {
+                running.fetch_add(1, Ordering::SeqCst);
+                let ended = loop {
+                    if let Err(error) = limit.check() {
+                        break error;
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                };
+                running.fetch_sub(1, Ordering::SeqCst);
+                Err(ended)
+            })
         }
     }
 
@@ -167,10 +167,9 @@ mod tests {
     #[tokio::test]
     async fn lists_whose_callers_left_make_room() {
         let (limits, running) = (Arc::new(ListLimits::new(4)), Arc::new(AtomicUsize::new(0)));
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let begin = |number| {
-            let (limits, store, list) = (limits.clone(), store.clone(), endless(running.clone()));
-            tokio::spawn(async move { limits.run(store, caller(number), list).await })
+            let (limits, list) = (limits.clone(), endless(running.clone()));
+            tokio::spawn(async move { limits.run(caller(number), list).await })
         };
         let greedy: Vec<_> = (0..50).map(|_| begin(1)).collect();
         until(|| running.load(Ordering::SeqCst) == 2).await;
@@ -181,20 +180,19 @@ mod tests {
         other.abort();
         until(|| running.load(Ordering::SeqCst) == 0).await;
         until(|| lock(&limits.callers).admitted == 0 && lock(&limits.callers).by_connection.is_empty()).await;
-        let answer = limits.run(store, caller(1), |_, _| Ok(7)).await;
+        let answer = limits.run(caller(1), |_| segno_store::ready(Ok(7))).await;
         assert_eq!(answer, Ok(7));
     }
 
     #[tokio::test]
     async fn too_many_are_refused_and_late_ones_end() {
         let (limits, running) = (Arc::new(ListLimits::new(2)), Arc::new(AtomicUsize::new(0)));
-        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let mut waiting = Vec::new();
         for number in 0..(ADMITTED_MAX + ADMITTED_OF_CALLER_MAX) as u64 {
             // The first caller asks for more than he may, then many ask for a little.
             let number = if number <= ADMITTED_OF_CALLER_MAX as u64 { 0 } else { number };
-            let (limits, store, list) = (limits.clone(), store.clone(), endless(running.clone()));
-            let mut call = Box::pin(async move { limits.run(store, caller(number), list).await });
+            let (limits, list) = (limits.clone(), endless(running.clone()));
+            let mut call = Box::pin(async move { limits.run(caller(number), list).await });
             // Polled once, each is admitted or refused.
             let first = tokio::time::timeout(Duration::ZERO, &mut call).await;
             waiting.push((number, first.ok(), call));
@@ -208,7 +206,7 @@ mod tests {
         until(|| lock(&limits.callers).admitted == 0).await;
         // A deadline ends the wait for a turn, and the list itself.
         let soon = ListCaller { deadline: Some(Instant::now() + Duration::from_millis(30)), ..caller(1) };
-        let late = limits.run(store.clone(), soon, endless(running.clone())).await;
+        let late = limits.run(soon, endless(running.clone())).await;
         assert_eq!(late, Err(CallError::DeadlineExceeded));
     }
 }

@@ -77,17 +77,10 @@ impl Runs {
         if let Some(run) = key.lingering {
             return Box::pin(self.load_stored(run)).await;
         }
-        if let Some(remote) = &self.remote {
-            let found = remote.current_run(key.namespace, &key.workflow_id).await?;
-            return match found {
-                Some(record) => Box::pin(self.current_of(record)).await.map(Some),
-                None => Ok(None),
-            };
+        match self.store.current_run(key.namespace, &key.workflow_id).await? {
+            Some(record) => Box::pin(self.current_of(record)).await.map(Some),
+            None => Ok(None),
         }
-        // Most look-ups are for workflows that do not exist yet and touch one page that is in memory: quicker done here
-        // than handed to another thread.
-        let Some(run) = self.store.current(key.namespace, &key.workflow_id)? else { return Ok(None) };
-        Box::pin(self.load_stored(run)).await
     }
 
     async fn load_stored(&self, run: RunKey) -> Result<Option<Arc<Current>>, CallError> {
@@ -100,7 +93,7 @@ impl Runs {
         let (version, stored_bytes) = (record.version, record.state.len());
         let run = self.decode(record.state, record.key).await?;
         // A database on another machine is asked for the history itself alone.
-        if run.is_running() && self.remote.is_none() {
+        if run.is_running() && self.store.is_embedded() {
             self.check_newest(&run, record.key, version).await?;
         }
         Ok(Arc::new(Current { stored_bytes, ..Current::new(Arc::new(run), version) }))
@@ -108,13 +101,13 @@ impl Runs {
 
     /// Refuses an open run whose newest events are lost: nothing may be added to such a history, and no worker gets it.
     async fn check_newest(&self, run: &Run, key: RunKey, version: u64) -> Result<(), CallError> {
-        let newest = self.read(move |store| store.history_reverse(key, i64::MAX, 1)).await?;
+        let newest = self.store.history_reverse(key, i64::MAX, 1).await?;
         let next = newest.first().map_or(1, |batch| batch.last_event_id + 1);
         if next == run.next_stored_event_id() {
             return Ok(());
         }
         // Between the two reads the run may have gone on, or have been deleted.
-        let now = self.read(move |store| store.load(key)).await?;
+        let now = self.store.load(key).await?;
         if now.is_none_or(|record| record.version != version) {
             return Ok(());
         }
@@ -124,25 +117,19 @@ impl Runs {
 
     /// A run as stored.
     pub(crate) async fn load_record(&self, run: RunKey) -> Result<Option<RunRecord>, CallError> {
-        match &self.remote {
-            Some(remote) => Ok(remote.load(run).await?),
-            None => self.read(move |store| store.load(run)).await,
-        }
+        Ok(self.store.load(run).await?)
     }
 
     /// The run that a workflow id names.
     async fn current_key(&self, key: &WorkflowKey) -> Result<Option<RunKey>, CallError> {
-        match &self.remote {
-            Some(remote) => Ok(remote.current(key.namespace, &key.workflow_id).await?),
-            None => Ok(self.store.current(key.namespace, &key.workflow_id)?),
-        }
+        Ok(self.store.current(key.namespace, &key.workflow_id).await?)
     }
 
     /// Decodes a stored run, with its start event if that may be needed.
     pub(crate) async fn decode(&self, state: bytes::Bytes, key: RunKey) -> Result<Run, CallError> {
         let mut run = Run::decode(state).map_err(|error| CallError::DataLoss(format!("run {}: {error}", key.0)))?;
         if run.needs_start_event() {
-            run = self.read(move |store| add_start_event(store, &mut run, key).map(|()| run)).await?;
+            add_start_event(&*self.store, &mut run, key).await?;
         }
         Ok(run)
     }
@@ -197,7 +184,7 @@ impl Runs {
     }
 
     pub(crate) async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
-        let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
+        let Some(record) = self.store.load(key).await? else { return Ok(None) };
         let version = record.version;
         let run = self.decode(record.state, key).await?;
         Ok(Some(Arc::new(Current::new(Arc::new(run), version))))
@@ -242,10 +229,10 @@ impl Runs {
 }
 
 /// Adds the first event to a run from storage. A run whose history does not begin with it is damaged.
-pub(crate) fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
+pub(crate) async fn add_start_event(store: &dyn Store, run: &mut Run, key: RunKey) -> Result<(), ReadError> {
     let damaged = |why: String| ReadError::Damaged(format!("history of run {}: {why}", key.0));
     let mut events = Vec::new();
-    for batch in store.history(key, 1, 2, 1, usize::MAX)? {
+    for batch in store.history(key, 1, 2, 1, usize::MAX).await? {
         History::decode_batch(&batch.events, &mut events).map_err(|error| damaged(error.to_string()))?;
     }
     run.set_start_event(events.into_iter().next()).map_err(|error| damaged(error.to_string()))

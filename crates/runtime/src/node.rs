@@ -2,14 +2,13 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use segno_store::{Storage, Store};
+use segno_store::Store;
 
 use crate::{
     clock::Clock,
     cluster::{Cluster, ClusterObserver, LEASE_EXPIRED, NodeIdentity, Peers},
     dispatch::{self, Dispatch},
     error::CallError,
-    local::Local,
     matching::Matching,
     options::NodeOptions,
     ports::{
@@ -48,28 +47,19 @@ impl Deref for Node {
 }
 
 impl Node {
-    /// Starts a node on a store in this process: recovers what is stored and begins to work.
+    /// Starts a node on a store: recovers what is stored and begins to work.
     pub async fn start(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
     ) -> Result<Arc<Self>, CallError> {
-        Self::start_on(Arc::new(Local::new(store)), clock, options).await
+        Self::start_among(store, clock, options, None).await
     }
 
-    /// Starts a node on any storage.
-    pub async fn start_on(
-        storage: Arc<dyn Storage>,
-        clock: Arc<dyn Clock>,
-        options: NodeOptions,
-    ) -> Result<Arc<Self>, CallError> {
-        Self::start_among(storage, clock, options, None).await
-    }
-
-    /// Starts a node on any storage, reached by other nodes through a listener. They know it by the certificate of its
+    /// Starts a node on a store, reached by other nodes through a listener. They know it by the certificate of its
     /// identity, which is in the database.
     pub async fn start_among(
-        storage: Arc<dyn Storage>,
+        store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
@@ -77,9 +67,9 @@ impl Node {
         let host = Arc::new(ScriptHost::default());
         let (listener, identity) =
             listener.map_or((None, None), |(listener, identity)| (Some(listener), Some(Arc::new(identity))));
-        let peers = Peers::of(&*storage, identity);
+        let peers = Peers::of(&*store, identity);
         let owner = peers.clone().map_or_else(|| Arc::new(Alone) as Arc<dyn Owner>, |peers| peers);
-        let runs = Runs::new(storage, clock, options, owner, host.clone()).await?;
+        let runs = Runs::new(store, clock, options, owner, host.clone()).await?;
         let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
         let matching = Arc::new(matching);
         let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
@@ -164,7 +154,7 @@ impl ClusterObserver for Parts {
     fn reload(&self) -> PortFuture<'_, Result<(), CallError>> {
         Box::pin(async {
             let runs = &self.0.runs;
-            runs.with_registry(|runs| runs.namespaces.reload(&*runs.store)).await?;
+            runs.namespaces.reload(&*runs.store).await?;
             self.0.load_queue_configs().await?;
             runs.load_access_keys().await?;
             runs.turns.clone().load(runs).await?;

@@ -88,7 +88,7 @@ impl Runs {
     /// Open runs of this node.
     pub(crate) async fn own_open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, CallError> {
         match self.owner.open_runs(after, limit) {
-            None => self.read(move |store| store.open_runs(after, limit)).await,
+            None => Ok(self.store.open_runs(after, limit).await?),
             Some(page) => Ok(page.await?),
         }
     }
@@ -96,7 +96,7 @@ impl Runs {
     /// Messages that runs of this node sent.
     pub(crate) async fn own_outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, CallError> {
         match self.owner.outbox(after, limit) {
-            None => self.read(move |store| store.outbox(after, limit)).await,
+            None => Ok(self.store.outbox(after, limit).await?),
             Some(page) => Ok(page.await?),
         }
     }

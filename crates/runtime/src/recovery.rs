@@ -13,6 +13,8 @@ use crate::{error::CallError, runs::Runs};
 const PAGE: usize = 4096;
 /// Runs read at a time when tasks are offered again.
 const OFFERS_PAGE: usize = 256;
+/// Runs decoded before other tasks of the thread have their turn.
+const DECODED_AT_ONCE: usize = 16;
 const RETRY: std::time::Duration = std::time::Duration::from_secs(1);
 
 impl Runs {
@@ -24,7 +26,7 @@ impl Runs {
         let mut waking = Vec::new();
         let mut open_runs = 0_usize;
         loop {
-            let page = self.read(move |store| store.open_runs(after, PAGE)).await?;
+            let page = self.store.open_runs(after, PAGE).await?;
             let Some(last) = page.last() else { break };
             after = Some(last.key);
             open_runs += page.len();
@@ -54,8 +56,7 @@ impl Runs {
     pub(crate) async fn find_holds(&self, runs: Vec<RunKey>) {
         for page in runs.chunks(OFFERS_PAGE) {
             while !self.is_stopping() {
-                let keys = page.to_vec();
-                match self.read(move |store| load_all(store, &keys)).await {
+                match load_all(&*self.store, page).await {
                     Ok((loaded, _)) => {
                         for run in &loaded {
                             self.restore_holds(run).await;
@@ -78,8 +79,7 @@ impl Runs {
                 return;
             }
             while !self.is_stopping() {
-                let keys = page.to_vec();
-                match self.read(move |store| load_all(store, &keys)).await {
+                match load_all(&*self.store, page).await {
                     Ok((loaded, damaged)) => {
                         for (run, why) in damaged {
                             self.set_aside(run, &why);
@@ -107,10 +107,13 @@ pub(crate) type Unreadable = (RunKey, String);
 
 /// Open runs by their keys, and those that are damaged with the reason: one of them does not keep the others from going
 /// on.
-pub(crate) fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, Vec<Unreadable>), ReadError> {
+pub(crate) async fn load_all(store: &dyn Store, keys: &[RunKey]) -> Result<(Vec<Run>, Vec<Unreadable>), ReadError> {
     let mut runs = Vec::with_capacity(keys.len());
     let mut damaged = Vec::new();
-    for (key, record) in keys.iter().zip(store.load_many(keys)) {
+    for (index, (key, record)) in keys.iter().zip(store.load_many(keys).await).enumerate() {
+        if index % DECODED_AT_ONCE == DECODED_AT_ONCE - 1 {
+            tokio::task::yield_now().await;
+        }
         let record = match record {
             Ok(Some(record)) => record,
             Ok(None) => continue,

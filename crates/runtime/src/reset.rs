@@ -147,7 +147,7 @@ impl Runs {
         let mut from = 1;
         while from < until {
             let key: RunKey = current.key();
-            let batches = self.read(move |store| store.history(key, from, until, BATCHES, BATCHES_BYTES)).await?;
+            let batches = self.store.history(key, from, until, BATCHES, BATCHES_BYTES).await?;
             if let Err(gap) = check_page(key, &batches, from, until) {
                 return Err(self.gap_or_deleted(current, gap).await);
             }

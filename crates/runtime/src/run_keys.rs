@@ -68,11 +68,10 @@ impl RunKeys {
     }
 
     async fn reserve(&self, store: &Arc<dyn Store>) -> Result<(), CallError> {
-        let store = store.clone();
-        let reserved = tokio::task::spawn_blocking(move || store.reserve_run_keys(BLOCK)).await;
+        let reserved = store.reserve_run_keys(BLOCK).await;
         let mut keys = lock(&self.keys);
         keys.reserving = false;
-        let first = match reserved.map_err(|error| CallError::Unavailable(error.to_string()))? {
+        let first = match reserved {
             Ok(RunKey(first)) => first,
             Err(CommitError::Full) => return Err(CommitError::Full.into()),
             // Keys may be skipped: the change that needs one was not made.

@@ -1,5 +1,5 @@
 //! Who holds runs: what a node needs to load, decide, commit and carry out. Parts leave this struct one after the other, see
-//! `docs/decisions/039-crates-of-a-node.md`.
+//! `docs/internals/decisions/039-crates-of-a-node.md`.
 
 use std::{
     collections::HashSet,
@@ -10,7 +10,7 @@ use std::{
 };
 
 use segno_engine::{Context, Run, limits::Limits};
-use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
+use segno_store::{FileSizes, NamespaceKey, RunKey, Store};
 use tokio::sync::Notify;
 
 use crate::{
@@ -43,10 +43,8 @@ const NODES_APART: u64 = 1024;
 
 /// The runs that this node serves.
 pub struct Runs {
-    /// The store for code on a thread where waiting does no harm.
+    /// Where runs are stored.
     pub(crate) store: Arc<dyn Store>,
-    /// The same on another machine: asked without a thread that waits. `None` if it is in this process.
-    pub(crate) remote: Option<Arc<dyn Storage>>,
     /// The number of this node among others on the same storage; 0 if there can be none.
     pub(crate) node_number: u64,
     /// The nodes that serve workflows.
@@ -107,7 +105,7 @@ impl Runs {
 
     /// The runs of a node that does nothing yet.
     pub(crate) async fn new(
-        storage: Arc<dyn Storage>,
+        store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
         owner: Arc<dyn Owner>,
@@ -116,19 +114,12 @@ impl Runs {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
-        let store = storage.blocking();
-        let remote = if storage.embedded().is_some() { None } else { Some(storage.clone()) };
-        let committer = Committer::start(&storage, metrics.clone(), vitals.clone(), health.clone())
+        let committer = Committer::start(&store, metrics.clone(), vitals.clone(), health.clone())
             .map_err(|error| CallError::Unavailable(format!("the writer thread did not start: {error}")))?;
-        let first = store.clone();
-        let loaded = tokio::task::spawn_blocking(move || {
-            let ids = Ids::new();
-            Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
-        });
-        let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
+        let ids = Ids::new();
+        let namespaces = Namespaces::load(&*store, &ids).await?;
         Ok(Arc::new(Self {
             store,
-            remote,
             node_number: owner.node(),
             owner,
             elsewhere: OnceLock::new(),
@@ -293,19 +284,9 @@ impl Runs {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Reads from storage on a thread where waiting does no harm.
-    pub(crate) async fn read<T: Send + 'static>(
-        &self,
-        read: impl FnOnce(&dyn Store) -> Result<T, segno_store::ReadError> + Send + 'static,
-    ) -> Result<T, CallError> {
-        let store = self.store.clone();
-        let result = tokio::task::spawn_blocking(move || read(&*store)).await;
-        Ok(result.map_err(|error| CallError::Unavailable(error.to_string()))??)
-    }
-
     /// Whether the store is on another machine.
     pub fn is_remote(&self) -> bool {
-        self.remote.is_some()
+        !self.store.is_embedded()
     }
 
     /// The sizes of the files of the store, if it has any.

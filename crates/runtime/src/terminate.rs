@@ -53,8 +53,7 @@ impl Runs {
             let slot = node.slots.get(&key);
             let state = slot.state.clone().lock_owned().await;
             let mut locked = Locked { slot, state };
-            let (namespace, workflow_id, wanted) = (key.namespace, key.workflow_id.clone(), run_id.clone());
-            let found = node.read(move |store| find_damaged(store, namespace, &workflow_id, &wanted)).await?;
+            let found = find_damaged(&*node.store, key.namespace, &key.workflow_id, &run_id).await?;
             let Some(damaged) = found else { return Err(error) };
             let run = damaged.run;
             let state = match node.load_record(run).await {
@@ -106,7 +105,7 @@ impl Runs {
         (run_id, first_run_id): (&str, &str),
     ) -> Result<(), CallError> {
         let (run, key) = (damaged.run, locked.slot.key.clone());
-        let left = self.read(move |store| Left::of(store, run)).await?;
+        let left = Left::of(&*self.store, run).await?;
         let refused = |why: &str| {
             let text = format!("run {} is damaged and cannot be terminated: {why}; delete it instead", run.0);
             CallError::DataLoss(text)
@@ -180,15 +179,15 @@ struct Left {
 }
 
 impl Left {
-    fn of(store: &dyn Store, run: RunKey) -> Result<Self, ReadError> {
-        let first = readable(store.history(run, 1, 2, 1, usize::MAX))?.unwrap_or_default();
-        let last = readable(store.history_reverse(run, i64::MAX, 1))?.unwrap_or_default();
+    async fn of(store: &dyn Store, run: RunKey) -> Result<Self, ReadError> {
+        let first = readable(store.history(run, 1, 2, 1, usize::MAX).await)?.unwrap_or_default();
+        let last = readable(store.history_reverse(run, i64::MAX, 1).await)?.unwrap_or_default();
         let mut events = Vec::new();
         // What cannot be decoded tells nothing.
         let _ = first.iter().try_for_each(|batch| History::decode_batch(&batch.events, &mut events));
         Ok(Self {
-            facts: readable(store.facts(run))?.flatten(),
-            version: readable(store.version(run))?.flatten(),
+            facts: readable(store.facts(run).await)?.flatten(),
+            version: readable(store.version(run).await)?.flatten(),
             first_run_id: events.first().and_then(first_run_id),
             events: last.first().map_or(0, |batch| batch.last_event_id),
         })

@@ -7,8 +7,7 @@ use std::{marker::PhantomData, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::{
-    Applied, Context, Durability, Effect, Rejection, Run, Transition, oversize, script, task_calls, update::Updates,
-    wake,
+    Applied, Context, Durability, Effect, Rejection, Run, Transition, script, task_calls, update::Updates, wake,
 };
 use segno_proto::{History, enums::EventType, events::HistoryEvent};
 use segno_store::{
@@ -18,7 +17,7 @@ use segno_store::{
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
 use crate::{
-    combine::{Asked, Call, WaitingCall, request_bytes},
+    combine::{Call, PendingCall, WaitingCall, request_bytes},
     compaction::first_event_id,
     error::CallError,
     finish::finish,
@@ -26,7 +25,7 @@ use crate::{
     slots::{Current, Progress, Slot, SlotState, WorkflowKey},
 };
 
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// More messages than a run can have under way.
 const MESSAGES_MAX: usize = 10_000;
 
@@ -155,7 +154,7 @@ impl Runs {
             let Some(state) = free else {
                 let (answer, answered) = oneshot::channel();
                 // In a box, like whatever is rare here: the size of this future is moved with every call.
-                let call = (Box::new(Asked::new(call, answer)) as Box<dyn WaitingCall>, bytes);
+                let call = (Box::new(PendingCall::new(call, answer)) as Box<dyn WaitingCall>, bytes);
                 let together = node.call_together(&key, &slot, call, answered);
                 return Box::pin(together).await;
             };
@@ -163,17 +162,9 @@ impl Runs {
             if let Some(own) = node.lock_lingering(&locked, &key, &call.selector).await? {
                 locked = own;
             }
-            let run = node.select(&locked, &key, &call.selector).await?;
-            let context = node.context_on(&run, call.creates).await?;
-            let applied = (call.decide)(&run, context)?;
-            let stored = locked.state.current.as_ref().map_or(0, |current| current.stored_bytes);
-            if let Some(reason) = oversize::reason(&run, &applied.run, stored) {
-                let ended = oversize::end(&run, context, reason);
-                node.commit(&mut locked, ended, Vec::new()).await?;
-                return Err(Rejection::InvalidArgument(reason.to_owned()).into());
-            }
-            let reply = node.commit(&mut locked, applied, call.delivered).await?;
-            let after = (call.after)(&mut locked.state, &reply);
+            let Call { selector, delivered, creates, decide, after, .. } = call;
+            let reply = node.commit_alone(&mut locked, &key, &selector, creates, delivered, decide).await?;
+            let after = after(&mut locked.state, &reply);
             Ok((reply, after))
         };
         finish(work).await
@@ -253,7 +244,7 @@ impl Runs {
             if let Err(error) = result {
                 // What is stored now is unknown: forget what memory says and look again.
                 self.forget(locked);
-                self.clone().look_again(locked.slot.key.clone(), then.previous_key, then.before);
+                self.clone().rederive_after_failure(locked.slot.key.clone(), then.previous_key, then.before);
                 return Err(error.into());
             }
             self.carry_out(locked, *then);
@@ -421,7 +412,7 @@ impl Runs {
 
     /// After a commit whose outcome is unknown: reads what is stored and derives from it whatever must happen next, so
     /// that nothing is left undone if the commit did happen. Doing things twice is harmless.
-    fn look_again(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>, before: Option<Arc<Run>>) {
+    fn rederive_after_failure(self: Arc<Self>, key: WorkflowKey, previous: Option<RunKey>, before: Option<Arc<Run>>) {
         tokio::spawn(async move {
             while !self.is_stopping() {
                 match self.rederive(&key, previous, before.as_deref()).await {
@@ -432,7 +423,7 @@ impl Runs {
                     }
                     Err(error) => {
                         tracing::warn!(workflow = %key.workflow_id, %error, "a workflow could not be read again yet");
-                        tokio::time::sleep(LOOK_AGAIN).await;
+                        tokio::time::sleep(RETRY_DELAY).await;
                     }
                 }
             }
@@ -469,7 +460,7 @@ impl Runs {
         }
         let senders = [previous, current.filter(|run| previous != Some(*run))];
         for sender in senders.into_iter().flatten() {
-            let rows = self.read(move |store| messages_of(store, sender)).await?;
+            let rows = messages_of(&*self.store, sender).await?;
             for row in rows {
                 self.outbox.send(key.namespace, row);
             }
@@ -614,8 +605,8 @@ impl Runs {
 }
 
 /// Messages of one run that are still under way.
-fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, ReadError> {
-    let mut rows = store.outbox(Some(OutboxKey { sender, sequence: 0 }), MESSAGES_MAX)?;
+async fn messages_of(store: &dyn Store, sender: RunKey) -> Result<Vec<OutboxRow>, ReadError> {
+    let mut rows = store.outbox(Some(OutboxKey { sender, sequence: 0 }), MESSAGES_MAX).await?;
     rows.retain(|row| row.key.sender == sender);
     Ok(rows)
 }

@@ -10,7 +10,7 @@ use segno_engine::{
 };
 use segno_proto::{common::Payload, enums::IndexedValueType};
 use segno_store::{
-    NamespaceKey, ReadLimit, RunKey, StateFacts, Store,
+    NamespaceKey, RunKey, StateFacts,
     visibility::{
         Attribute, Closed, Count, Cursor, Filter, Kind, ListQuery, Listed, Names, Order, Retry, Value, VisibilityRow,
         parse_count, parse_list,
@@ -233,8 +233,8 @@ impl Runs {
         };
         let filter = undivided(namespace, filter);
         let query = ListQuery { namespace: namespace.key, filter, order, as_of, after, limit };
-        let list = move |store: &dyn Store, limit: &ReadLimit| store.list_within(&query, limit);
-        let page = self.list_limits.run(self.store.clone(), caller, list).await?;
+        let store = self.store.clone();
+        let page = self.list_limits.run(caller, move |limit| store.list_within(&query, limit)).await?;
         let mut runs = Vec::with_capacity(page.runs.len());
         for Listed { key, state } in page.runs {
             let run = state.map_err(|error| error.to_string());
@@ -243,7 +243,7 @@ impl Runs {
                 Err(error) => {
                     tracing::error!(run = key.0, error, "a listed run is damaged; it can be deleted");
                     // If its facts are damaged as well, or instead, nobody can tell whether it belongs here.
-                    let facts = self.read(move |store| store.facts(key)).await?;
+                    let facts = self.store.facts(key).await?;
                     runs.extend(facts.map(|facts| FoundRun::Damaged(Box::new(facts))));
                 }
             }
@@ -273,8 +273,8 @@ impl Runs {
         filter: Filter,
         group_by: Option<Attribute>,
     ) -> Result<Vec<Count>, CallError> {
-        let count = move |store: &dyn Store, limit: &ReadLimit| store.count_within(key, &filter, group_by, limit);
-        self.list_limits.run(self.store.clone(), caller, count).await
+        let store = self.store.clone();
+        self.list_limits.run(caller, move |limit| store.count_within(key, &filter, group_by, limit)).await
     }
 }
 

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use segno_store::cluster::Membership;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
-    Answer, Blocked, Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
-    OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, Storage, Store,
+    Answer, Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    Read, ReadError, ReadLimit, RunKey, RunRecord, Store, Write,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -79,7 +79,7 @@ struct Inner {
     members: Arc<Members>,
 }
 
-/// A [`Storage`] on PostgreSQL.
+/// A [`Store`] on PostgreSQL.
 #[derive(Clone)]
 pub struct PostgresStore {
     inner: Arc<Inner>,
@@ -136,7 +136,7 @@ impl PostgresStore {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Waits until this node may not write any more; says why.
+    /// Waits until this node may not write; says why.
     pub async fn ended(&self) -> CommitError {
         loop {
             let told = self.inner.over.notified();
@@ -193,12 +193,12 @@ impl PostgresStore {
         map.members.len() == 1
     }
 
-    /// Nothing of this store is used any more; its place is gone already.
+    /// Nothing of this store is used; its place is gone already.
     pub fn abandon(self) {
         self.inner.common.closing.store(true, Ordering::Release);
     }
 
-    /// Does something in a task of the store's own runtime, whatever polls the answer.
+    /// Does something in a task of the store's own runtime, independent of the task that polls the answer.
     fn spawn<T: Send + 'static, E: From<Stopped> + Send + 'static>(
         &self,
         work: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -265,24 +265,20 @@ macro_rules! writing {
     }};
 }
 
-impl Storage for PostgresStore {
+impl Store for PostgresStore {
     fn kind(&self) -> &'static str {
         "postgresql"
     }
 
-    fn embedded(&self) -> Option<Arc<dyn Store>> {
-        None
-    }
-
-    fn blocking(&self) -> Arc<dyn Store> {
-        Arc::new(Blocked(Arc::new(self.clone())))
+    fn is_embedded(&self) -> bool {
+        false
     }
 
     fn membership(&self) -> Option<Arc<dyn Membership>> {
         Some(self.inner.members.clone())
     }
 
-    fn commit(&self, _lane: segno_store::Lane, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
+    fn commit(&self, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
         let (inner, length) = (self.inner.clone(), group.len());
         let task = self.inner.runtime.spawn(async move {
             let results = inner.lane.commit(&group).await;
@@ -362,7 +358,7 @@ impl Storage for PostgresStore {
         reading!(self, |link| read::outbox(&link, None, after, limit))
     }
 
-    fn reserve_run_keys(&self, count: u64) -> Answer<Result<RunKey, CommitError>> {
+    fn reserve_run_keys(&self, count: u64) -> Write<RunKey> {
         let node = self.inner.place.node;
         writing!(self, |link| read::reserve_run_keys(&link, node, count))
     }
@@ -371,17 +367,17 @@ impl Storage for PostgresStore {
         reading!(self, |link| read::namespaces(&link))
     }
 
-    fn create_namespace(&self, namespace: &NamespaceRecord) -> Answer<Result<(), CommitError>> {
+    fn create_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
         let (node, namespace) = (self.inner.place.node, namespace.clone());
         writing!(self, |link| read::create_namespace(&link, node, &namespace))
     }
 
-    fn put_namespace(&self, namespace: &NamespaceRecord) -> Answer<Result<(), CommitError>> {
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
         let (node, namespace) = (self.inner.place.node, namespace.clone());
         writing!(self, |link| read::put_namespace(&link, node, &namespace))
     }
 
-    fn delete_namespace(&self, namespace: NamespaceKey) -> Answer<Result<(), CommitError>> {
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Write<()> {
         let node = self.inner.place.node;
         writing!(self, |link| read::delete_namespace(&link, node, namespace))
     }

@@ -1,7 +1,8 @@
 //! The [`Store`] contract on one local SQLite file.
 //!
-//! One connection writes; whatever the runtime gathered becomes one transaction and one sync. Reads have connections of
-//! their own and never wait for the writer. A thread that sleeps until the write-ahead log has grown copies it back
+//! One connection writes, on the thread that commits; what is committed together becomes one transaction and one sync. Reads
+//! have connections and threads of their own and never wait for the writer; only look-ups of current pointers are made on the
+//! caller's thread. A thread that sleeps until the write-ahead log has grown copies it back
 //! into the file, off the writer's path. There is no clock, no polling and no cache above SQLite's own, but for what
 //! `visibility/pending.rs` remembers.
 //!
@@ -35,8 +36,8 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use segno_store::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use segno_store::{
-    Commit, CommitError, Document, FileSizes, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
-    OutboxRow, ReadError, ReadLimit, RunKey, RunRecord, Store,
+    Answer, Commit, CommitError, Document, FileSizes, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
+    OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, Store, Threads, Write, ready,
 };
 
 pub use backup::{BackupError, Copied, Inspection, backup, compact, inspect, newest_schema, restore};
@@ -89,7 +90,8 @@ pub struct CloseError {
 pub struct SqliteStore {
     path: PathBuf,
     writer: Arc<Mutex<Writer>>,
-    /// Look-ups of current pointers: a page or two each, made on threads that must not wait.
+    /// Look-ups of current pointers, made on the caller's thread: most are for workflows that do not exist yet and touch one
+    /// page that is in memory, which is quicker than handing them to another thread.
     pointers: Readers,
     /// Runs, histories, messages and namespaces.
     loads: Readers,
@@ -97,6 +99,8 @@ pub struct SqliteStore {
     scans: Readers,
     /// Lists and counts, which may look at every run.
     lists: Readers,
+    /// Run keys and namespaces; commits are made by their caller.
+    writes: Threads,
     checkpointer: Checkpointer,
     discarded_log: Option<String>,
     /// Held, not read: dropped last, it lets the next server in.
@@ -105,7 +109,7 @@ pub struct SqliteStore {
 
 impl SqliteStore {
     /// Opens the store in a data directory, creating directory and file if absent, and bringing an older file up to
-    /// date. Once this returns, nobody else can open the directory until this store is dropped.
+    /// date. Once this returns, no other process can open the directory until this store is dropped.
     pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
         let opened = open::open(directory, &options)?;
         let status = Arc::default();
@@ -120,6 +124,7 @@ impl SqliteStore {
             loads: readers(LOAD_READERS_MAX),
             scans: readers(SCAN_READERS_MAX),
             lists: readers(LIST_READERS_MAX),
+            writes: Threads::new("segno-writes", 1),
             path: opened.path,
             writer,
             checkpointer,
@@ -155,24 +160,37 @@ impl SqliteStore {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        // The writer rolls back what a panic left behind before it begins anything new.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.writer)
+    }
+
+    fn find_current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
+        self.pointers.read_inline(|connection| read::current(connection, namespace, workflow_id))
+    }
+
+    /// Writes on a thread of the store.
+    fn write<T: Send + 'static>(
+        &self,
+        write: impl FnOnce(&mut Writer) -> Result<T, CommitError> + Send + 'static,
+    ) -> Write<T> {
+        let writer = self.writer.clone();
+        self.writes.write(move || write(&mut lock(&writer)))
     }
 
     /// Reads the tables of facts, as of a moment at which they have everything that was committed.
-    fn read_listed<T>(
+    fn read_listed<T: Send + 'static>(
         &self,
         readers: &Readers,
-        limit: &ReadLimit,
-        work: impl FnOnce(&Connection) -> Result<T, ReadError>,
-    ) -> Result<T, ReadError> {
-        readers.read_within(limit, |connection| {
+        limit: ReadLimit,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+    ) -> Read<T> {
+        let writer = self.writer.clone();
+        readers.read_within(limit, move |connection| {
             let failed = |error| read::read_error("the lists", &error);
             // Dropping it ends it; there is nothing to roll back.
             let snapshot = connection.unchecked_transaction().map_err(failed)?;
             {
                 // No commit comes between the two: what filters look at is as new as the states that are shown.
-                let mut writer = self.writer();
+                let mut writer = lock(&writer);
                 let listed = writer.list_pending();
                 listed.map_err(|error| ReadError::Failed(format!("lists cannot be brought up to date: {error}")))?;
                 // The first read decides what all others of the transaction see.
@@ -182,23 +200,33 @@ impl SqliteStore {
         })
     }
 
-    fn scan<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
-        self.read_listed(&self.scans, &ReadLimit::none(), work)
+    fn scan<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+    ) -> Read<T> {
+        self.read_listed(&self.scans, ReadLimit::none(), work)
     }
 
     /// Readers go before the writer: the last connection to close removes the log, and a reader may not.
     fn shut_down(&mut self) -> Result<(), rusqlite::Error> {
         self.checkpointer.stop();
-        for readers in [&mut self.pointers, &mut self.loads, &mut self.scans, &mut self.lists] {
+        self.writes.stop();
+        for readers in [&self.pointers, &self.loads, &self.scans, &self.lists] {
             readers.close();
         }
         self.writer().close()
     }
 }
 
+fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    // The writer rolls back what a panic left behind before it begins anything new.
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Drop for SqliteStore {
     fn drop(&mut self) {
-        // After `close` there is nothing left to do. Otherwise nobody is left to tell, and the next open finishes it.
+        // After `close` there is nothing left to do. Otherwise no caller is left to tell, and the next open finishes
+        // it.
         drop(self.shut_down());
     }
 }
@@ -219,20 +247,36 @@ impl Store for SqliteStore {
         })
     }
 
-    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
-        self.writer().commit(group)
+    fn is_embedded(&self) -> bool {
+        true
     }
 
-    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
-        self.loads.read(|connection| read::load(connection, key))
+    fn commit(&self, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
+        ready(self.writer().commit(&group))
     }
 
-    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
-        self.loads.read(|connection| read::version(connection, key))
+    fn load(&self, key: RunKey) -> Read<Option<RunRecord>> {
+        self.loads.read(move |connection| read::load(connection, key))
     }
 
-    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
-        self.pointers.read(|connection| read::current(connection, namespace, workflow_id))
+    fn load_many(&self, keys: &[RunKey]) -> Answer<Vec<Result<Option<RunRecord>, ReadError>>> {
+        self.loads.read_each(keys, read::load)
+    }
+
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunRecord>> {
+        match self.find_current(namespace, workflow_id) {
+            Ok(Some(key)) => self.load(key),
+            Ok(None) => ready(Ok(None)),
+            Err(error) => ready(Err(error)),
+        }
+    }
+
+    fn version(&self, key: RunKey) -> Read<Option<u64>> {
+        self.loads.read(move |connection| read::version(connection, key))
+    }
+
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
+        ready(self.find_current(namespace, workflow_id))
     }
 
     fn history(
@@ -242,16 +286,17 @@ impl Store for SqliteStore {
         until: i64,
         batches_max: usize,
         bytes_max: usize,
-    ) -> Result<Vec<HistoryBatch>, ReadError> {
-        self.loads.read(|connection| read::history(connection, key, from, until, batches_max, bytes_max))
+    ) -> Read<Vec<HistoryBatch>> {
+        self.loads.read(move |connection| read::history(connection, key, from, until, batches_max, bytes_max))
     }
 
-    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
-        self.loads.read(|connection| read::script_state(connection, key, slot))
+    fn script_state(&self, key: RunKey, slot: u8) -> Read<Option<Bytes>> {
+        self.loads.read(move |connection| read::script_state(connection, key, slot))
     }
 
-    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
-        self.loads.read(|connection| read::document(connection, namespace, name))
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Read<Option<Bytes>> {
+        let name = name.to_owned();
+        self.loads.read(move |connection| read::document(connection, namespace, &name))
     }
 
     fn documents(
@@ -260,58 +305,58 @@ impl Store for SqliteStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Document>, ReadError> {
-        self.loads.read(|connection| read::documents(connection, namespace, prefix, after, limit))
+    ) -> Read<Vec<Document>> {
+        let (prefix, after) = (prefix.to_owned(), after.map(str::to_owned));
+        self.loads.read(move |connection| read::documents(connection, namespace, &prefix, after.as_deref(), limit))
     }
 
-    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
-        self.loads.read(|connection| read::history_reverse(connection, key, until, batches_max))
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Read<Vec<HistoryBatch>> {
+        self.loads.read(move |connection| read::history_reverse(connection, key, until, batches_max))
     }
 
-    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
-        self.loads.read(|connection| read::open_runs(connection, after, limit))
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
+        self.loads.read(move |connection| read::open_runs(connection, after, limit))
     }
 
-    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
-        self.loads.read(|connection| read::outbox(connection, after, limit))
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>> {
+        self.loads.read(move |connection| read::outbox(connection, after, limit))
     }
 
-    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
-        self.writer().reserve_run_keys(count)
+    fn reserve_run_keys(&self, count: u64) -> Write<RunKey> {
+        self.write(move |writer| writer.reserve_run_keys(count))
     }
 
-    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
+    fn namespaces(&self) -> Read<Vec<NamespaceRecord>> {
         self.loads.read(read::namespaces)
     }
 
-    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
-        self.writer().put_namespace(namespace)
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
+        let namespace = namespace.clone();
+        self.write(move |writer| writer.put_namespace(&namespace))
     }
 
-    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
-        self.writer().delete_namespace(namespace)
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Write<()> {
+        self.write(move |writer| writer.delete_namespace(namespace))
     }
 
-    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.scan(|connection| read::unlisted_runs(connection, limit))
+    fn unlisted_runs(&self, limit: usize) -> Read<Vec<RunKey>> {
+        self.scan(move |connection| read::unlisted_runs(connection, limit))
     }
 
-    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
-        self.read_listed(&self.loads, &ReadLimit::none(), |connection| visibility::facts(connection, key))
+    fn facts(&self, key: RunKey) -> Read<Option<VisibilityRow>> {
+        self.read_listed(&self.loads, ReadLimit::none(), move |connection| visibility::facts(connection, key))
     }
 
-    fn runs_of_workflow(
-        &self,
-        namespace: NamespaceKey,
-        workflow_id: &str,
-        limit: usize,
-    ) -> Result<Vec<RunKey>, ReadError> {
-        let work = |connection: &Connection| visibility::runs_of_workflow(connection, namespace, workflow_id, limit);
-        self.read_listed(&self.loads, &ReadLimit::none(), work)
+    fn runs_of_workflow(&self, namespace: NamespaceKey, workflow_id: &str, limit: usize) -> Read<Vec<RunKey>> {
+        let workflow_id = workflow_id.to_owned();
+        let work =
+            move |connection: &Connection| visibility::runs_of_workflow(connection, namespace, &workflow_id, limit);
+        self.read_listed(&self.loads, ReadLimit::none(), work)
     }
 
-    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
-        self.read_listed(&self.lists, limit, |connection| visibility::list(connection, query))
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage> {
+        let query = query.clone();
+        self.read_listed(&self.lists, limit.clone(), move |connection| visibility::list(connection, &query))
     }
 
     fn count_within(
@@ -320,20 +365,21 @@ impl Store for SqliteStore {
         filter: &Filter,
         group_by: Option<Attribute>,
         limit: &ReadLimit,
-    ) -> Result<Vec<Count>, ReadError> {
-        let work = |connection: &Connection| visibility::count(connection, namespace, filter, group_by);
-        self.read_listed(&self.lists, limit, work)
+    ) -> Read<Vec<Count>> {
+        let filter = filter.clone();
+        let work = move |connection: &Connection| visibility::count(connection, namespace, &filter, group_by);
+        self.read_listed(&self.lists, limit.clone(), work)
     }
 
-    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.scan(|connection| read::closed_runs(connection, namespace, closed_before, limit))
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>> {
+        self.scan(move |connection| read::closed_runs(connection, namespace, closed_before, limit))
     }
 
-    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
-        self.scan(|connection| read::first_close(connection, namespace))
+    fn first_close(&self, namespace: NamespaceKey) -> Read<Option<i64>> {
+        self.scan(move |connection| read::first_close(connection, namespace))
     }
 
-    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.scan(|connection| read::runs_of(connection, namespace, after, limit))
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Read<Vec<RunKey>> {
+        self.scan(move |connection| read::runs_of(connection, namespace, after, limit))
     }
 }

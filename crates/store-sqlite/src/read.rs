@@ -1,15 +1,15 @@
 //! Reads, on connections of their own.
 //!
 //! Read-only connections are opened as they are needed and kept in pools, one for each kind of reads, so that none waits
-//! for reads of another kind ([`crate::SqliteStore`] says which there are); who finds none free in its pool waits. Each
-//! read is one statement or one transaction (histories are two statements, see [`newest`]), so it sees one state of the
+//! for reads of another kind ([`crate::SqliteStore`] says which there are). A pool has as many threads as connections; a read
+//! that finds none free waits. Each read is one statement or one transaction (histories are two statements, see [`newest`]), so it sees one state of the
 //! file: the newest committed when it began.
 //!
 //! What holds: nothing is returned that does not match its checksum; a connection on which a read failed is not used
 //! again.
 
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -17,8 +17,8 @@ use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, params};
 use segno_store::limits::EVENT_ID_END;
 use segno_store::{
-    Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, ReadLimit, RunKey,
-    RunRecord,
+    Answer, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, Read, ReadError,
+    ReadLimit, RunKey, RunRecord, Threads,
 };
 
 use crate::visibility::write::OPEN;
@@ -33,9 +33,16 @@ const CHECKED_EVERY: i32 = 1_000;
 /// How long a read with a limit waits for a connection before it looks at its limit again.
 const WAIT_STEP: Duration = Duration::from_millis(20);
 
-/// Read connections that are lent to one kind of reads.
+/// Connections and threads for one kind of reads.
 #[derive(Debug)]
 pub(crate) struct Readers {
+    connections: Arc<Connections>,
+    threads: Threads,
+}
+
+/// Read connections that are lent to one kind of reads.
+#[derive(Debug)]
+struct Connections {
     path: PathBuf,
     /// More connections would help only if reads waited for the disk; each costs up to 1 MiB of cache.
     connections_max: usize,
@@ -52,22 +59,63 @@ struct Pool {
 
 impl Readers {
     pub(crate) fn new(path: PathBuf, connections_max: usize) -> Self {
-        Self { path, connections_max, pool: Mutex::default(), returned: Condvar::new() }
+        let connections = Connections { path, connections_max, pool: Mutex::default(), returned: Condvar::new() };
+        Self { connections: Arc::new(connections), threads: Threads::new("segno-reader", connections_max) }
     }
 
-    /// Runs `work` on a connection.
-    pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T, ReadError>) -> Result<T, ReadError> {
-        self.read_within(&ReadLimit::none(), work)
+    /// Runs `work` on a connection, on one of the threads.
+    pub(crate) fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+    ) -> Read<T> {
+        self.read_within(ReadLimit::none(), work)
     }
 
-    /// Runs `work` on a connection, as long as the limit allows.
-    pub(crate) fn read_within<T>(
+    /// Runs `work` on a connection, on one of the threads, as long as the limit allows.
+    pub(crate) fn read_within<T: Send + 'static>(
+        &self,
+        limit: ReadLimit,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError> + Send + 'static,
+    ) -> Read<T> {
+        let connections = self.connections.clone();
+        self.threads.read(move || connections.read_within(&limit, work))
+    }
+
+    /// Runs `work` for each key, on one of the threads. One that fails does not hide the others.
+    pub(crate) fn read_each<K: Copy + Send + 'static, T: Send + 'static>(
+        &self,
+        keys: &[K],
+        work: impl Fn(&Connection, K) -> Result<T, ReadError> + Send + 'static,
+    ) -> Answer<Vec<Result<T, ReadError>>> {
+        let (connections, keys, length) = (self.connections.clone(), keys.to_vec(), keys.len());
+        let read = move |key: &K| connections.read_within(&ReadLimit::none(), |connection| work(connection, *key));
+        let done = self.threads.read(move || Ok(keys.iter().map(read).collect()));
+        Box::pin(async move { done.await.unwrap_or_else(|error| (0..length).map(|_| Err(error.clone())).collect()) })
+    }
+
+    /// Runs `work` on a connection, on the caller's thread.
+    pub(crate) fn read_inline<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, ReadError>,
+    ) -> Result<T, ReadError> {
+        self.connections.read_within(&ReadLimit::none(), work)
+    }
+
+    /// Waits for what runs, drops what waits, and closes the connections.
+    pub(crate) fn close(&self) {
+        self.threads.stop();
+        self.connections.close();
+    }
+}
+
+impl Connections {
+    fn read_within<T>(
         &self,
         limit: &ReadLimit,
         work: impl FnOnce(&Connection) -> Result<T, ReadError>,
     ) -> Result<T, ReadError> {
         limit.check()?;
-        let mut lent = Lent { readers: self, connection: self.take(limit)? };
+        let mut lent = Lent { connections: self, connection: self.take(limit)? };
         let failed = |error: rusqlite::Error| ReadError::Failed(error.to_string());
         let mut connection = match lent.connection.take() {
             Some(connection) => connection,
@@ -84,7 +132,7 @@ impl Readers {
         connection.progress_handler(CHECKED_EVERY, Some(move || watched.check().is_err())).map_err(failed)?;
         let outcome = work(&connection);
         connection.progress_handler(0, None::<fn() -> bool>).map_err(failed)?;
-        // A statement that was interrupted failed because of the limit, whatever it says.
+        // A statement that was interrupted failed because of the limit, regardless of its message.
         let outcome = outcome.or_else(|error| limit.check().and(Err(error)));
         if matches!(outcome, Ok(_) | Err(ReadError::Cancelled | ReadError::DeadlineExceeded)) {
             lent.connection = Some(connection);
@@ -93,8 +141,8 @@ impl Readers {
     }
 
     /// Closes what is idle; nothing may be in use.
-    pub(crate) fn close(&mut self) {
-        let pool = self.pool.get_mut().unwrap_or_else(PoisonError::into_inner);
+    fn close(&self) {
+        let mut pool = self.pool.lock().unwrap_or_else(PoisonError::into_inner);
         pool.open -= pool.idle.len();
         pool.idle.clear();
     }
@@ -127,21 +175,21 @@ impl Readers {
     }
 }
 
-/// Gives the place in the pool back, whatever happens, and the connection if the read went well.
+/// Gives the place in the pool back in every case, and the connection if the read went well.
 struct Lent<'a> {
-    readers: &'a Readers,
+    connections: &'a Connections,
     connection: Option<Connection>,
 }
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        let mut pool = self.readers.pool.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.connections.pool.lock().unwrap_or_else(PoisonError::into_inner);
         match self.connection.take() {
             Some(connection) => pool.idle.push(connection),
             None => pool.open -= 1,
         }
         drop(pool);
-        self.readers.returned.notify_one();
+        self.connections.returned.notify_one();
     }
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct Writer {
     failures: Failures,
 }
 
-/// The connection, and what is known of the file because nobody else writes to it.
+/// The connection, and what is known of the file because no other connection writes to it.
 #[derive(Debug)]
 struct Live {
     connection: Connection,
@@ -277,26 +277,26 @@ mod tests {
     use super::*;
     use crate::SqliteStore;
     use segno_store::visibility::Filter;
-    use segno_store::{RunWrite, Store, kit};
+    use segno_store::{RunWrite, Store, Wait, kit};
 
     /// After a failure the writer goes on with a new connection, and the store never notices.
     #[test]
     fn a_lost_connection_is_replaced() {
         let directory = std::env::temp_dir().join(format!("segno-lost-{}", std::process::id()));
         let store = SqliteStore::open(&directory, Options::default()).expect("opens");
-        let first = store.reserve_run_keys(5).expect("works").0;
+        let first = store.reserve_run_keys(5).wait().expect("works").0;
         store.writer().lose_connection();
-        assert_eq!(store.reserve_run_keys(5), Ok(RunKey(first + 5)));
+        assert_eq!(store.reserve_run_keys(5).wait(), Ok(RunKey(first + 5)));
         // What waited to be listed is read from the file again.
         for key in 1..=5 {
             let write = RunWrite { visibility: Some(Box::new(kit::row(key))), ..kit::run(key, 0, "s") };
-            assert_eq!(store.commit(&[Commit { runs: vec![write], ..Commit::default() }]), [Ok(())]);
+            assert_eq!(store.commit(vec![Commit { runs: vec![write], ..Commit::default() }]).wait(), [Ok(())]);
             if key % 2 == 0 {
                 store.writer().lose_connection();
             }
         }
         store.writer().lose_connection();
-        let listed = store.count(NamespaceKey(1), &Filter::All(Vec::new()), None).expect("works");
+        let listed = store.count(NamespaceKey(1), &Filter::All(Vec::new()), None).wait().expect("works");
         assert_eq!(listed[0].runs, 5);
         store.close().expect("closes");
         std::fs::remove_dir_all(directory).expect("removable");

@@ -1,8 +1,13 @@
 //! The contract in types: what a commit carries, what a read gives back, and how each can fail.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use crate::ReadLimit;
+use crate::cluster::Membership;
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 
 /// A run's number: handed out in order by the server, never reused, below 2^43.
@@ -279,44 +284,77 @@ pub struct FileSizes {
     pub checkpoint_failures: u64,
 }
 
-/// What a backend does. Calls block; the runtime decides on which thread they run. Commits come from one thread at a
-/// time, reads from many.
+/// An answer on its way. Any executor may poll it.
+pub type Answer<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A read on its way.
+pub type Read<T> = Answer<Result<T, ReadError>>;
+
+/// A write on its way.
+pub type Write<T> = Answer<Result<T, CommitError>>;
+
+/// An answer that is known already.
+pub fn ready<T: Send + 'static>(answer: T) -> Answer<T> {
+    Box::pin(std::future::ready(answer))
+}
+
+/// What a backend does. Only [`Store::commit`] may block. Commits come one group at a time, reads at any time.
+///
+/// Writes begin at the call and are carried out even if their answers are dropped. A read begins at the call or when its answer
+/// is polled first.
 pub trait Store: Send + Sync + 'static {
     /// What keeps the data, in a word: users are told.
     fn kind(&self) -> &'static str;
+
+    /// Whether the store is in this process: its commits are made by the thread that calls [`Store::commit`].
+    fn is_embedded(&self) -> bool;
+
+    /// The place among other nodes, if there can be others.
+    fn membership(&self) -> Option<Arc<dyn Membership>> {
+        None
+    }
 
     /// The sizes of its files, if it has any.
     fn file_sizes(&self) -> Option<FileSizes> {
         None
     }
 
-    /// Makes commits durable, as one group where possible, in order. Once this returns, each commit whose result is
-    /// `Ok` is on stable storage; one that failed does not keep the others from happening.
-    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>>;
+    /// Makes commits durable, as one group where possible, in order. Once it has answered, each commit whose result is
+    /// `Ok` is on stable storage; one that failed does not keep the others from happening. It answers once the outcome of
+    /// every commit is known or can never be known: a group whose answer was lost is settled first.
+    ///
+    /// An [embedded](Store::is_embedded) store blocks the caller until it has written and has the answer ready: the caller
+    /// commits on a thread of its own, and no other thread is in between.
+    fn commit(&self, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>>;
 
-    /// The newest stored state of a run. Sees every commit that returned before the call.
-    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError>;
+    /// The newest stored state of a run. Sees every commit that was answered before the call.
+    fn load(&self, key: RunKey) -> Read<Option<RunRecord>>;
 
     /// The same for several runs, in the order of `keys`. A run that cannot be read does not hide the others.
-    fn load_many(&self, keys: &[RunKey]) -> Vec<Result<Option<RunRecord>, ReadError>> {
-        keys.iter().map(|key| self.load(*key)).collect()
+    fn load_many(&self, keys: &[RunKey]) -> Answer<Vec<Result<Option<RunRecord>, ReadError>>> {
+        let loads: Vec<_> = keys.iter().map(|key| self.load(*key)).collect();
+        Box::pin(async move {
+            let mut loaded = Vec::with_capacity(loads.len());
+            for load in loads {
+                loaded.push(load.await);
+            }
+            loaded
+        })
     }
 
     /// The run that a workflow id names now, as [`Store::current`] and [`Store::load`] give it. A pointer to a run that is
     /// not there is taken for no pointer.
-    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunRecord>, ReadError> {
-        self.current(namespace, workflow_id)?.map_or(Ok(None), |key| self.load(key))
-    }
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunRecord>>;
 
     /// The stored version of a run, also if its row does not match its checksum: a write that replaces what cannot be read
     /// builds on it.
-    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError>;
+    fn version(&self, key: RunKey) -> Read<Option<u64>>;
 
     /// A script state of a run, see [`ScriptWrite`].
-    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError>;
+    fn script_state(&self, key: RunKey, slot: u8) -> Read<Option<Bytes>>;
 
     /// A document.
-    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError>;
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Read<Option<Bytes>>;
 
     /// Documents of a namespace whose names begin with `prefix`, in the order of their names, after the name `after`, at
     /// most `limit`.
@@ -326,11 +364,11 @@ pub trait Store: Send + Sync + 'static {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Document>, ReadError>;
+    ) -> Read<Vec<Document>>;
 
     /// The run that a workflow id names now. [`ReadError::Damaged`] if the pointer does not match its checksum; what it
     /// should be can be found with [`Store::runs_of_workflow`].
-    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError>;
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>>;
 
     /// History batches of a run that contain events from `from` on and begin before `until`, in order, at most
     /// `batches_max` of them and stopping early once they exceed `bytes_max` (but at least one if there is any).
@@ -341,56 +379,51 @@ pub trait Store: Send + Sync + 'static {
         until: i64,
         batches_max: usize,
         bytes_max: usize,
-    ) -> Result<Vec<HistoryBatch>, ReadError>;
+    ) -> Read<Vec<HistoryBatch>>;
 
     /// Like [`Store::history`] but from the newest batch that begins before `until` backwards.
-    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError>;
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Read<Vec<HistoryBatch>>;
 
     /// Open runs in key order, after `after`, at most `limit`.
-    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError>;
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>>;
 
     /// Messages under way in key order, after `after`, at most `limit`.
-    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError>;
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>>;
 
-    /// Sets aside `count` run keys that were never handed out before; returns the first. Durable before it returns.
-    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError>;
+    /// Sets aside `count` run keys that were never handed out before; returns the first. Durable before it is answered.
+    fn reserve_run_keys(&self, count: u64) -> Write<RunKey>;
 
     /// All namespaces.
-    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError>;
+    fn namespaces(&self) -> Read<Vec<NamespaceRecord>>;
 
-    /// Creates a namespace; durable once this returns. Where several nodes share the storage, one whose key or name is
+    /// Creates a namespace; durable once it is answered. Where several nodes share the storage, one whose key or name is
     /// taken conflicts.
-    fn create_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+    fn create_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
         self.put_namespace(namespace)
     }
 
-    /// Creates or replaces a namespace by its key; durable once this returns. A name used by another key conflicts.
-    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError>;
+    /// Creates or replaces a namespace by its key; durable once it is answered. A name used by another key conflicts.
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Write<()>;
 
     /// Forgets a namespace by its key. Its runs must be gone; forgetting an absent one is no error.
-    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError>;
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Write<()>;
 
     /// Runs whose searchable facts were never written, because they are older than the facts; at most `limit`.
-    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError>;
+    fn unlisted_runs(&self, limit: usize) -> Read<Vec<RunKey>>;
 
     /// The searchable facts of a run, which are stored apart from its state: what a damaged run was called.
-    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError>;
+    fn facts(&self, key: RunKey) -> Read<Option<VisibilityRow>>;
 
     /// Runs that have a workflow id, by their searchable facts, newest first, at most `limit`. Finds the runs of a
     /// workflow whose current pointer is lost or damaged.
-    fn runs_of_workflow(
-        &self,
-        namespace: NamespaceKey,
-        workflow_id: &str,
-        limit: usize,
-    ) -> Result<Vec<RunKey>, ReadError>;
+    fn runs_of_workflow(&self, namespace: NamespaceKey, workflow_id: &str, limit: usize) -> Read<Vec<RunKey>>;
 
     /// A page of runs. Each is of one moment: what the filter saw is what is given back. A damaged run has its place in
     /// the page and an error instead of its state.
     ///
     /// Lists and counts may look at every run. They stop when their limit says so, and no other read or commit waits for
     /// them longer than for any other read.
-    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError>;
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage>;
 
     /// Counts runs, by the value of an attribute if one is given (runs without it are a group of their own), most
     /// numerous group first.
@@ -400,29 +433,24 @@ pub trait Store: Send + Sync + 'static {
         filter: &Filter,
         group_by: Option<Attribute>,
         limit: &ReadLimit,
-    ) -> Result<Vec<Count>, ReadError>;
+    ) -> Read<Vec<Count>>;
 
     /// [`Store::list_within`] without a limit, for tests and tools.
-    fn list(&self, query: &ListQuery) -> Result<ListPage, ReadError> {
+    fn list(&self, query: &ListQuery) -> Read<ListPage> {
         self.list_within(query, &ReadLimit::none())
     }
 
     /// [`Store::count_within`] without a limit, for tests and tools.
-    fn count(
-        &self,
-        namespace: NamespaceKey,
-        filter: &Filter,
-        group_by: Option<Attribute>,
-    ) -> Result<Vec<Count>, ReadError> {
+    fn count(&self, namespace: NamespaceKey, filter: &Filter, group_by: Option<Attribute>) -> Read<Vec<Count>> {
         self.count_within(namespace, filter, group_by, &ReadLimit::none())
     }
 
     /// Closed runs of a namespace that closed before a moment, in the order in which they closed, at most `limit`.
-    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError>;
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>>;
 
     /// When the first of a namespace's closed runs closed.
-    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError>;
+    fn first_close(&self, namespace: NamespaceKey) -> Read<Option<i64>>;
 
     /// Runs of a namespace in key order, after `after`, at most `limit`.
-    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError>;
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Read<Vec<RunKey>>;
 }

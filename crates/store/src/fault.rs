@@ -14,8 +14,8 @@ use bytes::Bytes;
 
 use crate::visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow};
 use crate::{
-    Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, ReadLimit, RunKey, RunRecord, Store,
+    Answer, Commit, CommitError, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
+    Read, ReadError, ReadLimit, RunKey, RunRecord, Store, Write, ready,
 };
 
 /// How a call that writes fails.
@@ -141,32 +141,35 @@ impl FaultPlan {
         if is_damaged { Err(ReadError::Damaged("injected damage of a current pointer".to_owned())) } else { Ok(()) }
     }
 
-    /// What was deleted or reset is not damaged any more.
-    fn repaired(&self, group: &[Commit], results: &[Result<(), CommitError>]) {
-        let mut plan = self.plan();
+    /// What each commit of a group deletes or resets.
+    fn repairs(&self, group: &[Commit]) -> Vec<Repairs> {
+        let plan = self.plan();
         if plan.damaged.is_empty() && plan.damaged_pointers.is_empty() {
-            return;
+            return Vec::new();
         }
-        for (commit, _) in group.iter().zip(results).filter(|(_, result)| result.is_ok()) {
-            for key in &commit.delete_runs {
-                plan.damaged.remove(key);
-            }
-            for reset in &commit.current_reset {
-                plan.damaged_pointers.remove(&(reset.namespace, reset.workflow_id.clone()));
-            }
-        }
+        let pointers = |commit: &Commit| {
+            let resets = commit.current_reset.iter();
+            resets.map(|reset| (reset.namespace, reset.workflow_id.clone())).collect()
+        };
+        group.iter().map(|commit| (commit.delete_runs.clone(), pointers(commit))).collect()
     }
 
-    /// A write that is a single thing: it is done or not.
-    fn write<T>(&self, write: impl FnOnce() -> Result<T, CommitError>) -> Result<T, CommitError> {
-        match self.next_write(0) {
-            None => write(),
-            Some(WriteFault::NotDone | WriteFault::PartlyDone(0)) => Err(lost()),
-            Some(WriteFault::Full) => Err(CommitError::Full),
-            Some(WriteFault::DoneButUnknown | WriteFault::PartlyDone(_)) => write().and(Err(lost())),
+    /// What was deleted or reset is not damaged any more.
+    fn repaired(&self, repairs: Vec<Repairs>, results: &[Result<(), CommitError>]) {
+        let mut plan = self.plan();
+        for ((runs, pointers), _) in repairs.into_iter().zip(results).filter(|(_, result)| result.is_ok()) {
+            for key in runs {
+                plan.damaged.remove(&key);
+            }
+            for pointer in pointers {
+                plan.damaged_pointers.remove(&pointer);
+            }
         }
     }
 }
+
+/// The runs that a commit deletes, and the current pointers that it resets.
+type Repairs = (Vec<RunKey>, Vec<(NamespaceKey, String)>);
 
 fn damaged(key: RunKey) -> ReadError {
     ReadError::Damaged(format!("injected damage of run {}", key.0))
@@ -178,69 +181,106 @@ fn lost() -> CommitError {
 
 /// A [`Store`] that fails as its plan says.
 #[derive(Debug)]
-pub struct FaultStore<S> {
-    store: S,
+pub struct FaultStore<S: ?Sized> {
+    store: Arc<S>,
     plan: FaultPlan,
 }
 
-impl<S: Store> FaultStore<S> {
+impl<S: Store + ?Sized> FaultStore<S> {
     /// Wraps a store.
-    pub fn new(store: S, plan: FaultPlan) -> Self {
+    pub fn new(store: Arc<S>, plan: FaultPlan) -> Self {
         Self { store, plan }
     }
 
-    /// The plan.
-    pub fn plan(&self) -> &FaultPlan {
-        &self.plan
+    /// A read that is of no run.
+    fn read<T: Send + 'static>(&self, read: impl FnOnce(&S) -> Read<T>) -> Read<T> {
+        match self.plan.next_read() {
+            Ok(()) => read(&self.store),
+            Err(error) => ready(Err(error)),
+        }
     }
 
-    /// The wrapped store, which does not fail and does not count.
-    pub fn inner(&self) -> &S {
-        &self.store
+    /// A read of a run.
+    fn read_run<T: Send + 'static>(&self, key: RunKey, read: impl FnOnce(&S) -> Read<T>) -> Read<T> {
+        self.read(|store| match self.plan.check_run(key) {
+            Ok(()) => read(store),
+            Err(error) => ready(Err(error)),
+        })
+    }
+
+    /// A write that is a single thing: it is done or not.
+    fn write<T: Send + 'static>(&self, write: impl FnOnce(&S) -> Write<T>) -> Write<T> {
+        match self.plan.next_write(0) {
+            None => write(&self.store),
+            Some(WriteFault::NotDone | WriteFault::PartlyDone(0)) => ready(Err(lost())),
+            Some(WriteFault::Full) => ready(Err(CommitError::Full)),
+            Some(WriteFault::DoneButUnknown | WriteFault::PartlyDone(_)) => {
+                let done = write(&self.store);
+                Box::pin(async move { done.await.and(Err(lost())) })
+            }
+        }
     }
 }
 
-impl<S: Store> Store for FaultStore<S> {
+impl<S: Store + ?Sized> Store for FaultStore<S> {
     fn kind(&self) -> &'static str {
         self.store.kind()
     }
 
-    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
-        let done = match self.plan.next_write(group.len()) {
+    fn is_embedded(&self) -> bool {
+        self.store.is_embedded()
+    }
+
+    fn commit(&self, mut group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
+        let length = group.len();
+        let done = match self.plan.next_write(length) {
             None => {
-                let results = self.store.commit(group);
-                self.plan.repaired(group, &results);
-                return results;
+                let (plan, repairs) = (self.plan.clone(), self.plan.repairs(&group));
+                let committed = self.store.commit(group);
+                return Box::pin(async move {
+                    let results = committed.await;
+                    plan.repaired(repairs, &results);
+                    results
+                });
             }
-            Some(WriteFault::Full) => return vec![Err(CommitError::Full); group.len()],
+            Some(WriteFault::Full) => return ready(vec![Err(CommitError::Full); length]),
             Some(WriteFault::NotDone) => 0,
-            Some(WriteFault::DoneButUnknown) => group.len(),
-            Some(WriteFault::PartlyDone(done)) => done.min(group.len()),
+            Some(WriteFault::DoneButUnknown) => length,
+            Some(WriteFault::PartlyDone(done)) => done,
         };
-        drop(self.store.commit(&group[..done]));
-        vec![Err(lost()); group.len()]
+        group.truncate(done);
+        let committed = self.store.commit(group);
+        Box::pin(async move {
+            drop(committed.await);
+            vec![Err(lost()); length]
+        })
     }
 
-    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
-        self.plan.next_read()?;
-        self.plan.check_run(key)?;
-        self.store.load(key)
+    fn load(&self, key: RunKey) -> Read<Option<RunRecord>> {
+        self.read_run(key, |store| store.load(key))
     }
 
-    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
-        self.plan.next_read()?;
-        self.store.version(key)
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunRecord>> {
+        let current = self.current(namespace, workflow_id);
+        let runs = Self { store: self.store.clone(), plan: self.plan.clone() };
+        Box::pin(async move {
+            match current.await? {
+                Some(key) => runs.load(key).await,
+                None => Ok(None),
+            }
+        })
     }
 
-    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
-        self.plan.next_read()?;
-        self.plan.check_run(key)?;
-        self.store.script_state(key, slot)
+    fn version(&self, key: RunKey) -> Read<Option<u64>> {
+        self.read(|store| store.version(key))
     }
 
-    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
-        self.plan.next_read()?;
-        self.store.document(namespace, name)
+    fn script_state(&self, key: RunKey, slot: u8) -> Read<Option<Bytes>> {
+        self.read_run(key, |store| store.script_state(key, slot))
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Read<Option<Bytes>> {
+        self.read(|store| store.document(namespace, name))
     }
 
     fn documents(
@@ -249,15 +289,15 @@ impl<S: Store> Store for FaultStore<S> {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Document>, ReadError> {
-        self.plan.next_read()?;
-        self.store.documents(namespace, prefix, after, limit)
+    ) -> Read<Vec<Document>> {
+        self.read(|store| store.documents(namespace, prefix, after, limit))
     }
 
-    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
-        self.plan.next_read()?;
-        self.plan.check_current(namespace, workflow_id)?;
-        self.store.current(namespace, workflow_id)
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
+        self.read(|store| match self.plan.check_current(namespace, workflow_id) {
+            Ok(()) => store.current(namespace, workflow_id),
+            Err(error) => ready(Err(error)),
+        })
     }
 
     fn history(
@@ -267,74 +307,61 @@ impl<S: Store> Store for FaultStore<S> {
         until: i64,
         batches_max: usize,
         bytes_max: usize,
-    ) -> Result<Vec<HistoryBatch>, ReadError> {
-        self.plan.next_read()?;
-        self.plan.check_run(key)?;
-        self.store.history(key, from, until, batches_max, bytes_max)
+    ) -> Read<Vec<HistoryBatch>> {
+        self.read_run(key, |store| store.history(key, from, until, batches_max, bytes_max))
     }
 
-    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
-        self.plan.next_read()?;
-        self.plan.check_run(key)?;
-        self.store.history_reverse(key, until, batches_max)
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Read<Vec<HistoryBatch>> {
+        self.read_run(key, |store| store.history_reverse(key, until, batches_max))
     }
 
-    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
-        self.plan.next_read()?;
-        self.store.open_runs(after, limit)
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
+        self.read(|store| store.open_runs(after, limit))
     }
 
-    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
-        self.plan.next_read()?;
-        self.store.outbox(after, limit)
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>> {
+        self.read(|store| store.outbox(after, limit))
     }
 
-    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
-        self.plan.write(|| self.store.reserve_run_keys(count))
+    fn reserve_run_keys(&self, count: u64) -> Write<RunKey> {
+        self.write(|store| store.reserve_run_keys(count))
     }
 
-    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
-        self.plan.next_read()?;
-        self.store.namespaces()
+    fn namespaces(&self) -> Read<Vec<NamespaceRecord>> {
+        self.read(S::namespaces)
     }
 
-    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
-        self.plan.write(|| self.store.put_namespace(namespace))
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
+        self.write(|store| store.put_namespace(namespace))
     }
 
-    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
-        self.plan.write(|| self.store.delete_namespace(namespace))
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Write<()> {
+        self.write(|store| store.delete_namespace(namespace))
     }
 
-    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.plan.next_read()?;
-        self.store.unlisted_runs(limit)
+    fn unlisted_runs(&self, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|store| store.unlisted_runs(limit))
     }
 
-    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
-        self.plan.next_read()?;
-        self.store.facts(key)
+    fn facts(&self, key: RunKey) -> Read<Option<VisibilityRow>> {
+        self.read(|store| store.facts(key))
     }
 
-    fn runs_of_workflow(
-        &self,
-        namespace: NamespaceKey,
-        workflow_id: &str,
-        limit: usize,
-    ) -> Result<Vec<RunKey>, ReadError> {
-        self.plan.next_read()?;
-        self.store.runs_of_workflow(namespace, workflow_id, limit)
+    fn runs_of_workflow(&self, namespace: NamespaceKey, workflow_id: &str, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|store| store.runs_of_workflow(namespace, workflow_id, limit))
     }
 
-    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
-        self.plan.next_read()?;
-        let mut page = self.store.list_within(query, limit)?;
-        for run in &mut page.runs {
-            if let Err(error) = self.plan.check_run(run.key) {
-                run.state = Err(error);
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage> {
+        let (plan, list) = (self.plan.clone(), self.read(|store| store.list_within(query, limit)));
+        Box::pin(async move {
+            let mut page = list.await?;
+            for run in &mut page.runs {
+                if let Err(error) = plan.check_run(run.key) {
+                    run.state = Err(error);
+                }
             }
-        }
-        Ok(page)
+            Ok(page)
+        })
     }
 
     fn count_within(
@@ -343,23 +370,19 @@ impl<S: Store> Store for FaultStore<S> {
         filter: &Filter,
         group_by: Option<Attribute>,
         limit: &ReadLimit,
-    ) -> Result<Vec<Count>, ReadError> {
-        self.plan.next_read()?;
-        self.store.count_within(namespace, filter, group_by, limit)
+    ) -> Read<Vec<Count>> {
+        self.read(|store| store.count_within(namespace, filter, group_by, limit))
     }
 
-    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.plan.next_read()?;
-        self.store.closed_runs(namespace, closed_before, limit)
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|store| store.closed_runs(namespace, closed_before, limit))
     }
 
-    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
-        self.plan.next_read()?;
-        self.store.first_close(namespace)
+    fn first_close(&self, namespace: NamespaceKey) -> Read<Option<i64>> {
+        self.read(|store| store.first_close(namespace))
     }
 
-    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        self.plan.next_read()?;
-        self.store.runs_of(namespace, after, limit)
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|store| store.runs_of(namespace, after, limit))
     }
 }

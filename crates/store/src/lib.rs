@@ -4,7 +4,7 @@
 //! runs (the outbox) and namespaces. It sees state and events as bytes and never looks inside. It does not know
 //! requests, timers or task queues: whatever must happen next is derived by the runtime from what is stored here.
 //!
-//! What holds: [`Store::commit`] is the only way to change a run; once it returned `Ok` for a commit, everything in
+//! What holds: [`Store::commit`] is the only way to change a run; once it answered `Ok` for a commit, everything in
 //! that commit survives the loss of the process and of power; a commit happens entirely or not at all; a commit built
 //! on a state that is no longer the stored one fails with [`CommitError::Conflict`] and changes nothing.
 
@@ -18,16 +18,17 @@ pub mod kit;
 pub mod limits;
 mod memory;
 mod read_limit;
-mod shared;
-mod storage;
+mod threads;
 pub mod visibility;
+mod wait;
 
 pub use bucket::Bucket;
 pub use contract::{
-    Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, FileSizes, HistoryBatch,
-    NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, ReadError, RunKey, RunRecord, RunWrite, ScriptWrite,
-    StateFacts, Store,
+    Answer, Commit, CommitError, Compaction, CurrentReset, CurrentWrite, Document, DocumentWrite, FileSizes,
+    HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow, Read, ReadError, RunKey, RunRecord,
+    RunWrite, ScriptWrite, StateFacts, Store, Write, ready,
 };
 pub use memory::MemoryStore;
 pub use read_limit::{CancelOnDrop, ReadLimit};
-pub use storage::{Answer, Blocked, Lane, Read, Storage, wait};
+pub use threads::Threads;
+pub use wait::Wait;

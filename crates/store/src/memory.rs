@@ -15,16 +15,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use crate::limits;
+use crate::threads::Threads;
 use crate::visibility::{self, Attribute, Count, Filter, ListPage, ListQuery, Listed, VisibilityRow};
 use crate::{
-    Commit, CommitError, CurrentWrite, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
-    OutboxRow, ReadError, ReadLimit, RunKey, RunRecord, RunWrite, Store,
+    Answer, Commit, CommitError, CurrentWrite, Document, HistoryBatch, NamespaceKey, NamespaceRecord, OpenRun,
+    OutboxKey, OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, RunWrite, Store, Write, ready,
 };
 
 /// A [`Store`] that keeps everything in memory.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MemoryStore {
     tables: Mutex<Tables>,
+    /// Lists and counts may take long: nothing else waits while filters are evaluated.
+    searches: Threads,
+}
+
+/// Lists and counts that run at the same time.
+const SEARCHES_MAX: usize = 4;
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self { tables: Mutex::default(), searches: Threads::new("segno-search", SEARCHES_MAX) }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +72,10 @@ impl MemoryStore {
     fn tables(&self) -> MutexGuard<'_, Tables> {
         // A panic can only come from running out of memory; the maps themselves are whole.
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read<T: Send + 'static>(&self, read: impl FnOnce(&Tables) -> T) -> Read<T> {
+        ready(Ok(read(&self.tables())))
     }
 }
 
@@ -202,25 +218,33 @@ impl Store for MemoryStore {
         "memory"
     }
 
-    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
+    fn is_embedded(&self) -> bool {
+        true
+    }
+
+    fn commit(&self, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
         let mut tables = self.tables();
-        group.iter().map(|commit| tables.commit(commit)).collect()
+        ready(group.iter().map(|commit| tables.commit(commit)).collect())
     }
 
-    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
-        Ok(self.tables().runs.get(&key).cloned())
+    fn load(&self, key: RunKey) -> Read<Option<RunRecord>> {
+        self.read(|tables| tables.runs.get(&key).cloned())
     }
 
-    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
-        Ok(self.tables().runs.get(&key).map(|run| run.version))
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunRecord>> {
+        self.read(|tables| tables.current(namespace, workflow_id).and_then(|key| tables.runs.get(&key)).cloned())
     }
 
-    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<Bytes>, ReadError> {
-        Ok(self.tables().scripts.get(&(key, slot)).cloned())
+    fn version(&self, key: RunKey) -> Read<Option<u64>> {
+        self.read(|tables| tables.runs.get(&key).map(|run| run.version))
     }
 
-    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<Bytes>, ReadError> {
-        Ok(self.tables().documents.get(&(namespace, name.to_owned())).cloned())
+    fn script_state(&self, key: RunKey, slot: u8) -> Read<Option<Bytes>> {
+        self.read(|tables| tables.scripts.get(&(key, slot)).cloned())
+    }
+
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Read<Option<Bytes>> {
+        self.read(|tables| tables.documents.get(&(namespace, name.to_owned())).cloned())
     }
 
     fn documents(
@@ -229,24 +253,25 @@ impl Store for MemoryStore {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Document>, ReadError> {
-        let tables = self.tables();
-        let from = match after {
-            Some(after) if after >= prefix => Bound::Excluded((namespace, after.to_owned())),
-            _ => Bound::Included((namespace, prefix.to_owned())),
-        };
-        let found = tables.documents.range((from, Bound::Unbounded));
-        let wanted = found.take_while(|((owner, name), _)| *owner == namespace && name.starts_with(prefix));
-        let document = |((namespace, name), content): (&(NamespaceKey, String), &Bytes)| Document {
-            namespace: *namespace,
-            name: name.clone(),
-            content: content.clone(),
-        };
-        Ok(wanted.take(limit).map(document).collect())
+    ) -> Read<Vec<Document>> {
+        self.read(|tables| {
+            let from = match after {
+                Some(after) if after >= prefix => Bound::Excluded((namespace, after.to_owned())),
+                _ => Bound::Included((namespace, prefix.to_owned())),
+            };
+            let found = tables.documents.range((from, Bound::Unbounded));
+            let wanted = found.take_while(|((owner, name), _)| *owner == namespace && name.starts_with(prefix));
+            let document = |((namespace, name), content): (&(NamespaceKey, String), &Bytes)| Document {
+                namespace: *namespace,
+                name: name.clone(),
+                content: content.clone(),
+            };
+            wanted.take(limit).map(document).collect()
+        })
     }
 
-    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
-        Ok(self.tables().current.get(&(namespace, workflow_id.to_owned())).copied())
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
+        self.read(|tables| tables.current(namespace, workflow_id))
     }
 
     fn history(
@@ -256,102 +281,84 @@ impl Store for MemoryStore {
         until: i64,
         batches_max: usize,
         bytes_max: usize,
-    ) -> Result<Vec<HistoryBatch>, ReadError> {
-        let tables = self.tables();
-        let mut found = Vec::new();
-        let mut bytes = 0_usize;
-        let wanted =
-            tables.run_history(key).filter(|batch| batch.last_event_id >= from && batch.first_event_id < until);
-        for batch in wanted.take(batches_max) {
-            bytes += batch.events.len();
-            if bytes > bytes_max && !found.is_empty() {
-                break;
+    ) -> Read<Vec<HistoryBatch>> {
+        self.read(|tables| {
+            let mut found = Vec::new();
+            let mut bytes = 0_usize;
+            let wanted =
+                tables.run_history(key).filter(|batch| batch.last_event_id >= from && batch.first_event_id < until);
+            for batch in wanted.take(batches_max) {
+                bytes += batch.events.len();
+                if bytes > bytes_max && !found.is_empty() {
+                    break;
+                }
+                found.push(batch.clone());
             }
-            found.push(batch.clone());
-        }
-        Ok(found)
+            found
+        })
     }
 
-    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
-        let tables = self.tables();
-        let wanted = tables.run_history(key).rev().filter(|batch| batch.first_event_id < until);
-        Ok(wanted.take(batches_max).cloned().collect())
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Read<Vec<HistoryBatch>> {
+        self.read(|tables| {
+            let wanted = tables.run_history(key).rev().filter(|batch| batch.first_event_id < until);
+            wanted.take(batches_max).cloned().collect()
+        })
     }
 
-    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
-        let tables = self.tables();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let open = tables.runs.range((from, Bound::Unbounded)).map(|(_, run)| run).filter(|run| run.open);
-        let brief = |run: &RunRecord| OpenRun { key: run.key, wake_at: run.wake_at, dispatchable: run.dispatchable };
-        Ok(open.take(limit).map(brief).collect())
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
+        self.read(|tables| {
+            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let open = tables.runs.range((from, Bound::Unbounded)).map(|(_, run)| run).filter(|run| run.open);
+            let brief =
+                |run: &RunRecord| OpenRun { key: run.key, wake_at: run.wake_at, dispatchable: run.dispatchable };
+            open.take(limit).map(brief).collect()
+        })
     }
 
-    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
-        let tables = self.tables();
-        let rows = tables.outbox.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
-        Ok(rows.take(limit).map(|(key, message)| OutboxRow { key: *key, message: message.clone() }).collect())
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>> {
+        self.read(|tables| {
+            let rows = tables.outbox.range((after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded));
+            rows.take(limit).map(|(key, message)| OutboxRow { key: *key, message: message.clone() }).collect()
+        })
     }
 
-    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
-        let mut tables = self.tables();
-        // Keys begin at 1, so that 0 never names a run.
-        let (first, end) = limits::reserve(tables.run_keys_reserved + 1, count)?;
-        tables.run_keys_reserved = end - 1;
-        Ok(first)
+    fn reserve_run_keys(&self, count: u64) -> Write<RunKey> {
+        ready(self.tables().reserve_run_keys(count))
     }
 
-    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
-        Ok(self.tables().namespaces.values().cloned().collect())
+    fn namespaces(&self) -> Read<Vec<NamespaceRecord>> {
+        self.read(|tables| tables.namespaces.values().cloned().collect())
     }
 
-    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
-        limits::check_value(namespace.detail.len())?;
-        let mut tables = self.tables();
-        if tables.namespaces.values().any(|other| other.name == namespace.name && other.key != namespace.key) {
-            return Err(CommitError::Conflict);
-        }
-        tables.namespaces.insert(namespace.key, namespace.clone());
-        Ok(())
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
+        ready(self.tables().put_namespace(namespace))
     }
 
-    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Write<()> {
         self.tables().namespaces.remove(&namespace);
-        Ok(())
+        ready(Ok(()))
     }
 
     /// Nothing here is older than this process.
-    fn unlisted_runs(&self, _limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        Ok(Vec::new())
+    fn unlisted_runs(&self, _limit: usize) -> Read<Vec<RunKey>> {
+        ready(Ok(Vec::new()))
     }
 
-    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
-        Ok(self.tables().visibility.get(&key).map(|row| VisibilityRow::clone(row)))
+    fn facts(&self, key: RunKey) -> Read<Option<VisibilityRow>> {
+        self.read(|tables| tables.visibility.get(&key).map(|row| VisibilityRow::clone(row)))
     }
 
-    fn runs_of_workflow(
-        &self,
-        namespace: NamespaceKey,
-        workflow_id: &str,
-        limit: usize,
-    ) -> Result<Vec<RunKey>, ReadError> {
-        let tables = self.tables();
-        let newest_first = tables.visibility.values().rev();
-        let wanted = newest_first.filter(|row| row.namespace == namespace && row.workflow_id == workflow_id);
-        Ok(wanted.take(limit).map(|row| row.key).collect())
+    fn runs_of_workflow(&self, namespace: NamespaceKey, workflow_id: &str, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|tables| {
+            let newest_first = tables.visibility.values().rev();
+            let wanted = newest_first.filter(|row| row.namespace == namespace && row.workflow_id == workflow_id);
+            wanted.take(limit).map(|row| row.key).collect()
+        })
     }
 
-    /// Only what is shared is copied under the lock: nothing waits while the filter is evaluated.
-    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
-        let rows = self.tables().rows_of(query.namespace);
-        let places = visibility::page(rows.iter().map(|(row, _)| &**row), query, limit)?;
-        let missing = |key: RunKey| ReadError::Damaged(format!("run {} can be searched but is not there", key.0));
-        let state = |key: RunKey| {
-            let place = rows.binary_search_by_key(&key, |(row, _)| row.key).ok();
-            place.and_then(|place| rows[place].1.clone()).ok_or_else(|| missing(key))
-        };
-        let runs = places.iter().map(|place| Listed { key: place.key, state: state(place.key) }).collect();
-        let full = places.len() == query.limit;
-        Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage> {
+        let (rows, query, limit) = (self.tables().rows_of(query.namespace), query.clone(), limit.clone());
+        self.searches.read(move || list(&rows, &query, &limit))
     }
 
     fn count_within(
@@ -360,33 +367,71 @@ impl Store for MemoryStore {
         filter: &Filter,
         group_by: Option<Attribute>,
         limit: &ReadLimit,
-    ) -> Result<Vec<Count>, ReadError> {
-        let rows = self.tables().rows_of(namespace);
-        visibility::count(rows.iter().map(|(row, _)| &**row), namespace, filter, group_by, limit)
+    ) -> Read<Vec<Count>> {
+        let (rows, filter, limit) = (self.tables().rows_of(namespace), filter.clone(), limit.clone());
+        self.searches
+            .read(move || visibility::count(rows.iter().map(|(row, _)| &**row), namespace, &filter, group_by, &limit))
     }
 
-    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        let tables = self.tables();
-        let mut closed: Vec<_> = tables.closed(namespace).filter(|(time, ..)| *time < closed_before).collect();
-        closed.sort_unstable();
-        Ok(closed.into_iter().take(limit).map(|(.., key)| key).collect())
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|tables| {
+            let mut closed: Vec<_> = tables.closed(namespace).filter(|(time, ..)| *time < closed_before).collect();
+            closed.sort_unstable();
+            closed.into_iter().take(limit).map(|(.., key)| key).collect()
+        })
     }
 
-    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
-        Ok(self.tables().closed(namespace).map(|(time, ..)| time).min())
+    fn first_close(&self, namespace: NamespaceKey) -> Read<Option<i64>> {
+        self.read(|tables| tables.closed(namespace).map(|(time, ..)| time).min())
     }
 
-    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
-        let tables = self.tables();
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let rows = tables.visibility.range((from, Bound::Unbounded)).filter(|(_, row)| row.namespace == namespace);
-        Ok(rows.take(limit).map(|(key, _)| *key).collect())
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Read<Vec<RunKey>> {
+        self.read(|tables| {
+            let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+            let rows = tables.visibility.range((from, Bound::Unbounded)).filter(|(_, row)| row.namespace == namespace);
+            rows.take(limit).map(|(key, _)| *key).collect()
+        })
     }
 }
 
+/// What lists look at of a run: its facts and its state.
+type ListedRow = (Arc<VisibilityRow>, Option<Bytes>);
+
+fn list(rows: &[ListedRow], query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
+    let places = visibility::page(rows.iter().map(|(row, _)| &**row), query, limit)?;
+    let missing = |key: RunKey| ReadError::Damaged(format!("run {} can be searched but is not there", key.0));
+    let state = |key: RunKey| {
+        let place = rows.binary_search_by_key(&key, |(row, _)| row.key).ok();
+        place.and_then(|place| rows[place].1.clone()).ok_or_else(|| missing(key))
+    };
+    let runs = places.iter().map(|place| Listed { key: place.key, state: state(place.key) }).collect();
+    let full = places.len() == query.limit;
+    Ok(ListPage { runs, next: places.into_iter().next_back().filter(|_| full) })
+}
+
 impl Tables {
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Option<RunKey> {
+        self.current.get(&(namespace, workflow_id.to_owned())).copied()
+    }
+
+    fn reserve_run_keys(&mut self, count: u64) -> Result<RunKey, CommitError> {
+        // Keys begin at 1, so that 0 never names a run.
+        let (first, end) = limits::reserve(self.run_keys_reserved + 1, count)?;
+        self.run_keys_reserved = end - 1;
+        Ok(first)
+    }
+
+    fn put_namespace(&mut self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+        limits::check_value(namespace.detail.len())?;
+        if self.namespaces.values().any(|other| other.name == namespace.name && other.key != namespace.key) {
+            return Err(CommitError::Conflict);
+        }
+        self.namespaces.insert(namespace.key, namespace.clone());
+        Ok(())
+    }
+
     /// What lists look at: facts and states of the runs of a namespace, as of now, by key.
-    fn rows_of(&self, namespace: NamespaceKey) -> Vec<(Arc<VisibilityRow>, Option<Bytes>)> {
+    fn rows_of(&self, namespace: NamespaceKey) -> Vec<ListedRow> {
         let rows = self.visibility.values().filter(|row| row.namespace == namespace);
         rows.map(|row| (Arc::clone(row), self.runs.get(&row.key).map(|run| run.state.clone()))).collect()
     }

@@ -45,7 +45,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Ends the run because of a limit or an error that nobody hears.
+    /// Ends the run because of a limit or an error that no code handles.
     fn fail(&mut self, fatal: Fatal) -> Result<(), TurnError> {
         self.closing = Some(match fatal {
             Fatal::Limit(raised, stack) => Closing::Failed(pure::error::from_raised(&raised, &stack)),
@@ -136,7 +136,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Keeps a signal until somebody takes it.
+    /// Keeps a signal until the code takes it.
     fn keep_signal(&mut self, name: &str, input: &[Payload]) {
         let sequence = self.signals_seen;
         self.signals_seen += 1;
@@ -232,7 +232,7 @@ impl Machine<'_> {
             return;
         };
         let Some(owner) = *owner else { return self.end(number, Ok(Value::Null)) };
-        // It is over: whoever owned it must not withdraw it.
+        // It is over: its owner must not withdraw it.
         self.end(number, Ok(Value::Null));
         let Some(promise) = self.promises.get_mut(&owner) else { return };
         match &mut promise.kind {

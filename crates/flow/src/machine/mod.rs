@@ -82,7 +82,7 @@ enum Ready {
     Map(u32),
 }
 
-/// A signal that nobody has taken.
+/// A signal that no code has taken.
 struct Untaken {
     /// Counts signals, so that the order over all names is known.
     sequence: u64,

@@ -111,7 +111,7 @@ impl Runs {
         let Some(steps) = self.batches.steps.get() else { return Ok(None) };
         let info = job.info();
         let (key, name) = (namespace.key, request_document(&info.job_id));
-        let request = self.read(move |store| store.document(key, &name)).await?;
+        let request = self.store.document(key, &name).await?;
         let request = request.ok_or_else(|| CallError::DataLoss("what it is to do is missing".to_owned()));
         match request.map(|request| steps.prepare(namespace, &info, request)) {
             Ok(Ok(plan)) => Ok(Some(plan)),

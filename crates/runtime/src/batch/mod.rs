@@ -229,7 +229,7 @@ impl Runs {
             let mut after: Option<String> = None;
             loop {
                 let last = after.clone();
-                let page = self.read(move |store| store.documents(key, "batch/", last.as_deref(), PAGE)).await?;
+                let page = self.store.documents(key, "batch/", last.as_deref(), PAGE).await?;
                 let Some(end) = page.last() else { break };
                 after = Some(end.name.clone());
                 for document in page {
@@ -325,7 +325,7 @@ impl Runs {
     pub async fn batch(&self, namespace: &Namespace, job_id: &str) -> Result<(BatchInfo, Bytes), CallError> {
         let (key, name) = (namespace.key, request_document(job_id));
         let job = self.batches.find(key, job_id).ok_or_else(|| not_found(job_id))?;
-        let request = self.read(move |store| store.document(key, &name)).await?;
+        let request = self.store.document(key, &name).await?;
         Ok((job.info(), request.ok_or_else(|| not_found(job_id))?))
     }
 

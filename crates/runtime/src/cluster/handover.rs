@@ -338,8 +338,7 @@ impl Cluster {
             let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
             for keys in keys.chunks(LOADED) {
-                let keys = keys.to_vec();
-                let Ok((loaded, _)) = runs.read(move |store| load_all(store, &keys)).await else { continue };
+                let Ok((loaded, _)) = load_all(&*runs.store, keys).await else { continue };
                 for stored in loaded.iter().filter(|run| fits(run)) {
                     self.offers_settle().await;
                     let newest = runs.slots.run_in_memory(RunKey(stored.info.run_key));

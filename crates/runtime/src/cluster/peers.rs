@@ -6,7 +6,7 @@ use std::{
 };
 
 use segno_store::{
-    Storage,
+    Store,
     cluster::{ClusterMap, NodeId},
 };
 use tokio::{task::AbortHandle, time::Instant};
@@ -29,9 +29,9 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// The other nodes of the cluster that a storage is part of. `None` if there can be none.
-    pub(crate) fn of(storage: &dyn Storage, identity: Option<Arc<NodeIdentity>>) -> Option<Arc<Self>> {
-        let topology = Topology::of(storage)?;
+    /// The other nodes of the cluster that a store is part of. `None` if there can be none.
+    pub(crate) fn of(store: &dyn Store, identity: Option<Arc<NodeIdentity>>) -> Option<Arc<Self>> {
+        let topology = Topology::of(store)?;
         let endpoint = Arc::new(Endpoint::new(topology.clone(), identity));
         Some(Arc::new(Self { topology, endpoint, links: Mutex::default() }))
     }

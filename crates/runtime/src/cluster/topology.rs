@@ -12,7 +12,7 @@ use std::{
 };
 
 use segno_store::{
-    NamespaceKey, Storage,
+    NamespaceKey, Store,
     cluster::{ClusterMap, Membership, NodeId, SHARDS, Shard},
 };
 
@@ -69,9 +69,9 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The topology of the cluster that a storage is part of.
-    pub(super) fn of(storage: &dyn Storage) -> Option<Arc<Self>> {
-        let membership = storage.membership()?;
+    /// The topology of the cluster that a store is part of.
+    pub(super) fn of(store: &dyn Store) -> Option<Arc<Self>> {
+        let membership = store.membership()?;
         Some(Arc::new(Self {
             me: membership.me(),
             membership,

@@ -25,8 +25,7 @@ impl Dispatch {
             let mut after: Option<String> = None;
             loop {
                 let last = after.clone();
-                let page =
-                    self.runs.read(move |store| store.documents(key, DOCUMENT_PREFIX, last.as_deref(), PAGE)).await?;
+                let page = self.runs.store.documents(key, DOCUMENT_PREFIX, last.as_deref(), PAGE).await?;
                 let Some(end) = page.last() else { break };
                 after = Some(end.name.clone());
                 for document in page {

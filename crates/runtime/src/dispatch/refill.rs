@@ -76,8 +76,7 @@ impl Dispatch {
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
             for keys in keys.chunks(LOADED) {
                 let cursor = keys.last().copied();
-                let keys = keys.to_vec();
-                let (runs, damaged) = self.runs.read(move |store| load_all(store, &keys)).await?;
+                let (runs, damaged) = load_all(&*self.runs.store, keys).await?;
                 for (run, why) in damaged {
                     self.runs.set_aside(run, &why);
                 }

@@ -5,7 +5,7 @@ use std::{collections::HashMap, hash::Hasher, io::Write};
 use bytes::Bytes;
 use prost::Message;
 use segno_engine::Run;
-use segno_store::{NamespaceKey, OutboxKey, RunKey, Store};
+use segno_store::{NamespaceKey, OutboxKey, RunKey, Store, Wait};
 use siphasher::sip::SipHasher24;
 
 use super::{
@@ -41,7 +41,7 @@ pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
     let mut writer = Writer { out, digest: SipHasher24::new() };
     writer.out.write_all(MAGIC)?;
     let mut moved = Moved::default();
-    let namespaces = store.namespaces()?;
+    let namespaces = store.namespaces().wait()?;
     for namespace in &namespaces {
         let row = NamespaceRow { key: namespace.key.0, name: namespace.name.clone(), detail: namespace.detail.clone() };
         writer.put(NAMESPACE, &row)?;
@@ -51,7 +51,7 @@ pub fn export(store: &dyn Store, out: impl Write) -> Result<Moved, MoveError> {
     for namespace in &namespaces {
         let mut after = None;
         loop {
-            let keys = store.runs_of(namespace.key, after, PAGE)?;
+            let keys = store.runs_of(namespace.key, after, PAGE).wait()?;
             let Some(last) = keys.last() else { break };
             after = Some(*last);
             for key in keys {
@@ -77,7 +77,7 @@ fn messages(store: &dyn Store) -> Result<HashMap<RunKey, Vec<NumberedRow>>, Move
     let mut found: HashMap<RunKey, Vec<NumberedRow>> = HashMap::new();
     let mut after: Option<OutboxKey> = None;
     loop {
-        let page = store.outbox(after, PAGE)?;
+        let page = store.outbox(after, PAGE).wait()?;
         let Some(last) = page.last() else { return Ok(found) };
         after = Some(last.key);
         for row in page {
@@ -95,14 +95,14 @@ fn export_run<W: Write>(
     messages: Option<Vec<NumberedRow>>,
     moved: &mut Moved,
 ) -> Result<(), MoveError> {
-    let Some(record) = store.load(key)? else { return Ok(()) };
+    let Some(record) = store.load(key).wait()? else { return Ok(()) };
     let damaged = |error: &dyn std::fmt::Display| MoveError::Damaged(format!("run {}: {error}", key.0));
     let run = Run::decode(record.state.clone()).map_err(|error| damaged(&error))?;
-    let current = store.current(namespace, &run.info.workflow_id)? == Some(key);
+    let current = store.current(namespace, &run.info.workflow_id).wait()? == Some(key);
     let mut scripts = Vec::new();
     if run.state().script.is_some() {
         for slot in 0..SCRIPT_SLOTS {
-            let state: Option<Bytes> = store.script_state(key, slot)?;
+            let state: Option<Bytes> = store.script_state(key, slot).wait()?;
             scripts.extend(state.map(|content| NumberedRow { number: slot.into(), content }));
         }
     }
@@ -122,7 +122,7 @@ fn export_run<W: Write>(
     writer.put(RUN, &row)?;
     let mut from = 1;
     loop {
-        let page = store.history(key, from, i64::MAX, BATCHES, HISTORY_BYTES)?;
+        let page = store.history(key, from, i64::MAX, BATCHES, HISTORY_BYTES).wait()?;
         let Some(last) = page.last() else { return Ok(()) };
         from = last.last_event_id + 1;
         moved.batches += page.len() as u64;
@@ -143,7 +143,7 @@ fn export_documents<W: Write>(
 ) -> Result<(), MoveError> {
     let mut after: Option<String> = None;
     loop {
-        let page = store.documents(namespace, "", after.as_deref(), PAGE)?;
+        let page = store.documents(namespace, "", after.as_deref(), PAGE).wait()?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.name.clone());
         for document in page {

@@ -7,7 +7,7 @@ use prost::Message;
 use segno_engine::Run;
 use segno_store::{
     Commit, CurrentWrite, DocumentWrite, HistoryBatch, NamespaceKey, NamespaceRecord, OutboxKey, OutboxRow, RunKey,
-    RunWrite, ScriptWrite, Store,
+    RunWrite, ScriptWrite, Store, Wait,
 };
 use siphasher::sip::SipHasher24;
 
@@ -81,7 +81,7 @@ impl Writer<'_> {
     fn flush(&mut self) -> Result<(), MoveError> {
         let group = std::mem::take(&mut self.group);
         self.bytes = 0;
-        for result in self.store.commit(&group) {
+        for result in self.store.commit(group).wait() {
             result?;
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Writer<'_> {
 
 /// Fills an empty store with what an export has.
 pub fn import(store: &dyn Store, input: impl Read) -> Result<Moved, MoveError> {
-    if !store.namespaces()?.is_empty() || !store.open_runs(None, 1)?.is_empty() {
+    if !store.namespaces().wait()?.is_empty() || !store.open_runs(None, 1).wait()?.is_empty() {
         return Err(MoveError::NotEmpty);
     }
     let mut reader = Reader { input, digest: SipHasher24::new() };
@@ -115,13 +115,13 @@ pub fn import(store: &dyn Store, input: impl Read) -> Result<Moved, MoveError> {
             NAMESPACE => {
                 let row = NamespaceRow::decode(message).map_err(damaged)?;
                 let record = NamespaceRecord { key: NamespaceKey(row.key), name: row.name, detail: row.detail };
-                store.put_namespace(&record)?;
+                store.put_namespace(&record).wait()?;
                 moved.namespaces += 1;
             }
             RUN => {
                 if namespaces.is_none() {
                     // All of them come before the runs.
-                    let known = Namespaces::load(store, &Ids::new()).map_err(damaged)?;
+                    let known = Namespaces::load(store, &Ids::new()).wait().map_err(damaged)?;
                     namespaces = Some(known);
                 }
                 let row = RunRow::decode(message).map_err(damaged)?;
@@ -181,10 +181,10 @@ pub fn import(store: &dyn Store, input: impl Read) -> Result<Moved, MoveError> {
         }
     }
     // Keys that were used are never given again.
-    let mut next = store.reserve_run_keys(1)?.0;
+    let mut next = store.reserve_run_keys(1).wait()?.0;
     while next <= writer.highest {
         let missing = writer.highest + 1 - next;
-        next = store.reserve_run_keys(missing)?.0 + missing;
+        next = store.reserve_run_keys(missing).wait()?.0 + missing;
     }
     Ok(moved)
 }
@@ -239,7 +239,7 @@ fn store_more(writer: &mut Writer<'_>, key: u64, batches: Vec<HistoryBatch>) -> 
         return Err(damaged("history without its run"));
     }
     writer.flush()?;
-    let Some(record) = writer.store.load(RunKey(key))? else { return Err(damaged("history without its run")) };
+    let Some(record) = writer.store.load(RunKey(key)).wait()? else { return Err(damaged("history without its run")) };
     let write = RunWrite {
         key: record.key,
         expected_version: record.version,

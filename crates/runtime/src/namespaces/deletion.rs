@@ -14,6 +14,7 @@ use super::{Deletion, Namespace, NamespaceName};
 use crate::{
     clock::until,
     error::CallError,
+    finish::finish,
     runs::Runs,
     slots::{WorkflowKey, lock},
 };
@@ -37,21 +38,21 @@ impl Runs {
     pub async fn delete_namespace(self: &Arc<Self>, name: NamespaceName, delay: Nanos) -> Result<String, CallError> {
         let node = self.clone();
         let now = self.now();
-        let (deleted, began) = self
-            .with_registry(move |_| {
-                let mut began = false;
-                let deleted = node.namespaces.change(&*node.store, &name, |namespace| {
-                    began = namespace.detail.deletion.is_none();
-                    if began {
-                        namespace.name = node.name_when_deleted(namespace);
-                        namespace.detail.state = NamespaceState::Deleted as i32;
-                        namespace.detail.deletion = Some(Deletion { not_before: now.saturating_add(delay) });
-                    }
-                    Ok(())
-                })?;
-                Ok((deleted, began))
-            })
-            .await?;
+        let (deleted, began) = finish(async move {
+            let mut began = false;
+            let delete = |namespace: &mut Namespace| {
+                began = namespace.detail.deletion.is_none();
+                if began {
+                    namespace.name = node.name_when_deleted(namespace);
+                    namespace.detail.state = NamespaceState::Deleted as i32;
+                    namespace.detail.deletion = Some(Deletion { not_before: now.saturating_add(delay) });
+                }
+                Ok(())
+            };
+            let deleted = node.namespaces.change(&*node.store, &name, delete).await?;
+            Ok::<_, CallError>((deleted, began))
+        })
+        .await?;
         if began {
             tracing::info!(namespace = deleted.name, "deleting a namespace");
             tokio::spawn(self.clone().carry_out_deletion(deleted.clone()));
@@ -141,7 +142,8 @@ impl Runs {
         }
         self.start_limits.forget_namespace(key);
         self.forget_batches(key, Nanos::MAX).await?;
-        self.with_registry(move |node| node.namespaces.forget(&*node.store, key)).await?;
+        let node = self.clone();
+        finish(async move { node.namespaces.forget(&*node.store, key).await }).await?;
         tracing::info!(namespace = namespace.name, runs = deleted, "a namespace is deleted");
         Ok(())
     }
@@ -151,7 +153,7 @@ impl Runs {
         let mut found = 0;
         let mut after = None;
         loop {
-            let page = self.read(move |store| store.runs_of(namespace, after, PAGE)).await?;
+            let page = self.store.runs_of(namespace, after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(found) };
             after = Some(*last);
             found += page.len();
@@ -181,7 +183,7 @@ impl Runs {
     }
 
     async fn delete_by_key(self: &Arc<Self>, key: RunKey) -> Result<(), CallError> {
-        let record = match self.read(move |store| store.load(key)).await {
+        let record = match self.load_record(key).await {
             Ok(Some(record)) => Run::decode(record.state).ok(),
             Ok(None) => return Ok(()),
             Err(CallError::DataLoss(_)) => None,
@@ -190,7 +192,7 @@ impl Runs {
         let Some(run) = record else {
             tracing::error!(run = key.0, "a run that cannot be read is deleted with its namespace or after its time");
             // Where its facts tell which workflow it belongs to, the pointer to it goes too.
-            if let Ok(Some(facts)) = self.read(move |store| store.facts(key)).await {
+            if let Ok(Some(facts)) = self.store.facts(key).await {
                 let workflow = WorkflowKey::new(facts.namespace, &facts.workflow_id);
                 if self.delete_anywhere(&workflow, &facts.run_id).await.is_ok() {
                     return Ok(());

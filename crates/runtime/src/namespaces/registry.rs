@@ -6,7 +6,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -14,10 +14,10 @@ use std::{
 use prost::Message;
 use segno_engine::Rejection;
 use segno_proto::{Nanos, enums::NamespaceState};
-use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store};
+use segno_store::{CommitError, NamespaceKey, NamespaceRecord, Store, Write};
 
 use super::{CallLimits, Namespace, NamespaceDetail, Settings};
-use crate::{error::CallError, ids::Ids, runs::Runs, slots::lock};
+use crate::{error::CallError, finish::finish, ids::Ids, runs::Runs};
 
 /// Closed runs are kept for a day unless told otherwise.
 const RETENTION_DEFAULT: Nanos = 24 * 3600 * 1_000_000_000;
@@ -88,9 +88,9 @@ impl Tables {
         }
     }
 
-    fn read(store: &dyn Store) -> Result<Self, CallError> {
+    async fn read(store: &dyn Store) -> Result<Self, CallError> {
         let mut tables = Self::default();
-        for record in store.namespaces()? {
+        for record in store.namespaces().await? {
             if record.key == NOTES {
                 let notes = Notes::decode(record.detail).unwrap_or_default();
                 tables.last_key = tables.last_key.max(notes.last_key);
@@ -99,7 +99,7 @@ impl Tables {
             let namespace = Namespace::from_record(&record)?;
             if namespace.record() != record {
                 // An older version wrote it: what was added to it on load is stored before it is used.
-                store.put_namespace(&namespace.record())?;
+                store.put_namespace(&namespace.record()).await?;
             }
             tables.put(Arc::new(namespace));
         }
@@ -111,24 +111,24 @@ impl Tables {
 pub struct Namespaces {
     tables: RwLock<Tables>,
     /// Held while something is changed; the tables themselves are locked only to look and to publish.
-    changing: Mutex<()>,
+    changing: tokio::sync::Mutex<()>,
     /// Whether any of them limits its calls.
     limits_calls: AtomicBool,
 }
 
 impl Namespaces {
     /// Reads what is stored and creates `default` if it is not there.
-    pub fn load(store: &dyn Store, ids: &Ids) -> Result<Self, CallError> {
-        let tables = Tables::read(store)?;
+    pub async fn load(store: &dyn Store, ids: &Ids) -> Result<Self, CallError> {
+        let tables = Tables::read(store).await?;
         let namespaces = Self {
             limits_calls: AtomicBool::new(tables.limits_calls()),
             tables: RwLock::new(tables),
-            changing: Mutex::default(),
+            changing: tokio::sync::Mutex::default(),
         };
         if namespaces.get("default").is_none() {
             let default =
                 NewNamespace { name: "default".to_owned(), retention: RETENTION_DEFAULT, ..Default::default() };
-            match namespaces.register(store, ids, default) {
+            match namespaces.register(store, ids, default).await {
                 // Another node that started at the same time was first.
                 Err(_) if namespaces.get("default").is_some() => {}
                 registered => drop(registered?),
@@ -183,8 +183,8 @@ impl Namespaces {
         self.tables().by_key.range(from).map(|(_, namespace)| namespace.clone()).collect()
     }
 
-    fn register(&self, store: &dyn Store, ids: &Ids, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
-        let _changing = lock(&self.changing);
+    async fn register(&self, store: &dyn Store, ids: &Ids, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
+        let _changing = self.changing.lock().await;
         if self.get(&new.name).is_some() {
             return Err(CallError::NamespaceExists(new.name));
         }
@@ -204,16 +204,16 @@ impl Namespaces {
         let namespace = Namespace::new(NamespaceKey(key), new.name, detail)
             .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
         let record = namespace.record();
-        self.store(store, namespace, || store.create_namespace(&record))
+        self.store(store, namespace, store.create_namespace(&record)).await
     }
 
-    pub(super) fn change(
+    pub(super) async fn change(
         &self,
         store: &dyn Store,
         name: &NamespaceName,
         edit: impl FnOnce(&mut Namespace) -> Result<(), CallError>,
     ) -> Result<Arc<Namespace>, CallError> {
-        let _changing = lock(&self.changing);
+        let _changing = self.changing.lock().await;
         let Some(before) = self.find(name) else {
             let (NamespaceName::Name(name) | NamespaceName::Id(name)) = name;
             return Err(CallError::NamespaceNotFound(name.clone()));
@@ -230,19 +230,19 @@ impl Namespaces {
         let after = Namespace::new(key, name, detail)
             .ok_or_else(|| CallError::Unavailable("a token key has 16 bytes".to_owned()))?;
         let record = after.record();
-        self.store(store, after, || store.put_namespace(&record))
+        self.store(store, after, store.put_namespace(&record)).await
     }
 
     /// Forgets a namespace whose runs are gone.
-    pub(super) fn forget(&self, store: &dyn Store, key: NamespaceKey) -> Result<(), CallError> {
-        let _changing = lock(&self.changing);
+    pub(super) async fn forget(&self, store: &dyn Store, key: NamespaceKey) -> Result<(), CallError> {
+        let _changing = self.changing.lock().await;
         let last_key = self.tables().last_key;
         if key.0 == last_key {
             // Without its record nothing else says that the key was used.
-            store.put_namespace(&notes(last_key))?;
+            store.put_namespace(&notes(last_key)).await?;
         }
-        if let Err(error) = store.delete_namespace(key) {
-            self.read_again(store);
+        if let Err(error) = store.delete_namespace(key).await {
+            self.read_again(store).await;
             return Err(error.into());
         }
         self.publish(|tables| tables.remove(key));
@@ -250,15 +250,15 @@ impl Namespaces {
     }
 
     /// Stores a namespace, then lets everybody see it. If it is unknown whether it was stored, what is stored counts.
-    fn store(
+    async fn store(
         &self,
         store: &dyn Store,
         namespace: Namespace,
-        put: impl FnOnce() -> Result<(), CommitError>,
+        put: Write<()>,
     ) -> Result<Arc<Namespace>, CallError> {
-        if let Err(error) = put() {
+        if let Err(error) = put.await {
             if error != CommitError::Full {
-                self.read_again(store);
+                self.read_again(store).await;
             }
             return Err(error.into());
         }
@@ -268,19 +268,19 @@ impl Namespaces {
     }
 
     /// Another node changed something.
-    pub(crate) fn reload(&self, store: &dyn Store) -> Result<(), CallError> {
-        let _changing = lock(&self.changing);
-        self.try_read_again(store)
+    pub(crate) async fn reload(&self, store: &dyn Store) -> Result<(), CallError> {
+        let _changing = self.changing.lock().await;
+        self.try_read_again(store).await
     }
 
-    fn read_again(&self, store: &dyn Store) {
-        if let Err(error) = self.try_read_again(store) {
+    async fn read_again(&self, store: &dyn Store) {
+        if let Err(error) = self.try_read_again(store).await {
             tracing::warn!(%error, "namespaces could not be read again");
         }
     }
 
-    fn try_read_again(&self, store: &dyn Store) -> Result<(), CallError> {
-        let mut stored = Tables::read(store)?;
+    async fn try_read_again(&self, store: &dyn Store) -> Result<(), CallError> {
+        let mut stored = Tables::read(store).await?;
         self.publish(|tables| {
             stored.last_key = stored.last_key.max(tables.last_key);
             *tables = stored;
@@ -292,7 +292,8 @@ impl Namespaces {
 impl Runs {
     /// Registers a namespace. Once this returns it is stored and can be used.
     pub async fn register_namespace(self: &Arc<Self>, new: NewNamespace) -> Result<Arc<Namespace>, CallError> {
-        self.with_registry(move |node| node.namespaces.register(&*node.store, &node.ids, new)).await
+        let node = self.clone();
+        finish(async move { node.namespaces.register(&*node.store, &node.ids, new).await }).await
     }
 
     /// Changes a namespace. `edit` sees its newest state and may refuse. Once this returns the change is stored and in
@@ -305,20 +306,11 @@ impl Runs {
     where
         F: FnOnce(&mut NamespaceDetail) -> Result<(), CallError> + Send + 'static,
     {
+        let node = self.clone();
         let edit = |namespace: &mut Namespace| edit(&mut namespace.detail);
-        let changed = self.with_registry(move |node| node.namespaces.change(&*node.store, &name, edit)).await?;
+        let changed = finish(async move { node.namespaces.change(&*node.store, &name, edit).await }).await?;
         self.retention_changed.notify_one();
         Ok(changed)
-    }
-
-    /// Runs a change where waiting for storage does no harm, to its end even if the caller leaves.
-    pub(crate) async fn with_registry<T: Send + 'static>(
-        self: &Arc<Self>,
-        change: impl FnOnce(&Arc<Self>) -> Result<T, CallError> + Send + 'static,
-    ) -> Result<T, CallError> {
-        let node = self.clone();
-        let done = tokio::task::spawn_blocking(move || change(&node)).await;
-        done.map_err(|error| CallError::OutcomeUnknown(format!("the call was not finished: {error}")))?
     }
 }
 
@@ -342,20 +334,20 @@ mod tests {
         NewNamespace { name: name.to_owned(), retention: RETENTION_DEFAULT, ..Default::default() }
     }
 
-    #[test]
-    fn keys_are_never_used_again() {
+    #[tokio::test]
+    async fn keys_are_never_used_again() {
         let (store, ids) = (MemoryStore::default(), Ids::new());
-        let namespaces = Namespaces::load(&store, &ids).expect("an empty store can be read");
-        let second = namespaces.register(&store, &ids, new("second")).expect("the name is free").key;
+        let namespaces = Namespaces::load(&store, &ids).await.expect("an empty store can be read");
+        let second = namespaces.register(&store, &ids, new("second")).await.expect("the name is free").key;
         assert_eq!(
-            namespaces.register(&store, &ids, new("second")).err(),
+            namespaces.register(&store, &ids, new("second")).await.err(),
             Some(CallError::NamespaceExists("second".into()))
         );
-        namespaces.forget(&store, second).expect("it is there");
+        namespaces.forget(&store, second).await.expect("it is there");
         assert!(namespaces.get("second").is_none());
-        let again = Namespaces::load(&store, &ids).expect("the store can be read");
+        let again = Namespaces::load(&store, &ids).await.expect("the store can be read");
         assert!(again.get("second").is_none() && again.get("default").is_some() && again.get("").is_none());
-        let third = again.register(&store, &ids, new("second")).expect("the name is free").key;
+        let third = again.register(&store, &ids, new("second")).await.expect("the name is free").key;
         assert!(third > second, "{third:?}");
     }
 }

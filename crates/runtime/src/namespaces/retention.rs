@@ -62,12 +62,11 @@ impl Runs {
         let expired = now.saturating_sub(retention);
         loop {
             let limit = PAGE + stuck.len();
-            let mut page = self.read(move |store| store.closed_runs(key, expired, limit)).await?;
+            let mut page = self.store.closed_runs(key, expired, limit).await?;
             // One that is still there after it was deleted waits for its messages to arrive.
             stuck.extend(page.iter().copied().filter(|run| tried.contains(run)));
             // One that has work left is kept until that is over.
-            let found = page.clone();
-            stuck.extend(self.read(move |store| with_work(store, &found)).await?);
+            stuck.extend(with_work(&*self.store, &page).await?);
             page.retain(|run| !stuck.contains(run));
             if page.is_empty() {
                 break;
@@ -80,17 +79,17 @@ impl Runs {
             return Ok(now.saturating_add(STUCK));
         }
         let first_job = self.forget_batches(key, expired).await?;
-        let first = self.read(move |store| store.first_close(key)).await?;
+        let first = self.store.first_close(key).await?;
         let first = first.into_iter().chain(first_job).min();
         Ok(first.unwrap_or(now).min(now).saturating_add(retention).saturating_add(1))
     }
 }
 
 /// Closed runs whose activities are still carried out. A damaged one has none.
-fn with_work(store: &dyn Store, runs: &[RunKey]) -> Result<Vec<RunKey>, ReadError> {
+async fn with_work(store: &dyn Store, runs: &[RunKey]) -> Result<Vec<RunKey>, ReadError> {
     let mut working = Vec::new();
     for run in runs {
-        match store.load(*run) {
+        match store.load(*run).await {
             Ok(Some(record)) if record.open => working.push(*run),
             Ok(_) | Err(ReadError::Damaged(_)) => {}
             Err(error) => return Err(error),

@@ -162,34 +162,27 @@ mod tests {
     use segno_store::MemoryStore;
 
     use super::*;
-    use crate::{clock::SystemClock, local::Local, namespaces::Namespace, options::NodeOptions};
+    use crate::{clock::SystemClock, namespaces::Namespace, options::NodeOptions, ports::owner::Alone};
 
     fn start(namespace: &Namespace, queue: &str) -> Start {
-        Start {
-            options: StartOptions {
-                namespace: namespace.name.clone(),
-                workflow_id: "w".to_owned(),
-                workflow_type: Some(WorkflowType { name: "w".to_owned() }),
-                task_queue: Some(TaskQueue { name: queue.to_owned(), ..Default::default() }),
-                request_id: queue.to_owned(),
-                ..Default::default()
-            },
-            namespace_key: namespace.key.0,
-            namespace_id: namespace.detail.id.clone(),
-            retention: 0,
-            parent: None,
-            root: None,
-            chain: None,
-            script: None,
-        }
+        namespace.start(StartOptions {
+            namespace: namespace.name.clone(),
+            workflow_id: "w".to_owned(),
+            workflow_type: Some(WorkflowType { name: "w".to_owned() }),
+            task_queue: Some(TaskQueue { name: queue.to_owned(), ..Default::default() }),
+            request_id: queue.to_owned(),
+            ..Default::default()
+        })
     }
 
     #[tokio::test]
     async fn runs_need_no_scripts() {
-        let storage = Arc::new(Local::new(Arc::new(MemoryStore::default())));
+        let store = Arc::new(MemoryStore::default());
         let (clock, options) = (Arc::new(SystemClock), NodeOptions::default());
-        let (runs, _) = Runs::new(storage, clock, options, None, Arc::new(NoScripts)).await.expect("they are made");
-        Runs::start(&runs, None).await.expect("they start");
+        let runs = Runs::new(store, clock, options, Arc::new(Alone), Arc::new(NoScripts)).await.expect("they are made");
+        Runs::load_documents(&runs).await.expect("documents are read");
+        runs.recover().await.expect("nothing is damaged");
+        Runs::start_loops(&runs);
         let namespace = runs.namespaces.get("default").expect("every store has it");
         let started = runs.start_workflow(start(&namespace, "queue")).await.expect("it starts");
         assert!(started.started && started.run.state().script.is_none());

@@ -59,7 +59,7 @@ impl Scripts {
     pub(super) async fn checkpoint_before(&self, run: &Run, until: i64) -> Result<Option<Checkpoint>, CallError> {
         let Some(record) = find_checkpoint(run, until)? else { return Ok(None) };
         let (key, slot) = (RunKey(run.info.run_key), u8::try_from(record.slot).unwrap_or(0));
-        let content = self.runs.read(move |store| store.script_state(key, slot)).await?;
+        let content = self.runs.store.script_state(key, slot).await?;
         let content = content.ok_or_else(|| damaged(run, "a checkpoint of its script is missing"))?;
         let unreadable = |_| damaged(run, "a checkpoint of its script is not readable");
         let StoredCheckpoint { state, run: stored } = StoredCheckpoint::decode(content.clone()).map_err(unreadable)?;

@@ -32,7 +32,7 @@ impl Scripts {
     ) -> Result<VersionContent, CallError> {
         let document = version_document(name, version);
         let missing = || CallError::DataLoss(format!("the source of script \"{name}\" {} is missing", hex(version)));
-        let content = self.runs.read(move |store| store.document(namespace, &document)).await?;
+        let content = self.runs.store.document(namespace, &document).await?;
         VersionContent::decode(content.ok_or_else(missing)?)
             .map_err(|error| CallError::DataLoss(format!("script \"{name}\" {}: {error}", hex(version))))
     }

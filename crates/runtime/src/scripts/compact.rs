@@ -27,7 +27,7 @@ impl Scripts {
     /// The first event after the first stored batch.
     async fn first_removable(&self, run: &Run) -> Result<i64, CallError> {
         let key = RunKey(run.info.run_key);
-        let first = self.runs.read(move |store| store.history(key, 1, 2, 1, usize::MAX)).await?;
+        let first = self.runs.store.history(key, 1, 2, 1, usize::MAX).await?;
         first.first().map(|batch| batch.last_event_id + 1).ok_or_else(|| damaged(run, "no first event"))
     }
 }

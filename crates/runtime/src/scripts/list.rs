@@ -167,7 +167,7 @@ impl Scripts {
 
     async fn count_runs(&self, namespace: &Namespace, filter: Vec<Filter>) -> Result<u64, CallError> {
         let (key, filter) = (namespace.key, Filter::All(filter));
-        let counts = self.runs.read(move |store| store.count(key, &filter, None)).await?;
+        let counts = self.runs.store.count(key, &filter, None).await?;
         Ok(counts.iter().map(|count| count.runs).sum())
     }
 }

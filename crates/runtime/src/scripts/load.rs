@@ -34,8 +34,7 @@ impl Scripts {
             let mut after: Option<String> = None;
             loop {
                 let last = after.clone();
-                let page =
-                    self.runs.read(move |store| store.documents(key, NAME_PREFIX, last.as_deref(), PAGE)).await?;
+                let page = self.runs.store.documents(key, NAME_PREFIX, last.as_deref(), PAGE).await?;
                 let Some(end) = page.last() else { break };
                 after = Some(end.name.clone());
                 for document in page {

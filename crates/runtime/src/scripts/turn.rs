@@ -124,7 +124,7 @@ impl Scripts {
     /// The state of a script after its last turn, from storage.
     pub(super) async fn script_state(&self, run: &Run) -> Result<Bytes, CallError> {
         let key = segno_store::RunKey(run.info.run_key);
-        let state = self.runs.read(move |store| store.script_state(key, 0)).await?;
+        let state = self.runs.store.script_state(key, 0).await?;
         state.ok_or_else(|| damaged(run, "the state of its script is missing"))
     }
 

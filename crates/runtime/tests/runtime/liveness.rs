@@ -22,7 +22,7 @@ use segno_runtime::{
     CallError, Caller, Clock, ConnectionId, LeaseSettings, Node, NodeOptions, Poll, QueueKey, QueueKind, RunSelector,
     StartedActivity, StartedTask, SystemClock, WorkerQuery, WorkflowKey,
 };
-use segno_store::{NamespaceKey, RunKey, Store};
+use segno_store::{NamespaceKey, RunKey, Store, Wait};
 use tokio::time::{Instant, sleep};
 
 const SECOND: i64 = 1_000_000_000;
@@ -582,7 +582,7 @@ async fn workers_that_come_and_go_leave_nothing() {
         scene.node.workers.connection_closed(connection);
     }
     assert!(scene.node.workers.leases_of(scene.namespace).is_empty());
-    assert!(scene.store.memory.open_runs(None, 1).expect("memory can be read").is_empty());
+    assert!(scene.store.memory.open_runs(None, 1).wait().expect("memory can be read").is_empty());
 }
 
 /// It would be handed its own lost activity again.

@@ -8,7 +8,7 @@ use segno_engine::terminate::{self, Terminate};
 use segno_proto::enums::NamespaceState;
 use segno_runtime::{CallError, Namespace, NamespaceName, NewNamespace, Node, RunSelector, WorkflowKey};
 use segno_store::{
-    NamespaceKey, ReadError, Store,
+    NamespaceKey, ReadError, Store, Wait,
     fault::{FaultPlan, WriteFault},
 };
 use tokio::time::sleep;
@@ -75,7 +75,7 @@ async fn closed_runs_go_when_their_time_is_over_and_open_ones_stay() {
     until_gone(&node, &keys[0]).await;
     assert!(is_there(&node, &keys[1]).await, "it is open");
     assert!(is_there(&node, &kept).await, "its namespace keeps it longer");
-    assert_eq!(place.memory.first_close(short.key), Ok(None));
+    assert_eq!(place.memory.first_close(short.key).wait(), Ok(None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,12 +90,12 @@ async fn older_runs_of_a_workflow_go_and_the_current_one_stays() {
     node.start_workflow(again).await.expect("the id may be used again");
     jump(&place, &node, 2 * HOUR);
     for _ in 0..500 {
-        if place.memory.runs_of(namespace.key, None, 10).map(|runs| runs.len()) == Ok(1) {
+        if place.memory.runs_of(namespace.key, None, 10).wait().map(|runs| runs.len()) == Ok(1) {
             break;
         }
         sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(place.memory.runs_of(namespace.key, None, 10).map(|runs| runs.len()), Ok(1));
+    assert_eq!(place.memory.runs_of(namespace.key, None, 10).wait().map(|runs| runs.len()), Ok(1));
     assert!(node.snapshot(&key, "").await.expect("the current run stays").run.is_running());
 }
 
@@ -145,9 +145,9 @@ async fn what_expired_while_nobody_ran_goes_at_the_next_start() {
 async fn until_deleted(place: &Place, node: &Arc<Node>, deleted: &Namespace) {
     for _ in 0..1000 {
         if node.namespaces.find(&NamespaceName::Id(deleted.detail.id.clone())).is_none() {
-            let stored = place.memory.namespaces().expect("the store can be read");
+            let stored = place.memory.namespaces().wait().expect("the store can be read");
             assert!(stored.iter().all(|record| record.key != deleted.key));
-            assert_eq!(place.memory.runs_of(deleted.key, None, 10), Ok(Vec::new()));
+            assert_eq!(place.memory.runs_of(deleted.key, None, 10).wait(), Ok(Vec::new()));
             return;
         }
         sleep(Duration::from_millis(10)).await;
@@ -183,7 +183,7 @@ async fn a_deleted_namespace_frees_its_name_at_once_and_takes_its_runs_along() {
     assert_eq!(node.delete_namespace(by_id, 0).await, Ok(name));
     until_deleted(&place, &node, &old).await;
     for key in &keys {
-        assert_eq!(place.memory.current(old.key, &key.workflow_id), Ok(None));
+        assert_eq!(place.memory.current(old.key, &key.workflow_id).wait(), Ok(None));
     }
     assert!(is_there(&node, &same_id).await);
     let unknown = node.delete_namespace(NamespaceName::Name("nowhere".to_owned()), 0).await;
@@ -200,7 +200,7 @@ async fn a_deletion_goes_on_after_a_restart_in_the_middle() {
         start(&node, &old, &format!("w{id}")).await;
     }
     node.delete_namespace(NamespaceName::Name("n".to_owned()), 0).await.expect("it is there");
-    let left = |limit| place.memory.runs_of(old.key, None, limit).map(|runs| runs.len());
+    let left = |limit| place.memory.runs_of(old.key, None, limit).wait().map(|runs| runs.len());
     for _ in 0..1000 {
         if left(200).is_ok_and(|left| left < 100) {
             break;

@@ -21,7 +21,7 @@ use segno_runtime::{
     CallError, Node, NodeOptions, QueueKind, RunSelector, StartedTask, SystemClock, WorkflowKey, with_request_bytes,
 };
 use segno_store::{
-    Commit, CurrentReset, RunKey, Store,
+    Commit, CurrentReset, RunKey, Store, Wait,
     fault::{FaultPlan, WriteFault},
 };
 use tokio::{
@@ -198,7 +198,7 @@ async fn a_damaged_run_can_be_deleted() {
     assert!(node.delete_run(&other, &healthy).await.is_err(), "that is another id, and nothing is wrong with the run");
     assert!(node.snapshot(&other, "").await.expect("it exists").run.is_running());
     node.delete_run(&key, "").await.expect("it can be deleted");
-    assert_eq!(gate.memory.current(key.namespace, "w"), Ok(None));
+    assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(None));
     start(&node, "w").await;
 }
 
@@ -211,12 +211,12 @@ async fn a_damaged_run_can_be_terminated() {
     let unknown = "ffffffff-ffff-7fff-8fff-ffffffffffff";
     assert_eq!(terminate(&node, &key, "", unknown).await, Err(Rejection::RunNotFound.into()), "another chain");
     terminate(&node, &key, &run_id, "").await.expect("it can be terminated");
-    let facts = gate.memory.facts(run).expect("it is readable").expect("it is listed");
+    let facts = gate.memory.facts(run).wait().expect("it is readable").expect("it is listed");
     assert_eq!(facts.status, WorkflowExecutionStatus::Terminated as i32);
     let closed = facts.closed.expect("it is closed");
     assert_eq!(closed.history_length, 2, "what is left of its history tells");
-    assert_eq!(gate.memory.current(key.namespace, "w"), Ok(None));
-    let open = gate.memory.open_runs(None, 1000).expect("they are readable");
+    assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(None));
+    let open = gate.memory.open_runs(None, 1000).wait().expect("they are readable");
     assert!(open.iter().all(|open| open.key != run), "a restart does not come across it");
     // The store accepted what was written, so it is damaged in another way now.
     gate.damaged.lock().expect("nobody panics here").remove(&run);
@@ -225,8 +225,8 @@ async fn a_damaged_run_can_be_terminated() {
     let (_, next) = start(&node, "w").await;
     assert!(!drain(&node).await.contains(&run.0));
     node.delete_run(&key, &run_id).await.expect("it can be deleted");
-    assert_eq!(gate.memory.facts(run), Ok(None));
-    assert_eq!(gate.memory.current(key.namespace, "w"), Ok(Some(next)), "nobody touched the new one");
+    assert_eq!(gate.memory.facts(run).wait(), Ok(None));
+    assert_eq!(gate.memory.current(key.namespace, "w").wait(), Ok(Some(next)), "nobody touched the new one");
 }
 
 /// Runs whose state is there are terminated by a transition, though their pointer or their first event is lost.
@@ -242,7 +242,7 @@ async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
         start(&node, &format!("other{id}")).await;
     }
     let reset = CurrentReset { namespace: namespace.key, workflow_id: "lost".to_owned(), current: None };
-    let done = gate.memory.commit(&[Commit { current_reset: vec![reset], ..Default::default() }]);
+    let done = gate.memory.commit(vec![Commit { current_reset: vec![reset], ..Default::default() }]).wait();
     assert_eq!(done, [Ok(())]);
     gate.without_history.lock().expect("nobody panics here").insert(retried_run);
     for (key, run) in [(lost, lost_run), (WorkflowKey::new(namespace.key, "retried"), retried_run)] {
@@ -250,7 +250,7 @@ async fn a_run_without_its_pointer_or_its_start_is_terminated_as_others_are() {
         terminate(&node, &key, "", "").await.expect("it can be terminated");
         let found = node.snapshot(&key, "").await.expect("it can be read now");
         assert_eq!((found.key(), found.run.status()), (run, WorkflowExecutionStatus::Terminated));
-        let last = gate.memory.history_reverse(run, i64::MAX, 1).expect("it is readable").remove(0);
+        let last = gate.memory.history_reverse(run, i64::MAX, 1).wait().expect("it is readable").remove(0);
         assert_eq!(last.last_event_id, 3, "{}: its history ends with the termination", key.workflow_id);
         start(&node, &key.workflow_id).await;
     }

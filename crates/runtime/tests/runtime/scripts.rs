@@ -10,7 +10,7 @@ use segno_engine::{
 };
 use segno_proto::nanos_duration;
 use segno_runtime::{MoveCall, Namespace, NewNamespace, Node, NodeOptions, ScriptInfo, Source, WorkflowKey};
-use segno_store::{Commit, DocumentWrite, Store};
+use segno_store::{Commit, DocumentWrite, Store, Wait};
 use tokio::time::{sleep, timeout};
 
 use crate::common::{JumpingClock, gate::Gate, story};
@@ -93,7 +93,7 @@ async fn unusable() {
         format!("const A = [{}]\nconst B = [{spread}]\nworkflow w() {{ return B.length }}", "1,".repeat(50_000));
     let content = Content { source: source.into_bytes(), code: vec![9; 100], file_name: "w.flow".to_owned() };
     let documents = vec![DocumentWrite { namespace: key, name, content: Some(content.encode_to_vec().into()) }];
-    gate.memory.commit(&[Commit { documents, ..Default::default() }]).remove(0).expect("it is stored");
+    gate.memory.commit(vec![Commit { documents, ..Default::default() }]).wait().remove(0).expect("it is stored");
 
     let node = start_node(&gate).await;
     let run = start(&node, 10_000).await;

@@ -26,7 +26,7 @@ impl ClusterCalls {
         self.node.cluster.as_ref().ok_or_else(|| {
             Status::failed_precondition(
                 "this server is alone: its data is in a file or in memory. Several nodes share a database, see \
-                 docs/cluster.md",
+                 docs/guides/cluster.md",
             )
         })
     }

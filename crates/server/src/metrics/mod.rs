@@ -1,6 +1,6 @@
 //! Prometheus' `/metrics`: everything that is counted, in its text form.
 //!
-//! docs/production.md has the list. Labels are bounded: methods by what is built, namespaces, types and queues by
+//! docs/guides/production.md has the list. Labels are bounded: methods by what is built, namespaces, types and queues by
 //! [`segno_runtime::Family`] and [`QUEUES_MAX`].
 
 pub(crate) mod calls;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use segno_store::{Storage, Store};
 use segno_store_postgres::testing::Postgres;
 use segno_store_postgres::{OpenError, Options, PostgresStore};
 use tokio::runtime::Runtime;
@@ -32,8 +31,4 @@ impl World {
     pub fn close(&self, store: PostgresStore) {
         self.runtime.block_on(store.close());
     }
-}
-
-pub fn blocking(store: &PostgresStore) -> Arc<dyn Store> {
-    store.blocking()
 }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{World, blocking};
+use crate::common::World;
 use segno_store::kit::{self, Effort, StoreUnderTest};
 use segno_store::visibility::Value;
-use segno_store::{Commit, RunWrite, Store};
+use segno_store::{Commit, RunWrite, Store, Wait};
 use segno_store_postgres::PostgresStore;
 
 struct InDatabase {
@@ -24,7 +24,7 @@ impl InDatabase {
 
 impl StoreUnderTest for InDatabase {
     fn store(&self) -> Arc<dyn Store> {
-        blocking(self.store.as_ref().unwrap())
+        Arc::new(self.store.as_ref().unwrap().clone())
     }
 
     fn reopen(&mut self) -> bool {
@@ -87,7 +87,7 @@ fn the_last_attribute_is_removed() {
         let write = RunWrite { visibility: Some(Box::new(facts)), ..kit::run(1, version, "state") };
         let other = RunWrite { visibility: Some(Box::new(kit::row(2))), ..kit::run(2, version, "state") };
         let commits = [write, other].map(|write| Commit { runs: vec![write], ..Commit::default() });
-        blocking(&store).commit(&commits).into_iter().collect::<Result<Vec<_>, _>>().unwrap();
+        store.commit(commits.into()).wait().into_iter().collect::<Result<Vec<_>, _>>().unwrap();
         let entries = "SELECT count(*) FROM segno.attributes";
         world.postgres.psql(&database, entries).unwrap().trim().to_owned()
     };

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use segno_store::{
-    Commit, DocumentWrite, NamespaceKey, NamespaceRecord, Storage,
+    Commit, DocumentWrite, NamespaceKey, NamespaceRecord, Store, Wait,
     cluster::{Membership, Revisions},
 };
 use segno_store_postgres::{Options, PostgresStore};
 
-use crate::common::{World, blocking};
+use crate::common::World;
 
-fn document(content: Option<&'static str>, documents_of_one_node: bool) -> [Commit; 1] {
+fn document(content: Option<&'static str>, documents_of_one_node: bool) -> Vec<Commit> {
     let content = content.map(|content| Bytes::from_static(content.as_bytes()));
     let write = DocumentWrite { namespace: NamespaceKey(0), name: "access-key/a".to_owned(), content };
-    [Commit { documents: vec![write], documents_of_one_node, ..Commit::default() }]
+    vec![Commit { documents: vec![write], documents_of_one_node, ..Commit::default() }]
 }
 
 #[test]
@@ -28,12 +28,12 @@ fn changes_count_and_nodes_say_what_they_have() {
         (store, members)
     };
     let ((one, here), (other, there)) = (open("one"), open("other"));
-    let read = |members: &dyn Membership| -> Revisions { segno_store::wait(members.revisions()).unwrap() };
+    let read = |members: &dyn Membership| -> Revisions { members.revisions().wait().unwrap() };
     let mut known = read(&*here).stored;
     assert_eq!((here.loaded_revision(), there.loaded_revision()), (known, known));
 
     // What does not count.
-    assert_eq!(blocking(&one).commit(&document(Some("x"), true)), [Ok(())]);
+    assert_eq!(one.commit(document(Some("x"), true)).wait(), [Ok(())]);
     assert_eq!(read(&*here).stored, known);
     // What counts.
     let mut grows = |what: &str| {
@@ -41,17 +41,17 @@ fn changes_count_and_nodes_say_what_they_have() {
         assert!(stored > known, "{what}");
         known = stored;
     };
-    assert_eq!(blocking(&one).commit(&document(Some("y"), false)), [Ok(())]);
+    assert_eq!(one.commit(document(Some("y"), false)).wait(), [Ok(())]);
     grows("a document was written");
-    assert_eq!(blocking(&one).commit(&document(None, false)), [Ok(())]);
+    assert_eq!(one.commit(document(None, false)).wait(), [Ok(())]);
     grows("a document was removed");
     let mut record = NamespaceRecord { key: NamespaceKey(7), name: "seven".to_owned(), detail: Bytes::new() };
-    blocking(&one).create_namespace(&record).unwrap();
+    one.create_namespace(&record).wait().unwrap();
     grows("a namespace was made");
     record.detail = Bytes::from_static(b"changed");
-    blocking(&one).put_namespace(&record).unwrap();
+    one.put_namespace(&record).wait().unwrap();
     grows("a namespace was changed");
-    blocking(&one).delete_namespace(NamespaceKey(7)).unwrap();
+    one.delete_namespace(NamespaceKey(7)).wait().unwrap();
     grows("a namespace was deleted");
 
     // The other node learns of it with a beat, and says what it has.

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{World, blocking};
+use crate::common::World;
 use crate::proxy::{Cut, Direction, Proxy};
 use segno_store::kit::{batch, run};
-use segno_store::{Commit, CommitError, RunKey, RunWrite, Store};
+use segno_store::{Commit, CommitError, RunKey, RunWrite, Store, Wait};
 use segno_store_postgres::PostgresStore;
 
 /// The next commit of run 1.
@@ -29,20 +29,20 @@ impl Bench {
         let database = world.postgres.database();
         let proxy = Proxy::start(world.postgres.port);
         let store = world.try_open(&world.postgres.url_at(proxy.port, &database)).unwrap();
-        let bench = Self { store: blocking(&store), version: 0 };
+        let bench = Self { store: Arc::new(store.clone()), version: 0 };
         (world, proxy, store, bench)
     }
 
     /// Makes the next commit; checks that what is said is so.
     fn step(&mut self, place: &str) -> bool {
-        let outcome = self.store.commit(&[commit(self.version)]).remove(0);
-        let stored = self.store.load(RunKey(1)).unwrap().map_or(0, |run| run.version);
+        let outcome = self.store.commit(vec![commit(self.version)]).wait().remove(0);
+        let stored = self.store.load(RunKey(1)).wait().unwrap().map_or(0, |run| run.version);
         match &outcome {
             Ok(()) => assert_eq!(stored, self.version + 1, "{place}: acknowledged and not there"),
             Err(CommitError::NotDone(_)) => assert_eq!(stored, self.version, "{place}: not done and there"),
             Err(other) => panic!("{place}: {other:?}"),
         }
-        let events = self.store.history(RunKey(1), 0, i64::MAX, usize::MAX, usize::MAX).unwrap().len();
+        let events = self.store.history(RunKey(1), 0, i64::MAX, usize::MAX, usize::MAX).wait().unwrap().len();
         assert_eq!(events as u64, stored, "{place}: the run and its history disagree");
         self.version = stored;
         outcome.is_ok()

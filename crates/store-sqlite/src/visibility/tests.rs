@@ -8,7 +8,7 @@ use segno_store::kit::row;
 use segno_store::visibility::{
     Attribute, Closed, Kind, ListQuery, Names, Retry, Value, VisibilityRow, parse_count, parse_list,
 };
-use segno_store::{Commit, NamespaceKey, RunWrite, Store, kit};
+use segno_store::{Commit, NamespaceKey, RunWrite, Store, Wait, kit};
 
 use super::plans;
 use crate::{Options, SqliteStore};
@@ -72,7 +72,7 @@ fn filled() -> Filled {
         RunWrite { open, visibility: Some(Box::new(facts)), ..kit::run(key, 0, "s") }
     };
     let commit = Commit { runs: (1..=RUNS).map(write).collect(), ..Commit::default() };
-    assert_eq!(store.commit(&[commit]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit]).wait(), [Ok(())]);
     Filled { directory, store }
 }
 
@@ -83,10 +83,10 @@ impl Filled {
         let namespace = NamespaceKey(1);
         let mut query = ListQuery { namespace, filter, order, as_of: AS_OF, after: None, limit: 20 };
         plans::take();
-        query.after = self.store.list(&query).expect("a page").next;
+        query.after = self.store.list(&query).wait().expect("a page").next;
         let mut found = plans::take();
         if query.after.is_some() {
-            self.store.list(&query).expect("a page");
+            self.store.list(&query).wait().expect("a page");
             found.extend(plans::take());
         }
         found.retain(|plan| !plan.contains("ended>? AND ended<?"));
@@ -96,7 +96,7 @@ impl Filled {
     fn count(&self, filter: &str) -> Vec<String> {
         let (filter, group_by) = parse_count(filter, &Custom).expect("a filter");
         plans::take();
-        self.store.count(NamespaceKey(1), &filter, group_by).expect("a count");
+        self.store.count(NamespaceKey(1), &filter, group_by).wait().expect("a count");
         plans::take()
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use segno_store::kit::row;
-use segno_store::{RunKey, StateFacts, Store};
+use segno_store::{RunKey, StateFacts, Store, Wait};
 use segno_store_sqlite::{
     BackupError, DATABASE_FILE, Options, SqliteStore, backup, compact, inspect, newest_schema, restore,
 };
@@ -26,7 +26,7 @@ fn facts(_: bytes::Bytes) -> Result<StateFacts, String> {
 }
 
 fn versions(store: &SqliteStore, keys: u64) -> Vec<u64> {
-    (1..=keys).map(|key| store.load(RunKey(key)).unwrap().map_or(0, |run| run.version)).collect()
+    (1..=keys).map(|key| store.load(RunKey(key)).wait().unwrap().map_or(0, |run| run.version)).collect()
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_copy_of_a_busy_store_has_everything_that_was_acknowledged_before() {
     let store = source.open();
     let keys = 40;
     for key in 1..=keys {
-        assert!(store.commit(&[commit(key, 0, 3_000)])[0].is_ok());
+        assert!(store.commit(vec![commit(key, 0, 3_000)]).wait()[0].is_ok());
     }
     let (stop, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     let file = copies.0.join("copy.db");
@@ -45,7 +45,7 @@ fn a_copy_of_a_busy_store_has_everything_that_was_acknowledged_before() {
             let mut version = 1;
             while !stop.load(Ordering::Relaxed) {
                 let group: Vec<_> = (1..=keys).map(|key| commit(key, version, 3_000)).collect();
-                assert!(store.commit(&group).iter().all(Result::is_ok));
+                assert!(store.commit(group.to_vec()).wait().iter().all(Result::is_ok));
                 acknowledged.store(version, Ordering::SeqCst);
                 version += 1;
             }
@@ -67,7 +67,7 @@ fn a_copy_of_a_busy_store_has_everything_that_was_acknowledged_before() {
     assert!(found.iter().all(|version| *version == found[0]), "{found:?}");
     assert!(found[0] > before, "version {} of at least {}", found[0], before + 1);
     for key in 1..=keys {
-        let history = restored.history(RunKey(key), 1, i64::MAX, 10_000, usize::MAX).unwrap();
+        let history = restored.history(RunKey(key), 1, i64::MAX, 10_000, usize::MAX).wait().unwrap();
         assert_eq!(history.last().unwrap().last_event_id as u64, found[0]);
     }
 }
@@ -76,7 +76,7 @@ fn a_copy_of_a_busy_store_has_everything_that_was_acknowledged_before() {
 fn a_copy_of_a_store_that_was_not_closed_has_its_log() {
     let (source, target) = (Directory::new(), Directory::new());
     let store = source.open();
-    assert!(store.commit(&[commit(1, 0, 100)])[0].is_ok());
+    assert!(store.commit(vec![commit(1, 0, 100)]).wait()[0].is_ok());
     // What a killed server leaves: the files, and no lock.
     let crashed = Directory::new();
     fs::create_dir_all(&crashed.0).unwrap();
@@ -94,7 +94,7 @@ fn nothing_is_overwritten_and_only_copies_are_put_back() {
     let (source, other) = (Directory::new(), Directory::new());
     assert!(matches!(backup(&source.0, &other.0.join("x"), 0), Err(BackupError::Nothing(_))));
     let store = source.open();
-    assert!(store.commit(&[commit(1, 0, 100)])[0].is_ok());
+    assert!(store.commit(vec![commit(1, 0, 100)]).wait()[0].is_ok());
     fs::create_dir_all(&other.0).unwrap();
     let file = other.0.join("copy.db");
     backup(&source.0, &file, 0).unwrap();
@@ -135,7 +135,7 @@ fn only_the_owner_may_read_copies() {
 fn a_look_at_a_store_tells_its_size_and_its_use() {
     let directory = Directory::new();
     let store = directory.open();
-    assert!(store.commit(&[commit(1, 0, 100)])[0].is_ok());
+    assert!(store.commit(vec![commit(1, 0, 100)]).wait()[0].is_ok());
     let seen = inspect(&directory.0, true, facts).unwrap();
     assert!(seen.in_use && seen.schema == newest_schema() && seen.damage.is_empty(), "{seen:?}");
     drop(store);
@@ -153,11 +153,12 @@ fn a_store_shrinks_after_deletion() {
     let directory = Directory::new();
     let store = directory.open();
     for key in 1..=200 {
-        assert!(store.commit(&[commit(key, 0, 20_000)])[0].is_ok());
+        assert!(store.commit(vec![commit(key, 0, 20_000)]).wait()[0].is_ok());
     }
     for key in 2..=200 {
         assert!(
-            store.commit(&[segno_store::Commit { delete_runs: vec![RunKey(key)], ..Default::default() }])[0].is_ok()
+            store.commit(vec![segno_store::Commit { delete_runs: vec![RunKey(key)], ..Default::default() }]).wait()[0]
+                .is_ok()
         );
     }
     assert!(matches!(compact(&directory.0), Err(BackupError::Open(_))), "a server uses it");

@@ -4,7 +4,7 @@ use crate::common::{Directory, commit};
 use rusqlite::Connection;
 use segno_store::kit::{current, outbox_row, row};
 use segno_store::visibility::{Attribute, Comparison, Filter, Kind, ListQuery, Listed, Order, Value};
-use segno_store::{Commit, CurrentReset, NamespaceKey, ReadError, RunKey, Store};
+use segno_store::{Commit, CurrentReset, NamespaceKey, ReadError, RunKey, Store, Wait};
 use segno_store_sqlite::SqliteStore;
 
 const NAMESPACE: NamespaceKey = NamespaceKey(1);
@@ -19,7 +19,7 @@ fn changed(change: &str) -> (Directory, SqliteStore) {
     facts.attributes.insert(1_001, Value::List(["a", "b", "a"].map(str::to_owned).into()));
     one.outbox_add.push(outbox_row(1, 3, "a message"));
     one.current.push(current("w-1", None, Some(1)));
-    assert_eq!(store.commit(&[one, commit(2, 0, 10), commit(3, 0, 10)]), [Ok(()), Ok(()), Ok(())]);
+    assert_eq!(store.commit(vec![one, commit(2, 0, 10), commit(3, 0, 10)]).wait(), [Ok(()), Ok(()), Ok(())]);
     assert_eq!(list(&store).len(), 3);
     store.close().unwrap();
     Connection::open(directory.database()).unwrap().execute_batch(change).unwrap();
@@ -30,7 +30,7 @@ fn changed(change: &str) -> (Directory, SqliteStore) {
 fn list(store: &SqliteStore) -> Vec<Listed> {
     let filter = Filter::All(Vec::new());
     let query = ListQuery { namespace: NAMESPACE, filter, order: Order::Newest, as_of: 1, after: None, limit: 9 };
-    store.list(&query).unwrap().runs
+    store.list(&query).wait().unwrap().runs
 }
 
 fn rows(directory: &Directory, table: &str) -> i64 {
@@ -41,15 +41,15 @@ fn rows(directory: &Directory, table: &str) -> i64 {
 #[test]
 fn a_damaged_run_is_listed_among_the_others_and_its_facts_tell_what_it_is() {
     let (_directory, store) = changed("UPDATE runs SET state = x'00' WHERE run_key = 1");
-    assert!(matches!(store.load(RunKey(1)), Err(ReadError::Damaged(_))));
-    assert_eq!(store.version(RunKey(1)), Ok(Some(1)), "a write that replaces it can build on it");
+    assert!(matches!(store.load(RunKey(1)).wait(), Err(ReadError::Damaged(_))));
+    assert_eq!(store.version(RunKey(1)).wait(), Ok(Some(1)), "a write that replaces it can build on it");
     let listed = list(&store);
     assert_eq!(listed.iter().map(|run| run.key.0).collect::<Vec<_>>(), [3, 2, 1]);
     assert!(listed[0].state.is_ok() && listed[1].state.is_ok());
     assert!(matches!(listed[2].state, Err(ReadError::Damaged(_))), "{:?}", listed[2]);
-    let facts = store.facts(RunKey(1)).unwrap().unwrap();
+    let facts = store.facts(RunKey(1)).wait().unwrap().unwrap();
     assert_eq!((facts.workflow_id, facts.run_id), (row(1).workflow_id, row(1).run_id));
-    assert_eq!(store.runs_of_workflow(NAMESPACE, "w-1", 9), Ok(vec![RunKey(1)]));
+    assert_eq!(store.runs_of_workflow(NAMESPACE, "w-1", 9).wait(), Ok(vec![RunKey(1)]));
 }
 
 #[test]
@@ -72,9 +72,9 @@ fn a_damaged_run_can_be_deleted_whatever_is_damaged() {
         let (directory, store) = changed(change);
         let reset = CurrentReset { namespace: NAMESPACE, workflow_id: "w-1".to_owned(), current: None };
         let delete = Commit { delete_runs: vec![RunKey(1)], current_reset: vec![reset], ..Commit::default() };
-        assert_eq!(store.commit(&[delete]), [Ok(())], "{change}");
+        assert_eq!(store.commit(vec![delete]).wait(), [Ok(())], "{change}");
         assert_eq!(list(&store).len(), 2, "{change}");
-        assert_eq!(store.current(NAMESPACE, "w-1"), Ok(None), "{change}");
+        assert_eq!(store.current(NAMESPACE, "w-1").wait(), Ok(None), "{change}");
         store.close().unwrap();
         for (table, left) in [("runs", 2), ("history", 0), ("outbox", 0), ("visibility", 2), ("attributes", 0)] {
             assert_eq!(rows(&directory, table), left, "{change}: {table}");
@@ -87,16 +87,16 @@ fn a_damaged_run_can_be_deleted_whatever_is_damaged() {
 fn a_damaged_current_pointer_is_noticed_and_can_be_set_right() {
     for change in ["run_key = 2", "namespace = 1, run_key = 3", "checksum = checksum + 1"] {
         let (_directory, store) = changed(&format!("UPDATE current SET {change}"));
-        let found = store.current(NAMESPACE, "w-1");
+        let found = store.current(NAMESPACE, "w-1").wait();
         assert!(matches!(found, Err(ReadError::Damaged(_))), "{change}: {found:?}");
-        let newest = store.runs_of_workflow(NAMESPACE, "w-1", 1).unwrap().remove(0);
+        let newest = store.runs_of_workflow(NAMESPACE, "w-1", 1).wait().unwrap().remove(0);
         let reset = CurrentReset { namespace: NAMESPACE, workflow_id: "w-1".to_owned(), current: Some(newest) };
-        assert_eq!(store.commit(&[Commit { current_reset: vec![reset], ..Commit::default() }]), [Ok(())]);
-        assert_eq!(store.current(NAMESPACE, "w-1"), Ok(Some(RunKey(1))));
+        assert_eq!(store.commit(vec![Commit { current_reset: vec![reset], ..Commit::default() }]).wait(), [Ok(())]);
+        assert_eq!(store.current(NAMESPACE, "w-1").wait(), Ok(Some(RunKey(1))));
     }
     // A row that says another workflow id.
     let (_directory, store) = changed("UPDATE current SET workflow_id = 'w-2'");
-    assert!(matches!(store.current(NAMESPACE, "w-2"), Err(ReadError::Damaged(_))));
+    assert!(matches!(store.current(NAMESPACE, "w-2").wait(), Err(ReadError::Damaged(_))));
 }
 
 /// Rows that lists read: a damaged one is noticed by the lists and counts that come across it.
@@ -115,9 +115,9 @@ fn damaged_rows_of_lists_are_noticed() {
         let (_directory, store) = changed(change);
         let query =
             ListQuery { namespace: NAMESPACE, filter, order: Order::Newest, as_of: 1_000, after: None, limit: 9 };
-        let listed = store.list(&query);
+        let listed = store.list(&query).wait();
         assert!(matches!(listed, Err(ReadError::Damaged(_))), "{change}: {listed:?}");
-        let counted = store.count(NAMESPACE, &query.filter, None);
+        let counted = store.count(NAMESPACE, &query.filter, None).wait();
         assert!(matches!(counted, Err(ReadError::Damaged(_))), "{change}: {counted:?}");
         assert_eq!(list(&store).len(), 3, "{change}: others go on");
     }
@@ -126,6 +126,6 @@ fn damaged_rows_of_lists_are_noticed() {
         let listed = list(&store);
         let damaged: Vec<_> = listed.iter().filter(|run| run.state.is_err()).map(|run| run.key.0).collect();
         assert_eq!((listed.len(), damaged), (3, vec![1]), "{change}");
-        assert!(matches!(store.facts(RunKey(1)), Err(ReadError::Damaged(_))), "{change}");
+        assert!(matches!(store.facts(RunKey(1)).wait(), Err(ReadError::Damaged(_))), "{change}");
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{Directory, commit};
-use segno_store::{CommitError, RunKey, Store};
+use segno_store::{CommitError, RunKey, Store, Wait};
 use segno_store_sqlite::{Options, SqliteStore};
 
 #[test]
@@ -15,22 +15,28 @@ fn a_full_disk_changes_nothing_and_passes() {
     let store = SqliteStore::open(&directory.0, options).unwrap();
     let mut version = 0;
     // Big and small in one group: neither happens.
-    while store.commit(&[commit(1, version, 20_000), commit(2, version, 10)]) == [Ok(()), Ok(())] {
+    while store.commit(vec![commit(1, version, 20_000), commit(2, version, 10)]).wait() == [Ok(()), Ok(())] {
         version += 1;
         assert!(version < 60, "it never got full");
     }
-    let look = || (store.load(RunKey(1)), store.load(RunKey(2)), store.history(RunKey(1), 0, 999, 999, usize::MAX));
+    let look = || {
+        (
+            store.load(RunKey(1)).wait(),
+            store.load(RunKey(2)).wait(),
+            store.history(RunKey(1), 0, 999, 999, usize::MAX).wait(),
+        )
+    };
     let before = look();
     for _ in 0..3 {
-        let outcomes = store.commit(&[commit(1, version, 20_000), commit(2, version, 10), commit(2, 999, 1)]);
+        let outcomes = store.commit(vec![commit(1, version, 20_000), commit(2, version, 10), commit(2, 999, 1)]).wait();
         assert_eq!(outcomes, vec![Err(CommitError::Full); 3]);
         assert_eq!(look(), before);
     }
     assert_eq!(before.0.unwrap().unwrap().version, version);
     store.set_pages_max(10_000).unwrap();
-    assert_eq!(store.commit(&[commit(1, version, 20_000), commit(2, version, 10)]), [Ok(()), Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, version, 20_000), commit(2, version, 10)]).wait(), [Ok(()), Ok(())]);
     store.close().unwrap();
-    assert_eq!(directory.open().load(RunKey(2)).unwrap().unwrap().version, version + 1);
+    assert_eq!(directory.open().load(RunKey(2)).wait().unwrap().unwrap().version, version + 1);
 }
 
 /// A busy writer and busy readers together must not let the log grow without end.
@@ -46,13 +52,13 @@ fn the_log_stays_short_under_load() {
         for _ in 0..2 {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    store.history(RunKey(1), 0, 999, 999, usize::MAX).unwrap();
+                    store.history(RunKey(1), 0, 999, 999, usize::MAX).wait().unwrap();
                 }
             });
         }
         for version in 0..400 {
             let group: Vec<_> = (1..=16).map(|key| commit(key, version, 2_000)).collect();
-            assert!(store.commit(&group).iter().all(Result::is_ok));
+            assert!(store.commit(group.to_vec()).wait().iter().all(Result::is_ok));
             let status = store.wal_status();
             longest = longest.max(status.pages);
             failures.extend(status.latest_failure);
@@ -71,7 +77,7 @@ fn the_log_stays_short_under_load() {
 fn an_idle_store_uses_no_cpu() {
     let directory = Directory::new();
     let store = directory.open();
-    assert_eq!(store.commit(&[commit(1, 0, 10)]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, 0, 10)]).wait(), [Ok(())]);
     let switches = || {
         let thread = |entry: std::io::Result<std::fs::DirEntry>| {
             let path = entry.ok()?.path();
@@ -102,8 +108,8 @@ fn large_groups_spill_and_still_commit_as_one() {
     // Far more than the writer's cache.
     let mut group: Vec<_> = (1..=200).map(|key| commit(key, 0, 100_000)).collect();
     group.push(commit(7, 44, 1));
-    let outcomes = store.commit(&group);
+    let outcomes = store.commit(group.to_vec()).wait();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 200);
     assert_eq!(outcomes[200], Err(CommitError::Conflict));
-    assert_eq!(store.open_runs(None, 999).unwrap().len(), 200);
+    assert_eq!(store.open_runs(None, 999).wait().unwrap().len(), 200);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::common::{Directory, commit};
 use segno_store::kit::current;
 use segno_store::visibility::{Attribute, Count, Filter, Names, parse_count};
-use segno_store::{NamespaceKey, ReadError, ReadLimit, RunKey, Store};
+use segno_store::{NamespaceKey, ReadError, ReadLimit, RunKey, Store, Wait};
 use segno_store_sqlite::SqliteStore;
 
 const NAMESPACE: NamespaceKey = NamespaceKey(1);
@@ -16,7 +16,7 @@ fn filled(directory: &Directory) -> SqliteStore {
     let store = directory.open();
     let mut group: Vec<_> = (1..=RUNS).map(|key| commit(key, 0, 10)).collect();
     group[0].current.push(current("w", None, Some(1)));
-    assert!(store.commit(&group).iter().all(Result::is_ok));
+    assert!(store.commit(group.to_vec()).wait().iter().all(Result::is_ok));
     store
 }
 
@@ -40,15 +40,15 @@ fn nothing_waits_for_lists_and_they_end_with_their_callers() {
             let (limit, caller) = ReadLimit::cancellable(Instant::now() + Duration::from_secs(600));
             callers.push(caller);
             let store = &store;
-            counts.push(scope.spawn(move || store.count_within(NAMESPACE, &long(), None, &limit)));
+            counts.push(scope.spawn(move || store.count_within(NAMESPACE, &long(), None, &limit).wait()));
         }
         thread::sleep(Duration::from_millis(300));
         for version in 1..20 {
-            assert_eq!(store.commit(&[commit(2, version, 10)]), [Ok(())]);
-            assert_eq!(store.current(NAMESPACE, "w"), Ok(Some(RunKey(1))));
-            assert_eq!(store.load(RunKey(2)).unwrap().unwrap().version, version + 1);
-            assert!(!store.history(RunKey(2), 1, 99, 99, usize::MAX).unwrap().is_empty());
-            assert_eq!(store.runs_of(NAMESPACE, None, 9).unwrap().len(), 9);
+            assert_eq!(store.commit(vec![commit(2, version, 10)]).wait(), [Ok(())]);
+            assert_eq!(store.current(NAMESPACE, "w").wait(), Ok(Some(RunKey(1))));
+            assert_eq!(store.load(RunKey(2)).wait().unwrap().unwrap().version, version + 1);
+            assert!(!store.history(RunKey(2), 1, 99, 99, usize::MAX).wait().unwrap().is_empty());
+            assert_eq!(store.runs_of(NAMESPACE, None, 9).wait().unwrap().len(), 9);
         }
         assert!(counts.iter().all(|count| !count.is_finished()), "the counts were over too soon to prove anything");
         drop(callers);
@@ -57,7 +57,7 @@ fn nothing_waits_for_lists_and_they_end_with_their_callers() {
         }
     });
     // Their connections are free again.
-    let all = store.count(NAMESPACE, &Filter::All(Vec::new()), None).unwrap();
+    let all = store.count(NAMESPACE, &Filter::All(Vec::new()), None).wait().unwrap();
     assert_eq!(all, [Count { group: None, runs: RUNS }]);
 }
 
@@ -66,7 +66,7 @@ fn a_count_ends_at_its_deadline() {
     let directory = Directory::new();
     let store = filled(&directory);
     let limit = ReadLimit::until(Instant::now() + Duration::from_millis(100));
-    assert_eq!(store.count_within(NAMESPACE, &long(), None, &limit), Err(ReadError::DeadlineExceeded));
+    assert_eq!(store.count_within(NAMESPACE, &long(), None, &limit).wait(), Err(ReadError::DeadlineExceeded));
 }
 
 struct NoNames;
@@ -82,12 +82,12 @@ impl Names for NoNames {
 fn the_largest_filters_have_an_answer() {
     let directory = Directory::new();
     let store = directory.open();
-    assert_eq!(store.commit(&[commit(1, 0, 10)]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, 0, 10)]).wait(), [Ok(())]);
     let many = |count: usize, joint: &str| vec!["WorkflowId != 'x'"; count].join(joint);
     let nested = format!("{}{}{}", "NOT (".repeat(49), many(800, " OR "), ")".repeat(49));
     for text in [many(800, " AND "), many(800, " OR "), nested] {
         let (filter, _) = parse_count(&text, &NoNames).unwrap();
-        let counts = store.count(NAMESPACE, &filter, None);
+        let counts = store.count(NAMESPACE, &filter, None).wait();
         assert!(counts.is_ok(), "{counts:?}");
     }
     assert!(parse_count(&many(801, " AND "), &NoNames).is_err());

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use crate::common::{Directory, commit};
 use rusqlite::Connection;
 use segno_store::visibility::{Attribute, Comparison, Filter, Kind, ListQuery, Order, Value};
-use segno_store::{NamespaceKey, ReadError, RunKey, Store};
+use segno_store::{NamespaceKey, ReadError, RunKey, Store, Wait};
 use segno_store_sqlite::{OpenError, Options, SqliteStore};
 
 fn refused(directory: &Directory) -> OpenError {
@@ -22,7 +22,7 @@ fn a_second_server_is_refused() {
     let message = error.to_string();
     assert!(message.contains(directory.0.to_str().unwrap()) && message.contains("Stop that server"), "{message}");
     assert!(message.contains(&format!("(process {})", std::process::id())), "{message}");
-    assert_eq!(store.commit(&[commit(1, 0, 10)]), [Ok(())], "the first one goes on");
+    assert_eq!(store.commit(vec![commit(1, 0, 10)]).wait(), [Ok(())], "the first one goes on");
     drop(store);
     directory.open();
 }
@@ -31,7 +31,7 @@ fn a_second_server_is_refused() {
 fn files_are_private() {
     let directory = Directory::new();
     let store = directory.open();
-    assert_eq!(store.commit(&[commit(1, 0, 10)]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, 0, 10)]).wait(), [Ok(())]);
     assert_eq!(fs::metadata(&directory.0).unwrap().permissions().mode() & 0o777, 0o700);
     for entry in fs::read_dir(&directory.0).unwrap() {
         let entry = entry.unwrap();
@@ -89,7 +89,7 @@ fn a_damaged_file_is_refused() {
     let directory = Directory::new();
     let store = directory.open();
     for key in 1..200 {
-        assert_eq!(store.commit(&[commit(key, 0, 600)]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit(key, 0, 600)]).wait(), [Ok(())]);
     }
     drop(store);
     let whole = fs::read(directory.database()).unwrap();
@@ -120,7 +120,7 @@ fn flipped(pattern: &[u8], read: impl Fn(&SqliteStore) -> Option<ReadError>) {
     one.runs[0].state = "a state that is easy to find".into();
     one.runs[0].batches[0].events = "events that are easy to find".into();
     one.outbox_add.push(segno_store::kit::outbox_row(1, 3, "a message that is easy to find"));
-    assert_eq!(store.commit(&[one, commit(2, 0, 10)]), [Ok(()), Ok(())]);
+    assert_eq!(store.commit(vec![one, commit(2, 0, 10)]).wait(), [Ok(()), Ok(())]);
     assert_eq!(read(&store), None);
     drop(store);
     let content = fs::read(directory.database()).unwrap();
@@ -129,23 +129,23 @@ fn flipped(pattern: &[u8], read: impl Fn(&SqliteStore) -> Option<ReadError>) {
     file.write_all_at(&[content[place] ^ 0x10], place as u64).unwrap();
     let store = directory.open();
     assert!(matches!(read(&store), Some(ReadError::Damaged(_))), "{:?}", read(&store));
-    assert!(store.load(RunKey(2)).unwrap().is_some(), "others are as before");
+    assert!(store.load(RunKey(2)).wait().unwrap().is_some(), "others are as before");
 }
 
 #[test]
 fn a_flipped_byte_in_a_state_is_found() {
-    flipped(b"a state that", |store| store.load(RunKey(1)).err());
+    flipped(b"a state that", |store| store.load(RunKey(1)).wait().err());
 }
 
 #[test]
 fn a_flipped_byte_in_events_is_found() {
-    flipped(b"events that", |store| store.history(RunKey(1), 0, 9, 9, 99).err());
-    flipped(b"events that", |store| store.history_reverse(RunKey(1), 9, 9).err());
+    flipped(b"events that", |store| store.history(RunKey(1), 0, 9, 9, 99).wait().err());
+    flipped(b"events that", |store| store.history_reverse(RunKey(1), 9, 9).wait().err());
 }
 
 #[test]
 fn a_flipped_byte_in_a_message_is_found() {
-    flipped(b"a message that", |store| store.outbox(None, 9).err());
+    flipped(b"a message that", |store| store.outbox(None, 9).wait().err());
 }
 
 /// A row that was moved, or a column that changed, is as damaged as its state.
@@ -154,13 +154,13 @@ fn a_changed_column_is_found() {
     for change in ["version = version + 1", "open = 0", "wake_at = NULL", "run_key = 9", "wake_at = wake_at + 1"] {
         let directory = Directory::new();
         let store = directory.open();
-        assert_eq!(store.commit(&[commit(1, 0, 10)]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit(1, 0, 10)]).wait(), [Ok(())]);
         drop(store);
         let file = Connection::open(directory.database()).unwrap();
         file.execute_batch(&format!("UPDATE runs SET {change}")).unwrap();
         drop(file);
         let store = directory.open();
-        let loaded = store.load(RunKey(1)).and_then(|_| store.load(RunKey(9)));
+        let loaded = store.load(RunKey(1)).wait().and_then(|_| store.load(RunKey(9)).wait());
         assert!(matches!(loaded, Err(ReadError::Damaged(_))), "{change}: {loaded:?}");
     }
 }
@@ -171,7 +171,7 @@ fn reopens_after_a_hard_stop() {
     let directory = Directory::new();
     let store = directory.open();
     for version in 0..50 {
-        assert_eq!(store.commit(&[commit(1, version, 3_000), commit(2, version, 10)]), [Ok(()), Ok(())]);
+        assert_eq!(store.commit(vec![commit(1, version, 3_000), commit(2, version, 10)]).wait(), [Ok(()), Ok(())]);
         if version % 10 != 9 {
             continue;
         }
@@ -182,15 +182,15 @@ fn reopens_after_a_hard_stop() {
         }
         let reopened = copy.open();
         for key in [RunKey(1), RunKey(2)] {
-            assert_eq!(reopened.load(key), store.load(key));
-            let all = |store: &SqliteStore| store.history(key, 0, 999, 999, usize::MAX).unwrap();
+            assert_eq!(reopened.load(key).wait(), store.load(key).wait());
+            let all = |store: &SqliteStore| store.history(key, 0, 999, 999, usize::MAX).wait().unwrap();
             assert_eq!(all(&reopened), all(&store));
         }
         // The facts of the two may still have been pending.
         let every = Filter::All(Vec::new());
-        let listed = |store: &SqliteStore| store.count(NamespaceKey(1), &every, None).unwrap()[0].runs;
+        let listed = |store: &SqliteStore| store.count(NamespaceKey(1), &every, None).wait().unwrap()[0].runs;
         assert_eq!((listed(&reopened), listed(&store)), (2, 2));
-        assert_eq!(reopened.commit(&[commit(1, version + 1, 1)]), [Ok(())]);
+        assert_eq!(reopened.commit(vec![commit(1, version + 1, 1)]).wait(), [Ok(())]);
     }
 }
 
@@ -206,10 +206,10 @@ fn a_file_of_the_version_before_goes_on() {
             facts.attributes.insert(1_000, Value::Text("x".to_owned()));
             one.current.push(segno_store::kit::current("w", None, Some(1)));
         }
-        assert_eq!(store.commit(&[one]), [Ok(())]);
+        assert_eq!(store.commit(vec![one]).wait(), [Ok(())]);
     }
-    assert_eq!(store.count(NamespaceKey(1), &Filter::All(Vec::new()), None).unwrap()[0].runs, 1);
-    let all = |store: &SqliteStore| store.history(RunKey(1), 0, 999, 999, usize::MAX).unwrap();
+    assert_eq!(store.count(NamespaceKey(1), &Filter::All(Vec::new()), None).wait().unwrap()[0].runs, 1);
+    let all = |store: &SqliteStore| store.history(RunKey(1), 0, 999, 999, usize::MAX).wait().unwrap();
     let before = all(&store);
     store.close().unwrap();
     let older = "DROP TABLE pending_facts; DROP TABLE script_states; DROP TABLE documents; ALTER TABLE runs DROP COLUMN recent_history; \
@@ -219,16 +219,16 @@ fn a_file_of_the_version_before_goes_on() {
     Connection::open(directory.database()).unwrap().execute_batch(older).unwrap();
     let store = directory.open();
     assert_eq!(all(&store), before);
-    assert_eq!(store.current(NamespaceKey(1), "w"), Ok(Some(RunKey(1))), "pointers got their checksums");
+    assert_eq!(store.current(NamespaceKey(1), "w").wait(), Ok(Some(RunKey(1))), "pointers got their checksums");
     let (k, every) = (Attribute::Numbered(1_000, Kind::Keyword), Filter::All(Vec::new()));
     let value = Value::Text("x".to_owned());
     let find = Filter::Compare(k, Comparison::Equal, value);
-    assert_eq!(store.count(NamespaceKey(1), &find, None).unwrap()[0].runs, 1, "and so did entries");
+    assert_eq!(store.count(NamespaceKey(1), &find, None).wait().unwrap()[0].runs, 1, "and so did entries");
     let (namespace, order) = (NamespaceKey(1), Order::Newest);
     let query = ListQuery { namespace, filter: every, order, as_of: 1_000, after: None, limit: 9 };
-    assert!(store.list(&query).unwrap().runs[0].state.is_ok(), "and so did facts");
-    assert_eq!(store.commit(&[commit(1, 2, 10)]), [Ok(())]);
-    assert_eq!(store.commit(&[commit(1, 3, 3_000)]), [Ok(())]);
+    assert!(store.list(&query).wait().unwrap().runs[0].state.is_ok(), "and so did facts");
+    assert_eq!(store.commit(vec![commit(1, 2, 10)]).wait(), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, 3, 3_000)]).wait(), [Ok(())]);
     let after = all(&store);
     assert_eq!((after[..2].to_vec(), after.len()), (before, 4));
 }
@@ -239,5 +239,5 @@ fn an_empty_file_is_a_new_one() {
     let directory = Directory::new();
     fs::create_dir(&directory.0).unwrap();
     fs::write(directory.database(), "").unwrap();
-    assert_eq!(directory.open().commit(&[commit(1, 0, 10)]), [Ok(())]);
+    assert_eq!(directory.open().commit(vec![commit(1, 0, 10)]).wait(), [Ok(())]);
 }

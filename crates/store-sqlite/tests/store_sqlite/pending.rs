@@ -7,7 +7,7 @@ use crate::common::{Directory, commit};
 use rusqlite::Connection;
 use segno_store::kit::row;
 use segno_store::visibility::{Attribute, Closed, Filter, Value, VisibilityRow};
-use segno_store::{Commit, CommitError, NamespaceKey, RunKey, Store};
+use segno_store::{Commit, CommitError, NamespaceKey, RunKey, Store, Wait};
 use segno_store_sqlite::{OpenError, Options, SqliteStore};
 
 /// A commit with facts that have an attribute and tell the version.
@@ -55,7 +55,7 @@ fn listed(store: SqliteStore, directory: &Directory) -> Vec<String> {
 
 fn count(store: &SqliteStore) -> Vec<(Option<Value>, u64)> {
     let every = Filter::All(Vec::new());
-    let counts = store.count(NamespaceKey(1), &every, Some(Attribute::ExecutionStatus)).unwrap();
+    let counts = store.count(NamespaceKey(1), &every, Some(Attribute::ExecutionStatus)).wait().unwrap();
     counts.into_iter().map(|count| (count.group, count.runs)).collect()
 }
 
@@ -82,7 +82,7 @@ fn facts_survive_a_hard_stop() {
         let (key, version) = (1 + step % 30, step / 30);
         for store in [&store, &other] {
             let group = [with_facts(key, version, &text), with_facts(100 + step, 0, "short")];
-            assert_eq!(store.commit(&group), [Ok(()), Ok(())]);
+            assert_eq!(store.commit(group.to_vec()).wait(), [Ok(()), Ok(())]);
         }
         count(&other);
         if step % 5 == 4 {
@@ -103,7 +103,7 @@ fn a_clean_stop_keeps_what_waits() {
     let directory = Directory::new();
     for key in 1..5 {
         let store = directory.open();
-        assert_eq!(store.commit(&[with_facts(key, 0, "a")]), [Ok(())]);
+        assert_eq!(store.commit(vec![with_facts(key, 0, "a")]).wait(), [Ok(())]);
         store.close().unwrap();
     }
     assert_eq!(count(&directory.open()), [(Some(Value::Int(1)), 4)]);
@@ -117,16 +117,19 @@ fn much_is_listed_at_once() {
     let long = "y".repeat(40_000);
     for key in 1..4 {
         assert_eq!(
-            store.commit(&[with_facts(2 * key, 0, "short"), with_facts(2 * key + 1, 0, &long)]),
+            store.commit(vec![with_facts(2 * key, 0, "short"), with_facts(2 * key + 1, 0, &long)]).wait(),
             [Ok(()), Ok(())]
         );
         let copy = copied(&directory);
         assert_eq!(count(&copy.open()), [(Some(Value::Int(1)), 2 * key)]);
         assert_eq!(
-            store.commit(&[with_facts(100 + key, 0, "short"), with_facts(100 + key, 1, "short")]),
+            store.commit(vec![with_facts(100 + key, 0, "short"), with_facts(100 + key, 1, "short")]).wait(),
             [Ok(()), Ok(())]
         );
-        assert_eq!(store.commit(&[Commit { delete_runs: vec![RunKey(100 + key)], ..Commit::default() }]), [Ok(())]);
+        assert_eq!(
+            store.commit(vec![Commit { delete_runs: vec![RunKey(100 + key)], ..Commit::default() }]).wait(),
+            [Ok(())]
+        );
     }
     let file = Connection::open(directory.database()).unwrap();
     let slots: i64 = file.query_row("SELECT count(*) FROM pending_facts", [], |row| row.get(0)).unwrap();
@@ -137,7 +140,7 @@ fn much_is_listed_at_once() {
 fn a_conflict_leaves_no_facts() {
     let directory = Directory::new();
     let store = directory.open();
-    assert_eq!(store.commit(&[with_facts(1, 0, "first"), with_facts(2, 0, "first")]), [Ok(()), Ok(())]);
+    assert_eq!(store.commit(vec![with_facts(1, 0, "first"), with_facts(2, 0, "first")]).wait(), [Ok(()), Ok(())]);
     // It writes facts before it turns out to be in conflict; of the others, one has what waits listed.
     let mut late = with_facts(3, 0, "never");
     late.runs.extend(with_facts(1, 7, "never").runs);
@@ -146,7 +149,10 @@ fn a_conflict_leaves_no_facts() {
     let group =
         [late.clone(), with_facts(1, 1, "second"), deleting, with_facts(1, 1, "never"), late, with_facts(5, 0, "last")];
     let conflict = Err(CommitError::Conflict);
-    assert_eq!(store.commit(&group), [conflict.clone(), Ok(()), Ok(()), conflict.clone(), conflict, Ok(())]);
+    assert_eq!(
+        store.commit(group.to_vec()).wait(),
+        [conflict.clone(), Ok(()), Ok(()), conflict.clone(), conflict, Ok(())]
+    );
 
     let copy = copied(&directory);
     assert_eq!(listed(copy.open(), &copy), listed(store, &directory));
@@ -160,7 +166,7 @@ fn a_conflict_leaves_no_facts() {
 fn a_flipped_byte_in_a_slot_is_found() {
     let directory = Directory::new();
     let store = directory.open();
-    assert_eq!(store.commit(&[with_facts(1, 0, "easy to find")]), [Ok(())]);
+    assert_eq!(store.commit(vec![with_facts(1, 0, "easy to find")]).wait(), [Ok(())]);
     store.close().unwrap();
     let mut content = fs::read(directory.database()).unwrap();
     let place = content.windows(12).position(|window| window == b"easy to find").expect("stored as it is");
@@ -189,7 +195,7 @@ fn what_waited_in_an_older_file_is_listed() {
                 commit
             })
             .collect();
-        assert!(store.commit(&group).iter().all(Result::is_ok));
+        assert!(store.commit(group.to_vec()).wait().iter().all(Result::is_ok));
     }
     let expected = listed(store, &directory);
 
@@ -204,8 +210,11 @@ fn what_waited_in_an_older_file_is_listed() {
     // And can be changed and removed.
     let store = directory.open();
     for key in 1..=5 {
-        assert_eq!(store.commit(&[with_facts(key, 2, "after"), with_facts(key, 3, "after")]), [Ok(()), Ok(())]);
-        assert_eq!(store.commit(&[Commit { delete_runs: vec![RunKey(key)], ..Commit::default() }]), [Ok(())]);
+        assert_eq!(
+            store.commit(vec![with_facts(key, 2, "after"), with_facts(key, 3, "after")]).wait(),
+            [Ok(()), Ok(())]
+        );
+        assert_eq!(store.commit(vec![Commit { delete_runs: vec![RunKey(key)], ..Commit::default() }]).wait(), [Ok(())]);
     }
     assert_eq!(listed(store, &directory), Vec::<String>::new());
 }

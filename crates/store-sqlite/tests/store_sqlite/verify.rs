@@ -4,7 +4,7 @@ use bytes::Bytes;
 use rusqlite::Connection;
 use segno_store::kit::{current, row};
 use segno_store::visibility::{Closed, Value};
-use segno_store::{Commit, HistoryBatch, RunKey, RunWrite, StateFacts, Store};
+use segno_store::{Commit, HistoryBatch, RunKey, RunWrite, StateFacts, Store, Wait};
 use segno_store_sqlite::inspect;
 
 use crate::common::Directory;
@@ -74,10 +74,10 @@ fn filled() -> Directory {
         first(write(3, 0, (1, 2), 10, true)),
     ];
     for commit in commits {
-        assert_eq!(store.commit(&[commit]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit]).wait(), [Ok(())]);
     }
     // Lists all facts.
-    assert_eq!(store.runs_of_workflow(row(1).namespace, "w-1", 9), Ok(vec![RunKey(1)]));
+    assert_eq!(store.runs_of_workflow(row(1).namespace, "w-1", 9).wait(), Ok(vec![RunKey(1)]));
     store.close().unwrap();
     directory
 }
@@ -97,7 +97,7 @@ fn nothing_is_found_where_nothing_is_wrong() {
     let directory = filled();
     let store = directory.open();
     let write = write(3, 1, (3, 4), 10, false);
-    assert_eq!(store.commit(&[Commit { runs: vec![write], ..Commit::default() }]), [Ok(())]);
+    assert_eq!(store.commit(vec![Commit { runs: vec![write], ..Commit::default() }]).wait(), [Ok(())]);
     let seen = inspect(&directory.0, true, facts).unwrap();
     assert!(seen.in_use && seen.is_read && seen.damage.is_empty(), "beside a server, with facts that wait: {seen:?}");
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::common::{Directory, commit};
 use rusqlite::Connection;
-use segno_store::{RunKey, Store};
+use segno_store::{RunKey, Store, Wait};
 use segno_store_sqlite::{OpenError, Options, SqliteStore};
 
 const COMMITS: u64 = 8;
@@ -66,14 +66,14 @@ fn killed() -> (Left, Vec<usize>) {
     let store = directory.open();
     let mut ends = Vec::new();
     for version in 0..COMMITS {
-        assert_eq!(store.commit(&[commit(1, version, 3_000)]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit(1, version, 3_000)]).wait(), [Ok(())]);
         ends.push(fs::read(file(&directory, "-wal")).unwrap().len());
     }
     (Left::of(&directory), ends)
 }
 
 fn version(store: &SqliteStore) -> u64 {
-    store.load(RunKey(1)).unwrap().map_or(0, |run| run.version)
+    store.load(RunKey(1)).wait().unwrap().map_or(0, |run| run.version)
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_damaged_log_can_be_discarded() {
     let store = store.unwrap();
     assert!(store.discarded_log().unwrap().contains("is damaged"), "{:?}", store.discarded_log());
     assert_eq!(version(&store), 5, "all that stands before the damage");
-    assert_eq!(store.commit(&[commit(1, 5, 10)]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, 5, 10)]).wait(), [Ok(())]);
     store.close().unwrap();
     assert_eq!(version(&directory.open()), 6);
 }
@@ -140,10 +140,10 @@ fn what_a_power_cut_leaves_is_opened() {
     let directory = Directory::new();
     let store = directory.open();
     for version in 0..COMMITS {
-        assert_eq!(store.commit(&[commit(1, version, 3_000)]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit(1, version, 3_000)]).wait(), [Ok(())]);
     }
     let before = Left::of(&directory);
-    assert_eq!(store.commit(&[commit(1, COMMITS, 3_000)]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, COMMITS, 3_000)]).wait(), [Ok(())]);
     let after = Left::of(&directory);
     let (begin, end) = (before.log.len(), after.log.len());
     let frames = (end - begin) / FRAME_BYTES;
@@ -173,10 +173,10 @@ fn what_a_failed_transaction_leaves_is_no_damage() {
     let directory = Directory::new();
     let store = directory.open();
     for version in 0..3 {
-        assert_eq!(store.commit(&[commit(1, version, 3_000)]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit(1, version, 3_000)]).wait(), [Ok(())]);
     }
     let before = Left::of(&directory);
-    assert_eq!(store.commit(&[commit(1, 3, 20_000)]), [Ok(())]);
+    assert_eq!(store.commit(vec![commit(1, 3, 20_000)]).wait(), [Ok(())]);
     let longer = Left::of(&directory);
     // The same log, with a short transaction instead of the long one.
     let other = Directory::new();
@@ -216,16 +216,16 @@ fn a_removed_directory_is_noticed() {
     for replaced in [false, true] {
         let directory = Directory::new();
         let store = directory.open();
-        assert_eq!(store.commit(&[commit(1, 0, 10)]), [Ok(())]);
+        assert_eq!(store.commit(vec![commit(1, 0, 10)]).wait(), [Ok(())]);
         assert!(store.is_in_place());
         fs::remove_dir_all(&directory.0).unwrap();
         if replaced {
             drop(SqliteStore::open(&directory.0, Options::default()).unwrap());
         }
-        let outcome = store.commit(&[commit(1, 1, 10)]).remove(0).unwrap_err().to_string();
+        let outcome = store.commit(vec![commit(1, 1, 10)]).wait().remove(0).unwrap_err().to_string();
         assert!(outcome.contains("was removed or replaced"), "{outcome}");
         assert!(!store.is_in_place());
-        let outcome = store.commit(&[commit(1, 1, 10)]).remove(0).unwrap_err().to_string();
+        let outcome = store.commit(vec![commit(1, 1, 10)]).wait().remove(0).unwrap_err().to_string();
         assert!(outcome.contains("was removed or replaced"), "{outcome}");
     }
 }

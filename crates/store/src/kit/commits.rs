@@ -6,7 +6,7 @@ use super::{Make, Snapshot, Test, batch, current, outbox_row, row, run};
 use crate::limits::{EVENT_ID_END, RUN_KEY_END};
 use crate::{
     Commit, CommitError, CurrentReset, DocumentWrite, NamespaceKey, NamespaceRecord, RunKey, RunWrite, ScriptWrite,
-    Store,
+    Store, Wait,
 };
 
 pub(super) const TESTS: &[Test] = &[
@@ -33,33 +33,33 @@ fn of(runs: Vec<RunWrite>) -> Commit {
 }
 
 fn commit_one(store: &dyn Store, commit: Commit) -> Result<(), CommitError> {
-    let mut outcomes = store.commit(&[commit]);
+    let mut outcomes = store.commit(vec![commit]).wait();
     assert_eq!(outcomes.len(), 1, "one result per commit");
     outcomes.remove(0)
 }
 
 fn state(store: &dyn Store, key: u64) -> Option<(u64, Bytes)> {
-    store.load(RunKey(key)).unwrap().map(|run| (run.version, run.state))
+    store.load(RunKey(key)).wait().unwrap().map(|run| (run.version, run.state))
 }
 
 fn creates_then_replaces(make: Make<'_>) {
     let test = make();
     let store = test.store();
-    assert_eq!(store.load(RunKey(1)), Ok(None));
+    assert_eq!(store.load(RunKey(1)).wait(), Ok(None));
     let first = RunWrite { wake_at: Some(-5), dispatchable: true, ..run(1, 0, "one") };
     assert_eq!(commit_one(&*store, of(vec![first])), Ok(()));
-    let found = store.load(RunKey(1)).unwrap().unwrap();
+    let found = store.load(RunKey(1)).wait().unwrap().unwrap();
     assert_eq!((found.key, found.version, &found.state[..]), (RunKey(1), 1, &b"one"[..]));
     assert_eq!((found.open, found.wake_at, found.dispatchable), (true, Some(-5), true));
 
     let second = RunWrite { open: false, ..run(1, 1, "") };
     assert_eq!(commit_one(&*store, of(vec![second])), Ok(()));
-    let found = store.load(RunKey(1)).unwrap().unwrap();
+    let found = store.load(RunKey(1)).wait().unwrap().unwrap();
     assert_eq!((found.version, &found.state[..]), (2, &b""[..]));
     assert_eq!((found.open, found.wake_at, found.dispatchable), (false, None, false));
 
     assert_eq!(commit_one(&*store, of(vec![run(1, 2, "open again")])), Ok(()));
-    assert!(store.load(RunKey(1)).unwrap().unwrap().open);
+    assert!(store.load(RunKey(1)).wait().unwrap().unwrap().open);
 }
 
 fn wrong_version_conflicts(make: Make<'_>) {
@@ -127,7 +127,7 @@ fn conflict_spares_the_rest(make: Make<'_>) {
         of(vec![run(5, 0, "e")]),
     ];
     let conflict = Err(CommitError::Conflict);
-    assert_eq!(store.commit(&group), [Ok(()), conflict.clone(), Ok(()), conflict, Ok(())]);
+    assert_eq!(store.commit(group.to_vec()).wait(), [Ok(()), conflict.clone(), Ok(()), conflict, Ok(())]);
     let there: Vec<_> = (1..=5).map(|key| state(&*store, key).is_some()).collect();
     assert_eq!(there, [true, false, true, false, true]);
 }
@@ -137,11 +137,11 @@ fn group_is_in_order(make: Make<'_>) {
     let store = test.store();
     let group =
         [of(vec![run(1, 0, "a")]), of(vec![run(1, 1, "b")]), of(vec![run(1, 1, "too late")]), of(vec![run(1, 2, "c")])];
-    assert_eq!(store.commit(&group), [Ok(()), Ok(()), Err(CommitError::Conflict), Ok(())]);
+    assert_eq!(store.commit(group.to_vec()).wait(), [Ok(()), Ok(()), Err(CommitError::Conflict), Ok(())]);
     assert_eq!(state(&*store, 1), Some((3, Bytes::from("c"))));
     // A commit whose ground was taken away by the conflict of the one before.
     let group = [of(vec![run(1, 9, "wrong")]), of(vec![run(1, 10, "on top of it")]), of(vec![run(1, 3, "d")])];
-    assert_eq!(store.commit(&group), [Err(CommitError::Conflict), Err(CommitError::Conflict), Ok(())]);
+    assert_eq!(store.commit(group.to_vec()).wait(), [Err(CommitError::Conflict), Err(CommitError::Conflict), Ok(())]);
     assert_eq!(state(&*store, 1), Some((4, Bytes::from("d"))));
 }
 
@@ -156,9 +156,9 @@ fn two_runs_in_one_commit(make: Make<'_>) {
     assert_eq!(commit_one(&*store, go_on), Ok(()));
     assert_eq!(state(&*store, 1), Some((2, Bytes::from("continued"))));
     assert_eq!(state(&*store, 2), Some((1, Bytes::from("second"))));
-    assert_eq!(store.current(NamespaceKey(1), "w"), Ok(Some(RunKey(2))));
-    assert_eq!(store.history(RunKey(1), 0, 9, 9, 99), Ok(vec![batch(1, 3)]));
-    assert_eq!(store.history(RunKey(2), 0, 9, 9, 99), Ok(vec![batch(1, 2)]));
+    assert_eq!(store.current(NamespaceKey(1), "w").wait(), Ok(Some(RunKey(2))));
+    assert_eq!(store.history(RunKey(1), 0, 9, 9, 99).wait(), Ok(vec![batch(1, 3)]));
+    assert_eq!(store.history(RunKey(2), 0, 9, 9, 99).wait(), Ok(vec![batch(1, 2)]));
 }
 
 fn current_pointer(make: Make<'_>) {
@@ -166,7 +166,7 @@ fn current_pointer(make: Make<'_>) {
     let store = test.store();
     let go =
         |expected, to| commit_one(&*store, Commit { current: vec![current("w", expected, to)], ..Commit::default() });
-    let at = || store.current(NamespaceKey(1), "w").unwrap().map(|key| key.0);
+    let at = || store.current(NamespaceKey(1), "w").wait().unwrap().map(|key| key.0);
     let conflict = Err(CommitError::Conflict);
     assert_eq!((go(None, None), at()), (Ok(()), None));
     assert_eq!((go(Some(1), Some(2)), at()), (conflict.clone(), None));
@@ -178,12 +178,12 @@ fn current_pointer(make: Make<'_>) {
     assert_eq!((go(Some(2), None), at()), (conflict, Some(1)));
     assert_eq!((go(Some(1), Some(1)), at()), (Ok(()), Some(1)));
     assert_eq!((go(Some(1), Some(4)), at()), (Ok(()), Some(4)));
-    assert_eq!(store.current(NamespaceKey(2), "w"), Ok(None), "another namespace");
+    assert_eq!(store.current(NamespaceKey(2), "w").wait(), Ok(None), "another namespace");
     for name in ["W", "", "w ", "w\0", "w\u{301}"] {
-        assert_eq!(store.current(NamespaceKey(1), name), Ok(None), "another name: {name:?}");
+        assert_eq!(store.current(NamespaceKey(1), name).wait(), Ok(None), "another name: {name:?}");
         let other = Commit { current: vec![current(name, None, Some(9))], ..Commit::default() };
         assert_eq!(commit_one(&*store, other), Ok(()));
-        assert_eq!(store.current(NamespaceKey(1), name), Ok(Some(RunKey(9))));
+        assert_eq!(store.current(NamespaceKey(1), name).wait(), Ok(Some(RunKey(9))));
     }
     assert_eq!((go(Some(4), None), at()), (Ok(()), None));
 }
@@ -194,7 +194,7 @@ fn history_is_never_overwritten(make: Make<'_>) {
     assert_eq!(commit_one(&*store, of(vec![RunWrite { batches: vec![batch(1, 2)], ..run(1, 0, "a") }])), Ok(()));
     let again = RunWrite { batches: vec![batch(1, 5)], ..run(1, 1, "b") };
     assert_eq!(commit_one(&*store, of(vec![again])), Err(CommitError::Conflict));
-    assert_eq!(store.history(RunKey(1), 0, 9, 9, 99), Ok(vec![batch(1, 2)]));
+    assert_eq!(store.history(RunKey(1), 0, 9, 9, 99).wait(), Ok(vec![batch(1, 2)]));
     assert_eq!(state(&*store, 1), Some((1, Bytes::from("a"))));
 }
 
@@ -210,18 +210,21 @@ fn delete_removes_all(make: Make<'_>) {
         assert_eq!(commit_one(&*store, whole), Ok(()));
     }
     let others = [RunKey(1), RunKey(3)];
-    let look = |key: RunKey| (store.load(key).unwrap(), store.history(key, 0, i64::MAX, 9, 99).unwrap());
+    let look = |key: RunKey| (store.load(key).wait().unwrap(), store.history(key, 0, i64::MAX, 9, 99).wait().unwrap());
     let before = others.map(look);
     let forget = Commit { delete_runs: vec![RunKey(2), RunKey(44), RunKey(u64::MAX)], ..Commit::default() };
     assert_eq!(commit_one(&*store, forget.clone()), Ok(()));
     assert_eq!(look(RunKey(2)), (None, Vec::new()));
     assert_eq!(others.map(look), before);
     for (key, left) in [(1, true), (2, false), (3, true)] {
-        assert!([0, 3].iter().all(|slot| store.script_state(RunKey(key), *slot).unwrap().is_some() == left), "{key}");
+        assert!(
+            [0, 3].iter().all(|slot| store.script_state(RunKey(key), *slot).wait().unwrap().is_some() == left),
+            "{key}"
+        );
     }
-    let senders: Vec<_> = store.outbox(None, 99).unwrap().iter().map(|row| row.key.sender.0).collect();
+    let senders: Vec<_> = store.outbox(None, 99).wait().unwrap().iter().map(|row| row.key.sender.0).collect();
     assert_eq!(senders, [1, 1, 3, 3]);
-    assert!(store.open_runs(None, 99).unwrap().iter().all(|run| run.key != RunKey(2)));
+    assert!(store.open_runs(None, 99).wait().unwrap().iter().all(|run| run.key != RunKey(2)));
     assert_eq!(commit_one(&*store, forget), Ok(()), "deleting again is no error");
     assert_eq!(commit_one(&*store, of(vec![run(2, 0, "anew")])), Ok(()));
 }
@@ -245,7 +248,7 @@ fn out_of_range(make: Make<'_>) {
     ];
     for bad in bad {
         let group = [of(vec![run(5, 0, "good")]), bad.clone()];
-        let outcomes = store.commit(&group);
+        let outcomes = store.commit(group.to_vec()).wait();
         assert_eq!(outcomes[0], Ok(()));
         assert!(matches!(outcomes[1], Err(CommitError::Unknown(_))), "{bad:?}");
         assert_eq!(commit_one(&*store, Commit { delete_runs: vec![RunKey(5)], ..Commit::default() }), Ok(()));
@@ -260,9 +263,9 @@ fn out_of_range(make: Make<'_>) {
         ..of(vec![RunWrite { batches: vec![batch(EVENT_ID_END - 1, EVENT_ID_END - 1)], ..run(last, 0, "s") }])
     };
     assert_eq!(commit_one(&*store, largest.clone()), Ok(()));
-    assert_eq!(store.history(RunKey(last), 0, i64::MAX, 9, 99), Ok(largest.runs[0].batches.clone()));
-    assert_eq!(store.outbox(None, 9), Ok(largest.outbox_add));
-    assert_eq!(store.open_runs(Some(RunKey(last - 1)), 9).unwrap().len(), 1);
+    assert_eq!(store.history(RunKey(last), 0, i64::MAX, 9, 99).wait(), Ok(largest.runs[0].batches.clone()));
+    assert_eq!(store.outbox(None, 9).wait(), Ok(largest.outbox_add));
+    assert_eq!(store.open_runs(Some(RunKey(last - 1)), 9).wait().unwrap().len(), 1);
 }
 
 fn current_reset(make: Make<'_>) {
@@ -274,7 +277,7 @@ fn current_reset(make: Make<'_>) {
         current: to.map(RunKey),
     };
     let go = |to| commit_one(&*store, Commit { current_reset: vec![reset(to)], ..Commit::default() });
-    let at = || store.current(NamespaceKey(1), "w").unwrap().map(|key| key.0);
+    let at = || store.current(NamespaceKey(1), "w").wait().unwrap().map(|key| key.0);
     for to in [None, Some(4), Some(4), Some(5), None, Some(6)] {
         assert_eq!((go(to), at()), (Ok(()), to));
     }
@@ -297,21 +300,21 @@ fn found_without_a_pointer(make: Make<'_>) {
     // By the kit's rows, these three have the workflow id w-1.
     let closed = RunWrite { open: false, ..run(1, 0, "a") };
     assert_eq!(commit_one(&*store, of(vec![closed, run(8, 0, "b"), run(15, 0, "c"), run(2, 0, "d")])), Ok(()));
-    let found = |limit| store.runs_of_workflow(NamespaceKey(1), "w-1", limit).unwrap();
+    let found = |limit| store.runs_of_workflow(NamespaceKey(1), "w-1", limit).wait().unwrap();
     assert_eq!(found(9), [RunKey(15), RunKey(8), RunKey(1)]);
     assert_eq!(found(2), [RunKey(15), RunKey(8)]);
-    assert_eq!(store.runs_of_workflow(NamespaceKey(2), "w-1", 9), Ok(Vec::new()));
-    assert_eq!(store.facts(RunKey(8)), Ok(Some(row(8))));
+    assert_eq!(store.runs_of_workflow(NamespaceKey(2), "w-1", 9).wait(), Ok(Vec::new()));
+    assert_eq!(store.facts(RunKey(8)).wait(), Ok(Some(row(8))));
     assert_eq!(commit_one(&*store, Commit { delete_runs: vec![RunKey(8)], ..Commit::default() }), Ok(()));
-    assert_eq!((store.facts(RunKey(8)), found(9)), (Ok(None), vec![RunKey(15), RunKey(1)]));
-    assert_eq!(store.facts(RunKey(u64::MAX)), Ok(None));
+    assert_eq!((store.facts(RunKey(8)).wait(), found(9)), (Ok(None), vec![RunKey(15), RunKey(1)]));
+    assert_eq!(store.facts(RunKey(u64::MAX)).wait(), Ok(None));
 }
 
 fn empty(make: Make<'_>) {
     let test = make();
     let store = test.store();
-    assert_eq!(store.commit(&[]), []);
-    assert_eq!(store.commit(&[Commit::default(), Commit::default()]), [Ok(()), Ok(())]);
+    assert_eq!(store.commit(vec![]).wait(), []);
+    assert_eq!(store.commit(vec![Commit::default(), Commit::default()]).wait(), [Ok(()), Ok(())]);
 }
 
 fn run_keys(make: Make<'_>) {
@@ -320,11 +323,11 @@ fn run_keys(make: Make<'_>) {
     for round in 0..3 {
         let store = test.store();
         for count in [1, 10, 1, 1_000_000] {
-            let first = store.reserve_run_keys(count).unwrap().0;
+            let first = store.reserve_run_keys(count).wait().unwrap().0;
             assert!(first >= next, "round {round}: {first} was handed out before");
             next = first + count;
         }
-        assert!(store.reserve_run_keys(u64::MAX).is_err(), "there are not that many");
+        assert!(store.reserve_run_keys(u64::MAX).wait().is_err(), "there are not that many");
         drop(store);
         if !test.reopen() {
             break;
@@ -340,17 +343,17 @@ fn namespaces(make: Make<'_>) {
         name: name.to_owned(),
         detail: Bytes::from(detail),
     };
-    assert_eq!(store.namespaces(), Ok(Vec::new()));
-    assert_eq!(store.put_namespace(&namespace(2, "two", "b")), Ok(()));
-    assert_eq!(store.put_namespace(&namespace(1, "one", "a")), Ok(()));
-    assert_eq!(store.put_namespace(&namespace(3, "one", "c")), Err(CommitError::Conflict));
-    assert_eq!(store.put_namespace(&namespace(1, "two", "c")), Err(CommitError::Conflict));
-    assert_eq!(store.namespaces(), Ok(vec![namespace(1, "one", "a"), namespace(2, "two", "b")]));
-    assert_eq!(store.put_namespace(&namespace(1, "one", "changed")), Ok(()));
-    assert_eq!(store.put_namespace(&namespace(2, "renamed", "")), Ok(()));
-    assert_eq!(store.put_namespace(&namespace(u32::MAX, "two", "")), Ok(()));
+    assert_eq!(store.namespaces().wait(), Ok(Vec::new()));
+    assert_eq!(store.put_namespace(&namespace(2, "two", "b")).wait(), Ok(()));
+    assert_eq!(store.put_namespace(&namespace(1, "one", "a")).wait(), Ok(()));
+    assert_eq!(store.put_namespace(&namespace(3, "one", "c")).wait(), Err(CommitError::Conflict));
+    assert_eq!(store.put_namespace(&namespace(1, "two", "c")).wait(), Err(CommitError::Conflict));
+    assert_eq!(store.namespaces().wait(), Ok(vec![namespace(1, "one", "a"), namespace(2, "two", "b")]));
+    assert_eq!(store.put_namespace(&namespace(1, "one", "changed")).wait(), Ok(()));
+    assert_eq!(store.put_namespace(&namespace(2, "renamed", "")).wait(), Ok(()));
+    assert_eq!(store.put_namespace(&namespace(u32::MAX, "two", "")).wait(), Ok(()));
     let wanted = vec![namespace(1, "one", "changed"), namespace(2, "renamed", ""), namespace(u32::MAX, "two", "")];
-    assert_eq!(store.namespaces(), Ok(wanted));
+    assert_eq!(store.namespaces().wait(), Ok(wanted));
 }
 
 fn survives_restart(make: Make<'_>) {
@@ -378,7 +381,7 @@ fn survives_restart(make: Make<'_>) {
     }
     assert_eq!(commit_one(&*store, Commit { current: vec![current("w", None, Some(4))], ..Commit::default() }), Ok(()));
     let namespace = NamespaceRecord { key: NamespaceKey(1), name: "n".to_owned(), detail: Bytes::from("d") };
-    assert_eq!(store.put_namespace(&namespace), Ok(()));
+    assert_eq!(store.put_namespace(&namespace).wait(), Ok(()));
     let before = Snapshot::of(&*store, &runs, &names);
     drop(store);
     if test.reopen() {

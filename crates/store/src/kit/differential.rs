@@ -11,7 +11,7 @@ use super::{Make, Random, Snapshot, row};
 use crate::visibility::{Closed, Value, VisibilityRow};
 use crate::{
     Commit, CurrentReset, CurrentWrite, DocumentWrite, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord,
-    OutboxKey, OutboxRow, RunKey, RunWrite, ScriptWrite, Store,
+    OutboxKey, OutboxRow, RunKey, RunWrite, ScriptWrite, Store, Wait,
 };
 
 const RUNS: u64 = 6;
@@ -36,11 +36,15 @@ pub(super) fn run(make: Make<'_>, seed: u64, steps: u64) {
                 name: NAMES[random.below(3) as usize].to_owned(),
                 detail: value(&mut random),
             };
-            assert_eq!(store.put_namespace(&namespace), model.put_namespace(&namespace), "{place}: {namespace:?}");
+            assert_eq!(
+                store.put_namespace(&namespace).wait(),
+                model.put_namespace(&namespace).wait(),
+                "{place}: {namespace:?}"
+            );
         } else {
             let size = if random.once_in(10) { random.below(20) } else { random.below(4) };
             let group: Vec<_> = (0..size).map(|_| commit(&mut random, &model)).collect();
-            assert_eq!(store.commit(&group), model.commit(&group), "{place}: {group:?}");
+            assert_eq!(store.commit(group.to_vec()).wait(), model.commit(group.to_vec()).wait(), "{place}: {group:?}");
         }
         let (seen, wanted) = (Snapshot::of(&*store, &runs, &names), Snapshot::of(&model, &runs, &names));
         assert_eq!(seen, wanted, "{place}");
@@ -54,15 +58,15 @@ fn compare_pages(store: &dyn Store, model: &MemoryStore, random: &mut Random, pl
         let key = RunKey(random.below(RUNS + 2));
         let (from, until) = (random.below(40) as i64 - 2, random.below(40) as i64 - 2);
         let (batches, bytes) = (random.below(6) as usize, random.below(200) as usize);
-        let read = |store: &dyn Store| store.history(key, from, until, batches, bytes);
+        let read = |store: &dyn Store| store.history(key, from, until, batches, bytes).wait();
         assert_eq!(read(store), read(model), "{place}: history {key:?} {from} {until} {batches} {bytes}");
-        let read = |store: &dyn Store| store.history_reverse(key, until, batches);
+        let read = |store: &dyn Store| store.history_reverse(key, until, batches).wait();
         assert_eq!(read(store), read(model), "{place}: history_reverse {key:?} {until} {batches}");
         let (after, limit) = ((!random.once_in(4)).then_some(key), random.below(5) as usize);
-        let read = |store: &dyn Store| store.open_runs(after, limit);
+        let read = |store: &dyn Store| store.open_runs(after, limit).wait();
         assert_eq!(read(store), read(model), "{place}: open_runs {after:?} {limit}");
         let after = after.map(|sender| OutboxKey { sender, sequence: random.below(6) as u32 });
-        let read = |store: &dyn Store| store.outbox(after, limit);
+        let read = |store: &dyn Store| store.outbox(after, limit).wait();
         assert_eq!(read(store), read(model), "{place}: outbox {after:?} {limit}");
     }
 }
@@ -102,8 +106,8 @@ fn commit(random: &mut Random, model: &MemoryStore) -> Commit {
 /// Mostly right for the run as it is before the group; later commits of a group then often conflict.
 fn run_write(random: &mut Random, model: &MemoryStore) -> RunWrite {
     let key = run_key(random);
-    let stored = model.load(key).unwrap().map_or(0, |run| run.version);
-    let newest = model.history_reverse(key, i64::MAX, 1).unwrap().pop();
+    let stored = model.load(key).wait().unwrap().map_or(0, |run| run.version);
+    let newest = model.history_reverse(key, i64::MAX, 1).wait().unwrap().pop();
     let mut next = newest.map_or(1, |batch| batch.last_event_id + 1);
     let mut batches = Vec::new();
     while random.once_in(2) {
@@ -155,7 +159,7 @@ fn attributes(random: &mut Random) -> BTreeMap<u32, Value> {
 fn current_write(random: &mut Random, model: &MemoryStore) -> CurrentWrite {
     let namespace = NamespaceKey(1 + random.below(2) as u32);
     let workflow_id = NAMES[random.below(3) as usize].to_owned();
-    let stored = model.current(namespace, &workflow_id).unwrap();
+    let stored = model.current(namespace, &workflow_id).wait().unwrap();
     let some_run = |random: &mut Random| (!random.once_in(3)).then(|| run_key(random));
     let expected = if random.once_in(4) { some_run(random) } else { stored };
     CurrentWrite { namespace, workflow_id, expected, current: some_run(random) }

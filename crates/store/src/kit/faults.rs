@@ -6,7 +6,7 @@
 
 use super::{Make, Snapshot, batch, current, outbox_row, run};
 use crate::fault::{FaultPlan, FaultStore, WriteFault};
-use crate::{Commit, CommitError, MemoryStore, NamespaceKey, ReadError, RunKey, RunWrite, Store};
+use crate::{Commit, CommitError, MemoryStore, NamespaceKey, ReadError, RunKey, RunWrite, Store, Wait};
 
 const FAULTS: [WriteFault; 6] = [
     WriteFault::NotDone,
@@ -48,8 +48,8 @@ fn run_keys(make: Make<'_>) {
     let mut next = 1;
     for fault in FAULTS {
         plan.fail_next_write(fault);
-        assert!(store.reserve_run_keys(10).is_err());
-        let first = store.reserve_run_keys(10).unwrap().0;
+        assert!(store.reserve_run_keys(10).wait().is_err());
+        let first = store.reserve_run_keys(10).wait().unwrap().0;
         assert!(first >= next, "after {fault:?}");
         next = first + 10;
     }
@@ -61,18 +61,18 @@ fn reads(make: Make<'_>) {
     let store = FaultStore::new(test.store(), plan.clone());
     let error = ReadError::Failed("injected".to_owned());
     plan.fail_read(2, error.clone());
-    assert_eq!(store.load(RunKey(1)), Ok(None));
-    assert_eq!(store.load(RunKey(1)), Err(error.clone()));
-    assert_eq!(store.load(RunKey(1)), Ok(None));
+    assert_eq!(store.load(RunKey(1)).wait(), Ok(None));
+    assert_eq!(store.load(RunKey(1)).wait(), Err(error.clone()));
+    assert_eq!(store.load(RunKey(1)).wait(), Ok(None));
     plan.fail_all_reads(Some(error.clone()));
-    assert_eq!(store.current(NamespaceKey(1), "w"), Err(error.clone()));
-    assert_eq!(store.history(RunKey(1), 0, 9, 9, 9), Err(error.clone()));
-    assert_eq!(store.history_reverse(RunKey(1), 9, 9), Err(error.clone()));
-    assert_eq!(store.open_runs(None, 9), Err(error.clone()));
-    assert_eq!(store.outbox(None, 9), Err(error.clone()));
-    assert_eq!(store.namespaces(), Err(error));
+    assert_eq!(store.current(NamespaceKey(1), "w").wait(), Err(error.clone()));
+    assert_eq!(store.history(RunKey(1), 0, 9, 9, 9).wait(), Err(error.clone()));
+    assert_eq!(store.history_reverse(RunKey(1), 9, 9).wait(), Err(error.clone()));
+    assert_eq!(store.open_runs(None, 9).wait(), Err(error.clone()));
+    assert_eq!(store.outbox(None, 9).wait(), Err(error.clone()));
+    assert_eq!(store.namespaces().wait(), Err(error));
     plan.clear();
-    assert_eq!(store.namespaces(), Ok(Vec::new()));
+    assert_eq!(store.namespaces().wait(), Ok(Vec::new()));
     assert_eq!((plan.calls().reads, plan.calls().writes), (10, 0));
 }
 
@@ -117,7 +117,7 @@ fn work(make: Make<'_>, plan: FaultPlan) -> Snapshot {
             assert!(attempt < 4, "position {position} does not come to an end");
             let store = FaultStore::new(test.store(), plan.clone());
             let commits: Vec<_> = left.iter().map(|place| group[*place].clone()).collect();
-            let outcomes = store.commit(&commits);
+            let outcomes = store.commit(commits.to_vec()).wait();
             if outcomes.iter().all(Result::is_ok) {
                 break;
             }
@@ -152,11 +152,11 @@ fn missing(position: usize, group: &[Commit], seen: &Snapshot) -> Vec<usize> {
 fn replay(position: usize, group: &[Commit], chosen: usize) -> (MemoryStore, Vec<usize>) {
     let model = MemoryStore::new();
     for group in workload().into_iter().take(position) {
-        assert!(model.commit(&group).iter().all(Result::is_ok));
+        assert!(model.commit(group.to_vec()).wait().iter().all(Result::is_ok));
     }
     let (done, left): (Vec<_>, Vec<_>) = (0..group.len()).partition(|place| chosen >> place & 1 == 1);
     for place in done {
-        assert_eq!(model.commit(&group[place..=place]), [Ok(())]);
+        assert_eq!(model.commit(group[place..=place].to_vec()).wait(), [Ok(())]);
     }
     (model, left)
 }
@@ -179,7 +179,7 @@ mod tests {
         let group = workload().remove(0);
         let half = Commit { current: Vec::new(), ..group[0].clone() };
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        assert_eq!(store.commit(&[half]), [Ok(())]);
+        assert_eq!(store.commit(vec![half]).wait(), [Ok(())]);
         missing(0, &group, &look(&*store));
     }
 }

@@ -12,7 +12,7 @@ use super::{Make, Random, row};
 use crate::visibility::{
     Attribute, Closed, Comparison, Filter, Kind, ListPage, ListQuery, Order, Retry, Value, VisibilityRow,
 };
-use crate::{Commit, MemoryStore, NamespaceKey, RunKey, RunWrite, Store};
+use crate::{Commit, MemoryStore, NamespaceKey, RunKey, RunWrite, Store, Wait};
 
 const KINDS: [Kind; 7] =
     [Kind::Keyword, Kind::KeywordList, Kind::Text, Kind::Int, Kind::Double, Kind::Bool, Kind::Datetime];
@@ -47,7 +47,7 @@ type Ask = fn(&dyn Store, &ListQuery) -> ListPage;
 
 /// `steps` changes of the sequence that `seed` gives, with a list or a count after each few.
 pub(super) fn run(make: Make<'_>, seed: u64, steps: u64) {
-    run_asking(make, seed, steps, |store, query| store.list(query).unwrap());
+    run_asking(make, seed, steps, |store, query| store.list(query).wait().unwrap());
 }
 
 fn run_asking(make: Make<'_>, seed: u64, steps: u64, ask: Ask) {
@@ -69,7 +69,7 @@ fn run_asking(make: Make<'_>, seed: u64, steps: u64, ask: Ask) {
         let filter = world.filter(3);
         if world.random.once_in(3) {
             let group = world.random.once_in(2).then(|| world.attribute());
-            let count = |store: &dyn Store| store.count(namespace, &filter, group).unwrap();
+            let count = |store: &dyn Store| store.count(namespace, &filter, group).wait().unwrap();
             assert_eq!(count(&*store), count(&world.model), "{place}: count {filter:?} by {group:?}");
         } else {
             world.list(&*store, namespace, filter, &place);
@@ -103,7 +103,7 @@ impl World {
         loop {
             query.limit = if self.random.once_in(3) { 40 } else { 1 + self.random.below(6) as usize };
             let page = (self.ask)(store, &query);
-            assert_eq!(page, self.model.list(&query).unwrap(), "{place}: {query:?}");
+            assert_eq!(page, self.model.list(&query).wait().unwrap(), "{place}: {query:?}");
             shown.extend(page.runs.iter().map(|run| run.key));
             query.after = page.next;
             if query.after.is_none() {
@@ -136,7 +136,7 @@ impl World {
     /// All runs that fit now.
     fn fitting(&self, query: &ListQuery) -> BTreeSet<RunKey> {
         let all = ListQuery { after: None, limit: usize::MAX, order: Order::Newest, ..query.clone() };
-        self.model.list(&all).unwrap().runs.into_iter().map(|run| run.key).collect()
+        self.model.list(&all).wait().unwrap().runs.into_iter().map(|run| run.key).collect()
     }
 
     fn change(&mut self, store: &dyn Store) {
@@ -148,7 +148,7 @@ impl World {
             _ => {
                 let key = RunKey(1 + self.random.below(self.keys + 1));
                 let delete = Commit { delete_runs: vec![key], ..Commit::default() };
-                assert_eq!(store.commit(std::slice::from_ref(&delete)), self.model.commit(&[delete]));
+                assert_eq!(store.commit(vec![delete.clone()]).wait(), self.model.commit(vec![delete]).wait());
             }
         }
     }
@@ -213,15 +213,15 @@ impl World {
             visibility: Some(Box::new(facts)),
         };
         let commit = [Commit { runs: vec![write], ..Commit::default() }];
-        assert_eq!(store.commit(&commit), [Ok(())]);
-        assert_eq!(self.model.commit(&commit), [Ok(())]);
+        assert_eq!(store.commit(commit.to_vec()).wait(), [Ok(())]);
+        assert_eq!(self.model.commit(commit.to_vec()).wait(), [Ok(())]);
     }
 
     fn some_open_run(&mut self) -> Option<(u64, VisibilityRow)> {
         let after = RunKey(self.random.below(self.keys + 1));
-        let found = self.model.open_runs(Some(after), 1).unwrap();
-        let run = found.into_iter().chain(self.model.open_runs(None, 1).unwrap()).next()?;
-        Some((self.model.load(run.key).unwrap()?.version, self.model.facts(run.key).unwrap()?))
+        let found = self.model.open_runs(Some(after), 1).wait().unwrap();
+        let run = found.into_iter().chain(self.model.open_runs(None, 1).wait().unwrap()).next()?;
+        Some((self.model.load(run.key).wait().unwrap()?.version, self.model.facts(run.key).wait().unwrap()?))
     }
 
     fn namespace(&mut self) -> NamespaceKey {
@@ -366,11 +366,11 @@ mod tests {
     fn mistakes_are_noticed() {
         let mistakes: [(&str, Ask); 4] = [
             ("a run that closes changes its place", |store, query| {
-                store.list(&ListQuery { as_of: i64::MAX - 1, ..query.clone() }).unwrap()
+                store.list(&ListQuery { as_of: i64::MAX - 1, ..query.clone() }).wait().unwrap()
             }),
             ("the last run of a page is shown again", |store, query| {
                 let again = |after: Cursor| Cursor { key: RunKey(after.key.0 + 1), ..after };
-                store.list(&ListQuery { after: query.after.clone().map(again), ..query.clone() }).unwrap()
+                store.list(&ListQuery { after: query.after.clone().map(again), ..query.clone() }).wait().unwrap()
             }),
             ("unknown is taken for true", |store, query| {
                 let filter = match query.filter.clone() {
@@ -379,14 +379,14 @@ mod tests {
                     }
                     filter => filter,
                 };
-                store.list(&ListQuery { filter, ..query.clone() }).unwrap()
+                store.list(&ListQuery { filter, ..query.clone() }).wait().unwrap()
             }),
             ("greatest and smallest first are mixed up", |store, query| {
                 let order = match query.order {
                     Order::Descending(attribute) => Order::Ascending(attribute),
                     order => order,
                 };
-                store.list(&ListQuery { order, ..query.clone() }).unwrap()
+                store.list(&ListQuery { order, ..query.clone() }).wait().unwrap()
             }),
         ];
         for (mistake, ask) in mistakes {

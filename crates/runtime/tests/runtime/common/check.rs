@@ -6,7 +6,7 @@ use segno_proto::{
     enums::{EventType, WorkflowExecutionStatus},
     events::{HistoryEvent, history_event::Attributes as A},
 };
-use segno_store::{MemoryStore, NamespaceKey, RunKey, Store};
+use segno_store::{MemoryStore, NamespaceKey, RunKey, Store, Wait};
 
 use super::{story, updates, worker::Acknowledged};
 
@@ -45,10 +45,10 @@ fn is_closing(kind: EventType) -> bool {
 
 /// A run as stored, with its history.
 pub fn stored(store: &MemoryStore, key: RunKey) -> Option<(Run, Vec<HistoryEvent>)> {
-    let record = store.load(key).expect("memory can be read")?;
+    let record = store.load(key).wait().expect("memory can be read")?;
     let run = Run::decode(record.state).expect("a stored run can be read");
     let mut events = Vec::new();
-    for batch in store.history(key, 1, i64::MAX, usize::MAX, usize::MAX).expect("memory can be read") {
+    for batch in store.history(key, 1, i64::MAX, usize::MAX, usize::MAX).wait().expect("memory can be read") {
         History::decode_batch(&batch.events, &mut events).expect("stored history can be read");
     }
     Some((run, events))
@@ -79,9 +79,10 @@ pub fn everything(store: &MemoryStore, acknowledged: &Acknowledged) -> Result<()
     if let Some(broken) = acknowledged.broken.first() {
         return Err(broken.clone());
     }
-    let namespace = store.namespaces().expect("memory can be read").first().map_or(NamespaceKey(1), |n| n.key);
+    let namespace = store.namespaces().wait().expect("memory can be read").first().map_or(NamespaceKey(1), |n| n.key);
     for id in story::ALL {
-        let key = store.current(namespace, id).expect("memory can be read").ok_or(format!("{id} does not exist"))?;
+        let key =
+            store.current(namespace, id).wait().expect("memory can be read").ok_or(format!("{id} does not exist"))?;
         let (run, events) = stored(store, key).ok_or(format!("{id} has no run"))?;
         history(&events).map_err(|error| format!("{id}: {error}"))?;
         if run.status() != WorkflowExecutionStatus::Completed {
@@ -132,7 +133,7 @@ pub fn everything(store: &MemoryStore, acknowledged: &Acknowledged) -> Result<()
             return Err(format!("the acknowledged completion of activity {scheduled} is lost"));
         }
     }
-    if !store.outbox(None, 1).expect("memory can be read").is_empty() {
+    if !store.outbox(None, 1).wait().expect("memory can be read").is_empty() {
         return Err("messages are still under way".to_owned());
     }
     Ok(())

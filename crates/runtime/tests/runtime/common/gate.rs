@@ -12,8 +12,8 @@ use std::{
 };
 
 use segno_store::{
-    Commit, CommitError, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey, OutboxRow,
-    ReadError, ReadLimit, RunKey, RunRecord, Store,
+    Answer, Commit, CommitError, HistoryBatch, MemoryStore, NamespaceKey, NamespaceRecord, OpenRun, OutboxKey,
+    OutboxRow, Read, ReadError, ReadLimit, RunKey, RunRecord, Store, Wait, Write, ready,
     visibility::{Attribute, Count, Filter, ListPage, ListQuery, VisibilityRow},
 };
 
@@ -44,15 +44,19 @@ impl Store for Gate {
         self.memory.kind()
     }
 
-    fn commit(&self, group: &[Commit]) -> Vec<Result<(), CommitError>> {
-        let one = |commit: &Commit| {
+    fn is_embedded(&self) -> bool {
+        true
+    }
+
+    fn commit(&self, group: Vec<Commit>) -> Answer<Vec<Result<(), CommitError>>> {
+        let one = |commit: Commit| {
             if self.fails_once.swap(false, Ordering::SeqCst) {
                 return Err(CommitError::Unknown("it fails once".to_owned()));
             }
             if self.closed.load(Ordering::SeqCst) && !commit.outbox_remove.is_empty() {
                 return Err(CommitError::Unknown("the gate is closed".to_owned()));
             }
-            let done = self.memory.commit(std::slice::from_ref(commit)).remove(0);
+            let done = self.memory.commit(vec![commit]).wait().remove(0);
             if self.silent.load(Ordering::SeqCst) {
                 return Err(CommitError::Unknown("the store is silent".to_owned()));
             }
@@ -63,25 +67,33 @@ impl Store for Gate {
         }
         assert!(!self.panics.load(Ordering::SeqCst), "the store panics");
         self.commits.fetch_add(group.len(), Ordering::SeqCst);
-        group.iter().map(one).collect()
+        ready(group.into_iter().map(one).collect())
     }
 
-    fn load(&self, key: RunKey) -> Result<Option<RunRecord>, ReadError> {
+    fn load(&self, key: RunKey) -> Read<Option<RunRecord>> {
         if self.damaged.lock().expect("nobody panics here").contains(&key) {
-            return Err(ReadError::Damaged(format!("run {}", key.0)));
+            return ready(Err(ReadError::Damaged(format!("run {}", key.0))));
         }
         self.memory.load(key)
     }
 
-    fn version(&self, key: RunKey) -> Result<Option<u64>, ReadError> {
+    fn current_run(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunRecord>> {
+        match self.current(namespace, workflow_id).wait() {
+            Ok(Some(key)) => self.load(key),
+            Ok(None) => ready(Ok(None)),
+            Err(error) => ready(Err(error)),
+        }
+    }
+
+    fn version(&self, key: RunKey) -> Read<Option<u64>> {
         self.memory.version(key)
     }
 
-    fn script_state(&self, key: RunKey, slot: u8) -> Result<Option<bytes::Bytes>, ReadError> {
+    fn script_state(&self, key: RunKey, slot: u8) -> Read<Option<bytes::Bytes>> {
         self.memory.script_state(key, slot)
     }
 
-    fn document(&self, namespace: NamespaceKey, name: &str) -> Result<Option<bytes::Bytes>, ReadError> {
+    fn document(&self, namespace: NamespaceKey, name: &str) -> Read<Option<bytes::Bytes>> {
         self.memory.document(namespace, name)
     }
 
@@ -91,13 +103,13 @@ impl Store for Gate {
         prefix: &str,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<segno_store::Document>, ReadError> {
+    ) -> Read<Vec<segno_store::Document>> {
         self.memory.documents(namespace, prefix, after, limit)
     }
 
-    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Result<Option<RunKey>, ReadError> {
+    fn current(&self, namespace: NamespaceKey, workflow_id: &str) -> Read<Option<RunKey>> {
         if self.lost.lock().expect("nobody panics here").contains(workflow_id) {
-            return Ok(None);
+            return ready(Ok(None));
         }
         self.memory.current(namespace, workflow_id)
     }
@@ -109,59 +121,54 @@ impl Store for Gate {
         until: i64,
         batches_max: usize,
         bytes_max: usize,
-    ) -> Result<Vec<HistoryBatch>, ReadError> {
+    ) -> Read<Vec<HistoryBatch>> {
         if self.without_history.lock().expect("nobody panics here").contains(&key) {
-            return Ok(Vec::new());
+            return ready(Ok(Vec::new()));
         }
         self.memory.history(key, from, until, batches_max, bytes_max)
     }
 
-    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Result<Vec<HistoryBatch>, ReadError> {
+    fn history_reverse(&self, key: RunKey, until: i64, batches_max: usize) -> Read<Vec<HistoryBatch>> {
         self.memory.history_reverse(key, until, batches_max)
     }
 
-    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Result<Vec<OpenRun>, ReadError> {
+    fn open_runs(&self, after: Option<RunKey>, limit: usize) -> Read<Vec<OpenRun>> {
         self.memory.open_runs(after, limit)
     }
 
-    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Result<Vec<OutboxRow>, ReadError> {
+    fn outbox(&self, after: Option<OutboxKey>, limit: usize) -> Read<Vec<OutboxRow>> {
         self.memory.outbox(after, limit)
     }
 
-    fn reserve_run_keys(&self, count: u64) -> Result<RunKey, CommitError> {
+    fn reserve_run_keys(&self, count: u64) -> Write<RunKey> {
         self.memory.reserve_run_keys(count)
     }
 
-    fn namespaces(&self) -> Result<Vec<NamespaceRecord>, ReadError> {
+    fn namespaces(&self) -> Read<Vec<NamespaceRecord>> {
         self.memory.namespaces()
     }
 
-    fn put_namespace(&self, namespace: &NamespaceRecord) -> Result<(), CommitError> {
+    fn put_namespace(&self, namespace: &NamespaceRecord) -> Write<()> {
         self.memory.put_namespace(namespace)
     }
 
-    fn delete_namespace(&self, namespace: NamespaceKey) -> Result<(), CommitError> {
+    fn delete_namespace(&self, namespace: NamespaceKey) -> Write<()> {
         self.memory.delete_namespace(namespace)
     }
 
-    fn unlisted_runs(&self, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+    fn unlisted_runs(&self, limit: usize) -> Read<Vec<RunKey>> {
         self.memory.unlisted_runs(limit)
     }
 
-    fn facts(&self, key: RunKey) -> Result<Option<VisibilityRow>, ReadError> {
+    fn facts(&self, key: RunKey) -> Read<Option<VisibilityRow>> {
         self.memory.facts(key)
     }
 
-    fn runs_of_workflow(
-        &self,
-        namespace: NamespaceKey,
-        workflow_id: &str,
-        limit: usize,
-    ) -> Result<Vec<RunKey>, ReadError> {
+    fn runs_of_workflow(&self, namespace: NamespaceKey, workflow_id: &str, limit: usize) -> Read<Vec<RunKey>> {
         self.memory.runs_of_workflow(namespace, workflow_id, limit)
     }
 
-    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Result<ListPage, ReadError> {
+    fn list_within(&self, query: &ListQuery, limit: &ReadLimit) -> Read<ListPage> {
         self.memory.list_within(query, limit)
     }
 
@@ -171,19 +178,19 @@ impl Store for Gate {
         filter: &Filter,
         group_by: Option<Attribute>,
         limit: &ReadLimit,
-    ) -> Result<Vec<Count>, ReadError> {
+    ) -> Read<Vec<Count>> {
         self.memory.count_within(namespace, filter, group_by, limit)
     }
 
-    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+    fn closed_runs(&self, namespace: NamespaceKey, closed_before: i64, limit: usize) -> Read<Vec<RunKey>> {
         self.memory.closed_runs(namespace, closed_before, limit)
     }
 
-    fn first_close(&self, namespace: NamespaceKey) -> Result<Option<i64>, ReadError> {
+    fn first_close(&self, namespace: NamespaceKey) -> Read<Option<i64>> {
         self.memory.first_close(namespace)
     }
 
-    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Result<Vec<RunKey>, ReadError> {
+    fn runs_of(&self, namespace: NamespaceKey, after: Option<RunKey>, limit: usize) -> Read<Vec<RunKey>> {
         self.memory.runs_of(namespace, after, limit)
     }
 }
