@@ -1,6 +1,6 @@
 """Segno and Temporal on the same PostgreSQL: one-activity workflows, alternating, and what each costs.
 
-    python3 bench/postgres/main.py --segno target/dist/segno --harness target/dist/segno-harness \
+    python3 bench/postgres/main.py --segno target/release/segno --harness target/release/segno-harness \
         --temporal-server PATH --temporal-sql-tool PATH [--rounds 5] [--seconds 20]
 
 starts a private PostgreSQL (15 or newer; `initdb` and `postgres` in the path or under /usr/lib/postgresql), one database for
@@ -332,8 +332,8 @@ def takeover(options, postgres) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--segno", default="target/dist/segno")
-    parser.add_argument("--harness", default="target/dist/segno-harness")
+    parser.add_argument("--segno", default="target/release/segno")
+    parser.add_argument("--harness", default="target/release/segno-harness")
     parser.add_argument("--temporal-server")
     parser.add_argument("--temporal-sql-tool")
     parser.add_argument("--temporal", default="target/venv/bin/temporal", help="Temporal's CLI")

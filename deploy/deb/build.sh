@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a Debian package of the binary, its manual pages, its completions and its systemd unit.
-#   cargo build --locked --profile dist -p segno && deploy/deb/build.sh target/dist/segno
+#   cargo build --locked --release -p segno && deploy/deb/build.sh target/release/segno
 # The package is written to the current directory. Needs dpkg-deb.
 set -euo pipefail
 

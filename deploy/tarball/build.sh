@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes a tarball of the binary, its manual pages, its completions and its systemd unit, to be unpacked at /.
-#   cargo build --locked --profile dist -p segno && deploy/tarball/build.sh target/dist/segno
+#   cargo build --locked --release -p segno && deploy/tarball/build.sh target/release/segno
 # The tarball is written to the current directory.
 set -euo pipefail
 

@@ -2,14 +2,14 @@
 //!
 //! Everything that git would track is read once into a [`Tree`]; each check is a function from the tree to problems and
 //! is tested on small trees that break its rule. Nothing is built, nothing is fetched. Checks of crates and their
-//! dependencies are in `check_crates.rs`, checks of documents in `check_docs.rs`, the reading of Rust in
+//! dependencies are in `check_crates.rs`, of circles inside a crate in `check_circles.rs`, checks of documents in `check_docs.rs`, the reading of Rust in
 //! `check_source.rs`.
 
 use std::{fmt, fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{check_crates, check_docs, check_source, workspace};
+use crate::{check_circles, check_crates, check_docs, check_source, workspace};
 
 /// Directories that hold nothing of ours; the same ones that git ignores.
 const IGNORED: [&str; 7] = [".git", "target", "node_modules", "dist", "__pycache__", ".venv", ".pytest_cache"];
@@ -58,10 +58,12 @@ impl Tree {
         for entry in fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))? {
             let (path, kind) = entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)))?;
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            // In a work tree of git `.git` is a file.
+            if IGNORED.contains(&name.as_str()) {
+                continue;
+            }
             if kind.is_dir() {
-                if !IGNORED.contains(&name.as_str()) {
-                    self.add(root, &path)?;
-                }
+                self.add(root, &path)?;
             } else if kind.is_file() {
                 let text = String::from_utf8(fs::read(&path)?).unwrap_or_default();
                 let parts = path.strip_prefix(root)?.components();
@@ -128,6 +130,7 @@ type Check = fn(&Tree) -> Vec<Problem>;
 /// Every check, by name.
 const CHECKS: &[(&str, Check)] = &[
     ("direction of dependencies", check_crates::direction),
+    ("circles of files", check_circles::circles),
     ("module heads", check_source::heads),
     ("file length", check_source::length),
     ("no unwrap()", check_source::unwraps),

@@ -46,9 +46,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["segno-proto", "segno-http2", "segno-engine", "segno-flow", "segno-store", "segno-runtime", "segno-server"],
     ),
     // Has no code.
-    ("segno-features", &["segno-engine", "segno-sdk", "segno-store", "segno-store-postgres"]),
-    // Speaks to servers over the wire, so that what it proves holds for any server.
-    ("segno-harness", &["segno-proto"]),
+    ("segno-features", &["segno-proto", "segno-engine", "segno-sdk", "segno-store", "segno-store-postgres"]),
+    // Speaks to servers over the wire, so that what it proves holds for any server. The language and the SDK are for its examples, which
+    // measure these alone.
+    ("segno-harness", &["segno-proto", "segno-flow", "segno-sdk"]),
     // Temporal's own SDK, to measure ours against; not part of the workspace.
     ("official-worker", &[]),
     ("xtask", &[]),

@@ -241,7 +241,7 @@ fn raw_text_end(characters: &[char], at: usize) -> Option<usize> {
 }
 
 /// Code with the items behind `#[cfg(test)]` blanked.
-fn without_tests(code: &str) -> String {
+pub fn without_tests(code: &str) -> String {
     const MARK: &str = "#[cfg(test)]";
     let mut out = String::with_capacity(code.len());
     let mut rest = code;

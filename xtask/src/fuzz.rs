@@ -46,7 +46,7 @@ pub fn command_line(words: &[String]) -> Result<()> {
             name => bail!("there is no target `{name}`; there are {}", all.join(", ")),
         }
     }
-    search(&mut Commands::default(), if targets.is_empty() { &all } else { &targets }, seconds, None)
+    search(&mut Commands::of("fuzz"), if targets.is_empty() { &all } else { &targets }, seconds, None)
 }
 
 /// Those that compile quickly, a minute each, always in the same order: what a search finds by chance is not the fault of
@@ -62,7 +62,7 @@ fn search(commands: &mut Commands, targets: &[&str], seconds: u32, seed: Option<
     let features = format!("segno-fuzz/libfuzzer{server}");
     let choice = ["build", "--workspace", "--bin", "segno-fuzz", "--features", &features];
     commands.run(cargo(&choice).env("RUSTC_WORKSPACE_WRAPPER", own).env(AS_RUSTC, "1"))?;
-    println!("a fault behind four comparisons has to be found first");
+    commands.say("a fault behind four comparisons has to be found first");
     let found = libfuzzer(FAULTY, seconds, None)?.status()?;
     ensure!(!found.success(), "the search did not find the fault of the target `{FAULTY}`: it sees no coverage");
     for pair in targets.chunks(2) {

@@ -4,6 +4,7 @@
 //! anything else is built. Everything that talks to a server is in `tools/harness`, which this program builds and starts.
 
 mod check;
+mod check_circles;
 mod check_crates;
 mod check_docs;
 mod check_source;
@@ -11,7 +12,10 @@ mod fuzz;
 mod test;
 mod test_browser;
 mod test_commands;
+mod test_crate;
+mod test_flaky;
 mod test_h2spec;
+mod test_schedule;
 mod test_sdks;
 mod test_steps;
 mod workspace;

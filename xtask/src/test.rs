@@ -1,28 +1,27 @@
 //! `cargo xtask test`: everything, from the rules about the source to crashes under load, on a machine that has a
 //! checkout, Rust, Python, Node and a C compiler.
 //!
-//! Steps run one after another. Each shows its commands and their output as it is written, says every minute that it is
-//! still running, and how long it took; a table at the end lists all of them. A step whose preparation failed counts as
-//! failed without being run: an old binary would prove nothing. Everything that is written goes below the target
-//! directory, except the packages of the TypeScript tests. What single steps do is in `test_steps.rs`.
+//! Steps that share nothing run beside each other (`test_schedule.rs`). Each line of output has the name of its step before it;
+//! every minute the steps that are still running are named, and a table at the end lists all of them. A step whose preparation
+//! failed counts as failed without being run: an old binary would prove nothing. Tests that fail are repeated once
+//! (`test_flaky.rs`). Everything that is written goes below the target directory, except the packages of the TypeScript tests.
+//! What single steps do is in `test_steps.rs`.
 
-use std::{
-    sync::mpsc::{self, RecvTimeoutError},
-    thread,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
 use crate::{
     test_browser,
     test_commands::Commands,
-    test_h2spec, test_sdks,
+    test_crate, test_h2spec,
+    test_schedule::{self, Job, Load},
+    test_sdks,
     test_steps::{self, Outcome},
 };
 
-/// How often a step says that it is still running.
-const REMINDER_PAUSE: Duration = Duration::from_secs(60);
+/// How many tests of a run may fail and pass when they are repeated. It may only go down.
+const FLAKY_MAX: usize = 3;
 /// Commands at least this long are listed below a step that ran several, in the table at the end.
 const LISTED_MIN: Duration = Duration::from_secs(5);
 
@@ -32,128 +31,140 @@ struct Step {
     what: &'static str,
     /// Steps that must not have failed.
     needs: &'static [&'static str],
+    load: Load,
     /// Run only with `--full` or when named by `--only`.
     full_only: bool,
     run: fn(&mut Commands) -> Result<Outcome>,
 }
 
-/// All steps, in order.
+/// All steps. Of those that may start, the first one does.
 const STEPS: &[Step] = &[
-    Step { name: "check", what: "rules about the source", needs: &[], full_only: false, run: test_steps::check },
-    Step { name: "fmt", what: "cargo fmt", needs: &[], full_only: false, run: test_steps::fmt },
-    Step { name: "clippy", what: "cargo clippy", needs: &[], full_only: false, run: test_steps::clippy },
+    Step {
+        name: "check",
+        what: "rules about the source",
+        needs: &[],
+        load: Load::Light,
+        full_only: false,
+        run: test_steps::check,
+    },
+    Step { name: "fmt", what: "cargo fmt", needs: &[], load: Load::Light, full_only: false, run: test_steps::fmt },
     Step {
         name: "postgres",
         what: "PostgreSQL, installed if it is missing",
         needs: &[],
+        load: Load::Light,
         full_only: false,
         run: test_steps::postgres,
     },
-    Step { name: "rust", what: "cargo test", needs: &["postgres"], full_only: false, run: test_steps::rust },
-    Step { name: "build", what: "the server and the harness", needs: &[], full_only: false, run: test_steps::build },
+    Step {
+        name: "venv",
+        what: "Python packages",
+        needs: &[],
+        load: Load::Light,
+        full_only: false,
+        run: test_steps::venv,
+    },
+    Step {
+        name: "build",
+        what: "the server and the harness",
+        needs: &[],
+        load: Load::Compiles,
+        full_only: false,
+        run: test_steps::build,
+    },
+    Step {
+        name: "compile",
+        what: "Rust tests and examples",
+        needs: &[],
+        load: Load::Compiles,
+        full_only: false,
+        run: test_steps::compile,
+    },
+    Step {
+        name: "clippy",
+        what: "cargo clippy",
+        needs: &[],
+        load: Load::Compiles,
+        full_only: false,
+        run: test_steps::clippy,
+    },
     Step {
         name: "flows",
         what: "the tests of the example scripts",
         needs: &["build"],
+        load: Load::Light,
         full_only: false,
         run: test_steps::flows,
-    },
-    Step { name: "venv", what: "Python packages", needs: &[], full_only: false, run: test_steps::venv },
-    Step {
-        name: "transcripts",
-        what: "answers compared with Temporal's, and the comparison's self-test",
-        needs: &["build", "venv"],
-        full_only: false,
-        run: test_steps::transcripts,
-    },
-    Step {
-        name: "transcripts-postgres",
-        what: "the same on PostgreSQL",
-        needs: &["postgres", "build", "venv"],
-        full_only: false,
-        run: test_steps::transcripts_on_postgres,
-    },
-    Step {
-        name: "h2spec",
-        what: "conformance of HTTP/2, where Go is installed",
-        needs: &["build"],
-        full_only: false,
-        run: test_h2spec::h2spec,
     },
     Step {
         name: "python",
         what: "end to end with the Python SDK",
         needs: &["build", "venv", "postgres"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::python,
     },
     Step {
-        name: "python-postgres",
-        what: "the same with servers on PostgreSQL",
-        needs: &["postgres", "build", "venv"],
-        full_only: true,
-        run: test_steps::python_on_postgres,
-    },
-    Step {
-        name: "browser",
-        what: "the web pages in chromium, installed if it is missing",
-        needs: &["build", "venv", "postgres"],
+        name: "rust",
+        what: "cargo test",
+        needs: &["compile", "postgres"],
+        load: Load::Heavy,
         full_only: false,
-        run: test_browser::browser,
+        run: test_steps::rust,
     },
     Step {
         name: "sdk",
         what: "the Rust SDK against this server and Temporal's",
-        needs: &["build", "venv"],
+        needs: &["build", "compile", "venv"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::sdk,
-    },
-    Step {
-        name: "store",
-        what: "the server on PostgreSQL",
-        needs: &["postgres", "build"],
-        full_only: false,
-        run: test_steps::store,
     },
     Step {
         name: "typescript",
         what: "end to end with the TypeScript SDK",
         needs: &["build"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::typescript,
     },
     Step {
-        name: "fuzz",
-        what: "fuzz targets, a minute each",
-        needs: &["build"],
-        full_only: true,
-        run: test_steps::fuzz,
+        name: "browser",
+        what: "the web pages in chromium, installed if it is missing",
+        needs: &["build", "venv", "postgres"],
+        load: Load::Heavy,
+        full_only: false,
+        run: test_browser::browser,
+    },
+    Step {
+        name: "store",
+        what: "the server on PostgreSQL",
+        needs: &["postgres", "build", "compile"],
+        load: Load::Heavy,
+        full_only: false,
+        run: test_steps::store,
     },
     Step {
         name: "docs",
         what: "the commands of the documentation, as they are written",
-        needs: &["rust", "build", "venv", "typescript", "postgres"],
+        needs: &["build", "compile", "venv", "typescript", "postgres"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::docs,
     },
     Step {
-        name: "go",
-        what: "TLS, certificates and keys with the Go SDK, where Go is installed; the quick start in Go",
-        needs: &["rust", "build", "venv", "typescript"],
-        full_only: true,
-        run: test_sdks::go,
-    },
-    Step {
-        name: "java",
-        what: "the same with the Java SDK, where Java and Maven are installed",
-        needs: &["rust", "build", "venv", "typescript"],
-        full_only: true,
-        run: test_sdks::java,
+        name: "h2spec",
+        what: "conformance of HTTP/2, where Go is installed",
+        needs: &["build"],
+        load: Load::Heavy,
+        full_only: false,
+        run: test_h2spec::h2spec,
     },
     Step {
         name: "crash",
         what: "kills and power cuts under load",
         needs: &["build"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::crash,
     },
@@ -161,6 +172,7 @@ const STEPS: &[Step] = &[
         name: "storm",
         what: "three nodes on PostgreSQL to which something happens under load",
         needs: &["build", "postgres"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::storm,
     },
@@ -168,13 +180,63 @@ const STEPS: &[Step] = &[
         name: "lie",
         what: "a disk that forgets syncs must be noticed",
         needs: &["build"],
+        load: Load::Heavy,
         full_only: false,
         run: test_steps::lie,
+    },
+    Step {
+        name: "python-postgres",
+        what: "the Python tests with servers on PostgreSQL",
+        needs: &["postgres", "build", "venv"],
+        load: Load::Heavy,
+        full_only: true,
+        run: test_steps::python_on_postgres,
+    },
+    Step {
+        name: "fuzz",
+        what: "fuzz targets, a minute each",
+        needs: &["build"],
+        load: Load::Alone,
+        full_only: true,
+        run: test_steps::fuzz,
+    },
+    Step {
+        name: "go",
+        what: "TLS, certificates and keys with the Go SDK, where Go is installed; the quick start in Go",
+        needs: &["build", "compile", "venv", "typescript"],
+        load: Load::Heavy,
+        full_only: true,
+        run: test_sdks::go,
+    },
+    Step {
+        name: "java",
+        what: "the same with the Java SDK, where Java and Maven are installed",
+        needs: &["build", "compile", "venv", "typescript"],
+        load: Load::Heavy,
+        full_only: true,
+        run: test_sdks::java,
+    },
+    Step {
+        name: "transcripts",
+        what: "answers compared with Temporal's, and the comparison's self-test",
+        needs: &["build", "venv"],
+        load: Load::Alone,
+        full_only: false,
+        run: test_steps::transcripts,
+    },
+    Step {
+        name: "transcripts-postgres",
+        what: "the same on PostgreSQL",
+        needs: &["postgres", "build", "venv"],
+        load: Load::Alone,
+        full_only: false,
+        run: test_steps::transcripts_on_postgres,
     },
     Step {
         name: "sabotage",
         what: "a server that acknowledges too early must be noticed",
         needs: &["build"],
+        load: Load::Alone,
         full_only: true,
         run: test_steps::sabotage,
     },
@@ -182,6 +244,7 @@ const STEPS: &[Step] = &[
         name: "release",
         what: "the released build: transcripts and crashes",
         needs: &["build", "venv"],
+        load: Load::Alone,
         full_only: true,
         run: test_steps::release,
     },
@@ -250,55 +313,70 @@ struct Ran {
     commands: Commands,
 }
 
-/// `cargo xtask test [--only STEP,...] [--skip STEP,...] [--full]`.
+/// `cargo xtask test [--only STEP,...] [--skip STEP,...] [--full]`, or `cargo xtask test --crate NAME,...`.
 pub fn command(words: &[String]) -> Result<()> {
+    if let [option, names] = words
+        && option == "--crate"
+    {
+        return test_crate::command(names);
+    }
     let choice = Choice::from_words(words)?;
     let begun = Instant::now();
-    let mut results: Vec<Ran> = Vec::new();
-    for step in STEPS {
-        let has_failed =
-            |name: &&str| results.iter().any(|ran| ran.step.name == *name && matches!(ran.verdict, Verdict::Failed(_)));
-        let not_run = |verdict| Ran { step, verdict, took: Duration::ZERO, commands: Commands::default() };
-        let ran = match (choice.leaves_out(step), step.needs.iter().copied().find(has_failed)) {
-            (Some(why), _) => not_run(Verdict::Skipped(why)),
-            (None, Some(failed)) => not_run(Verdict::Failed(format!("not run: step `{failed}` failed"))),
-            (None, None) => run(step),
-        };
-        results.push(ran);
-    }
+    let jobs: Vec<Job> = STEPS.iter().map(|step| step.job(&choice)).collect();
+    let run = |job: usize, failed: Option<&str>| run(&STEPS[job], &choice, failed);
+    let results = test_schedule::all(&jobs, run, |ran| matches!(ran.verdict, Verdict::Failed(_)));
     print_table(&results, begun.elapsed());
+    let flaky =
+        print_flaky(results.iter().flat_map(|ran| ran.commands.flaky().iter().map(|test| (ran.step.name, test))));
     let (passed, failed) = count(results.iter().map(|ran| &ran.verdict));
     println!("{passed} passed, {failed} failed");
     // The count is the last line, so the failure adds no words of its own.
-    if failed > 0 {
+    if failed > 0 || flaky > FLAKY_MAX {
         std::process::exit(1);
     }
     Ok(())
 }
 
-/// Runs a step and says what it does, now and then that it still does it, and how it ended.
-fn run(step: &'static Step) -> Ran {
-    println!("\n=== {}: {}", step.name, step.what);
+/// Names the tests that failed and then passed; how many there are.
+pub fn print_flaky<'a>(flaky: impl Iterator<Item = (&'a str, &'a String)>) -> usize {
+    let flaky: Vec<_> = flaky.collect();
+    for (step, test) in &flaky {
+        println!("FLAKY {step}: {test}");
+    }
+    if !flaky.is_empty() {
+        let verdict = if flaky.len() > FLAKY_MAX { ": FAILED" } else { "" };
+        println!("{} flaky, at most {FLAKY_MAX}{verdict}", flaky.len());
+    }
+    flaky.len()
+}
+
+impl Step {
+    /// What the scheduler needs to know. A step that is left out takes no time.
+    fn job(&self, choice: &Choice) -> Job {
+        let load = if choice.leaves_out(self).is_some() { Load::Light } else { self.load };
+        Job { name: self.name, needs: self.needs, load }
+    }
+}
+
+/// Runs a step, unless it is left out or what it needs has failed, and says how it ended.
+fn run(step: &'static Step, choice: &Choice, failed: Option<&str>) -> Ran {
     let begun = Instant::now();
-    let mut commands = Commands::default();
-    let outcome = thread::scope(|scope| {
-        // Dropping the sender ends the reminders.
-        let (_running, ended) = mpsc::channel::<()>();
-        scope.spawn(move || {
-            while ended.recv_timeout(REMINDER_PAUSE) == Err(RecvTimeoutError::Timeout) {
-                println!("=== {}: still running after {} s", step.name, begun.elapsed().as_secs());
-            }
-        });
-        (step.run)(&mut commands)
-    });
-    let verdict = match outcome {
-        Ok(Outcome::Passed) => Verdict::Passed,
-        Ok(Outcome::Skipped(why)) => Verdict::Skipped(why),
-        Err(error) => Verdict::Failed(format!("{error:#}")),
+    let mut commands = Commands::of(step.name);
+    let verdict = match (choice.leaves_out(step), failed) {
+        (Some(why), _) => Verdict::Skipped(why),
+        (None, Some(failed)) => Verdict::Failed(format!("not run: step `{failed}` failed")),
+        (None, None) => {
+            println!("=== {}: {}", step.name, step.what);
+            let verdict = match (step.run)(&mut commands) {
+                Ok(Outcome::Passed) => Verdict::Passed,
+                Ok(Outcome::Skipped(why)) => Verdict::Skipped(why),
+                Err(error) => Verdict::Failed(format!("{error:#}")),
+            };
+            println!("=== {}: {verdict:?} after {:.1} s", step.name, begun.elapsed().as_secs_f64());
+            verdict
+        }
     };
-    let took = begun.elapsed();
-    println!("=== {}: {verdict:?} after {:.1} s", step.name, took.as_secs_f64());
-    Ran { step, verdict, took, commands }
+    Ran { step, verdict, took: begun.elapsed(), commands }
 }
 
 /// Every step with its result and duration, and the long commands of those that ran several.
@@ -347,6 +425,14 @@ mod tests {
         assert!(chosen(&["--only", "nonsense"]).is_err());
         assert!(chosen(&["--nonsense"]).is_err());
         assert!(chosen(&["--only"]).is_err());
+    }
+
+    /// A test with time-outs of a second cannot be told from a defect beside what takes both cores.
+    #[test]
+    fn transcripts_run_alone() {
+        for step in STEPS.iter().filter(|step| step.name.starts_with("transcripts") || step.name == "release") {
+            assert_eq!(step.load, Load::Alone, "{}", step.name);
+        }
     }
 
     #[test]

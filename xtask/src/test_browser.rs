@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 
 use crate::{
     test_commands::Commands,
-    test_steps::{Outcome, segno, twice_at_most, venv_python},
+    test_flaky::{self, Runner},
+    test_steps::{LAST_FAILED, Outcome, segno, venv_python},
     workspace::{self, command},
 };
 
@@ -36,13 +37,13 @@ pub fn browser(commands: &mut Commands) -> Result<Outcome> {
         tests.env("SEGNO_AXE", place.join("node_modules/axe-core/axe.min.js"));
         tests
     };
-    twice_at_most(commands, tests(&[]), tests(&["--last-failed", "--last-failed-no-failures", "none"]))
+    test_flaky::run(commands, Runner::Pytest, tests(&[]), |_| tests(&LAST_FAILED))
 }
 
 /// Debian's chromium, installed if it is missing.
 fn chromium(commands: &mut Commands) -> Result<()> {
     if std::env::var_os("SEGNO_CHROMIUM").is_some() || Path::new("/usr/bin/chromium").exists() {
-        println!("chromium is installed");
+        commands.say("chromium is installed");
         return Ok(());
     }
     let needed = "chromium is needed; SEGNO_CHROMIUM names one that is elsewhere";

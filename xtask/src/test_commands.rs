@@ -1,31 +1,98 @@
 //! Commands that a step of `cargo xtask test` runs: each is shown before it starts, and timed.
+//!
+//! Several steps run at the same time, so each line that a step or one of its commands prints has the step's name before it.
 
 use std::{
     ffi::OsStr,
-    process::Command,
+    io::{BufRead, BufReader, PipeReader},
+    process::{Command, ExitStatus, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 
-/// The commands of one step, with how long each took.
+/// How long output may come after the end of its command, from processes that the command left behind.
+const LATE_OUTPUT_MAX: Duration = Duration::from_secs(2);
+
+/// The commands of one step, with how long each took, and the tests that failed at first.
 #[derive(Default)]
 pub struct Commands {
+    step: &'static str,
     finished: Vec<(String, Duration)>,
+    flaky: Vec<String>,
+}
+
+/// What a command printed, and how it ended.
+pub struct Output {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Both streams, in the order in which it wrote them.
+    pub lines: Vec<String>,
 }
 
 impl Commands {
-    /// Runs a command to its end. Its output goes where ours goes, as it is written.
+    /// Those of a step.
+    pub fn of(step: &'static str) -> Self {
+        Self { step, ..Self::default() }
+    }
+
+    /// Prints a text of the step.
+    pub fn say(&self, text: &str) {
+        text.lines().for_each(|line| println!("{} | {line}", self.step));
+    }
+
+    /// Runs a command that must succeed.
     pub fn run(&mut self, command: &mut Command) -> Result<()> {
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
-        let line = words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ");
-        println!("$ {line}");
-        let begun = Instant::now();
-        let status = command.status().with_context(|| format!("`{line}` could not be started"))?;
-        let took = begun.elapsed();
-        println!("$ {line}: {status} after {:.1} s", took.as_secs_f64());
-        self.finished.push((line.clone(), took));
+        let line = line(command);
+        let status = self.output(command)?.status;
         if status.success() { Ok(()) } else { bail!("`{line}` failed ({status})") }
+    }
+
+    /// Runs a command to its end, shows what it prints as it is printed, and returns it.
+    pub fn output(&mut self, command: &mut Command) -> Result<Output> {
+        let line = line(command);
+        self.say(&format!("$ {line}"));
+        let begun = Instant::now();
+        let output = self.shown(command).with_context(|| format!("`{line}` could not be started"))?;
+        let took = begun.elapsed();
+        self.say(&format!("$ {line}: {} after {:.1} s", output.status, took.as_secs_f64()));
+        self.finished.push((line, took));
+        Ok(output)
+    }
+
+    fn shown(&self, command: &mut Command) -> Result<Output> {
+        let (reader, writer) = std::io::pipe()?;
+        let spawned = command.stdout(writer.try_clone()?).stderr(writer).spawn();
+        // The command holds the pipe's writing end, and reading ends when nothing does.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = spawned?;
+        let printed = lines_of(reader);
+        let mut lines = Vec::new();
+        loop {
+            match printed.recv_timeout(LATE_OUTPUT_MAX) {
+                Ok(line) => {
+                    self.say(&line);
+                    lines.push(line);
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) if child.try_wait()?.is_some() => break,
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        Ok(Output { status: child.wait()?, lines })
+    }
+
+    /// Notes a test that failed and then passed.
+    pub fn add_flaky(&mut self, test: String) {
+        self.say(&format!("FLAKY: {test} failed, and passed when it was repeated"));
+        self.flaky.push(test);
+    }
+
+    /// Tests that failed and then passed.
+    pub fn flaky(&self) -> &[String] {
+        &self.flaky
     }
 
     /// How many have run.
@@ -38,6 +105,29 @@ impl Commands {
         let long = self.finished.iter().filter(move |(_, took)| *took >= least);
         long.map(|(line, took)| (line.as_str(), *took))
     }
+}
+
+/// A command as it would be typed.
+fn line(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words.map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")
+}
+
+/// The lines that are written to a pipe. The thread ends when the last writer has closed it.
+fn lines_of(reader: PipeReader) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut reader = BufReader::new(reader);
+        let mut bytes = Vec::new();
+        while reader.read_until(b'\n', &mut bytes).is_ok_and(|read| read > 0) {
+            let line = String::from_utf8_lossy(&bytes).trim_end().to_owned();
+            bytes.clear();
+            if sender.send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
 }
 
 #[cfg(test)]
@@ -54,5 +144,22 @@ mod tests {
         let lines: Vec<_> = commands.longer_than(Duration::ZERO).map(|(line, _)| line).collect();
         assert_eq!(lines, ["true", "sh -c exit 3"]);
         assert_eq!(commands.longer_than(Duration::from_secs(3_600)).count(), 0);
+    }
+
+    #[test]
+    fn both_streams_are_kept_in_order() {
+        let script = "echo a; echo b >&2; printf c; exit 1";
+        let output = Commands::default().output(Command::new("sh").args(["-c", script])).expect("it starts");
+        assert_eq!((output.lines, output.status.code()), (["a", "b", "c"].map(str::to_owned).to_vec(), Some(1)));
+    }
+
+    /// A server that a test left behind holds the pipe for as long as it runs.
+    #[test]
+    fn processes_that_are_left_behind_are_not_waited_for() {
+        let begun = Instant::now();
+        let script = "echo $$; sleep 30 & echo $!";
+        let output = Commands::default().output(Command::new("sh").args(["-c", script])).expect("it starts");
+        assert!(output.status.success() && begun.elapsed() < Duration::from_secs(20));
+        Command::new("kill").arg(&output.lines[1]).status().expect("it starts");
     }
 }

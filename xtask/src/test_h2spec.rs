@@ -49,7 +49,7 @@ pub fn h2spec(commands: &mut Commands) -> Result<Outcome> {
     if cases < 100 || !unexpected.is_empty() {
         bail!("of {cases} cases of h2spec these failed: {}", unexpected.join("; "));
     }
-    println!("{cases} cases, none failed but those expected to");
+    commands.say(&format!("{cases} cases, none failed but those expected to"));
     Ok(Outcome::Passed)
 }
 

@@ -12,8 +12,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    check, fuzz,
+    fuzz,
     test_commands::Commands,
+    test_crate,
+    test_flaky::{self, Runner, node_pattern},
     workspace::{self, cargo, command},
 };
 
@@ -26,6 +28,9 @@ const SABOTAGED: [&str; 3] = ["starting.minimal", "activities.completed", "activ
 const PYTHON_PROCESSES: &str = "3";
 /// The Python test that plays every transcript. It is a step of its own: beside other tests its time-outs of a second are missed.
 const TRANSCRIPTS_ON_POSTGRES: &str = "test_transcripts_on_postgresql.py";
+
+/// What has pytest run the tests that failed, and nothing if it knows of none.
+pub(crate) const LAST_FAILED: [&str; 3] = ["--last-failed", "--last-failed-no-failures", "none"];
 
 /// Faults of a cluster that the storm must notice, and what happens to it meanwhile.
 const STORM_SABOTAGES: [(&str, &str); 10] = [
@@ -56,7 +61,7 @@ pub enum Outcome {
 }
 
 /// The server that all steps test: of the dev profile, which has the engine's assertions and checks for overflow, and
-/// whose dependencies the step `rust` has compiled. The step `release` tests the released build.
+/// whose dependencies the step `compile` compiles as well. The step `release` tests the released build.
 pub(crate) fn segno() -> PathBuf {
     workspace::target().join("debug/segno")
 }
@@ -70,8 +75,10 @@ pub(crate) fn venv_python() -> PathBuf {
 }
 
 /// See `check.rs`.
-pub fn check(_: &mut Commands) -> Result<Outcome> {
-    check::run(&workspace::root()).map(|()| Outcome::Passed)
+pub fn check(commands: &mut Commands) -> Result<Outcome> {
+    let program = std::env::current_exe().context("the path of this program")?;
+    commands.run(&mut command(program, &["check"]))?;
+    Ok(Outcome::Passed)
 }
 
 /// Formatting.
@@ -101,14 +108,14 @@ pub fn postgres(commands: &mut Commands) -> Result<Outcome> {
     let named = std::env::var_os("SEGNO_POSTGRES_BIN").map(PathBuf::from);
     let mut places = debian.chain(std::env::split_paths(&in_path)).chain(named);
     if places.any(|place| place.join("initdb").exists() && place.join("postgres").exists()) {
-        println!("PostgreSQL is installed");
+        commands.say("PostgreSQL is installed");
     } else {
         install("postgresql", commands).context("PostgreSQL 15 or newer is needed")?;
     }
     if has_pgbouncer() {
-        println!("pgbouncer is installed");
+        commands.say("pgbouncer is installed");
     } else if let Err(error) = install("pgbouncer", commands) {
-        println!("!!! {error:#}. There is no pgbouncer: the storm leaves out the fault `pgbouncer`");
+        commands.say(&format!("!!! {error:#}. There is no pgbouncer: the storm leaves out the fault `pgbouncer`"));
     }
     Ok(Outcome::Passed)
 }
@@ -132,11 +139,21 @@ pub fn store(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Unit and contract tests; first only built, so that the time for compiling and the time for testing are told apart.
-pub fn rust(commands: &mut Commands) -> Result<Outcome> {
+/// What the Rust tests and those of the documentation run, so that the time for compiling and the time for testing are told apart.
+pub fn compile(commands: &mut Commands) -> Result<Outcome> {
     commands.run(&mut cargo(&["test", "--workspace", "--no-run"]))?;
-    let tests = || cargo(&["test", "--workspace", "--no-fail-fast"]);
-    twice_at_most(commands, tests(), tests())
+    commands.run(&mut cargo(&["build", "--workspace", "--examples"]))?;
+    Ok(Outcome::Passed)
+}
+
+/// Unit and contract tests.
+pub fn rust(commands: &mut Commands) -> Result<Outcome> {
+    let tests = cargo(&["test", "--workspace", "--no-fail-fast"]);
+    test_flaky::run(commands, Runner::Cargo, tests, |failed| {
+        let mut again = cargo(&["test", "--workspace", "--no-fail-fast", "--", "--exact"]);
+        again.args(failed);
+        again
+    })
 }
 
 /// The binaries that all later steps use. Chosen from the whole workspace, as in the step `rust`: with the features of a
@@ -147,20 +164,29 @@ pub fn build(commands: &mut Commands) -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Whether `cargo build --workspace` takes the same features of every package as `cargo test --workspace`.
+/// Whether builds of the workspace and of each crate with `segno-features` take the same features of every package as
+/// `cargo test --workspace`.
 fn features_are_unified() -> Result<()> {
-    let packages = |edges: &str| -> Result<BTreeSet<String>> {
-        let words = ["tree", "--workspace", "--edges", edges, "--prefix", "none", "--format", "{p} [{f}]"];
-        let output = cargo(&words).output().context("cargo tree did not start")?;
+    let packages = |choice: &[&str], edges: &str| -> Result<BTreeSet<String>> {
+        let mut tree = cargo(&["tree", "--edges", edges, "--prefix", "none", "--format", "{p} [{f}]"]);
+        let output = tree.args(choice).output().context("cargo tree did not start")?;
+        if !output.status.success() {
+            bail!("cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+        }
         let text = String::from_utf8_lossy(&output.stdout);
         Ok(text.lines().map(|line| line.trim_end_matches(" (*)").to_owned()).collect())
     };
-    let (built, tested) = (packages("normal,build")?, packages("normal,build,dev")?);
-    let twice: Vec<_> = built.difference(&tested).map(String::as_str).collect();
+    let tested = packages(&["--workspace"], "normal,build,dev")?;
+    let mut others = packages(&["--workspace"], "normal,build")?;
+    for crate_name in test_crate::all()? {
+        let choice = ["--package", &crate_name, "--package", "segno-features"];
+        others.append(&mut packages(&choice, "normal,build,dev")?);
+    }
+    let twice: Vec<_> = others.difference(&tested).map(String::as_str).collect();
     if !twice.is_empty() {
         bail!(
-            "with these features only binaries are built, so cargo compiles them and all above them again after the tests; \
-             add what tests have more to tools/features/Cargo.toml:\n{}",
+            "with these features only a part of the workspace is built, so cargo compiles them and all above them again after the \
+             tests; add what the whole has more to tools/features/Cargo.toml:\n{}",
             twice.join("\n")
         );
     }
@@ -181,7 +207,7 @@ pub fn venv(commands: &mut Commands) -> Result<Outcome> {
     // Written last: an environment that was cut short has none.
     let stamp = place.join("requirements.stamp");
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) && venv_python().exists() {
-        println!("the packages of tests/requirements.txt are installed");
+        commands.say("the packages of tests/requirements.txt are installed");
         return Ok(Outcome::Passed);
     }
     if place.exists() {
@@ -282,22 +308,12 @@ fn transcripts_of(binary: &Path, commands: &mut Commands) -> Result<Outcome> {
     let sabotaged = checking(&["--sabotage"]).args(SABOTAGED).output().context("the self-test did not start")?;
     let output = String::from_utf8_lossy(&sabotaged.stdout);
     let last = output.lines().last().unwrap_or_default();
-    println!("self-test with {} perturbed transcripts: {last}", SABOTAGED.len());
+    commands.say(&format!("self-test with {} perturbed transcripts: {last}", SABOTAGED.len()));
     if sabotaged.status.success() || last != format!("0 passed, {} failed", SABOTAGED.len()) {
         let errors = String::from_utf8_lossy(&sabotaged.stderr);
         bail!("the comparison does not see perturbed transcripts: {last} {errors}");
     }
     commands.run(&mut checking(&[]))?;
-    Ok(Outcome::Passed)
-}
-
-/// Runs `first`; if that fails, says so and runs `again`. Tests with real time-outs on a busy machine now and then miss one;
-/// what fails twice is a defect.
-pub(crate) fn twice_at_most(commands: &mut Commands, mut first: Command, mut again: Command) -> Result<Outcome> {
-    if let Err(error) = commands.run(&mut first) {
-        println!("!!! {error:#}. What failed is tried once more; look at it even if it passes now");
-        commands.run(&mut again)?;
-    }
     Ok(Outcome::Passed)
 }
 
@@ -328,16 +344,13 @@ fn pytest() -> Command {
 }
 
 fn python_on(store: &str, commands: &mut Commands) -> Result<Outcome> {
+    let cache = format!("cache_dir={}", workspace::target().join("pytest").join(store).display());
     let tests = |more: &[&str]| {
         let mut tests = pytest();
-        tests.args(["--ignore", TRANSCRIPTS_ON_POSTGRES]).args(more).env("SEGNO_TEST_STORE", store);
+        tests.args(["--ignore", TRANSCRIPTS_ON_POSTGRES, "-o", &cache]).args(more).env("SEGNO_TEST_STORE", store);
         tests
     };
-    twice_at_most(
-        commands,
-        tests(&["--numprocesses", PYTHON_PROCESSES]),
-        tests(&["--last-failed", "--last-failed-no-failures", "none"]),
-    )
+    test_flaky::run(commands, Runner::Pytest, tests(&["--numprocesses", PYTHON_PROCESSES]), |_| tests(&LAST_FAILED))
 }
 
 /// Tests of the Rust SDK that need a server: against ours, and against Temporal's, where what only Segno does is left
@@ -347,18 +360,26 @@ pub fn sdk(commands: &mut Commands) -> Result<Outcome> {
     if !temporal.exists() {
         bail!("{} is missing; remove the directory venv and run the step `venv` again", temporal.display());
     }
-    let tests = |server: &PathBuf, more: &[&str]| {
-        // Of the whole workspace, as in `build`.
-        let mut tests = cargo(&["test", "--workspace", "--test", "sdk", "--", "--ignored", "worker::"]);
-        // Each starts a server of its own; most of them wait most of the time.
-        tests.args(["--test-threads", "4"]).args(more).env("SEGNO_BIN", server).env("SEGNO_PYTHON", venv_python());
-        tests
+    commands.run(&mut cargo(&["build", "--workspace", "--examples"])).context("tests run the examples")?;
+    let mut tests_on = |server: &Path, skipped: &[&str]| {
+        let tests = |more: &[&str]| {
+            // Of the whole workspace, as in `build`.
+            let mut tests = cargo(&["test", "--workspace", "--test", "sdk", "--no-fail-fast", "--", "--ignored"]);
+            // Each starts a server of its own; most of them wait most of the time.
+            tests.args(["--test-threads", "4"]).args(more);
+            tests.env("SEGNO_BIN", server).env("SEGNO_PYTHON", venv_python());
+            tests
+        };
+        let mut first = tests(&["worker::"]);
+        first.args(skipped);
+        test_flaky::run(commands, Runner::Cargo, first, |failed| {
+            let mut again = tests(&["--exact"]);
+            again.args(failed);
+            again
+        })
     };
-    // Tests run them.
-    commands.run(&mut cargo(&["build", "--workspace", "--examples"]))?;
-    twice_at_most(commands, tests(&segno(), &[]), tests(&segno(), &[]))?;
-    let ours = ["--skip", "segno_only"];
-    twice_at_most(commands, tests(&temporal, &ours), tests(&temporal, &ours))
+    tests_on(&segno(), &[])?;
+    tests_on(&temporal, &["--skip", "segno_only"])
 }
 
 /// The TypeScript tests; they start the server themselves. Packages are installed when the lock file changes.
@@ -372,16 +393,27 @@ pub fn typescript(commands: &mut Commands) -> Result<Outcome> {
         npm
     };
     if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
-        println!("the packages of package-lock.json are installed");
+        commands.say("the packages of package-lock.json are installed");
     } else {
         commands.run(&mut npm(&["ci"])).context("Node 20.14 or newer with npm is needed")?;
         fs::write(stamp, wanted)?;
     }
-    twice_at_most(commands, npm(&["test"]), npm(&["test"]))
+    commands.run(&mut npm(&["run", "build"]))?;
+    // As `npm test` does, which takes no patterns.
+    let tests = |patterns: &[String]| {
+        let mut tests = command("node", &["--test", "--test-force-exit", "--test-reporter=spec"]);
+        tests.args(patterns).arg("dist/main.js").current_dir(&place);
+        tests.env("SEGNO_BIN", segno()).env_remove("SEGNO_ADDRESS");
+        tests
+    };
+    test_flaky::run(commands, Runner::Node, tests(&[]), |failed| {
+        let pattern = |name: &String| format!("--test-name-pattern={}", node_pattern(name));
+        tests(&failed.iter().map(pattern).collect::<Vec<_>>())
+    })
 }
 
 /// Commands that stand in README.md and docs/, and the proof that a wrong one would be seen. The examples in Rust come from the step
-/// `rust`, the packages of the examples in TypeScript from the step `typescript`.
+/// `compile`, the packages of the examples in TypeScript from the step `typescript`.
 pub fn docs(commands: &mut Commands) -> Result<Outcome> {
     let tests = |more: &[&str]| {
         let mut tests = command(venv_python(), &["-m", "pytest", "-q", "--numprocesses", PYTHON_PROCESSES]);
@@ -389,7 +421,7 @@ pub fn docs(commands: &mut Commands) -> Result<Outcome> {
         tests.env("SEGNO_BIN", segno()).env("DOCS_TARGET", workspace::target()).env("PYTHONUNBUFFERED", "1");
         tests
     };
-    twice_at_most(commands, tests(&[]), tests(&["--last-failed", "--last-failed-no-failures", "none"]))
+    test_flaky::run(commands, Runner::Pytest, tests(&[]), |_| tests(&LAST_FAILED))
 }
 
 /// A short run of the crash harness; `cargo xtask crash` alone does many more rounds.
@@ -438,7 +470,7 @@ pub fn sabotage(commands: &mut Commands) -> Result<Outcome> {
         let refused = ["storm", "--pooler", "transaction", "--nemeses", "kill", "--binary"];
         commands.run(harness(&refused).arg(segno()))?;
     } else {
-        println!("!!! There is no pgbouncer: whether one in transaction mode is refused was not tried");
+        commands.say("!!! There is no pgbouncer: whether one in transaction mode is refused was not tried");
     }
     Ok(Outcome::Passed)
 }
@@ -458,14 +490,14 @@ fn versions_are_compared(commands: &mut Commands) -> Result<()> {
     if done.status.success() || last != VERSIONS {
         bail!("NOT caught: a store that does not compare versions fails at `{last}` instead of `{VERSIONS}`");
     }
-    println!("caught: without versions, `{last}` fails, as it must");
+    commands.say(&format!("caught: without versions, `{last}` fails, as it must"));
     Ok(())
 }
 
 /// The server as it is released: every transcript, and crashes.
 pub fn release(commands: &mut Commands) -> Result<Outcome> {
-    commands.run(&mut cargo(&["build", "--profile", "dist", "--package", "segno"]))?;
-    let released = workspace::target().join("dist/segno");
+    commands.run(&mut cargo(&["build", "--release", "--package", "segno"]))?;
+    let released = workspace::target().join("release/segno");
     transcripts_of(&released, commands)?;
     commands.run(harness(&["crash", "--kill-rounds", "5", "--power-rounds", "10", "--binary"]).arg(released))?;
     Ok(Outcome::Passed)

@@ -1,4 +1,4 @@
-//! The worker of `crates/sdk/examples/worker_cost.rs` with Temporal's own Rust SDK: one workflow with one task, served
+//! The worker of `tools/harness/examples/worker_cost.rs` with Temporal's own Rust SDK: one workflow with one task, served
 //! until its input ends; then it prints the CPU time that it took. `official-worker QUEUE`, server by `TEMPORAL_ADDRESS`.
 
 use std::{io::Read, time::Duration};

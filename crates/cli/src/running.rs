@@ -5,6 +5,7 @@
 use std::{
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    pin::Pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -137,7 +138,9 @@ impl Plan {
             .thread_name("segno")
             .build()
             .context("the async runtime did not start")?;
-        let kept = runtime.block_on(self.serve())?;
+        // Boxed as a trait object: tokio's two schedulers would each get a copy of everything in it.
+        let serving: Pin<Box<dyn Future<Output = anyhow::Result<Kept>>>> = Box::pin(self.serve());
+        let kept = runtime.block_on(serving)?;
         if let Kept::InDatabase(store) = &kept {
             runtime.block_on(store.clone().close());
             tracing::info!("stopped cleanly");

@@ -11,6 +11,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::BTreeSet,
     path::PathBuf,
+    pin::Pin,
     time::{Duration, Instant},
 };
 
@@ -92,23 +93,31 @@ impl Connection {
 
     /// Runs a command on the server, within its time.
     pub fn run<C: AsyncFnOnce(&mut Client) -> anyhow::Result<()>>(self, command: C) -> anyhow::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let limit = self.command_timeout.filter(|limit| *limit > 0);
-        runtime.block_on(async {
-            let work = async {
+        // Boxed, so that the code of each command is compiled once and not once for each way of waiting for it.
+        block_on(
+            limit,
+            Box::pin(async {
                 let mut client = Client::connect(self).await?;
                 command(&mut client).await?;
                 client.is_in_effect()
-            };
-            match limit {
-                None => work.await,
-                Some(nanos) => {
-                    let limit = Duration::from_nanos(nanos.unsigned_abs());
-                    tokio::time::timeout(limit, work).await.unwrap_or(Err(ClientError::OutOfTime(limit).into()))
-                }
-            }
-        })
+            }),
+        )
     }
+}
+
+/// Waits for the end of a command, or until its time is over.
+fn block_on(limit: Option<Nanos>, work: Pin<Box<dyn Future<Output = anyhow::Result<()>> + '_>>) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match limit {
+            None => work.await,
+            Some(nanos) => {
+                let limit = Duration::from_nanos(nanos.unsigned_abs());
+                tokio::time::timeout(limit, work).await.unwrap_or(Err(ClientError::OutOfTime(limit).into()))
+            }
+        }
+    })
 }
 
 /// A connection, and how results are printed.

@@ -16,6 +16,7 @@ pub use task::TaskTest;
 pub use workflow_test::{TestRun, WorkflowTest};
 
 /// Takes a rule out of the executor on this thread, to prove that a test needs it. `None` puts all back.
+#[cfg(feature = "sabotage")]
 #[doc(hidden)]
 pub fn sabotage(name: Option<&str>) {
     crate::workflow::sabotage::set(name.and_then(crate::workflow::sabotage::named));

@@ -269,6 +269,7 @@ impl<W: Workflow> WorkflowTest<W> {
     }
 
     /// Takes a rule out of the executor, to prove that a test needs it.
+    #[cfg(feature = "sabotage")]
     #[doc(hidden)]
     pub fn sabotage(mut self, name: &'static str) -> Self {
         self.settings.sabotage = Some(name);

@@ -1,6 +1,6 @@
 //! Rules of the executor that a test can take out, to prove that the tests which need them fail without.
 //!
-//! For one thread only, so that tests beside it are not disturbed: the workflows of a test live on a thread of their own.
+//! Nothing is taken out without the feature `sabotage`, which only the tests of this crate have. For one thread only, so that tests beside it are not disturbed: the workflows of a test live on a thread of their own.
 
 use std::cell::Cell;
 
@@ -32,7 +32,7 @@ thread_local! {
 }
 
 pub(crate) fn is_on(sabotage: Sabotage) -> bool {
-    (cfg!(test) || cfg!(feature = "testing")) && ON.get() == Some(sabotage)
+    cfg!(feature = "sabotage") && ON.get() == Some(sabotage)
 }
 
 /// Takes a rule out on this thread.

@@ -5,7 +5,7 @@
 //! slower here; that would measure a setting, not a server. `--temporal-stock` leaves it alone.
 //!
 //! Each workload gets a fresh server; servers take turns, several times over, because the machine is noisy; the table
-//! shows medians. The data is in SQLite on the disk under `target/`. Needs `target/dist/segno` (or `--binary`) and a
+//! shows medians. The data is in SQLite on the disk under `target/`. Needs `target/release/segno` (or `--binary`) and a
 //! `temporal` (`--temporal`, `TEMPORAL_BIN`, `target/venv/bin`, the path). The driver shares the cores with the server:
 //! rates are of both together, CPU is of the server alone. `docs/reference/performance.md` says how to read the figures.
 
@@ -97,7 +97,7 @@ pub fn command(mut args: Args) -> Result<()> {
     }
     let stock = args.flag("--temporal-stock");
     let port = args.option_or("--port", 17_600)?;
-    let segno: PathBuf = args.option_or("--binary", process::target_dir().join("dist/segno"))?;
+    let segno: PathBuf = args.option_or("--binary", process::target_dir().join("release/segno"))?;
     let temporal = args.option("--temporal")?;
     let python = args.option("--python")?;
     args.finish()?;

@@ -21,8 +21,8 @@ pub fn measure(who: &Contender, quick: bool, runtime: &Runtime, report: &mut Rep
     let root = process::workspace_dir();
     let ours = built(
         &root,
-        &["--profile", "dist", "-p", "segno-sdk", "--example", "worker_cost"],
-        "dist/examples/worker_cost",
+        &["--release", "-p", "segno-harness", "--example", "worker_cost"],
+        "release/examples/worker_cost",
     )?;
     // Not part of the workspace, so that its many crates are compiled for this only.
     let official = built(&root.join("bench/rust"), &["--release"], "release/official-worker")?;

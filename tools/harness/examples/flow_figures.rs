@@ -1,5 +1,5 @@
 //! Figures of section 11 of the reference that concern the machine alone: a step, a turn, the size of a state, reading
-//! code. Run with `cargo run --release -p segno-flow --example figures`.
+//! code. Run with `cargo run --release -p segno-harness --example flow_figures`.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! How fast histories are replayed, decoding included: `cargo run --release -p segno-sdk --features testing --example
+//! How fast histories are replayed, decoding included: `cargo run --release -p segno-harness --example
 //! replay_speed`. docs/guides/sdk.md has figures.
 
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! What a step costs, for each function and operation whose work depends on its input: nanoseconds per step with large
 //! inputs, beside the average of ordinary code. No row should be above ten times that average: a step limit bounds time only
-//! if no step is much longer than another. Run with `cargo run --release -p segno-flow --example prices`.
+//! if no step is much longer than another. Run with `cargo run --release -p segno-harness --example flow_prices`.
 
 use std::sync::LazyLock;
 use std::time::Instant;
