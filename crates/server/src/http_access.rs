@@ -5,17 +5,15 @@ use std::{net::IpAddr, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::Full;
+use segno_http_api::flows;
+use segno_web::{Web, WebBody, guard, login};
 use tonic::{Code, Status};
 
-use crate::{
-    http_flows,
-    security::{
-        Admitted, Credentials, Security,
-        roles::Roles,
-        rules::{Rule, Scope},
-        tls::Tls,
-    },
-    web::{Web, WebBody, guard, login},
+use crate::security::{
+    Admitted, Credentials, Security,
+    roles::Roles,
+    rules::{Rule, Scope},
+    tls::Tls,
 };
 
 /// What stands in front of the HTTP port.
@@ -141,8 +139,8 @@ fn rule_of(method: &Method, path: &str, query: &str) -> Result<(Rule, String), S
             None => (if is_reading { READ } else { WRITE }, namespace),
         });
     }
-    let Some(rest) = path.strip_prefix(http_flows::PREFIX) else { return Ok((ADMIN_SERVER, String::new())) };
-    let namespace = http_flows::decode(rest.split('/').next().unwrap_or_default())?;
+    let Some(rest) = path.strip_prefix(flows::PREFIX) else { return Ok((ADMIN_SERVER, String::new())) };
+    let namespace = flows::decode(rest.split('/').next().unwrap_or_default())?;
     // Checking a script changes nothing.
     let is_check = *method == Method::POST && rest.split_once('/').is_some_and(|(_, rest)| rest == "flows:check");
     let is_reading = is_reading || is_check;

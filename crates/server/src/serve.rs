@@ -12,6 +12,7 @@ use segno_proto::{
     workflowservice::workflow_service_server::WorkflowServiceServer,
 };
 use segno_runtime::Node;
+use segno_web::{Codec, ProcessFigures, Web};
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 use tonic::{codec::CompressionEncoding, service::Routes};
 use tonic_health::{ServingStatus, server::HealthReporter};
@@ -24,6 +25,8 @@ use crate::{
         Workflows,
     },
     http::{self, Guard},
+    in_process::InProcess,
+    metrics::{calls, disk},
     otel::{self, TraceOptions},
     peer_calls::PeerCalls,
     security::{
@@ -31,7 +34,6 @@ use crate::{
         audit::Audit,
         tls::{Tls, TlsError},
     },
-    web::{Codec, Web},
 };
 
 /// Time for calls under way when the server stops.
@@ -179,14 +181,13 @@ impl Server {
             .accept_compressed(CompressionEncoding::Gzip);
         let compressing = workflows.clone().send_compressed(CompressionEncoding::Gzip);
         let addresses = self.addresses().map(|(grpc, http)| (grpc.to_string(), http.to_string())).unwrap_or_default();
-        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses.clone()))
+        let operator = OperatorServiceServer::new(Operator::new(node.clone(), addresses))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let leases = WorkerServiceServer::new(WorkerLeases::new(node.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
-        let flow_calls = FlowCalls::new(node.clone());
-        let flows = FlowServiceServer::new(flow_calls.clone())
+        let flows = FlowServiceServer::new(FlowCalls::new(node.clone()))
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .accept_compressed(CompressionEncoding::Gzip);
         let (health, health_service) = tonic_health::server::health_reporter();
@@ -213,7 +214,6 @@ impl Server {
         let security = Arc::new(Security::new(node.clone(), self.authentication, audit));
         let is_loopback = self.http.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let guard = Guard { tls: self.tls.clone(), security: security.clone(), is_loopback };
-        let pages = Web::new(node.clone(), flow_calls.clone(), addresses, self.tls.is_some(), self.codec);
         let (stopped, mut drained) = watch::channel(false);
         let stopping = node.clone();
         let graceful = async move {
@@ -253,7 +253,11 @@ impl Server {
             security,
             turns: Arc::new(Turns::new(node.is_remote())),
         };
-        web.spawn(http::serve(self.http, Arc::new(services.clone()), flow_calls, pages, guard));
+        let shared = Arc::new(services.clone());
+        let in_process = Arc::new(InProcess(shared.clone()));
+        let figures = ProcessFigures { call_times: calls::times, disk_free: disk::disk_free };
+        let pages = Web::new(node.clone(), in_process.clone(), figures, self.tls.is_some(), self.codec);
+        web.spawn(http::serve(self.http, shared, in_process, pages, guard));
         if let Some(cluster) = node.cluster() {
             cluster.serve_calls(Arc::new(PeerCalls(Arc::new(services.clone()))));
         }

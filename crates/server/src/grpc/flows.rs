@@ -1,4 +1,4 @@
-//! Segno's own service for scripts. The HTTP form of the same calls is in [`crate::http_flows`].
+//! Segno's own service for scripts. The HTTP form of the same calls is in [`segno_http_api::flows`].
 
 use std::sync::Arc;
 

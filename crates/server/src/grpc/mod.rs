@@ -109,7 +109,10 @@ fn key_of(namespace: &Namespace, execution: Option<&WorkflowExecution>) -> (Work
 }
 
 fn refused(refused: validate::RequestError) -> Status {
-    status::from_refused(refused)
+    match refused.code {
+        validate::Code::InvalidArgument => Status::invalid_argument(refused.text),
+        validate::Code::Unimplemented => Status::unimplemented(refused.text),
+    }
 }
 
 fn failed(error: segno_runtime::CallError) -> Status {

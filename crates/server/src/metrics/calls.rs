@@ -105,6 +105,15 @@ pub(crate) fn read() -> Vec<(&'static str, &'static MethodCalls)> {
     all
 }
 
+/// Calls that wait for an event, besides polls.
+const WAITING: [&str; 3] = ["GetWorkflowExecutionHistory", "UpdateWorkflowExecution", "QueryWorkflow"];
+
+/// How long calls took, those left out that wait for an event.
+pub(crate) fn times() -> Vec<&'static Latency> {
+    let called = read().into_iter().filter(|(name, _)| !name.contains("Poll") && !WAITING.contains(name));
+    called.map(|(_, calls)| calls.latency()).collect()
+}
+
 /// A code as gRPC writes it.
 fn name(code: Code) -> &'static str {
     match code {
