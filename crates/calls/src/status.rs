@@ -233,8 +233,3 @@ fn moved(text: String) -> Status {
 pub fn is_moved(status: &Status) -> bool {
     status.metadata().contains_key(MOVED)
 }
-
-/// The same of an answer's trailers.
-pub fn says_moved(trailers: &http::HeaderMap) -> bool {
-    trailers.contains_key(MOVED)
-}

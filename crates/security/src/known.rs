@@ -12,11 +12,7 @@ use http::HeaderValue;
 use segno_runtime::CallLimits;
 use tonic::Status;
 
-use super::{
-    Admitted, Caller, Credentials, Security, is_same_secret, method_of,
-    rules::{self, Scope},
-    wall_clock,
-};
+use super::{Admitted, Caller, Credentials, Security, is_same_secret, method_of, rules::Scope, wall_clock};
 
 /// Somebody whose key or certificate was looked up.
 pub struct KnownCaller {
@@ -132,7 +128,7 @@ impl Security {
     /// What the headers of a call say of its caller, without waiting for anything. A refusal is written down.
     pub fn at_first(&self, path: &str, credentials: &Credentials) -> AtFirst {
         let Some(by) = &self.authentication else { return AtFirst::Anybody };
-        let is_for_anybody = rules::find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
+        let is_for_anybody = self.rules.find(path).is_some_and(|call| call.rule.scope == Scope::Anybody);
         if !is_for_anybody && !self.node.has_newest_documents() {
             return AtFirst::Unclear;
         }
@@ -159,7 +155,7 @@ impl Security {
 
     /// Decides about a call of somebody who is known, unless something has to be counted or looked up for it.
     fn admit_known(&self, path: &str, message: &[u8], known: &KnownCaller) -> Option<Result<Admitted, Status>> {
-        let call = rules::find(path).filter(|call| call.rule.scope != Scope::Anybody)?;
+        let call = self.rules.find(path).filter(|call| call.rule.scope != Scope::Anybody)?;
         if !self.holds(known) || known.caller.calls_per_second != 0 || !self.node.has_newest_documents() {
             return None;
         }
@@ -173,6 +169,6 @@ impl Security {
         {
             return None;
         }
-        Some(self.decide(call.method, call.rule, &namespace, Ok(known.caller.clone())))
+        Some(self.decide(&call.method, call.rule, &namespace, Ok(known.caller.clone())))
     }
 }

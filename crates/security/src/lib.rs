@@ -36,7 +36,7 @@ use self::{
     jwt::Tokens,
     limits::{CountedPoll, Limiter},
     roles::{Grants, Roles},
-    rules::{KnownCall, Rule, Scope},
+    rules::{KnownCall, Rule, Rules, Scope},
     throttle::Throttle,
 };
 
@@ -60,8 +60,6 @@ const BEARER: &[u8] = b"bearer ";
 
 /// Callers that are remembered; when there are more, all are forgotten.
 const CALLERS_MAX: usize = 10_000;
-/// Calls that wait for tasks.
-const POLLS: [&str; 3] = ["PollActivityTaskQueue", "PollNexusTaskQueue", "PollWorkflowTaskQueue"];
 
 /// How callers are known.
 #[derive(Clone, Debug)]
@@ -217,6 +215,8 @@ pub struct Admitted {
 /// Decides about calls.
 pub struct Security {
     node: Arc<Node>,
+    /// What calls need.
+    rules: &'static Rules,
     /// Without it everybody may do everything.
     authentication: Option<Authentication>,
     audit: Option<Audit>,
@@ -245,13 +245,18 @@ impl Authentication {
 
 impl Security {
     /// What the options ask for.
-    pub fn new(node: Arc<Node>, options: Option<AuthenticationOptions>, audit: Option<Audit>) -> Self {
+    pub fn new(
+        node: Arc<Node>,
+        rules: &'static Rules,
+        options: Option<AuthenticationOptions>,
+        audit: Option<Audit>,
+    ) -> Self {
         let authentication = options.map(|options| Authentication {
             admin: options.admin_key.map(|digest| (digest, Arc::new(Caller::admin()))),
             tokens: options.tokens.map(Tokens::new),
             callers: RwLock::default(),
         });
-        Self { node, authentication, audit, limiter: Limiter::default(), throttle: Throttle::default() }
+        Self { node, rules, authentication, audit, limiter: Limiter::default(), throttle: Throttle::default() }
     }
 
     /// Whether calls have to be looked at. If not, they cost nothing.
@@ -274,7 +279,7 @@ impl Security {
     /// Lets a call in, or says why not. `message` is the request as it is encoded.
     pub async fn admit(&self, path: &str, message: &[u8], credentials: &Credentials) -> Result<Admitted, Status> {
         // Not one of ours: there is nothing behind it, and whoever handles it says so.
-        let Some(call) = rules::find(path) else {
+        let Some(call) = self.rules.find(path) else {
             if let Some(authentication) = &self.authentication {
                 self.current_caller(authentication, credentials).await?;
             }
@@ -289,7 +294,7 @@ impl Security {
                 // Strangers learn nothing of namespaces.
                 let caller = self.current_caller(authentication, credentials).await;
                 let namespace = if caller.is_ok() { self.namespace_of(call, message)? } else { Cow::default() };
-                let admitted = self.decide(call.method, call.rule, &namespace, caller)?;
+                let admitted = self.decide(&call.method, call.rule, &namespace, caller)?;
                 (namespace, admitted)
             }
         };
@@ -313,7 +318,7 @@ impl Security {
             return Ok(());
         }
         self.limiter.call(&namespace, bytes)?;
-        if POLLS.contains(&call.method) {
+        if call.is_poll {
             admitted._poll = self.limiter.poll(&namespace)?;
         }
         Ok(())
@@ -634,12 +639,9 @@ mod tests {
             calls_per_second: 0,
             expires: 0,
         };
-        let rule = |path: &str| rules::find(path).expect("a call").rule;
-        let service = "/temporal.api.workflowservice.v1.WorkflowService";
-        let may = |method: &str, namespace: &str| caller.may(rule(&format!("{service}/{method}")), namespace);
-        assert!(may("PollWorkflowTaskQueue", "orders") && may("DescribeWorkflowExecution", "orders"));
-        assert!(!may("PollWorkflowTaskQueue", "other") && !may("StartWorkflowExecution", "orders"));
-        assert!(may("RespondActivityTaskCompletedById", "orders") && !may("ListNamespaces", "orders"));
-        assert!(may("GetClusterInfo", ""));
+        assert!(caller.may(rules::WORK, "orders") && caller.may(rules::READ, "orders"));
+        assert!(!caller.may(rules::WORK, "other") && !caller.may(rules::WRITE, "orders"));
+        assert!(caller.may(rules::WORK_OR_WRITE, "orders") && !caller.may(rules::SERVER_READ, "orders"));
+        assert!(caller.may(rules::KNOWN, ""));
     }
 }

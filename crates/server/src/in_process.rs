@@ -2,30 +2,27 @@
 
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderValue, Request, Response, header};
-use http_body_util::{BodyExt, Full};
-use segno_calls::{CallFuture, Service};
+use bytes::Bytes;
+use segno_calls::{CallFuture, MESSAGE_BYTES_MAX, Service};
 use segno_runtime::with_request_bytes;
-use tonic::{Code, Extensions, Status, body::Body};
+use tonic::{Extensions, Status};
 
 use crate::{
-    connections::{Services, call_if_admitted, call_service},
-    security::{Admission, Credentials, Shown, Standing},
+    calls::{self, Handlers, Method},
+    connections::Services,
+    reply::message_of,
+    security::{Admitted, Credentials},
     unbuilt,
 };
 
-/// In front of each message: whether it is compressed, and its length.
-const PREFIX_BYTES: usize = 5;
-
 /// Makes calls for a caller that was let in already.
-pub(crate) struct InProcess(pub(crate) Arc<Services>);
+pub(crate) struct InProcess(pub(crate) Arc<Handlers>);
 
 impl Service for InProcess {
     fn call<'a>(&'a self, path: &'a str, message: Bytes, extensions: Extensions) -> CallFuture<'a> {
         Box::pin(async move {
-            let request = grpc_request(path, &message, extensions)?;
-            response(call_service(&self.0, request).await).await
+            let reply = calls::call(&self.0, method(path)?, message, extensions).await?;
+            Ok(message_of(reply.into_inner()))
         })
     }
 }
@@ -37,49 +34,28 @@ pub(crate) struct Admitting<'s> {
 }
 
 impl Service for Admitting<'_> {
-    fn call<'a>(&'a self, path: &'a str, message: Bytes, extensions: Extensions) -> CallFuture<'a> {
+    fn call<'a>(&'a self, path: &'a str, message: Bytes, mut extensions: Extensions) -> CallFuture<'a> {
         Box::pin(with_request_bytes(message.len(), async move {
-            let request = grpc_request(path, &message, extensions)?;
-            let security = self.services.security.clone();
-            let made = match security.is_on() {
-                false => call_service(self.services, request).await,
-                true => {
-                    let shown = Shown::Credentials(Box::new(self.credentials.clone()));
-                    let admission = Admission { security, shown, standing: Standing::default() };
-                    call_if_admitted(self.services, request, &admission).await
-                }
+            if message.len() > MESSAGE_BYTES_MAX {
+                return Err(Status::resource_exhausted("grpc: received message larger than max (4194304 bytes)"));
+            }
+            let Services { handlers, security, .. } = self.services;
+            let admitted = match security.is_on() {
+                true => security.admit(path, &message, &self.credentials).await?,
+                false => Admitted::default(),
             };
-            response(unbuilt::as_temporal_says(made)).await
+            if let Some(caller) = &admitted.caller {
+                extensions.insert(caller.clone());
+            }
+            let outcome = match method(path) {
+                Ok(method) => calls::call(handlers, method, message, extensions).await,
+                Err(status) => Err(status),
+            };
+            Ok(message_of(admitted.outcome(outcome)?.into_inner()))
         }))
     }
 }
 
-/// The call as gRPC has it.
-fn grpc_request(path: &str, message: &[u8], extensions: Extensions) -> Result<Request<Body>, Status> {
-    let mut body = BytesMut::with_capacity(PREFIX_BYTES + message.len());
-    body.put_u8(0);
-    body.put_u32(u32::try_from(message.len()).map_err(|_| Status::resource_exhausted("the call is too large"))?);
-    body.put_slice(message);
-    let mut request = Request::post(path)
-        .body(Body::new(Full::new(body.freeze())))
-        .map_err(|_| Status::unimplemented("malformed method name"))?;
-    *request.extensions_mut() = extensions;
-    request.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    request.headers_mut().insert(header::TE, HeaderValue::from_static("trailers"));
-    Ok(request)
-}
-
-/// The message of a gRPC response, or its status.
-async fn response(response: Response<Body>) -> Result<Bytes, Status> {
-    let (parts, body) = response.into_parts();
-    let collected = body.collect().await.map_err(|error| Status::internal(format!("the answer broke off: {error}")))?;
-    let trailers = collected.trailers().cloned().unwrap_or_default();
-    let message = collected.to_bytes();
-    // Without a message the status is in the headers.
-    let fields = if trailers.contains_key("grpc-status") { &trailers } else { &parts.headers };
-    match Status::from_header_map(fields) {
-        Some(status) if status.code() != Code::Ok => Err(status),
-        _ if message.len() >= PREFIX_BYTES => Ok(message.slice(PREFIX_BYTES..)),
-        _ => Ok(Bytes::new()),
-    }
+fn method(path: &str) -> Result<&'static Method, Status> {
+    calls::find(path.as_bytes()).ok_or_else(|| unbuilt::status(path))
 }

@@ -7,6 +7,7 @@
 // The protocol carries fields that its authors have replaced but that workers still send and read.
 #![allow(deprecated)]
 
+mod calls;
 #[cfg(test)]
 mod compatibility_tests;
 mod connections;
@@ -20,6 +21,7 @@ mod metrics;
 mod otel;
 mod peer_calls;
 mod peers;
+mod reply;
 mod serve;
 mod unbuilt;
 pub mod validate;
@@ -33,4 +35,3 @@ pub use grpc::SERVER_VERSION;
 pub use metrics::disk::report_disk_free;
 pub use otel::TraceOptions;
 pub use serve::{ServeError, Server, ServerOptions};
-pub use unbuilt::BUILT;
