@@ -83,6 +83,12 @@ def fields_of(message: Message, depth: int = 0) -> Iterator[tuple[str, Any]]:
                 yield field.name, one
 
 
+def name_namespace(request: Message) -> None:
+    """Recordings leave out the namespace `default`, also of requests inside a request."""
+    if "namespace" in request.DESCRIPTOR.fields_by_name and request.DESCRIPTOR.name.endswith("Request"):
+        request.namespace = request.namespace or "default"
+
+
 def is_map(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.GetOptions().map_entry
 
@@ -95,10 +101,10 @@ class Requests:
         self.draw = draw
         self.answers = Answers()
         self.recorded: defaultdict[str, list[Message]] = defaultdict(list)
-        for path in sorted(RECORDED.glob("*.json")):
-            for step in json.loads(path.read_text()):
-                if message := messages.get(step["call"]):
-                    self.recorded[step["call"]].append(parsed(message(), step.get("request") or {}))
+        self.scenarios = [json.loads(path.read_text()) for path in sorted(RECORDED.glob("*.json"))]
+        for step in (step for scenario in self.scenarios for step in scenario):
+            if message := messages.get(step["call"]):
+                self.recorded[step["call"]].append(parsed(message(), step.get("request") or {}))
 
     def make(self, method: str) -> Message:
         """A request: recorded with live values and some changes, or, one in five times, filled at random."""
@@ -123,14 +129,13 @@ class Requests:
     def made_of_recorded(self, method: str) -> Message:
         request = self.messages[method]()
         request.CopyFrom(self.draw.choice(self.recorded[method]))
-        if "namespace" in request.DESCRIPTOR.fields_by_name and not request.namespace:
-            request.namespace = "default"
         self.replace_placeholders(method, request)
         for _ in range(self.draw.choice([0, 0, 1, 1, 2, 5])):
             self.change(method, request)
         return request
 
     def replace_placeholders(self, method: str, message: Message) -> None:
+        name_namespace(message)
         for field, value in message.ListFields():
             if is_map(field):
                 continue
@@ -202,6 +207,47 @@ class Requests:
         if kind == FieldDescriptor.CPPTYPE_MESSAGE:
             return self.filled(method, GetMessageClass(field.message_type)(), depth + 1)
         return number(field, draw)
+
+
+class Scenario:
+    """The steps of one recorded scenario, on workflows and queues of its own, with the values that the server answers in this run."""
+
+    def __init__(self, steps: list[Any], suffix: str) -> None:
+        self.steps = steps
+        self.suffix = suffix
+        self.live: dict[Any, Any] = {}
+
+    def request(self, step: Any, message: type[Message]) -> Message:
+        request = parsed(message(), step.get("request") or {})
+        self.make_own(request)
+        return request
+
+    def make_own(self, message: Message) -> None:
+        name_namespace(message)
+        for field, value in message.ListFields():
+            if is_map(field):
+                continue
+            if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+                for one in value if field.is_repeated else [value]:
+                    self.make_own(one)
+            elif field.cpp_type != FieldDescriptor.CPPTYPE_STRING or field.is_repeated:
+                continue
+            elif value in self.live:
+                setattr(message, field.name, self.live[value])
+            elif field.name == "workflow_id" or field.name == "name" and message.DESCRIPTOR.name == "TaskQueue":
+                setattr(message, field.name, value + self.suffix)
+
+    def learn(self, recorded: Message, answer: Message) -> None:
+        """Placeholders of the recorded answer stand for the values of this answer from now on."""
+        for field, value in recorded.ListFields():
+            live = getattr(answer, field.name)
+            if is_map(field):
+                continue
+            if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
+                for one, other in zip(value, live) if field.is_repeated else [(value, live)]:
+                    self.learn(one, other)
+            elif field.cpp_type == FieldDescriptor.CPPTYPE_STRING and not field.is_repeated and value[:1] in ("<", b"<"):
+                self.live[value] = live
 
 
 def number(field: FieldDescriptor, draw: random.Random) -> int:

@@ -1,7 +1,10 @@
 //! Reading history: stored batches, the tail, and the newest of both without a read where memory has it.
 
 use bytes::Bytes;
-use segno_proto::{History, events::HistoryEvent};
+use segno_proto::{
+    History,
+    events::{ActivityTaskScheduledEventAttributes, HistoryEvent, history_event::Attributes},
+};
 use segno_store::{HistoryBatch, RunKey, Store};
 use tokio::time::Instant;
 
@@ -263,6 +266,35 @@ fn decode(batch: &HistoryBatch) -> Result<Vec<HistoryEvent>, CallError> {
 
 fn undecodable(batch: &HistoryBatch, error: &prost::DecodeError) -> CallError {
     CallError::DataLoss(format!("history batch {}: {error}", batch.first_event_id))
+}
+
+impl Runs {
+    /// What an activity was scheduled with: from memory, else from history.
+    pub async fn scheduled_attributes(
+        &self,
+        current: &Current,
+        id: i64,
+    ) -> Result<ActivityTaskScheduledEventAttributes, CallError> {
+        if let Some(event) = current.activity_events.get(&id) {
+            return attributes_of(event);
+        }
+        let run = current.key();
+        let batches = self.read(move |store| store.history(run, id, id + 1, 1, usize::MAX)).await?;
+        let mut events = Vec::new();
+        for batch in &batches {
+            History::decode_batch(&batch.events, &mut events)
+                .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", run.0)))?;
+        }
+        let event = events.iter().find(|event| event.event_id == id);
+        event.map_or_else(|| Err(CallError::DataLoss(format!("event {id} of run {} is missing", run.0))), attributes_of)
+    }
+}
+
+fn attributes_of(event: &HistoryEvent) -> Result<ActivityTaskScheduledEventAttributes, CallError> {
+    match event.attributes.clone() {
+        Some(Attributes::ActivityTaskScheduledEventAttributes(attributes)) => Ok(attributes),
+        _ => Err(CallError::DataLoss(format!("event {} does not schedule an activity", event.event_id))),
+    }
 }
 
 #[cfg(test)]

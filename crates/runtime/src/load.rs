@@ -196,6 +196,13 @@ impl Runs {
         self.older_run(key, run_id).await
     }
 
+    pub(crate) async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
+        let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
+        let version = record.version;
+        let run = self.decode(record.state, key).await?;
+        Ok(Some(Arc::new(Current::new(Arc::new(run), version))))
+    }
+
     pub(crate) async fn older_run(&self, key: &WorkflowKey, run_id: &str) -> Result<Arc<Current>, CallError> {
         let missing = || CallError::RunNotFound { workflow_id: key.workflow_id.to_string(), run_id: run_id.to_owned() };
         let run_key = RunKey(run_key_of(run_id).ok_or_else(missing)?);

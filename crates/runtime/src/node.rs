@@ -2,51 +2,30 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use segno_engine::{lease::LeaseSettings, limits::Limits};
 use segno_store::{Storage, Store};
 
-use crate::{clock::Clock, cluster::NodeIdentity, error::CallError, local::Local, queues::BACKLOG_MAX, runs::Runs};
-
-/// What can be set.
-#[derive(Clone, Copy, Debug)]
-pub struct NodeOptions {
-    /// Memory for cached runs.
-    pub cache_bytes_max: usize,
-    /// Limits of runs.
-    pub limits: Limits,
-    /// How long workers count as alive.
-    pub leases: LeaseSettings,
-    /// Whether polls of a worker that begins to shut down end at once.
-    pub polls_end_on_shutdown: bool,
-    /// Whether workflows may be paused.
-    pub workflow_pause: bool,
-    /// Whether there are workflow rules.
-    pub workflow_rules: bool,
-    /// Whether completions of workflow tasks may come in pages.
-    pub completion_pages: bool,
-    /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
-    pub queue_tasks_max: usize,
-}
-
-impl Default for NodeOptions {
-    fn default() -> Self {
-        Self {
-            cache_bytes_max: 64 * 1024 * 1024,
-            limits: Limits::default(),
-            leases: LeaseSettings::default(),
-            polls_end_on_shutdown: true,
-            workflow_pause: false,
-            workflow_rules: false,
-            completion_pages: false,
-            queue_tasks_max: BACKLOG_MAX,
-        }
-    }
-}
+use crate::{
+    clock::Clock,
+    cluster::NodeIdentity,
+    dispatch::{self, Dispatch},
+    error::CallError,
+    local::Local,
+    matching::Matching,
+    options::NodeOptions,
+    runs::Runs,
+    workers::{self, Workers},
+};
 
 /// A node of Segno.
 pub struct Node {
     /// The runs that this node serves.
     pub runs: Arc<Runs>,
+    /// Task queues.
+    pub matching: Arc<Matching>,
+    /// Workers.
+    pub workers: Arc<Workers>,
+    /// Tasks of runs on their way to workers.
+    pub dispatch: Arc<Dispatch>,
 }
 
 // Until callers name the part that they mean.
@@ -85,7 +64,29 @@ impl Node {
         options: NodeOptions,
         listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
     ) -> Result<Arc<Self>, CallError> {
-        let runs = Runs::start_among(storage, clock, options, listener).await?;
-        Ok(Arc::new(Self { runs }))
+        let (runs, listener) = Runs::new(storage, clock, options, listener).await?;
+        let matching = Matching::new(options.queue_tasks_max, runs.clock.clone(), runs.metrics.clone());
+        let matching = Arc::new(matching);
+        let workers = Arc::new(Workers::new(runs.clone(), matching.clone(), &options));
+        let dispatch = Dispatch::new(runs.clone(), matching.clone(), workers.clone());
+        if let Some(cluster) = runs.cluster() {
+            cluster.set_dispatch(&dispatch);
+        }
+        dispatch.load_queue_configs().await?;
+        Runs::start(&runs, listener).await?;
+        runs.supervise("the watch over workers", workers::watch(workers.clone()));
+        runs.supervise("the refill of queues", dispatch::refill(dispatch.clone()));
+        Ok(Arc::new(Self { runs, matching, workers, dispatch }))
+    }
+
+    /// Stops handing out work: long polls end empty, new calls are refused.
+    pub fn shut_down(&self) {
+        self.runs.shut_down();
+        self.dispatch.stop();
+    }
+
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
+    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
+        self.runs.gauges(self.matching.backlog(), self.workers.leases.len())
     }
 }

@@ -1,26 +1,17 @@
-//! Queries: questions to a workflow that leave no trace.
+//! Queries of workflows, which leave no trace.
 //!
 //! A query rides on the pending workflow task if there is one, so that it sees everything that happened before it; if
 //! there is none it goes to a worker by itself. It lives in memory alone.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU8, Ordering},
-    },
-};
+use std::collections::BTreeMap;
 
 use segno_proto::{
     common::Payloads,
-    enums::QueryResultType,
+    enums::{QueryResultType, WorkflowExecutionStatus},
     failure::Failure,
     query::{WorkflowQuery, WorkflowQueryResult},
 };
-use segno_store::RunKey;
 use tokio::sync::oneshot;
-
-use crate::slots::lock;
 
 /// Queries that may wait for one workflow task. Temporal's limit is 1, which makes two simultaneous queries fail.
 pub const BUFFERED_MAX: usize = 32;
@@ -36,7 +27,7 @@ pub enum QueryAnswer {
     Failed(QueryFailure),
     /// A result too large to pass on.
     TooLarge,
-    /// No workflow task will carry it: ask a worker directly.
+    /// No workflow task will carry it: query a worker directly.
     Unblocked,
 }
 
@@ -59,7 +50,18 @@ impl From<WorkflowQueryResult> for QueryAnswer {
     }
 }
 
-struct Buffered {
+/// An answer, or why there is none.
+#[derive(Clone, Debug)]
+pub struct QueryReply {
+    /// The run that was queried.
+    pub run_id: String,
+    /// Its answer.
+    pub result: Option<Payloads>,
+    /// Set if the caller did not want to query a run in this state.
+    pub rejected: Option<WorkflowExecutionStatus>,
+}
+
+struct BufferedQuery {
     query: WorkflowQuery,
     answer: oneshot::Sender<QueryAnswer>,
 }
@@ -67,11 +69,11 @@ struct Buffered {
 /// Queries of one workflow that wait for a workflow task.
 #[derive(Default)]
 pub struct QueryRegistry {
-    buffered: BTreeMap<String, Buffered>,
+    buffered: BTreeMap<String, BufferedQuery>,
 }
 
 impl QueryRegistry {
-    /// Whether nobody waits. Askers that left are forgotten first.
+    /// Whether no caller waits.
     pub fn is_empty(&self) -> bool {
         self.buffered.values().all(|buffered| buffered.answer.is_closed())
     }
@@ -83,7 +85,7 @@ impl QueryRegistry {
             return None;
         }
         let (answer, receiver) = oneshot::channel();
-        self.buffered.insert(id, Buffered { query, answer });
+        self.buffered.insert(id, BufferedQuery { query, answer });
         Some(receiver)
     }
 
@@ -107,108 +109,5 @@ impl QueryRegistry {
         for (_, buffered) in std::mem::take(&mut self.buffered) {
             let _ = buffered.answer.send(QueryAnswer::Unblocked);
         }
-    }
-}
-
-const WAITING: u8 = 0;
-const TAKEN: u8 = 1;
-const WITHDRAWN: u8 = 2;
-
-/// A query on its way to a worker by itself.
-#[derive(Clone, Debug)]
-pub struct QueryTask {
-    /// Which query.
-    pub id: u64,
-    /// Which run.
-    pub run: RunKey,
-    /// What is asked.
-    pub query: WorkflowQuery,
-    /// The node that asks; 0 if there is only one.
-    pub node: u64,
-    /// Whether it went to a sticky queue (the worker has the history).
-    pub sticky: bool,
-    state: Arc<AtomicU8>,
-}
-
-impl QueryTask {
-    /// A worker takes it. False if it was withdrawn.
-    pub fn take(&self) -> bool {
-        self.state.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    /// The worker that took it will not get it.
-    pub fn release(&self) {
-        let _ = self.state.compare_exchange(TAKEN, WAITING, Ordering::AcqRel, Ordering::Acquire);
-    }
-
-    /// Whether it was withdrawn.
-    pub fn is_withdrawn(&self) -> bool {
-        self.state.load(Ordering::Acquire) == WITHDRAWN
-    }
-
-    /// Withdraws it from a queue. False if a worker has it already.
-    pub fn withdraw(&self) -> bool {
-        self.state.compare_exchange(WAITING, WITHDRAWN, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-}
-
-/// Direct queries that wait for an answer.
-#[derive(Default)]
-pub struct DirectQueries {
-    waiting: Mutex<HashMap<u64, (RunKey, oneshot::Sender<QueryAnswer>)>>,
-    /// Those that other nodes may ask for.
-    offered: Mutex<HashMap<u64, QueryTask>>,
-    /// Told when queues have other homes.
-    pub(crate) offer_again: tokio::sync::Notify,
-}
-
-impl DirectQueries {
-    /// A query and the place its answer arrives at.
-    pub fn ask(&self, id: u64, run: RunKey, query: WorkflowQuery) -> (QueryTask, oneshot::Receiver<QueryAnswer>) {
-        let (answer, receiver) = oneshot::channel();
-        lock(&self.waiting).insert(id, (run, answer));
-        (QueryTask { id, run, query, node: 0, sticky: false, state: Arc::default() }, receiver)
-    }
-
-    /// The same query again, for another queue.
-    pub fn again(&self, task: &QueryTask, sticky: bool) -> QueryTask {
-        QueryTask { sticky, state: Arc::default(), ..task.clone() }
-    }
-
-    /// A worker answers. False if nobody asks (any more).
-    pub fn answer(&self, id: u64, answer: QueryAnswer) -> bool {
-        lock(&self.waiting).remove(&id).is_some_and(|(_, waiting)| waiting.send(answer).is_ok())
-    }
-
-    /// No worker is to answer for a run any more. Looks at all that wait: for rare calls.
-    pub fn unblock(&self, run: RunKey) {
-        for (_, (_, waiting)) in lock(&self.waiting).extract_if(|_, (asked, _)| *asked == run) {
-            let _ = waiting.send(QueryAnswer::Unblocked);
-        }
-    }
-
-    /// Whether somebody still waits for the answer.
-    pub(crate) fn is_asked(&self, id: u64) -> bool {
-        lock(&self.waiting).get(&id).is_some_and(|(_, waiting)| !waiting.is_closed())
-    }
-
-    /// Lets other nodes ask for a query.
-    pub(crate) fn offer_elsewhere(&self, task: &QueryTask) {
-        // One whose asker left would stay.
-        let waiting = lock(&self.waiting);
-        if waiting.contains_key(&task.id) {
-            lock(&self.offered).insert(task.id, task.clone());
-        }
-    }
-
-    /// A query that other nodes may ask for.
-    pub(crate) fn offered(&self, id: u64) -> Option<QueryTask> {
-        lock(&self.offered).get(&id).cloned()
-    }
-
-    /// The asker left.
-    pub fn forget(&self, id: u64) {
-        lock(&self.waiting).remove(&id);
-        lock(&self.offered).remove(&id);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use segno_engine::{Context, Run, limits::Limits};
 use segno_store::{FileSizes, NamespaceKey, RunKey, Storage, Store};
-use tokio::sync::Notify;
+use tokio::{net::TcpListener, sync::Notify};
 
 use crate::{
     access_keys::AccessKeys,
@@ -26,24 +26,18 @@ use crate::{
     health::{self, Health},
     ids::Ids,
     list_limits::ListLimits,
-    liveness,
     metrics::Metrics,
     namespaces::{Namespaces, retention},
-    node::NodeOptions,
+    options::NodeOptions,
     outbox::{self, Outbox},
-    polls::Queues,
-    queries::DirectQueries,
-    refill,
+    ports::EffectsPort,
     run_keys::RunKeys,
-    shutdowns::ShutDownWorkers,
     skipping::SkippingClock,
     slots::Slots,
     start_limits::StartLimits,
     supervise::Vitals,
     timers::Timers,
     wakes,
-    worker_commands::UnclaimedCommands,
-    workers::{Leases, Workers},
 };
 
 /// Moments of different nodes differ in their last bits.
@@ -62,15 +56,11 @@ pub struct Runs {
     pub(crate) slots: Slots,
     pub(crate) list_limits: ListLimits,
     pub(crate) start_limits: StartLimits,
-    pub(crate) queues: Queues,
     /// Who may call.
     pub access_keys: AccessKeys,
     pub(crate) timers: Timers,
     pub(crate) ids: Ids,
-    pub(crate) direct_queries: DirectQueries,
     pub(crate) limits: Limits,
-    /// Whether polls of a worker that begins to shut down end at once.
-    pub polls_end_on_shutdown: bool,
     /// Whether workflows may be paused.
     pub workflow_pause: bool,
     /// Whether there are workflow rules.
@@ -78,6 +68,8 @@ pub struct Runs {
     /// Completions of workflow tasks that come in pages; none if they may not.
     pub completion_pages: Option<CompletionPages>,
     pub(crate) outbox: Outbox,
+    /// The part that hands tasks to workers.
+    pub(crate) effects: EffectsPort,
     /// Scripts.
     pub(crate) flows: Flows,
     /// Batch operations.
@@ -94,16 +86,6 @@ pub struct Runs {
     pub metrics: Arc<Metrics>,
     /// All namespaces.
     pub namespaces: Namespaces,
-    /// Workers that tell about themselves.
-    pub workers: Workers,
-    /// Until when workers count as alive, and what they hold.
-    pub(crate) leases: Leases,
-    /// Commands for workers that nobody takes yet.
-    pub(crate) unclaimed: UnclaimedCommands,
-    /// Workers that have shut down lately: their polls are over.
-    pub(crate) dismissed: Mutex<ShutDownWorkers>,
-    /// Notified when a worker shuts down: its polls that wait at other nodes end.
-    pub(crate) dismissals: Notify,
     /// Told when closed runs may be due earlier than before.
     pub(crate) retention_changed: Notify,
     pub(crate) run_keys: RunKeys,
@@ -121,13 +103,13 @@ impl Runs {
         self.limits
     }
 
-    /// See [`Node::start_among`](crate::Node::start_among).
-    pub(crate) async fn start_among(
+    /// The runs of a node that does nothing yet, and its listener for other nodes.
+    pub(crate) async fn new(
         storage: Arc<dyn Storage>,
         clock: Arc<dyn Clock>,
         options: NodeOptions,
-        listener: Option<(tokio::net::TcpListener, NodeIdentity)>,
-    ) -> Result<Arc<Self>, CallError> {
+        listener: Option<(TcpListener, NodeIdentity)>,
+    ) -> Result<(Arc<Self>, Option<TcpListener>), CallError> {
         let metrics = Arc::new(Metrics::default());
         let vitals = Arc::new(Vitals::default());
         let health = Arc::new(Health::default());
@@ -144,7 +126,6 @@ impl Runs {
             Namespaces::load(&*first, &ids).map(|namespaces| (ids, namespaces))
         });
         let (ids, namespaces) = loaded.await.map_err(|error| CallError::Unavailable(error.to_string()))??;
-        let leases = Leases::new(options.leases, clock.now() - clock.monotonic());
         let node = Arc::new(Self {
             store,
             remote,
@@ -154,16 +135,14 @@ impl Runs {
             list_limits: ListLimits::default(),
             start_limits: StartLimits::default(),
             slots: Slots::new(options.cache_bytes_max),
-            queues: Queues::new(options.queue_tasks_max),
             timers: Timers::default(),
             ids,
-            direct_queries: DirectQueries::default(),
             limits: options.limits,
-            polls_end_on_shutdown: options.polls_end_on_shutdown,
             workflow_pause: options.workflow_pause,
             workflow_rules: options.workflow_rules,
             completion_pages: options.completion_pages.then(CompletionPages::default),
             outbox: Outbox::default(),
+            effects: EffectsPort::default(),
             flows: Flows::default(),
             batches: Batches::default(),
             damaged: DamagedRuns::default(),
@@ -174,11 +153,6 @@ impl Runs {
             health,
             metrics,
             namespaces,
-            workers: Workers::default(),
-            leases,
-            unclaimed: UnclaimedCommands::default(),
-            dismissed: Mutex::default(),
-            dismissals: Notify::new(),
             retention_changed: Notify::new(),
             run_keys: RunKeys::default(),
             stopping: AtomicBool::new(false),
@@ -186,12 +160,16 @@ impl Runs {
             stop: Notify::new(),
             last_now: AtomicU64::new(0),
         });
+        Ok((node, listener))
+    }
+
+    /// Recovers what is stored and begins to work. The parts above are there by now.
+    pub(crate) async fn start(node: &Arc<Self>, listener: Option<TcpListener>) -> Result<(), CallError> {
         if let (Some(listener), Some(cluster)) = (listener, &node.cluster) {
-            cluster.accept_nodes(listener, &node);
+            cluster.accept_nodes(listener, node);
         }
         node.load_flows().await?;
         node.load_batches().await?;
-        node.load_queue_configs().await?;
         node.load_access_keys().await?;
         node.list_older_runs().await?;
         match &node.cluster {
@@ -205,17 +183,15 @@ impl Runs {
         }
         node.supervise("the delivery of messages", outbox::run(node.clone()));
         node.supervise("the timer loop", wakes::run(node.clone()));
-        node.supervise("the watch over workers", liveness::watch(node.clone()));
         // Whoever skips a month still wants to look at what ended before.
         if node.clock.skipping().is_none() {
             node.supervise("the deletion of expired runs", retention::apply(node.clone()));
         }
         node.supervise("the execution of scripts", flow::run(node.clone()));
-        node.supervise("the refill of queues", refill::run(node.clone()));
         node.resume_deletions();
         let scheduled = node.clone();
         node.supervise_to_its_end("the schedules of scripts", async move { scheduled.follow_schedules().await });
-        Ok(node)
+        Ok(())
     }
 
     /// Nanoseconds since the epoch; never the same twice and never backwards, so that start times tell tasks apart.
@@ -235,6 +211,11 @@ impl Runs {
                 Err(newer) => last = newer,
             }
         }
+    }
+
+    /// Nanoseconds since the epoch, as the node's clock has it.
+    pub fn clock_now(&self) -> i64 {
+        self.clock.now()
     }
 
     /// Time, ids and limits for a call in a namespace that creates no run.
@@ -285,26 +266,24 @@ impl Runs {
         self.ids.uuid()
     }
 
-    /// Stops handing out work: long polls end empty, new calls are refused.
-    pub fn shut_down(&self) {
+    /// Begins to stop: new calls are refused.
+    pub(crate) fn shut_down(&self) {
         self.stopping.store(true, Ordering::Release);
-        self.queues.dismiss_everybody();
-        self.end_polls(|_| true);
         self.stop.notify_waiters();
         // The timer loop looks up from its sleep and sees that it is over.
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
-        self.leases.earlier.notify_one();
         self.outbox.look();
         self.flows.resumes.look();
-        self.queues.refills.look();
     }
 
     /// Tells everything that waits for a moment to look at the clock again: it was moved.
     pub fn clock_moved(&self) {
         self.timers.earlier.notify_one();
         self.retention_changed.notify_one();
-        self.leases.earlier.notify_one();
+        if let Some(effects) = self.effects() {
+            effects.clock_moved();
+        }
     }
 
     /// Nothing is served any more: whatever still runs for other nodes ends.
@@ -345,17 +324,15 @@ impl Runs {
         self.store.file_sizes()
     }
 
-    fn queued_tasks(&self) -> usize {
-        self.queues.backlog(self.clock.now()) + self.flows.resumes.len()
-    }
-
-    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs.
-    pub fn gauges(&self) -> [(&'static str, &'static str, u64); 6] {
+    /// Bytes of cached runs, waiting tasks, armed wake-ups, workers, messages, damaged runs. The parts above say how many tasks
+    /// wait in queues and how many workers there are.
+    pub(crate) fn gauges(&self, backlog: usize, workers: usize) -> [(&'static str, &'static str, u64); 6] {
+        let queued_tasks = backlog + self.flows.resumes.len();
         [
             ("cache_bytes", "Bytes of cached runs, by estimate.", self.slots.bytes() as u64),
-            ("queued_tasks", "Tasks waiting for a worker.", self.queued_tasks() as u64),
+            ("queued_tasks", "Tasks waiting for a worker.", queued_tasks as u64),
             ("armed_timers", "Runs with a wake-up set.", self.timers.len() as u64),
-            ("live_workers", "Workers with a lease.", self.leases.len() as u64),
+            ("live_workers", "Workers with a lease.", workers as u64),
             ("waiting_messages", "Messages between runs that have not arrived.", self.outbox.len() as u64),
             ("damaged_runs", "Runs that cannot be read and were set aside.", self.damaged.len() as u64),
         ]

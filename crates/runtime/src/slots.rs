@@ -342,10 +342,7 @@ impl Slots {
     }
 }
 
-/// Locks a mutex whose holders never panic half-way.
-pub fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
+pub(crate) use crate::lock::lock;
 
 #[cfg(test)]
 mod tests {

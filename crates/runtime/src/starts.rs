@@ -1,6 +1,6 @@
 //! Starting workflows: alone, with a signal, with a task for the starter, in place of one that runs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use segno_engine::{
     Durability, Run, script,
@@ -15,13 +15,11 @@ use segno_proto::enums::WorkflowExecutionStatus;
 use segno_store::{Commit, NamespaceKey, OutboxKey, RunKey};
 
 use crate::{
-    delivery::{Delivery, Held},
     error::CallError,
     finish::{Finish, finish},
     flow::no_script,
     runs::Runs,
     slots::{Current, WorkflowKey},
-    tasks::{HeldTask, StartedTask},
     transact::Locked,
     update_with_start::WithStartError,
 };
@@ -35,8 +33,8 @@ pub struct StartOutcome {
     pub started: bool,
     /// Its status.
     pub status: WorkflowExecutionStatus,
-    /// A first task for the starter.
-    pub eager_task: Option<StartedTask>,
+    /// The run whose first task was started for the starter, which asked for it.
+    pub(crate) first_task: Option<Arc<Current>>,
     /// Whether a request id was attached to a run that existed.
     pub attached: bool,
     /// Whether nothing was left to do: the update that came along had been answered before.
@@ -53,7 +51,8 @@ pub struct SignalWithStart {
 }
 
 impl Runs {
-    /// Starts a workflow, or answers with the one that is there, as the policies say.
+    /// Starts a workflow, or answers with the one that is there, as the policies say. A starter that takes the first task calls
+    /// [`Dispatch::start_workflow`](crate::Dispatch::start_workflow), which gives the task back if it does not arrive.
     pub async fn start_workflow(self: &Arc<Self>, start: Start) -> Result<StartOutcome, CallError> {
         self.refuse_overload()?;
         self.start_child_workflow(start).await
@@ -123,27 +122,14 @@ impl Runs {
         let created_it = same_request && run.info.create_request_id == start.options.request_id;
         let attached = attached || run.state().attached_request_ids.contains_key(&start.options.request_id);
         // Repeating a start that asked for its first task repeats the answer, as long as nothing happened since.
-        let eager_task = match created_it && start.options.eager {
-            true => self.eager_again(locked).await?,
+        let untouched = |current: &&Arc<Current>| start_conflict::has_untouched_first_task(&current.run);
+        let first_task = match created_it && start.options.eager {
+            true => locked.state.current.as_ref().filter(untouched).cloned(),
             false => None,
         };
         // Of an activity only the call that created it says that it did.
         let started = created_it && run.state().standalone.is_none();
-        Ok(StartOutcome { status: run.status(), run, started, eager_task, attached, finished: false })
-    }
-
-    async fn eager_again(self: &Arc<Self>, locked: &Locked) -> Result<Option<StartedTask>, CallError> {
-        let Some(current) = locked.state.current.clone() else { return Ok(None) };
-        match start_conflict::has_untouched_first_task(&current.run) {
-            true => self.first_task(current).await.map(Some),
-            false => Ok(None),
-        }
-    }
-
-    /// The first task of a run, for its starter.
-    async fn first_task(self: &Arc<Self>, current: Arc<Current>) -> Result<StartedTask, CallError> {
-        let delivery = Delivery::new(self, Held::Task(HeldTask::of(&current.run)));
-        self.started_task(current, BTreeMap::new(), false, delivery).await
+        Ok(StartOutcome { status: run.status(), run, started, first_task, attached, finished: false })
     }
 
     /// Creates a run, ending the one in its way if there is one, with a signal if there is one.
@@ -177,14 +163,11 @@ impl Runs {
             return Err(CallError::Unavailable("the run was stored but is not there".to_owned()));
         };
         let run = current.run.clone();
-        let eager_task = match eager {
-            true => {
-                self.metrics.workflow_task_started(&run.info);
-                Some(Box::pin(self.first_task(current)).await?)
-            }
-            false => None,
-        };
-        Ok(StartOutcome { status: run.status(), run, started: true, eager_task, attached: false, finished: false })
+        if eager {
+            self.metrics.workflow_task_started(&run.info);
+        }
+        let first_task = eager.then_some(current);
+        Ok(StartOutcome { status: run.status(), run, started: true, first_task, attached: false, finished: false })
     }
 
     /// Creates a run that has an update from its first moment on, if the policies allow it.
@@ -239,7 +222,7 @@ impl Runs {
                 let applied = signal::signal_with_start(&run, self.context(locked.slot.key.namespace), signal)?;
                 self.commit(&mut locked, applied, Vec::new()).await?;
                 let (status, started) = (run.status(), false);
-                Ok(StartOutcome { status, run, started, eager_task: None, attached: false, finished: false })
+                Ok(StartOutcome { status, run, started, first_task: None, attached: false, finished: false })
             }
             _ => self.create(&mut locked, Box::new(start), Some(signal), None, Vec::new()).await,
         }

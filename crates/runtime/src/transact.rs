@@ -274,7 +274,7 @@ impl Runs {
             Durability::Memory => {
                 let progress = progress_of(&run);
                 let before = locked.state.current.as_ref().map(|current| &*current.run);
-                self.note_changed_holds(before, &run, &transition.activities);
+                self.note_holds(before, &run, Some(&transition.activities));
                 if let Some(current) = &mut locked.state.current {
                     Arc::make_mut(current).run = Arc::new(run);
                 }
@@ -371,10 +371,10 @@ impl Runs {
         }
         match ended.as_ref().filter(|ended| ended.run.lingers()) {
             Some(ended) => {
-                self.note_holds(before.as_deref(), &ended.run);
-                self.note_holds(None, &latest);
+                self.note_holds(before.as_deref(), &ended.run, None);
+                self.note_holds(None, &latest, None);
             }
-            None => self.note_changed_holds(before.as_deref(), &latest, &activities),
+            None => self.note_holds(before.as_deref(), &latest, Some(&activities)),
         }
         if let Some(ended) = ended {
             self.linger_on(&ended.run);
@@ -446,8 +446,8 @@ impl Runs {
         let current = locked.state.current.as_ref().map(|current| (current.key(), current.run.clone()));
         self.arm(&locked);
         match (&current, before) {
-            (Some((_, run)), before) => self.note_holds(before, run),
-            (None, Some(before)) => self.take_back(before, None),
+            (Some((_, run)), before) => self.note_holds(before, run, None),
+            (None, Some(before)) => self.release_holds(before),
             (None, None) => {}
         }
         drop(locked);
@@ -566,7 +566,7 @@ impl Runs {
             match effect {
                 Effect::OfferWorkflowTask => self.offer_workflow_task(&current.run),
                 Effect::OfferActivity(id) => self.offer_activity(&current.run, id),
-                Effect::StopActivity(stop) => self.send_stop(&current.run, *stop),
+                Effect::StopActivity(stop) => self.stop_activity(&current.run, *stop),
             }
         }
     }

@@ -81,7 +81,7 @@ impl Runs {
         let mut locked = self.lock(&key).await.map_err(WithStartError::Start)?;
         let there = |run: Arc<Run>, finished| {
             let status = run.status();
-            StartOutcome { run, started: false, status, eager_task: None, attached: false, finished }
+            StartOutcome { run, started: false, status, first_task: None, attached: false, finished }
         };
         let current = locked.state.current.as_ref().map(|current| current.run.clone());
         let decision = start_conflict::resolve_update(current.as_deref(), &start.options, update.id());

@@ -33,7 +33,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        self.node.connection_closed(self.id);
+        self.node.workers.connection_closed(self.id);
     }
 }
 

@@ -74,7 +74,7 @@ impl Web {
         };
         let runs = self.call(request).await;
         let runs = runs.map(|found| found.executions).unwrap_or_default();
-        let waiting = self.node.queue_gauges(WAITING_MAX).into_iter();
+        let waiting = self.node.dispatch.queue_gauges(WAITING_MAX).into_iter();
         let waiting = waiting.filter(|queue| queue.namespace == namespace && queue.backlog > 0).map(|queue| queue.name);
         let named = workers.into_iter().map(|worker| worker.task_queue).chain(waiting);
         named.chain(runs.into_iter().map(|run| run.task_queue)).filter(|name| !name.is_empty()).collect()

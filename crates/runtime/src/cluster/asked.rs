@@ -11,7 +11,7 @@ use super::{
     Place,
     wire::{Ask, Delete, News, Outcome, OutcomeKind, Question, Receive, Reply, Told},
 };
-use crate::{delivery::Delivery, error::CallError, outbox::Arrived, runs::Runs, sabotage, slots::WorkflowKey};
+use crate::{dispatch::Delivery, error::CallError, outbox::Arrived, runs::Runs, sabotage, slots::WorkflowKey};
 
 /// How long the receiver's half of a message may take.
 const RECEIVE_MAX: std::time::Duration = std::time::Duration::from_secs(15);

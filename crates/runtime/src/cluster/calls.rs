@@ -12,11 +12,7 @@ use super::{
     link::AskError,
     wire::{Called, ClientCall, Question, Reply, Task},
 };
-use crate::{
-    delivery::{Delivery, Held},
-    runs::Runs,
-    workers::ConnectionId,
-};
+use crate::{dispatch::Delivery, runs::Runs, workers::ConnectionId};
 
 /// How long an answer may take that a client waits for without a deadline of its own.
 const ANSWER_MAX: Duration = Duration::from_secs(75);
@@ -107,18 +103,16 @@ impl Cluster {
     /// Lets another node make a call.
     pub async fn forward(
         &self,
-        me: &Arc<Runs>,
         to: NodeId,
         call: ForwardedCall,
         deadline: Option<Instant>,
     ) -> Result<Forwarded, ForwardError> {
-        self.forward_held(me, to, call, deadline, false).await
+        self.forward_held(to, call, deadline, false).await
     }
 
     /// The same. That what the answer carries has arrived may be told later if `lazy`.
     pub(super) async fn forward_held(
         &self,
-        me: &Arc<Runs>,
         to: NodeId,
         call: ForwardedCall,
         deadline: Option<Instant>,
@@ -141,7 +135,7 @@ impl Cluster {
             Ok(answered) => match answered.reply {
                 Reply::Called(Called { code, message, details, body }) => {
                     let held = answered.held.map(|held| if lazy { held.lazily() } else { held });
-                    let delivery = held.map(|held| Delivery::new(me, Held::Elsewhere(held)));
+                    let delivery = held.map(Delivery::elsewhere);
                     Ok(Forwarded { code, message, details, body, delivery, moved: false })
                 }
                 Reply::Moved(_) => Err(ForwardError::Moved),
@@ -160,7 +154,7 @@ impl Cluster {
             tokio::spawn(async move {
                 let deadline = Instant::now() + Duration::from_secs(5);
                 if let Some(cluster) = node.cluster() {
-                    let _ = cluster.forward(&node, to, call, Some(deadline)).await;
+                    let _ = cluster.forward(to, call, Some(deadline)).await;
                 }
             });
         }

@@ -22,9 +22,8 @@ use tokio::{sync::oneshot, task::AbortHandle, time::Instant};
 
 use super::wire::Polls;
 use crate::{
-    delivery::Delivery,
-    polls::Poll,
-    queues::{PollerVersion, QueueKey, TaskOffer},
+    dispatch::{Delivery, Poll},
+    matching::{PollerVersion, QueueKey, TaskOffer},
     slots::lock,
 };
 

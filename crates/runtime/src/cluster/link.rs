@@ -34,7 +34,7 @@ use tokio_rustls::TlsAcceptor;
 use super::Cluster;
 use super::encryption::{self, Channel};
 use super::wire::{Answer, Ask, Frame, Frames, Hello, News, Nothing, PROTOCOL, Question, Reply, Said};
-use crate::{delivery::Delivery, runs::Runs, slots::lock};
+use crate::{dispatch::Delivery, runs::Runs, slots::lock};
 
 /// The largest write that is accepted: a request of 4 MiB many times over.
 const FRAMES_BYTES_MAX: usize = 128 << 20;

@@ -17,10 +17,9 @@ use super::{
     wire::{News, Polls, Question, Queue, Reply, Take, Told},
 };
 use crate::{
-    delivery::{Delivery, Held},
+    dispatch::{Delivery, HeldWork, Poll},
+    matching::{QueueKey, QueuePlace, TaskOffer},
     metrics::count,
-    polls::{Poll, QueuePlace},
-    queues::{QueueKey, TaskOffer},
     runs::Runs,
     slots::lock,
 };
@@ -90,7 +89,7 @@ impl Runs {
         otherwise: Option<&QueueKey>,
     ) -> bool {
         let Some(cluster) = &self.cluster else { return false };
-        let Some(node) = cluster.local() else { return false };
+        let Some(dispatch) = cluster.dispatch() else { return false };
         let make = || {
             let met = MetHere {
                 queue: key.clone(),
@@ -99,7 +98,7 @@ impl Runs {
                 shard,
                 otherwise: otherwise.cloned(),
             };
-            (task.clone(), Delivery::new(&node, Held::Met(Box::new(met))))
+            (task.clone(), Delivery::new(&dispatch, HeldWork::Met(Box::new(met))))
         };
         let reachable = |home: NodeId| cluster.link(home).is_some_and(|link| link.is_open());
         match cluster.edge.meet(key, place.priority, reachable, make) {
@@ -125,10 +124,12 @@ impl Runs {
         home: NodeId,
         homes: u64,
     ) -> Result<Option<Met>, ()> {
+        let Some(dispatch) = cluster.dispatch() else { return Ok(None) };
         // Before the look, so that no shutdown is missed.
-        let dismissal = self.dismissals.notified();
-        let is_limited = || self.queues.is_configured_with_limits(&poll.queue);
-        let is_over = || cluster.homes() != homes || self.is_stopping() || self.is_dismissed(&poll.caller.worker);
+        let dismissal = dispatch.workers.shutdowns.notified();
+        let is_limited = || dispatch.matching.is_configured_with_limits(&poll.queue);
+        let is_over =
+            || cluster.homes() != homes || self.is_stopping() || dispatch.workers.has_shut_down(&poll.caller.worker);
         let mut wait = cluster.edge.wait(poll, home, is_limited, is_over).ok_or(())?;
         if wait.takes_missing > 0 {
             self.take_from_home(cluster, &poll.queue);
@@ -180,8 +181,9 @@ impl Runs {
         match asked {
             Some(Answered { reply: Reply::Task(offer), held }) => {
                 cluster.edge.take_ended(key, number, Some(offer.quiet));
-                let held = held.map_or(Held::Nothing, |held| Held::Elsewhere(held.lazily()));
-                let delivery = Delivery::new(&self, held);
+                let held = held.map_or(HeldWork::Nothing, |held| HeldWork::Elsewhere(held.lazily()));
+                let Some(dispatch) = cluster.dispatch() else { return };
+                let delivery = Delivery::new(&dispatch, held);
                 match self.task_of(offer.task) {
                     Some(task) => cluster.edge.deliver(key, (task, delivery)),
                     // A query whose asker left.
@@ -211,13 +213,13 @@ impl Runs {
 
     /// Another node tells who polls a queue whose home is here, and what met there.
     pub(super) fn polls_elsewhere(&self, polls: Polls) {
-        let Some(key) = queue_of(polls.queue) else { return };
-        if self.queue_home(&key) != Place::Here || self.is_dismissed(&polls.worker) {
+        let (Some(key), Some(dispatch)) = (queue_of(polls.queue), self.dispatch()) else { return };
+        if self.queue_home(&key) != Place::Here || dispatch.workers.has_shut_down(&polls.worker) {
             return;
         }
         let version = polls.version.unwrap_or_default();
         let poller = (!polls.identity.is_empty()).then_some((polls.identity.as_str(), &version));
-        self.queues.polled_elsewhere(&key, poller, &polls.met, self.clock.now());
+        dispatch.matching.polled_elsewhere(&key, poller, &polls.met);
     }
 
     /// Workers limit a queue whose home is elsewhere.
@@ -243,15 +245,18 @@ impl Runs {
 
     /// A node whose polls come to a queue that is limited may not have heard of it.
     pub(super) fn tell_if_limited(&self, node: NodeId, key: &QueueKey) {
-        if let Some(cluster) = self.cluster.as_ref().filter(|_| self.queues.is_limited(key)) {
+        let is_limited = || self.dispatch().is_some_and(|dispatch| dispatch.matching.is_limited(key));
+        if let Some(cluster) = self.cluster.as_ref().filter(|_| is_limited()) {
             cluster.tell(node, Told::Limited(wire_queue(key)));
         }
     }
 
     /// Configurations of queues have changed.
     pub(crate) fn limits_changed(&self) {
-        if let Some(cluster) = &self.cluster {
-            cluster.edge.configured(|key| self.queues.is_configured_with_limits(key));
+        if let Some(cluster) = &self.cluster
+            && let Some(dispatch) = cluster.dispatch()
+        {
+            cluster.edge.configured(|key| dispatch.matching.is_configured_with_limits(key));
         }
     }
 

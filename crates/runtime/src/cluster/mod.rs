@@ -46,9 +46,10 @@ pub use revisions::ChangedNodes;
 pub(crate) use revisions::STALE;
 pub(crate) use revisions::run as follow_revisions;
 pub(crate) use seen::ToldWorkers;
-pub(crate) use wire::Task;
 
-use crate::{error::CallError, queues::QueueKey, runs::Runs, sabotage, slots::WorkflowKey, slots::lock};
+use crate::{
+    dispatch::Dispatch, error::CallError, matching::QueueKey, runs::Runs, sabotage, slots::WorkflowKey, slots::lock,
+};
 use edge::Edge;
 use link::{Answered, Link, Traffic};
 use wire::{Ask, News, Question};
@@ -98,6 +99,7 @@ pub struct Cluster {
     /// Counts changes of homes.
     homes: AtomicU64,
     node: OnceLock<Weak<Runs>>,
+    dispatch: OnceLock<Weak<Dispatch>>,
     /// Takes connections of other nodes.
     accepting: Mutex<Option<AbortHandle>>,
     client_calls: OnceLock<Arc<dyn ClientCalls>>,
@@ -135,6 +137,7 @@ impl Cluster {
             commits: (0..SHARDS).map(|_| AtomicU64::new(0)).collect(),
             homes: AtomicU64::new(0),
             node: OnceLock::new(),
+            dispatch: OnceLock::new(),
             accepting: Mutex::default(),
             client_calls: OnceLock::new(),
             told: ToldWorkers::default(),
@@ -321,6 +324,15 @@ impl Cluster {
         lock(&self.incoming).get(&from) == Some(&number)
     }
 
+    /// Names the part that hands out tasks, once, before nodes are met.
+    pub(crate) fn set_dispatch(&self, dispatch: &Arc<Dispatch>) {
+        let _ = self.dispatch.set(Arc::downgrade(dispatch));
+    }
+
+    fn dispatch(&self) -> Option<Arc<Dispatch>> {
+        self.dispatch.get()?.upgrade()
+    }
+
     fn local(&self) -> Option<Arc<Runs>> {
         self.node.get()?.upgrade()
     }
@@ -330,6 +342,11 @@ impl Runs {
     /// What is known of other nodes; `None` if there can be none.
     pub fn cluster(&self) -> Option<&Arc<Cluster>> {
         self.cluster.as_ref()
+    }
+
+    /// The part that hands out tasks; `None` once the node is gone, or if there are no other nodes.
+    fn dispatch(&self) -> Option<Arc<Dispatch>> {
+        self.cluster.as_ref()?.dispatch()
     }
 
     /// Where the runs of a workflow are.

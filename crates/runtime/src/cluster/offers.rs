@@ -26,12 +26,9 @@ use super::{
     wire::{Command, Offer, Question, Queue, Reply, Take, Task, TaskKind},
 };
 use crate::{
-    delivery::Delivery,
-    fair::Fairness,
-    polls::{Poll, QueuePlace},
-    queues::{QueueKey, QueueKind, TaskOffer},
+    dispatch::{Delivery, Dispatch, Poll},
+    matching::{Fairness, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask},
     runs::Runs,
-    worker_commands::WorkerCommandTask,
     workers::Caller,
 };
 
@@ -150,7 +147,9 @@ impl Runs {
                 let (scheduled_event_id, stamp) = (task.scheduled_event_id, task.stamp);
                 Some(TaskOffer::Activity { run, scheduled_event_id, stamp })
             }
-            TaskKind::Query => self.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query))),
+            TaskKind::Query => {
+                self.dispatch()?.direct_queries.offered(task.query).map(|query| TaskOffer::Query(Box::new(query)))
+            }
             TaskKind::Unknown => None,
         }
     }
@@ -170,7 +169,7 @@ impl Runs {
         otherwise: Option<QueueKey>,
     ) {
         let Some(cluster) = self.cluster.clone() else { return };
-        let Some(node) = cluster.local() else { return };
+        let (Some(node), Some(dispatch)) = (cluster.local(), cluster.dispatch()) else { return };
         let under_way = Offering::begin(&cluster.offering);
         tokio::spawn(async move {
             let _under_way = under_way;
@@ -180,13 +179,13 @@ impl Runs {
                 place.fairness.as_ref().map_or_else(Default::default, |fair| (fair.key.to_string(), fair.weight));
             while !node.is_stopping() && cluster.serves(shard) {
                 match node.queue_home(&key) {
-                    Place::Here if otherwise.is_some() && !node.queues.is_served(&key, node.clock.now()) => {
+                    Place::Here if otherwise.is_some() && !dispatch.matching.is_served(&key) => {
                         let Some(next) = otherwise.take() else { return };
                         key = next;
                         continue;
                     }
                     Place::Here => {
-                        node.offer_here(key, task, place);
+                        dispatch.matching.offer(&key, task, place);
                         return;
                     }
                     Place::There(home) => {
@@ -227,14 +226,15 @@ impl Runs {
         sticky: bool,
     ) -> bool {
         let Some(cluster) = &self.cluster else { return false };
+        let Some(dispatch) = cluster.dispatch() else { return false };
         let task_on_wire = wire_task(&task, cluster.me);
         while !self.is_stopping() {
             match self.queue_home(key) {
                 Place::Here => {
-                    if sticky && !self.queues.is_served(key, self.clock.now()) {
+                    if sticky && !dispatch.matching.is_served(key) {
                         return false;
                     }
-                    self.offer_here(key.clone(), task, QueuePlace::of(priority));
+                    dispatch.matching.offer(key, task, QueuePlace::of(priority));
                     return true;
                 }
                 Place::There(home) => {
@@ -265,21 +265,21 @@ impl Runs {
         let Some(key) = queue_of(offer.queue) else {
             return (Reply::Failed("unknown kind of queue".to_owned()), false);
         };
-        if self.queue_home(&key) != Place::Here {
+        let Some(dispatch) = self.dispatch().filter(|_| self.queue_home(&key) == Place::Here) else {
             return (Reply::Moved(Default::default()), false);
-        }
-        if offer.sticky && !self.queues.is_served(&key, self.clock.now()) {
+        };
+        if offer.sticky && !dispatch.matching.is_served(&key) {
             return (Reply::Unserved(Default::default()), false);
         }
         let asks = offer.task.kind() == TaskKind::Query;
         let Some(task) = self.task_of(offer.task) else { return (Reply::Done(Default::default()), false) };
         match task {
-            TaskOffer::Command(command) => self.offer_command_here(key, *command),
+            TaskOffer::Command(command) => dispatch.workers.offer_command_here(key, *command),
             task => {
                 let (fairness_key, weight) = (offer.fairness_key, offer.fairness_weight);
                 let fairness =
                     (!fairness_key.is_empty()).then(|| Box::new(Fairness { key: fairness_key.into(), weight }));
-                self.offer_here(key, task, QueuePlace { priority: offer.priority, fairness });
+                dispatch.matching.offer(&key, task, QueuePlace { priority: offer.priority, fairness });
             }
         }
         // Whoever asks a workflow waits until the query is on its way.
@@ -304,14 +304,16 @@ impl Runs {
         if self.queue_home(&poll.queue) != Place::Here {
             return (Reply::Moved(Default::default()), None);
         }
-        let Some(cluster) = &self.cluster else { return (Reply::Moved(Default::default()), None) };
+        let (Some(cluster), Some(dispatch)) = (&self.cluster, self.dispatch()) else {
+            return (Reply::Moved(Default::default()), None);
+        };
         if poll.queue.kind == QueueKind::WorkerCommand {
-            self.claim_commands(&poll.queue);
+            dispatch.workers.claim_commands(&poll.queue);
         }
         self.tell_if_limited(from, &poll.queue);
-        match self.wait_at_home(&poll, true).await {
+        match self.wait_at_home(&dispatch, &poll, true).await {
             Some((task, delivery)) => {
-                let (task, quiet) = (wire_task(&task, cluster.me), self.queues.is_quiet(&poll.queue));
+                let (task, quiet) = (wire_task(&task, cluster.me), dispatch.matching.is_quiet(&poll.queue));
                 let offer = Offer { queue: wire_queue(&poll.queue), task, quiet, ..Default::default() };
                 (Reply::Task(offer), Some(delivery))
             }
@@ -321,25 +323,35 @@ impl Runs {
     }
 
     /// Waits at the home of a queue, which is this node, for a worker of this node or of another one.
-    async fn wait_at_home(self: &Arc<Self>, poll: &Poll, elsewhere: bool) -> Option<(TaskOffer, Delivery)> {
+    async fn wait_at_home(
+        &self,
+        dispatch: &Arc<Dispatch>,
+        poll: &Poll,
+        elsewhere: bool,
+    ) -> Option<(TaskOffer, Delivery)> {
         self.tell_limited(poll);
-        self.wait_here(poll, elsewhere).await
+        dispatch.wait_here(poll, elsewhere).await
     }
 
-    /// Waits for a task of a queue, wherever its home is. Whoever drops the delivery returns the task.
-    pub(crate) async fn wait_for_task(self: &Arc<Self>, poll: &Poll) -> Option<(TaskOffer, Delivery)> {
-        let Some(cluster) = self.cluster.clone() else { return self.wait_with_guard(poll).await };
-        if self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
+    /// Waits for a task of a queue, wherever its home is. Dropping the delivery returns the task.
+    pub(crate) async fn wait_among_nodes(
+        self: &Arc<Self>,
+        dispatch: &Arc<Dispatch>,
+        poll: &Poll,
+    ) -> Option<(TaskOffer, Delivery)> {
+        let cluster = self.cluster.clone()?;
+        let is_over = || self.is_stopping() || dispatch.workers.has_shut_down(&poll.caller.worker);
+        if is_over() {
             return None;
         }
-        let guard = self.poll_begins(poll);
+        let guard = dispatch.poll_begins(poll);
         let taken = loop {
             let homes = cluster.homes();
-            if Instant::now() >= poll.deadline || self.is_stopping() || self.is_dismissed(&poll.caller.worker) {
+            if Instant::now() >= poll.deadline || is_over() {
                 break None;
             }
             match self.queue_home(&poll.queue) {
-                Place::Here => match self.wait_at_home(poll, false).await {
+                Place::Here => match self.wait_at_home(dispatch, poll, false).await {
                     Some(taken) => break Some(taken),
                     None if cluster.homes() == homes => break None,
                     None => {}
@@ -370,7 +382,7 @@ impl Runs {
         let deadline = Instant::now() + BEGIN_MAX;
         // A workflow task that is given back although its worker has it is done twice and counts once; an activity is not.
         let lazy = task.kind() == TaskKind::Workflow;
-        match cluster.forward_held(self, NodeId(task.owner), call, Some(deadline), lazy).await {
+        match cluster.forward_held(NodeId(task.owner), call, Some(deadline), lazy).await {
             Ok(forwarded) if forwarded.code == 0 && forwarded.delivery.is_some() => {
                 delivery.delivered();
                 Some(Polled::There { body: forwarded.body, delivery: forwarded.delivery })

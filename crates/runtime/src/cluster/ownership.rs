@@ -21,7 +21,7 @@ use super::{
     link::Link,
     wire::{News, Question, Told},
 };
-use crate::{error::CallError, queues::QueueKey, recovery::load_all, runs::Runs, sabotage, slots::lock};
+use crate::{error::CallError, matching::QueueKey, recovery::load_all, runs::Runs, sabotage, slots::lock};
 
 /// Shards handed over together.
 const CHUNK: usize = 32;
@@ -227,7 +227,7 @@ impl Runs {
             self.forget(&mut locked);
             if let Some(before) = before {
                 self.timers.set(RunKey(before.info.run_key), None);
-                self.take_back(&before, None);
+                self.release_holds(&before);
             }
             // Whoever waits for progress looks again, and finds that the run has moved.
             locked.slot.progress.send_replace(Default::default());
@@ -326,10 +326,15 @@ impl Runs {
     /// Nodes came or went, so that queues have other homes: tasks are offered there, and whoever waits asks there.
     fn homes_changed(self: &Arc<Self>, cluster: &Arc<Cluster>) {
         cluster.homes.fetch_add(1, Ordering::AcqRel);
-        self.queues.forget_moved(|key: &QueueKey| self.queue_home(key) == Place::Here);
+        let dispatch = self.dispatch();
+        if let Some(dispatch) = &dispatch {
+            dispatch.matching.forget_moved(|key: &QueueKey| self.queue_home(key) == Place::Here);
+        }
         cluster.edge.forget_moved(|key, home| self.queue_home(key) != Place::There(home));
         self.retention_changed.notify_one();
-        self.direct_queries.offer_again.notify_waiters();
+        if let Some(dispatch) = &dispatch {
+            dispatch.direct_queries.offer_again.notify_waiters();
+        }
         self.resume_deletions();
         self.lead_batches();
         let node = self.clone();

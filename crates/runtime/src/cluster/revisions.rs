@@ -100,7 +100,9 @@ impl Runs {
     /// Reads namespaces, queue settings, keys and scripts again.
     pub(super) async fn reload(self: &Arc<Self>) -> Result<(), CallError> {
         self.with_registry(|node| node.namespaces.reload(&*node.store)).await?;
-        self.load_queue_configs().await?;
+        if let Some(dispatch) = self.dispatch() {
+            dispatch.load_queue_configs().await?;
+        }
         self.load_access_keys().await?;
         self.load_flows().await?;
         self.retention_changed.notify_one();

@@ -18,7 +18,7 @@ use super::{
     wire::{Closed, Cut, News, Seen, Told},
 };
 use crate::{
-    polls::Poll,
+    dispatch::Poll,
     runs::Runs,
     slots::lock,
     workers::{Caller, ConnectionId, Party},
@@ -112,14 +112,21 @@ impl Runs {
 
     /// Another node heard of a worker.
     pub(super) fn seen_elsewhere(&self, seen: Seen) {
+        let Some(dispatch) = self.dispatch() else { return };
         let (namespace, now) = (NamespaceKey(seen.namespace), self.clock.monotonic());
         let connection = ConnectionId(seen.connection);
         if seen.worker.is_empty() {
-            self.leases.control_polls_elsewhere(namespace, &seen.control_queue, connection, now);
+            dispatch.workers.leases.control_polls_elsewhere(namespace, &seen.control_queue, connection, now);
             return;
         }
         let caller = Caller { worker: seen.worker, control_queue: seen.control_queue, connection: Some(connection) };
-        self.leases.seen_elsewhere(namespace, &caller, (&seen.identity, &seen.queue, seen.sticky), seen.answered, now);
+        dispatch.workers.leases.seen_elsewhere(
+            namespace,
+            &caller,
+            (&seen.identity, &seen.queue, seen.sticky),
+            seen.answered,
+            now,
+        );
     }
 
     /// A connection of another node is gone.
@@ -132,14 +139,16 @@ impl Runs {
             }
         });
         let connection = ConnectionId(closed.connection);
-        self.leases.connection_cut(connection, cut.collect(), self.clock.monotonic());
+        if let Some(dispatch) = self.dispatch() {
+            dispatch.workers.leases.connection_cut(connection, cut.collect(), self.clock.monotonic());
+        }
     }
 
     /// Another node can be reached: it is told of all workers here.
     pub(super) fn link_opened(self: &Arc<Self>, to: NodeId) {
         let Some(cluster) = &self.cluster else { return };
-        let Some(link) = cluster.link(to) else { return };
-        for (party, connection, control) in self.leases.reached(prefix_of(cluster.me)) {
+        let (Some(link), Some(dispatch)) = (cluster.link(to), self.dispatch()) else { return };
+        for (party, connection, control) in dispatch.workers.leases.reached(prefix_of(cluster.me)) {
             let seen = match party {
                 Party::Worker(namespace, worker) => Seen {
                     namespace: namespace.0,
@@ -162,9 +171,9 @@ impl Runs {
 
     /// Another node cannot be reached: what it saw of workers is unknown from now on, and no worker is blamed for it.
     pub(super) fn link_broke(self: &Arc<Self>, to: NodeId) {
-        let now = self.clock.monotonic();
-        for connection in self.leases.connections_of(prefix_of(to)) {
-            self.leases.connection_cut(connection, Vec::new(), now);
+        let (Some(dispatch), now) = (self.dispatch(), self.clock.monotonic()) else { return };
+        for connection in dispatch.workers.leases.connections_of(prefix_of(to)) {
+            dispatch.workers.leases.connection_cut(connection, Vec::new(), now);
         }
     }
 }

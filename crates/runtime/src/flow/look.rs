@@ -17,9 +17,9 @@ use super::{
     values::{payloads, wire_payload},
 };
 use crate::{
-    ask::QueryReply,
     error::CallError,
     namespaces::Namespace,
+    queries::QueryReply,
     runs::Runs,
     slots::{Current, WorkflowKey},
 };

@@ -84,8 +84,9 @@ impl Runs {
 
     async fn carry_out_deletion(self: Arc<Self>, namespace: Arc<Namespace>) {
         // Workers that wait here are sent away.
-        self.queues.forget_namespace(namespace.key);
-        self.end_polls(|queue| queue.namespace == namespace.key);
+        if let Some(effects) = self.effects() {
+            effects.end_polls(namespace.key);
+        }
         if !lock(&self.deleting_namespaces).insert(namespace.key) {
             return;
         }
@@ -135,10 +136,9 @@ impl Runs {
                 return Err(CallError::ShuttingDown);
             }
         }
-        self.queues.forget_namespace(key);
-        self.end_polls(|queue| queue.namespace == key);
-        self.workers.forget_namespace(key);
-        self.leases.forget_namespace(key);
+        if let Some(effects) = self.effects() {
+            effects.forget_namespace(key);
+        }
         self.start_limits.forget_namespace(key);
         self.forget_batches(key, Nanos::MAX).await?;
         self.with_registry(move |node| node.namespaces.forget(&*node.store, key)).await?;

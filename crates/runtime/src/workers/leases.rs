@@ -1,6 +1,6 @@
 //! The leases of all workers: who is alive until when, and who holds what. Memory only.
 //!
-//! [`segno_engine::lease`] decides about one worker; here are all of them, ordered by the moment at which something is
+//! [`segno_engine::lease`] decides about one worker; here are all of them, ordered by the moment at which they are
 //! due. A sign of life costs a look-up and, if it moves that moment, an insertion: no store, no task, no timer of its
 //! own, and of a worker that is known no copy of its name. Workers that hold nothing and that no connection leads to are
 //! forgotten.
@@ -17,10 +17,10 @@ use segno_engine::{
 };
 use segno_proto::Nanos;
 use segno_store::NamespaceKey;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
-use super::reach::{ConnectionId, Party, Reach};
-use crate::{liveness::MOVES_MAX, polls::Poll, slots::lock};
+use super::connections::{ConnectionId, ConnectionTable, Party};
+use crate::lock::lock;
 
 /// Most workers whose leases are kept. Those beyond are left to Temporal's time-outs.
 const LEASES_MAX: usize = 50_000;
@@ -40,7 +40,7 @@ pub const CONTROL_QUEUES: &str = "temporal-sys/worker-commands/";
 /// A name in a namespace, of a worker or of a queue for commands. All that know it share it.
 type Key = (NamespaceKey, Arc<str>);
 
-struct Entity {
+struct WorkerEntry {
     /// Its instance key.
     worker: Arc<str>,
     lease: Lease,
@@ -60,8 +60,8 @@ struct Entity {
     armed: Option<Nanos>,
 }
 
-impl Entity {
-    /// Whether its silence means something. Whoever takes commands reports as well; the first report may only come a
+impl WorkerEntry {
+    /// Whether its silence means that it is lost. A worker that takes commands reports as well; the first report may only come a
     /// minute after the first poll.
     fn reports(&self) -> bool {
         self.lease.reports() || !self.control.is_empty()
@@ -89,20 +89,20 @@ impl Entity {
         first.into_iter().chain(&self.further_queues).chain(&self.sticky).cloned().collect()
     }
 
-    /// It made a call, or somebody did who stands for it.
+    /// It made a call, or a poll was made that stands for it.
     fn called(&mut self, connection: Option<ConnectionId>, now: Nanos) {
         self.first_heard.get_or_insert(now);
         let step = match connection {
             Some(_) => self.lease.attached(now),
             None => self.lease.heard(now),
         };
-        taken(step);
+        is_legal(step);
     }
 }
 
 /// Whether a lease took a step. All leases in the table are of workers that are not inactive ([`Table::lose`] removes them),
 /// so that one which could not is a defect: it is logged, and the worker is left as it was.
-fn taken(step: Result<(), IllegalStep>) -> bool {
+fn is_legal(step: Result<(), IllegalStep>) -> bool {
     if let Err(illegal) = &step {
         debug_assert!(false, "{illegal}");
         tracing::error!("defect: {illegal}; the lease of a worker is left as it was");
@@ -121,7 +121,7 @@ pub struct LostWorker {
     pub because: LostBecause,
     /// Runs of which it holds something.
     pub runs: BTreeSet<u64>,
-    /// Queues that nobody serves now.
+    /// Sticky queues without a worker now.
     pub sticky: BTreeSet<String>,
     /// Queues in which its polls may wait, those included.
     pub queues: Vec<String>,
@@ -182,9 +182,9 @@ pub struct Caller {
 
 #[derive(Default)]
 struct Table {
-    /// In two steps, so that a worker is found by a name that somebody else owns.
-    workers: BTreeMap<NamespaceKey, BTreeMap<Arc<str>, Entity>>,
-    reach: Reach,
+    /// In two steps, so that a worker is found by a borrowed name.
+    workers: BTreeMap<NamespaceKey, BTreeMap<Arc<str>, WorkerEntry>>,
+    connections: ConnectionTable,
     /// The workers that take commands on a queue.
     members: HashMap<Key, BTreeSet<Arc<str>>>,
     order: BTreeSet<(Nanos, Key)>,
@@ -198,10 +198,8 @@ pub struct Leases {
     settings: LeaseSettings,
     /// The time at which the monotonic clock began.
     epoch: Nanos,
-    /// Told when something is due earlier than before.
+    /// Notified when a lease is due earlier than before.
     pub(crate) earlier: Notify,
-    /// Runs of all lost workers that may be told at the same time.
-    pub(crate) moves: Semaphore,
 }
 
 /// A poll that waits. Says how it ended when it is dropped.
@@ -222,7 +220,7 @@ impl PollGuard<'_> {
 impl Drop for PollGuard<'_> {
     fn drop(&mut self) {
         let mut table = lock(&self.leases.table);
-        table.reach.poll_ends(&self.party, self.connection, self.answered);
+        table.connections.poll_ends(&self.party, self.connection, self.answered);
         if self.answered {
             table.answered(&self.party);
         }
@@ -230,11 +228,11 @@ impl Drop for PollGuard<'_> {
 }
 
 impl Table {
-    fn get(&self, namespace: NamespaceKey, worker: &str) -> Option<&Entity> {
+    fn get(&self, namespace: NamespaceKey, worker: &str) -> Option<&WorkerEntry> {
         self.workers.get(&namespace)?.get(worker)
     }
 
-    fn get_mut(&mut self, namespace: NamespaceKey, worker: &str) -> Option<&mut Entity> {
+    fn get_mut(&mut self, namespace: NamespaceKey, worker: &str) -> Option<&mut WorkerEntry> {
         self.workers.get_mut(&namespace)?.get_mut(worker)
     }
 
@@ -260,7 +258,7 @@ impl Table {
         earliest
     }
 
-    fn remove(&mut self, namespace: NamespaceKey, worker: &str) -> Option<Entity> {
+    fn remove(&mut self, namespace: NamespaceKey, worker: &str) -> Option<WorkerEntry> {
         let workers = self.workers.get_mut(&namespace)?;
         let entity = workers.remove(worker)?;
         if workers.is_empty() {
@@ -271,7 +269,7 @@ impl Table {
             self.order.remove(&(at, key.clone()));
         }
         self.leave_group(&key, &entity.control);
-        self.reach.forget(&Party::Worker(key.0, key.1));
+        self.connections.forget(&Party::Worker(key.0, key.1));
         Some(entity)
     }
 
@@ -309,7 +307,7 @@ impl Table {
         }
     }
 
-    /// A poll was answered, so whoever made it will make the next one without delay.
+    /// A poll was answered, so its worker will make the next one without delay.
     fn answered(&mut self, party: &Party) {
         match party {
             Party::Worker(namespace, worker) => {
@@ -326,12 +324,12 @@ impl Table {
     }
 
     /// The worker with this key, registered if need be. `None` if there are too many.
-    fn entity(&mut self, namespace: NamespaceKey, worker: &str, now: Nanos) -> Option<&mut Entity> {
+    fn entity(&mut self, namespace: NamespaceKey, worker: &str, now: Nanos) -> Option<&mut WorkerEntry> {
         if self.get(namespace, worker).is_none() {
             if self.len() >= LEASES_MAX {
                 return None;
             }
-            let entity = Entity {
+            let entity = WorkerEntry {
                 worker: Arc::from(worker),
                 lease: Lease::new(now),
                 control: Arc::default(),
@@ -348,16 +346,16 @@ impl Table {
     }
 
     /// Whether any connection leads to a worker.
-    fn is_reached(&self, namespace: NamespaceKey, entity: &Entity) -> bool {
-        self.reach.is_open(&Party::Worker(namespace, entity.worker.clone()))
-            || self.reach.is_open(&Party::Control(namespace, entity.control.clone()))
+    fn is_reached(&self, namespace: NamespaceKey, entity: &WorkerEntry) -> bool {
+        self.connections.is_open(&Party::Worker(namespace, entity.worker.clone()))
+            || self.connections.is_open(&Party::Control(namespace, entity.control.clone()))
     }
 
     /// Whether a call was lost with a connection of a worker that it would make again if it lived. One that shut down
     /// and still has something makes no calls: then the connection itself tells.
-    fn is_cut(&self, namespace: NamespaceKey, entity: &Entity) -> bool {
-        self.reach.is_cut(&Party::Worker(namespace, entity.worker.clone()))
-            || self.reach.is_cut(&Party::Control(namespace, entity.control.clone()))
+    fn is_cut(&self, namespace: NamespaceKey, entity: &WorkerEntry) -> bool {
+        self.connections.is_cut(&Party::Worker(namespace, entity.worker.clone()))
+            || self.connections.is_cut(&Party::Control(namespace, entity.control.clone()))
             || entity.lease.is_leaving() && !entity.lease.is_idle()
     }
 
@@ -399,8 +397,7 @@ impl Leases {
     /// No workers yet. `epoch` is the time at which the monotonic clock began.
     pub fn new(settings: LeaseSettings, epoch: Nanos) -> Self {
         let settings = LeaseSettings { tokens_from: epoch.unsigned_abs(), ..settings };
-        let (earlier, moves) = (Notify::new(), Semaphore::new(MOVES_MAX));
-        Self { table: Mutex::default(), settings, epoch, earlier, moves }
+        Self { table: Mutex::default(), settings, epoch, earlier: Notify::new() }
     }
 
     fn rearm(&self, table: &mut Table, namespace: NamespaceKey, worker: &str) {
@@ -409,12 +406,12 @@ impl Leases {
         }
     }
 
-    /// A worker made a call. Returns whether its silence means something.
+    /// A worker made a call. Returns whether its silence means that it is lost.
     pub fn called(&self, namespace: NamespaceKey, caller: &Caller, now: Nanos) -> bool {
         self.note(namespace, caller, now, false)
     }
 
-    /// A worker told about itself.
+    /// A worker reported.
     pub fn reported(&self, namespace: NamespaceKey, caller: &Caller, now: Nanos) {
         self.note(namespace, caller, now, true);
     }
@@ -430,21 +427,28 @@ impl Leases {
     fn note_in(&self, table: &mut Table, namespace: NamespaceKey, caller: &Caller, now: Nanos, reported: bool) -> bool {
         let Some(entity) = table.entity(namespace, &caller.worker, now) else { return false };
         if reported {
-            taken(entity.lease.reported(now));
+            is_legal(entity.lease.reported(now));
         }
         entity.called(caller.connection, now);
         let worker = entity.worker.clone();
         table.join_group(namespace, &worker, &caller.control_queue);
         if let Some(connection) = caller.connection {
-            table.reach.called(&Party::Worker(namespace, worker.clone()), connection);
+            table.connections.called(&Party::Worker(namespace, worker.clone()), connection);
         }
         self.rearm(table, namespace, &worker);
-        table.get(namespace, &worker).is_some_and(Entity::reports)
+        table.get(namespace, &worker).is_some_and(WorkerEntry::reports)
     }
 
-    /// A worker begins to wait for a task.
-    pub fn poll_begins(&self, poll: &Poll, now: Nanos) -> Option<PollGuard<'_>> {
-        let (namespace, queue, caller) = (poll.queue.namespace, poll.queue.client_name(), &poll.caller);
+    /// A worker begins to wait for a task of a queue.
+    pub fn poll_begins(
+        &self,
+        namespace: NamespaceKey,
+        caller: &Caller,
+        queue: &str,
+        identity: &str,
+        sticky: bool,
+        now: Nanos,
+    ) -> Option<PollGuard<'_>> {
         if caller.worker.is_empty() {
             return None;
         }
@@ -452,14 +456,14 @@ impl Leases {
         self.note_in(&mut table, namespace, caller, now, false);
         let entity = table.get_mut(namespace, &caller.worker)?;
         if entity.identity.is_empty() {
-            entity.identity.clone_from(&poll.identity);
+            identity.clone_into(&mut entity.identity);
         }
-        entity.polls(queue, poll.sticky);
+        entity.polls(queue, sticky);
         let party = Party::Worker(namespace, entity.worker.clone());
         self.guard(&mut table, party, caller.connection?)
     }
 
-    /// Somebody begins to wait for commands: a sign of life of all workers that take them there.
+    /// A poll for commands begins: a sign of life of all workers that take them there.
     pub fn control_poll_begins(
         &self,
         namespace: NamespaceKey,
@@ -479,7 +483,7 @@ impl Leases {
     }
 
     fn guard<'a>(&'a self, table: &mut Table, party: Party, connection: ConnectionId) -> Option<PollGuard<'a>> {
-        table.reach.poll_begins(&party, connection);
+        table.connections.poll_begins(&party, connection);
         Some(PollGuard { leases: self, party, connection, answered: false })
     }
 
@@ -488,14 +492,14 @@ impl Leases {
     pub fn connection_closed(&self, connection: ConnectionId, now: Nanos) -> (Vec<Party>, bool) {
         let mut table = lock(&self.table);
         let cut = self.close_slice(&mut table, connection, now);
-        (cut, table.reach.is_known(connection))
+        (cut, table.connections.is_known(connection))
     }
 
     /// A connection of another node is gone, and with it polls of some.
     pub fn connection_cut(&self, connection: ConnectionId, cut: Vec<Party>, now: Nanos) {
         for cut in cut.chunks(SLICE) {
             let mut table = lock(&self.table);
-            cut.iter().for_each(|party| table.reach.poll_ends(party, connection, false));
+            cut.iter().for_each(|party| table.connections.poll_ends(party, connection, false));
         }
         while self.connection_closed(connection, now).1 {}
     }
@@ -523,7 +527,7 @@ impl Leases {
         }
     }
 
-    /// Somebody waits for commands at another node.
+    /// A poll for commands waits at another node.
     pub fn control_polls_elsewhere(&self, namespace: NamespaceKey, queue: &str, connection: ConnectionId, now: Nanos) {
         if let Some(guard) = self.control_poll_begins(namespace, queue, Some(connection), now) {
             guard.answered();
@@ -539,20 +543,20 @@ impl Leases {
             }
             Party::Control(..) => String::new(),
         };
-        let parties = table.reach.all().into_iter().filter(|(connection, _)| connection.0 & PREFIX == prefix);
+        let parties = table.connections.all().into_iter().filter(|(connection, _)| connection.0 & PREFIX == prefix);
         parties.map(|(connection, party)| (party.clone(), connection, control(&party))).collect()
     }
 
     /// The connections of another node.
     pub fn connections_of(&self, prefix: u64) -> Vec<ConnectionId> {
-        let all = lock(&self.table).reach.all();
+        let all = lock(&self.table).connections.all();
         let of_node: BTreeSet<ConnectionId> =
             all.into_iter().map(|(connection, _)| connection).filter(|id| id.0 & PREFIX == prefix).collect();
         of_node.into_iter().collect()
     }
 
     fn close_slice(&self, table: &mut Table, connection: ConnectionId, now: Nanos) -> Vec<Party> {
-        let (parties, cut_off) = table.reach.close_some(connection, SLICE);
+        let (parties, cut_off) = table.connections.close_some(connection, SLICE);
         let workers: BTreeSet<Key> = parties.iter().flat_map(|party| table.behind(party)).collect();
         for (namespace, worker) in workers {
             let Some(entity) = table.get(namespace, &worker) else { continue };
@@ -563,7 +567,7 @@ impl Leases {
             }
             if cut {
                 if let Some(entity) = table.get_mut(namespace, &worker) {
-                    taken(entity.lease.detached(now));
+                    is_legal(entity.lease.detached(now));
                 }
                 self.rearm(table, namespace, &worker);
             } else {
@@ -572,7 +576,7 @@ impl Leases {
         }
         for party in parties {
             if matches!(party, Party::Control(..)) && table.behind(&party).is_empty() {
-                table.reach.forget(&party);
+                table.connections.forget(&party);
             }
         }
         cut_off
@@ -654,7 +658,7 @@ impl Leases {
     pub fn leaves(&self, namespace: NamespaceKey, worker: &str, now: Nanos) {
         let mut table = lock(&self.table);
         if let Some(entity) = table.get_mut(namespace, worker) {
-            taken(entity.lease.leaves(now));
+            is_legal(entity.lease.leaves(now));
             self.rearm(&mut table, namespace, worker);
         }
     }
@@ -662,7 +666,7 @@ impl Leases {
     /// A worker said that it is over. Returns what must move.
     pub fn shut_down(&self, namespace: NamespaceKey, worker: &str) -> Option<LostWorker> {
         let mut table = lock(&self.table);
-        let news = table.get_mut(namespace, worker).is_some_and(|entity| taken(entity.lease.shut_down()));
+        let news = table.get_mut(namespace, worker).is_some_and(|entity| is_legal(entity.lease.shut_down()));
         if news { table.lose(namespace, worker, LostBecause::ShutDown) } else { None }
     }
 
@@ -692,7 +696,7 @@ impl Leases {
         due
     }
 
-    /// The server itself was away for this long: nobody is blamed for it, and everybody has a while to come back.
+    /// The server itself was away for this long: no worker is blamed for it, and each has a while to come back.
     pub fn excuse(&self, away: Nanos) {
         let away = away.saturating_add(self.settings.grace);
         let mut table = lock(&self.table);
@@ -711,12 +715,12 @@ impl Leases {
 
     /// Queues in which polls of a worker may wait.
     pub fn queues_of(&self, namespace: NamespaceKey, worker: &str) -> Vec<String> {
-        lock(&self.table).get(namespace, worker).map(Entity::queues).unwrap_or_default()
+        lock(&self.table).get(namespace, worker).map(WorkerEntry::queues).unwrap_or_default()
     }
 
-    /// Whether a worker's silence means something.
+    /// Whether a worker's silence means that it is lost.
     pub fn reports(&self, namespace: NamespaceKey, worker: &str) -> bool {
-        lock(&self.table).get(namespace, worker).is_some_and(Entity::reports)
+        lock(&self.table).get(namespace, worker).is_some_and(WorkerEntry::reports)
     }
 
     /// The lease of a worker.
@@ -732,7 +736,7 @@ impl Leases {
         own.map(|entity| self.view(&table, namespace, entity, now)).collect()
     }
 
-    fn view(&self, table: &Table, namespace: NamespaceKey, entity: &Entity, now: Nanos) -> LeaseView {
+    fn view(&self, table: &Table, namespace: NamespaceKey, entity: &WorkerEntry, now: Nanos) -> LeaseView {
         let lease = &entity.lease;
         LeaseView {
             worker: entity.worker.to_string(),
@@ -744,7 +748,7 @@ impl Leases {
             speaks_protocol: lease.speaks_protocol(),
             remaining: lease.alive_until(&self.settings).map(|until| (until - now).max(0)),
             silent: (now - lease.last_heard()).max(0),
-            connections: table.reach.count(&Party::Worker(namespace, entity.worker.clone())),
+            connections: table.connections.count(&Party::Worker(namespace, entity.worker.clone())),
             holds: lease.holds().copied().collect(),
             tasks: lease.tasks().collect(),
         }

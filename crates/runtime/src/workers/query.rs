@@ -1,11 +1,11 @@
-//! The language in which workers are asked for: conditions on the fields of a heartbeat, joined by AND and OR.
+//! The filter language of lists of workers: conditions on the fields of a heartbeat, joined by AND and OR.
 //!
 //! As with Temporal, only what cannot be parsed is refused. A condition on a field that does not exist, or that does
 //! not suit its field, fits no worker.
 
 use segno_proto::{Nanos, timestamp_nanos, worker::WorkerHeartbeat};
 
-/// Positions in a query are told as if it were part of this statement.
+/// Positions in a query are reported as if it were part of this statement.
 const STATEMENT: &str = "select * from table1 where ";
 /// Words that are no names unless they are quoted.
 const KEYWORDS: [&str; 9] = ["and", "between", "from", "in", "is", "like", "or", "select", "where"];
@@ -444,7 +444,7 @@ mod tests {
             ("StartTime between '2023-01-01T00:00:00Z' and '2024-01-01T00:00:00Z'", true),
             ("StartTime not between '2023-01-01T00:00:00Z' and '2024-01-01T00:00:00Z'", false),
             ("HeartbeatTime is not null", false),
-            // Not answered, so nobody fits.
+            // Not answered, so no worker fits.
             ("NoSuchField != 'x'", false),
             ("taskqueue is null", false),
             ("WorkerInstanceKey > 'a'", false),

@@ -60,7 +60,7 @@ async fn start(node: &Arc<Node>, namespace: &Namespace, request_id: &str) -> Str
 async fn poll(node: &Arc<Node>, namespace: NamespaceKey) -> Option<StartedActivity> {
     let mut poll = worker::poll_of(node, QueueKind::Activity, story::QUEUE);
     poll.queue.namespace = namespace;
-    let started = node.poll_activity(&poll, None).await.expect("a poll works")?;
+    let started = node.dispatch.poll_here::<StartedActivity>(&poll, None).await.expect("a poll works")?;
     started.delivery.delivered();
     Some(started)
 }

@@ -20,7 +20,7 @@ use segno_proto::{
 };
 use segno_runtime::{
     CallError, Caller, Clock, ConnectionId, LeaseSettings, Node, NodeOptions, Poll, QueueKey, QueueKind, RunSelector,
-    StartedActivity, SystemClock, WorkerQuery, WorkflowKey,
+    StartedActivity, StartedTask, SystemClock, WorkerQuery, WorkflowKey,
 };
 use segno_store::{NamespaceKey, RunKey, Store};
 use tokio::time::{Instant, sleep};
@@ -117,7 +117,13 @@ impl Scene {
 
     async fn take(&self, caller: Caller) -> StartedActivity {
         let poll = self.poll(QueueKind::Activity, caller);
-        let started = self.node.poll_activity(&poll, None).await.expect("a poll works").expect("there is an activity");
+        let started = self
+            .node
+            .dispatch
+            .poll_here::<StartedActivity>(&poll, None)
+            .await
+            .expect("a poll works")
+            .expect("there is an activity");
         started.delivery.delivered();
         started
     }
@@ -128,7 +134,7 @@ impl Scene {
         poll.queue.name = "elsewhere".to_owned();
         poll.deadline = Instant::now() + Duration::from_secs(600);
         let polling = tokio::spawn(async move {
-            let _ = node.poll_workflow_task(&poll, None).await;
+            let _ = node.dispatch.poll_here::<StartedTask>(&poll, None).await;
         });
         sleep(Duration::from_millis(20)).await;
         polling
@@ -137,7 +143,7 @@ impl Scene {
     async fn cut(&self, polling: tokio::task::JoinHandle<()>, connection: ConnectionId) {
         polling.abort();
         let _ = polling.await;
-        self.node.connection_closed(connection);
+        self.node.workers.connection_closed(connection);
     }
 
     async fn attempt(&self, key: &WorkflowKey) -> (i32, bool) {
@@ -148,7 +154,7 @@ impl Scene {
 
     async fn heartbeat(&self, key: &WorkflowKey, started: &StartedActivity, identity: &str, connection: ConnectionId) {
         let (selector, who, on) = (RunSelector::default(), identity.to_owned(), Some(connection));
-        let call = self.node.activity_heartbeat(key, &selector, reference_of(started), None, who, on);
+        let call = self.node.workers.activity_heartbeat(key, &selector, reference_of(started), None, who, on);
         call.await.expect("the attempt counts");
     }
 
@@ -162,7 +168,7 @@ impl Scene {
     fn report(&self, worker: &str, status: WorkerStatus, connection: ConnectionId) {
         let heartbeat =
             WorkerHeartbeat { worker_instance_key: worker.to_owned(), status: status as i32, ..Default::default() };
-        self.node.workers_reported(self.namespace, vec![heartbeat], Some(connection));
+        self.node.workers.workers_reported(self.namespace, vec![heartbeat], Some(connection));
     }
 
     fn count(&self, name: &str) -> u64 {
@@ -202,7 +208,7 @@ async fn a_worker_that_is_cut_off_loses_its_activity_after_the_grace_period() {
     assert_eq!(again.activity.attempt, 2);
     scene.complete(&key, &again).await.expect("the second attempt counts");
     assert_eq!((scene.count("workers_lost"), scene.count("activities_moved")), (1, 1));
-    assert!(scene.node.lease_of(scene.namespace, "a").is_none(), "the entity is gone");
+    assert!(scene.node.workers.lease_of(scene.namespace, "a").is_none(), "the entity is gone");
 }
 
 #[tokio::test]
@@ -215,7 +221,7 @@ async fn a_worker_that_comes_back_in_time_keeps_everything() {
         scene.cut(polling, connection).await;
         scene.pass(14).await;
         connection = scene.connect();
-        scene.node.worker_called(scene.namespace, &scene.caller("a", connection));
+        scene.node.workers.worker_called(scene.namespace, &scene.caller("a", connection));
     }
     scene.pass(20).await;
     scene.complete(&key, &started).await.expect("it has it still");
@@ -238,7 +244,7 @@ async fn a_connection_that_breaks_again_and_again_is_no_death() {
     let mut poll = scene.poll(QueueKind::Workflow, scene.caller("a", connection));
     poll.queue.name = "elsewhere".to_owned();
     poll.deadline = Instant::now() + Duration::from_millis(20);
-    assert!(scene.node.poll_workflow_task(&poll, None).await.expect("a poll works").is_none());
+    assert!(scene.node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works").is_none());
     let polling = scene.keep_polling(scene.caller("a", connection)).await;
     scene.cut(polling, connection).await;
     scene.pass(4).await;
@@ -251,7 +257,7 @@ async fn a_busy_worker_without_polls_is_not_blamed_for_its_connection() {
     let connection = scene.connect();
     let (key, started) = scene.with_activity("w", scene.caller("a", connection)).await;
     // All its slots are full: it says nothing until it has something to say.
-    scene.node.connection_closed(connection);
+    scene.node.workers.connection_closed(connection);
     scene.pass(600).await;
     assert_eq!(scene.attempt(&key).await, (1, true));
     // Unless it reports by itself: then three leases of silence are too many.
@@ -276,7 +282,7 @@ async fn the_queue_for_commands_stands_for_all_workers_of_a_process() {
     let polling = |poll: Poll| {
         let node = scene.node.clone();
         tokio::spawn(async move {
-            let _ = node.poll_command(&poll).await;
+            let _ = node.dispatch.poll_command(&poll).await;
         })
     };
     let first = polling(poll.clone());
@@ -305,11 +311,11 @@ async fn a_command_waits_for_a_worker_that_has_not_polled_for_any_yet() {
     scene.node.transact(&key, &RunSelector::default(), end).await.expect("the workflow ends");
     let mut poll = scene.poll(QueueKind::WorkerCommand, caller);
     poll.queue.name = control;
-    let (_, delivery) = scene.node.poll_command(&poll).await.expect("its activity must stop");
+    let (_, delivery) = scene.node.dispatch.poll_command(&poll).await.expect("its activity must stop");
     delivery.delivered();
     assert_eq!((scene.count("commands_sent"), scene.count("commands_dropped")), (1, 0));
     poll.deadline = Instant::now() + Duration::from_millis(20);
-    assert!(scene.node.poll_command(&poll).await.is_none(), "it comes once");
+    assert!(scene.node.dispatch.poll_command(&poll).await.is_none(), "it comes once");
 }
 
 #[tokio::test]
@@ -336,12 +342,12 @@ async fn whoever_says_goodbye_keeps_its_work_as_long_as_it_is_there() {
     let connection = scene.connect();
     scene.report("a", WorkerStatus::Running, connection);
     let (key, _) = scene.with_activity("w", scene.caller("a", connection)).await;
-    scene.node.dismiss_worker(scene.namespace, "a", "", "");
+    scene.node.workers.dismiss_worker(scene.namespace, "a", "", "");
     scene.report("a", WorkerStatus::ShuttingDown, connection);
-    scene.node.dismiss_worker(scene.namespace, "a", "", "");
+    scene.node.workers.dismiss_worker(scene.namespace, "a", "", "");
     scene.pass(600).await;
     assert_eq!(scene.attempt(&key).await, (1, true), "it says nothing and finishes what it has");
-    scene.node.connection_closed(connection);
+    scene.node.workers.connection_closed(connection);
     scene.pass(16).await;
     assert_eq!(scene.attempt(&key).await, (2, false), "the process is gone");
 }
@@ -352,13 +358,13 @@ async fn a_heartbeat_of_an_activity_is_a_sign_of_life_of_the_process_that_has_it
     let (first, second) = (scene.connect(), scene.connect());
     scene.report("a", WorkerStatus::Running, first);
     let (key, started) = scene.with_activity("w", scene.caller("a", first)).await;
-    scene.node.dismiss_worker(scene.namespace, "a", "", "");
-    scene.node.connection_closed(first);
+    scene.node.workers.dismiss_worker(scene.namespace, "a", "", "");
+    scene.node.workers.connection_closed(first);
     scene.pass(14).await;
     scene.heartbeat(&key, &started, "identity of a", second).await;
     scene.pass(100).await;
     assert_eq!(scene.attempt(&key).await, (1, true), "it finishes what it has, on another connection");
-    scene.node.connection_closed(second);
+    scene.node.workers.connection_closed(second);
     scene.pass(10).await;
     scene.heartbeat(&key, &started, "somebody who completes it elsewhere", scene.connect()).await;
     scene.pass(6).await;
@@ -369,18 +375,18 @@ async fn a_heartbeat_of_an_activity_is_a_sign_of_life_of_the_process_that_has_it
 async fn the_protocol_has_tokens_and_leases() {
     let scene = Scene::begin().await;
     let beat = |token: &[u8]| Beat { token: token.to_vec(), lease: 30 * SECOND, ..Default::default() };
-    let send = |beat: Beat| scene.node.worker_heartbeat(scene.namespace, "p", &beat);
+    let send = |beat: Beat| scene.node.workers.worker_heartbeat(scene.namespace, "p", &beat);
     let first = send(beat(b"")).expect("it registers");
     let second = send(beat(&first)).expect("the token fits");
     assert_eq!(send(beat(&first)), Err(BeatRefused::TokenMismatch { current: second }));
     let (key, started) = scene.with_activity("w", scene.caller("p", scene.connect())).await;
     let bound = Beat { bound: vec![hold_of(&started)], ..beat(&second) };
     let third = send(bound).expect("it binds");
-    let view = scene.node.lease_of(scene.namespace, "p").expect("it is known");
+    let view = scene.node.workers.lease_of(scene.namespace, "p").expect("it is known");
     assert_eq!((view.holds, view.remaining), (vec![hold_of(&started)], Some(30 * SECOND)));
     let elsewhere = Beat { bound: vec![hold_of(&started)], ..beat(b"") };
-    scene.node.worker_heartbeat(scene.namespace, "other", &elsewhere).expect("it registers");
-    let other = scene.node.lease_of(scene.namespace, "other").expect("it is known");
+    scene.node.workers.worker_heartbeat(scene.namespace, "other", &elsewhere).expect("it registers");
+    let other = scene.node.workers.lease_of(scene.namespace, "other").expect("it is known");
     assert!(other.holds.is_empty(), "another worker has it");
     scene.pass(29).await;
     assert_eq!(scene.attempt(&key).await, (1, true));
@@ -388,7 +394,7 @@ async fn the_protocol_has_tokens_and_leases() {
     assert_eq!(scene.attempt(&key).await, (2, false));
     assert_eq!(send(beat(&third)), Err(BeatRefused::Inactive), "for good");
     assert!(
-        scene.node.worker_heartbeat(scene.namespace, "p2", &beat(b"")).is_ok(),
+        scene.node.workers.worker_heartbeat(scene.namespace, "p2", &beat(b"")).is_ok(),
         "under another name it may begin anew"
     );
 }
@@ -399,7 +405,7 @@ async fn an_activity_that_never_arrived_is_found() {
     let mut token = Vec::new();
     let mut send = |bound: Vec<Hold>| {
         let beat = Beat { token: token.clone(), lease: 60 * SECOND, bound, unbound: Vec::new() };
-        token = scene.node.worker_heartbeat(scene.namespace, "p", &beat).expect("in order").to_vec();
+        token = scene.node.workers.worker_heartbeat(scene.namespace, "p", &beat).expect("in order").to_vec();
     };
     send(Vec::new());
     let (bound, started) = scene.with_activity("bound", scene.caller("p", scene.connect())).await;
@@ -424,13 +430,25 @@ async fn a_workflow_task_moves_without_its_time_out() {
     let key = scene.start("w").await;
     let connection = scene.connect();
     let poll = scene.poll(QueueKind::Workflow, scene.caller("a", connection));
-    let task = scene.node.poll_workflow_task(&poll, None).await.expect("a poll works").expect("there is a task");
+    let task = scene
+        .node
+        .dispatch
+        .poll_here::<StartedTask>(&poll, None)
+        .await
+        .expect("a poll works")
+        .expect("there is a task");
     task.delivery.delivered();
     let polling = scene.keep_polling(scene.caller("a", connection)).await;
     scene.cut(polling, connection).await;
     scene.pass(16).await;
     let poll = scene.poll(QueueKind::Workflow, scene.caller("b", scene.connect()));
-    let again = scene.node.poll_workflow_task(&poll, None).await.expect("a poll works").expect("there it is again");
+    let again = scene
+        .node
+        .dispatch
+        .poll_here::<StartedTask>(&poll, None)
+        .await
+        .expect("a poll works")
+        .expect("there it is again");
     assert_eq!(again.task.attempt, 1);
     assert_ne!(again.task.started_time, task.task.started_time);
     let run = RunKey(scene.node.snapshot(&key, "").await.expect("it exists").run.info.run_key);
@@ -453,11 +471,11 @@ async fn after_a_restart_workers_have_a_full_lease() {
     // Its goodbye is forgotten with the server. What it says of its activity is not.
     scene.report("leaving", WorkerStatus::Running, connection);
     let (leaving, finishing) = scene.with_activity("leaving", scene.caller("leaving", connection)).await;
-    scene.node.dismiss_worker(scene.namespace, "leaving", "", "");
+    scene.node.workers.dismiss_worker(scene.namespace, "leaving", "", "");
     scene.node.shut_down();
     let scene = Scene::on(scene.store.clone()).await;
     for _ in 0..200 {
-        if scene.node.leases_of(scene.namespace).len() == 4 {
+        if scene.node.workers.leases_of(scene.namespace).len() == 4 {
             break;
         }
         sleep(Duration::from_millis(5)).await;
@@ -480,18 +498,18 @@ async fn workers_that_report_in_either_protocol_are_listed() {
     let connection = scene.connect();
     let polling = scene.keep_polling(scene.caller("polls", connection)).await;
     scene.report("tells", WorkerStatus::Running, connection);
-    scene.node.worker_heartbeat(scene.namespace, "registered", &Beat::default()).expect("it registers");
+    scene.node.workers.worker_heartbeat(scene.namespace, "registered", &Beat::default()).expect("it registers");
     let find = |query: &str| {
-        let found = scene.node.find_workers(scene.namespace, &WorkerQuery::parse(query).expect("a query"));
+        let found = scene.node.workers.find_workers(scene.namespace, &WorkerQuery::parse(query).expect("a query"));
         found.iter().map(|worker| worker.worker_instance_key.clone()).collect::<Vec<_>>()
     };
     assert_eq!(find(""), ["registered", "tells"], "a poll is no report");
-    assert!(scene.node.find_worker(scene.namespace, "polls").is_none());
+    assert!(scene.node.workers.find_worker(scene.namespace, "polls").is_none());
     assert_eq!(find("Status = 'Running' and StartTime > '2020-01-01T00:00:00Z'"), ["registered"]);
-    let first = scene.node.find_worker(scene.namespace, "registered").expect("it was seen");
+    let first = scene.node.workers.find_worker(scene.namespace, "registered").expect("it was seen");
     scene.pass(5).await;
-    assert_eq!(scene.node.find_worker(scene.namespace, "registered"), Some(first), "it starts once");
-    scene.node.dismiss_worker(scene.namespace, "registered", "", "");
+    assert_eq!(scene.node.workers.find_worker(scene.namespace, "registered"), Some(first), "it starts once");
+    scene.node.workers.dismiss_worker(scene.namespace, "registered", "", "");
     assert_eq!(find("Status = 'ShuttingDown'"), ["registered"]);
     scene.cut(polling, connection).await;
 }
@@ -500,18 +518,18 @@ async fn workers_that_report_in_either_protocol_are_listed() {
 async fn neither_a_jump_of_the_clock_nor_a_server_that_stood_still_kills_workers() {
     let scene = Scene::begin().await;
     let beat = Beat { lease: 10 * SECOND, ..Default::default() };
-    scene.node.worker_heartbeat(scene.namespace, "p", &beat).expect("it registers");
+    scene.node.workers.worker_heartbeat(scene.namespace, "p", &beat).expect("it registers");
     scene.hand.ahead.store(3600 * SECOND, Ordering::SeqCst);
     scene.node.clock_moved();
     sleep(Duration::from_millis(20)).await;
-    assert!(scene.node.lease_of(scene.namespace, "p").is_some());
+    assert!(scene.node.workers.lease_of(scene.namespace, "p").is_some());
     // An hour in which nobody could be heard, all at once.
     scene.hand.at.store(3600 * SECOND, Ordering::SeqCst);
     scene.node.clock_moved();
     sleep(Duration::from_millis(20)).await;
-    assert!(scene.node.lease_of(scene.namespace, "p").is_some(), "it was the server that was away");
+    assert!(scene.node.workers.lease_of(scene.namespace, "p").is_some(), "it was the server that was away");
     scene.pass(16).await;
-    assert!(scene.node.lease_of(scene.namespace, "p").is_none(), "and then it counts again");
+    assert!(scene.node.workers.lease_of(scene.namespace, "p").is_none(), "and then it counts again");
 }
 
 #[tokio::test]
@@ -524,20 +542,20 @@ async fn ten_thousand_workers_cost_no_write() {
         for (number, token) in tokens.iter_mut().enumerate() {
             let beat = Beat { token: token.clone(), ..Default::default() };
             let name = format!("worker-{number}");
-            *token = scene.node.worker_heartbeat(scene.namespace, &name, &beat).expect("in order").to_vec();
+            *token = scene.node.workers.worker_heartbeat(scene.namespace, &name, &beat).expect("in order").to_vec();
         }
         scene.pass(20).await;
     }
     println!("30,000 heartbeats in {:?}", before.elapsed());
     assert_eq!(scene.count("commits"), commits);
-    assert_eq!((scene.node.leases_of(scene.namespace).len(), scene.count("workers_lost")), (10_000, 0));
+    assert_eq!((scene.node.workers.leases_of(scene.namespace).len(), scene.count("workers_lost")), (10_000, 0));
 }
 
 #[tokio::test]
 async fn what_is_over_is_held_by_nobody_also_if_the_store_did_not_say_so() {
     let scene = Scene::begin().await;
     let (key, started) = scene.with_activity("w", scene.caller("a", scene.connect())).await;
-    let held = || scene.node.lease_of(scene.namespace, "a").map_or(0, |lease| lease.holds.len());
+    let held = || scene.node.workers.lease_of(scene.namespace, "a").map_or(0, |lease| lease.holds.len());
     assert_eq!(held(), 1);
     scene.store.silent.store(true, Ordering::SeqCst);
     assert!(matches!(scene.complete(&key, &started).await, Err(CallError::Unavailable(_))), "who knows");
@@ -560,10 +578,10 @@ async fn workers_that_come_and_go_leave_nothing() {
             control_queue: format!("temporal-sys/worker-commands/default/{number}"),
             ..scene.caller(&format!("w{number}"), connection)
         };
-        scene.node.worker_called(scene.namespace, &caller);
-        scene.node.connection_closed(connection);
+        scene.node.workers.worker_called(scene.namespace, &caller);
+        scene.node.workers.connection_closed(connection);
     }
-    assert!(scene.node.leases_of(scene.namespace).is_empty());
+    assert!(scene.node.workers.leases_of(scene.namespace).is_empty());
     assert!(scene.store.memory.open_runs(None, 1).expect("memory can be read").is_empty());
 }
 
@@ -572,11 +590,13 @@ async fn workers_that_come_and_go_leave_nothing() {
 async fn the_open_poll_of_a_lost_worker_ends_empty() {
     let scene = Scene::begin().await;
     let beat = Beat { lease: 30 * SECOND, ..Default::default() };
-    scene.node.worker_heartbeat(scene.namespace, "p", &beat).expect("it registers");
+    scene.node.workers.worker_heartbeat(scene.namespace, "p", &beat).expect("it registers");
     let caller = scene.caller("p", scene.connect());
     let (key, _) = scene.with_activity("w", caller.clone()).await;
     let (node, poll) = (scene.node.clone(), scene.poll(QueueKind::Activity, caller));
-    let polling = tokio::spawn(async move { node.poll_activity(&poll, None).await.expect("a poll works").is_some() });
+    let polling = tokio::spawn(async move {
+        node.dispatch.poll_here::<StartedActivity>(&poll, None).await.expect("a poll works").is_some()
+    });
     sleep(Duration::from_millis(20)).await;
     scene.pass(31).await;
     assert!(!polling.await.expect("it ends"), "the lost worker was handed something");
@@ -599,7 +619,7 @@ async fn many_workers_are_lost_in_slices() {
         status: WorkerStatus::Running as i32,
         ..Default::default()
     };
-    scene.node.workers_reported(scene.namespace, (0..WORKERS).map(heartbeat).collect(), None);
+    scene.node.workers.workers_reported(scene.namespace, (0..WORKERS).map(heartbeat).collect(), None);
     assert_eq!(live(&scene.node), WORKERS);
     let node = scene.node.clone();
     // On the one thread of this test it has a turn after a slice or two.
@@ -632,13 +652,14 @@ async fn a_connection_of_many_workers_is_closed_in_slices() {
     for number in 0..WORKERS {
         let caller = scene.caller(&format!("worker {number}"), connection);
         let (node, poll) = (scene.node.clone(), scene.poll(QueueKind::Workflow, caller));
-        polls.push(tokio::spawn(async move { drop(node.poll_workflow_task(&poll, None).await) }));
+        polls.push(tokio::spawn(async move { drop(node.dispatch.poll_here::<StartedTask>(&poll, None).await) }));
     }
-    while scene.node.leases_of(scene.namespace).len() < WORKERS as usize {
+    while scene.node.workers.leases_of(scene.namespace).len() < WORKERS as usize {
         tokio::task::yield_now().await;
     }
-    scene.node.connection_closed(connection);
-    let detached = |scene: &Scene| scene.node.leases_of(scene.namespace).iter().filter(|lease| lease.detached).count();
+    scene.node.workers.connection_closed(connection);
+    let detached =
+        |scene: &Scene| scene.node.workers.leases_of(scene.namespace).iter().filter(|lease| lease.detached).count();
     assert!(detached(&scene) <= 64, "{} at once", detached(&scene));
     let all = async {
         while detached(&scene) < WORKERS as usize {

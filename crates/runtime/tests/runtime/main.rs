@@ -9,5 +9,6 @@ mod nothing_lost;
 mod races;
 mod repeats;
 mod scripts;
+mod stopping;
 mod tenants;
 mod update_faults;

@@ -18,7 +18,7 @@ use segno_proto::{
     enums::{EventType, WorkflowExecutionStatus},
 };
 use segno_runtime::{
-    CallError, Node, NodeOptions, QueueKind, RunSelector, SystemClock, WorkflowKey, with_request_bytes,
+    CallError, Node, NodeOptions, QueueKind, RunSelector, StartedTask, SystemClock, WorkflowKey, with_request_bytes,
 };
 use segno_store::{
     Commit, CurrentReset, RunKey, Store,
@@ -68,7 +68,7 @@ async fn drain(node: &Arc<Node>) -> HashSet<u64> {
 
 async fn poll(node: &Arc<Node>) -> Option<segno_runtime::StartedTask> {
     let poll = worker::poll_of(node, QueueKind::Workflow, story::QUEUE);
-    node.poll_workflow_task(&poll, None).await.expect("a poll works")
+    node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works")
 }
 
 /// A node that drops runs from memory as soon as it can.
@@ -87,7 +87,8 @@ async fn no_task_of_a_full_queue_is_forgotten_when_pollers_leave() {
     for round in 0..2000_u64 {
         let poll = worker::poll_of(&node, QueueKind::Workflow, story::QUEUE);
         // Most leave before they have something, some in the middle of it.
-        let left = timeout(Duration::from_micros(round % 7 * 40), node.poll_workflow_task(&poll, None)).await;
+        let left =
+            timeout(Duration::from_micros(round % 7 * 40), node.dispatch.poll_here::<StartedTask>(&poll, None)).await;
         if let Ok(Ok(Some(task))) = left {
             task.delivery.delivered();
             seen.insert(task.run.info.run_key);
@@ -325,7 +326,7 @@ async fn eager_activities_are_not_lost_when_the_caller_leaves() {
     gate.held.store(true, Ordering::SeqCst);
     let namespace = node.namespaces.get("default").expect("it is always there");
     let run_id = task.run.info.run_id.clone();
-    let leaving = node.complete_workflow_task(namespace, &key, &run_id, call, Default::default());
+    let leaving = node.dispatch.complete_workflow_task(namespace, &key, &run_id, call, Default::default());
     assert!(timeout(Duration::from_millis(50), leaving).await.is_err(), "the caller leaves before the commit is done");
     gate.held.store(false, Ordering::SeqCst);
     let offered = timeout(Duration::from_secs(5), worker::fail_activity(&node)).await;
@@ -377,7 +378,10 @@ async fn answer(node: &Arc<Node>, task: &segno_runtime::StartedTask, commands: V
     let key = WorkflowKey::new(namespace.key, &task.run.info.workflow_id);
     let call = worker::complete_with(worker::token_of(task), commands);
     let run_id = task.run.info.run_id.clone();
-    node.complete_workflow_task(namespace, &key, &run_id, call, Default::default()).await.expect("it is taken");
+    node.dispatch
+        .complete_workflow_task(namespace, &key, &run_id, call, Default::default())
+        .await
+        .expect("it is taken");
 }
 
 /// Calls that wait for the same run share a commit; each is answered, and history has all of them in order.

@@ -31,7 +31,8 @@ async fn begun(node: &Arc<Node>) -> StartedTask {
     let namespace = node.namespaces.get("default").expect("it is always there");
     node.start_workflow(story::start(&namespace, "w")).await.expect("a workflow starts");
     let poll = worker::poll_of(node, QueueKind::Workflow, story::QUEUE);
-    let task = node.poll_workflow_task(&poll, None).await.expect("a poll works").expect("there is a task");
+    let task =
+        node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works").expect("there is a task");
     task.delivery.delivered();
     task
 }
@@ -39,7 +40,7 @@ async fn begun(node: &Arc<Node>) -> StartedTask {
 async fn complete(node: &Arc<Node>, task: &StartedTask, call: &CompleteTask) -> Result<CompletedTask, CallError> {
     let namespace = node.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, &task.run.info.workflow_id);
-    node.complete_workflow_task(namespace, &key, &task.run.info.run_id, call.clone(), Default::default()).await
+    node.dispatch.complete_workflow_task(namespace, &key, &task.run.info.run_id, call.clone(), Default::default()).await
 }
 
 async fn result(node: &Arc<Node>, started: &StartedActivity, digest: Digest) -> Result<(), CallError> {
@@ -117,11 +118,17 @@ async fn an_older_run_knows_its_last_completion_and_results() {
     let call = worker::complete_with(worker::token_of(&task), vec![story::activity("plain")]);
     complete(&node, &task, &call).await.expect("it is taken");
     let poll = worker::poll_of(&node, QueueKind::Activity, story::QUEUE);
-    let started = node.poll_activity(&poll, None).await.expect("a poll works").expect("there is an activity");
+    let started = node
+        .dispatch
+        .poll_here::<StartedActivity>(&poll, None)
+        .await
+        .expect("a poll works")
+        .expect("there is an activity");
     started.delivery.delivered();
     result(&node, &started, FIRST).await.expect("it is taken");
     let poll = worker::poll_of(&node, QueueKind::Workflow, story::QUEUE);
-    let task = node.poll_workflow_task(&poll, None).await.expect("a poll works").expect("there is a task");
+    let task =
+        node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works").expect("there is a task");
     task.delivery.delivered();
     let mut call = worker::complete_with(worker::token_of(&task), vec![story::complete()]);
     call.digest = FIRST;
@@ -166,7 +173,12 @@ async fn a_repeat_of_what_was_not_stored_is_a_first() {
     let call = worker::complete_with(worker::token_of(&task), vec![story::activity("plain")]);
     complete(&node, &task, &call).await.expect("it is taken");
     let poll = worker::poll_of(&node, QueueKind::Activity, story::QUEUE);
-    let started = node.poll_activity(&poll, None).await.expect("a poll works").expect("there is an activity");
+    let started = node
+        .dispatch
+        .poll_here::<StartedActivity>(&poll, None)
+        .await
+        .expect("a poll works")
+        .expect("there is an activity");
     started.delivery.delivered();
     gate.fails_once.store(true, Ordering::SeqCst);
     assert!(matches!(result(&node, &started, FIRST).await, Err(CallError::Unavailable(_))));

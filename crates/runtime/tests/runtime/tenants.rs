@@ -149,7 +149,7 @@ async fn queries_of_one_namespace_do_not_hold_up_calls_of_another() {
         let (node, key) = (node.clone(), WorkflowKey::new(namespace.key, "q"));
         let query = WorkflowQuery { query_type: name.to_owned(), ..Default::default() };
         let deadline = Instant::now() + Duration::from_secs(60);
-        async move { node.query(&key, "", query, QueryRejectCondition::None, deadline).await }
+        async move { node.dispatch.query(&key, "", query, QueryRejectCondition::None, deadline).await }
     };
     // One thread serves calls here. If the queries were executed on it, all of them would come first.
     let long: Vec<_> = (0..30).map(|_| tokio::spawn(ask(&busy, "long"))).collect();

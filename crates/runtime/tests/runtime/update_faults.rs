@@ -44,14 +44,17 @@ impl Scene {
         scene.answer(&first).await.expect("the first turn is taken");
         // A sticky queue is served once its worker has asked there.
         let poll = worker::poll_of(&scene.node, QueueKind::Workflow, queue);
-        assert!(scene.node.poll_workflow_task(&poll, None).await.expect("a poll works").is_none(), "nothing to do yet");
+        assert!(
+            scene.node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works").is_none(),
+            "nothing to do yet"
+        );
         scene
     }
 
     async fn next_task(&self, queue: &str) -> StartedTask {
         loop {
             let poll = worker::poll_of(&self.node, QueueKind::Workflow, queue);
-            if let Some(task) = self.node.poll_workflow_task(&poll, None).await.expect("a poll works") {
+            if let Some(task) = self.node.dispatch.poll_here::<StartedTask>(&poll, None).await.expect("a poll works") {
                 task.delivery.delivered();
                 return task;
             }
@@ -69,7 +72,7 @@ impl Scene {
         let namespace = self.node.namespaces.get("default").expect("it is always there");
         let run_id = task.run.info.run_id.clone();
         let completed =
-            self.node.complete_workflow_task(namespace, &self.key, &run_id, call, Default::default()).await?;
+            self.node.dispatch.complete_workflow_task(namespace, &self.key, &run_id, call, Default::default()).await?;
         completed.delivery.iter().for_each(Delivery::delivered);
         Ok(completed)
     }

@@ -148,9 +148,9 @@ impl Workflows {
         };
         let version = version_of(&poll.version);
         let begun = Instant::now();
-        let polled = match task {
-            Some(task) => self.node.begin_activity_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
-            None => self.node.poll_activity_anywhere(&poll, version, call.as_ref()).await.map_err(failed)?,
+        let polled: Option<Polled<StartedActivity>> = match task {
+            Some(task) => self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
+            None => self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?,
         };
         let started = match polled {
             Some(Polled::Here(started)) => started,
@@ -158,7 +158,7 @@ impl Workflows {
             None => return Ok(Response::new(PollActivityTaskQueueResponse::default())),
         };
         let delivery = started.delivery.clone();
-        let poller_scaling_decision = scaling(self.node.poller_advice(&poll.queue, begun.elapsed()));
+        let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, begun.elapsed()));
         let task = response(&namespace, started);
         let mut response = Response::new(PollActivityTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);
@@ -202,7 +202,7 @@ impl Workflows {
             return Ok(HeartbeatReply { cancel_requested: true, ..Default::default() });
         }
         let Target { key, selector, activity, standalone, .. } = target;
-        let taken = self.node.activity_heartbeat(&key, &selector, activity, details, identity, connection);
+        let taken = self.node.workers.activity_heartbeat(&key, &selector, activity, details, identity, connection);
         taken.await.map_err(|error| failed_at(standalone.as_deref(), error))
     }
 

@@ -49,7 +49,7 @@ impl WorkflowExplanations {
             false => self.node.last_event(&current).await.map_err(failed)?,
         };
         let script = self.script(&namespace, &key, run).await;
-        let leases = self.node.leases_of(namespace.key);
+        let leases = self.node.workers.leases_of(namespace.key);
         let (workflow_queue, activity_queues) = self.queues(handlers, &namespace, run, &leases).await?;
         let seen = Seen {
             run,
@@ -119,7 +119,7 @@ impl WorkflowExplanations {
         let side = side.unwrap_or_default();
         let serves = |lease: &&LeaseView| lease.task_queue == name && !lease.leaving && !lease.detached;
         let (_, is_limited) =
-            self.node.queue_limit(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
+            self.node.matching.limit_of(&QueueKey { namespace: namespace.key, kind, name: name.to_owned() });
         Ok(QueueSeen {
             service: QueueService {
                 polls_waiting: side.polls_waiting.max(0) as usize,
@@ -143,7 +143,7 @@ impl WorkflowExplanations {
         }
         let side = |kind| {
             let key = QueueKey { namespace: namespace.key, kind, name: task_queue.clone() };
-            let service = self.node.queue_service(&key);
+            let service = self.node.matching.service(&key);
             Some(QueueSide {
                 polls_waiting: service.polls_waiting.try_into().unwrap_or(i32::MAX),
                 last_poll: service.last_poll.map(nanos_timestamp),

@@ -54,8 +54,8 @@ impl WorkerLeases {
             bound: self.holds(&namespace, &request.bound_activities)?,
             unbound: self.holds(&namespace, &request.unbound_activities)?,
         };
-        let token = self.node.worker_heartbeat(namespace.key, worker, &beat).map_err(refused)?;
-        let granted = self.node.lease_of(namespace.key, worker).and_then(|lease| lease.remaining);
+        let token = self.node.workers.worker_heartbeat(namespace.key, worker, &beat).map_err(refused)?;
+        let granted = self.node.workers.lease_of(namespace.key, worker).and_then(|lease| lease.remaining);
         let token = Bytes::copy_from_slice(&token);
         Ok(Response::new(HeartbeatResponse { token, lease: granted.map(nanos_duration) }))
     }
@@ -77,10 +77,10 @@ impl WorkerLeases {
         request: Request<ListWorkersRequest>,
     ) -> Result<Response<ListWorkersResponse>, Status> {
         let namespace = self.workflows.namespace(&request.into_inner().namespace)?;
-        let told = self.node.workers.all(namespace.key, self.node.now());
+        let told = self.node.workers.heartbeats.all(namespace.key, self.node.now());
         let mut workers: BTreeMap<String, Worker> =
             told.iter().map(|heartbeat| (heartbeat.worker_instance_key.clone(), as_it_says(heartbeat))).collect();
-        for lease in self.node.leases_of(namespace.key) {
+        for lease in self.node.workers.leases_of(namespace.key) {
             let worker = workers.entry(lease.worker.clone()).or_default();
             add_lease(worker, &lease);
         }
@@ -94,15 +94,15 @@ impl WorkerLeases {
         let request = request.into_inner();
         let namespace = self.workflows.namespace(&request.namespace)?;
         let key = &request.worker_instance_key;
-        let told = self.node.workers.get(namespace.key, key, self.node.now());
-        let lease = self.node.lease_of(namespace.key, key);
+        let told = self.node.workers.heartbeats.get(namespace.key, key, self.node.now());
+        let lease = self.node.workers.lease_of(namespace.key, key);
         if told.is_none() && lease.is_none() {
             return Err(status::not_found(format!("Worker {key} not found")));
         }
         let mut worker = told.map(|heartbeat| as_it_says(&heartbeat)).unwrap_or_default();
         if let Some(lease) = lease {
             add_lease(&mut worker, &lease);
-            for run in self.node.held_runs(&lease).await {
+            for run in self.node.workers.held_runs(&lease).await {
                 add_holds(&mut worker, &run);
             }
         }

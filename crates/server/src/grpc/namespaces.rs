@@ -176,7 +176,7 @@ fn description(node: &Node, namespace: &Namespace) -> (NamespaceInfo, NamespaceC
             async_update: true,
             reported_problems_search_attribute: true,
             worker_heartbeats: true,
-            worker_poll_complete_on_shutdown: node.polls_end_on_shutdown,
+            worker_poll_complete_on_shutdown: node.workers.polls_end_on_shutdown,
             worker_commands: true,
             standalone_activities: true,
             poller_autoscaling: true,

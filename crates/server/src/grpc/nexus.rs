@@ -49,7 +49,7 @@ impl Workflows {
         validate::worker::poll_nexus_task(&mut request).map_err(refused)?;
         if !request.worker_heartbeat.is_empty() {
             self.tell_everybody(&request.namespace, &request.worker_heartbeat, connection);
-            self.node.workers_reported(namespace.key, request.worker_heartbeat, connection);
+            self.node.workers.workers_reported(namespace.key, request.worker_heartbeat, connection);
         }
         let poll = Poll {
             queue: QueueKey {
@@ -65,7 +65,7 @@ impl Workflows {
             deadline: until?,
             tasks_per_second: None,
         };
-        let Some((command, delivery)) = self.node.poll_command(&poll).await else {
+        let Some((command, delivery)) = self.node.dispatch.poll_command(&poll).await else {
             return Ok(Response::new(PollNexusTaskQueueResponse::default()));
         };
         let mut response = Response::new(task_of(&namespace, command));

@@ -23,7 +23,7 @@ impl Workflows {
         checks::check(Pausing::from(&request), self.sizes()).map_err(refused)?;
         let key = WorkflowKey::new(namespace.key, &request.workflow_id);
         let call = pause::Call { identity: request.identity, reason: request.reason, request_id: request.request_id };
-        self.node.pause_workflow(&key, &request.run_id, call).await.map_err(failed)?;
+        self.node.dispatch.pause_workflow(&key, &request.run_id, call).await.map_err(failed)?;
         Ok(PauseWorkflowExecutionResponse::default())
     }
 

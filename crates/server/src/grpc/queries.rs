@@ -23,7 +23,7 @@ impl Workflows {
         let (key, run_id) = key_of(&namespace, request.execution.as_ref());
         let condition = request.query_reject_condition();
         let query = request.query.unwrap_or_default();
-        let reply = self.node.query(&key, &run_id, query, condition, until).await.map_err(failed)?;
+        let reply = self.node.dispatch.query(&key, &run_id, query, condition, until).await.map_err(failed)?;
         Ok(QueryWorkflowResponse {
             query_result: reply.result,
             query_rejected: reply.rejected.map(|status| QueryRejected { status: status as i32 }),
@@ -42,7 +42,7 @@ impl Workflows {
         } else {
             QueryAnswer::Failed(QueryFailure { message: request.error_message, failure: request.failure })
         };
-        if !self.node.answer_query(token.query_id, answer) {
+        if !self.node.dispatch.answer_query(token.query_id, answer) {
             return Err(status::not_found("query task not found, or already expired"));
         }
         Ok(RespondQueryTaskCompletedResponse::default())

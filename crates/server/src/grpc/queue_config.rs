@@ -44,7 +44,7 @@ impl Workflows {
                 config.fairness_weight_overrides.remove(key);
             }
         };
-        let config = self.node.update_queue_config(&namespace, kind, &name, change).await.map_err(failed)?;
+        let config = self.node.dispatch.update_queue_config(&namespace, kind, &name, change).await.map_err(failed)?;
         Ok(UpdateTaskQueueConfigResponse { config: Some(config) })
     }
 }

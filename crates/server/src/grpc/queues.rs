@@ -42,10 +42,10 @@ impl Workflows {
         let kind = request.task_queue_type;
         let queue = request.task_queue.unwrap_or_default();
         let key = key_of(&namespace, kind, &queue);
-        let mut stats = key.as_ref().map(|key| self.node.queue_stats(key)).unwrap_or_default();
+        let mut stats = key.as_ref().map(|key| self.node.matching.stats(key)).unwrap_or_default();
         let total = total(&stats);
         stats.entry(PRIORITY_DEFAULT).or_default();
-        let (rate, limited) = key.as_ref().map(|key| self.node.queue_limit(key)).unwrap_or_default();
+        let (rate, limited) = key.as_ref().map(|key| self.node.matching.limit_of(key)).unwrap_or_default();
         let told = |stats: &QueueStats| TaskQueueStats { rate_limiting_active: limited, ..told(stats) };
         let by_priority = stats.iter().map(|(priority, stats)| (*priority, told(stats)));
         #[expect(deprecated, reason = "clients may still ask in the older way")]
@@ -58,7 +58,7 @@ impl Workflows {
                 rate_per_second: RATE_UNLIMITED,
                 ..Default::default()
             }),
-            config: self.node.queue_config(&namespace, kind, &queue.name).filter(|_| request.report_config),
+            config: self.node.dispatch.queue_config(&namespace, kind, &queue.name).filter(|_| request.report_config),
             effective_rate_limit: rate.map(|(rate, source)| EffectiveRateLimit {
                 requests_per_second: rate as f32,
                 rate_limit_source: match source {
@@ -106,7 +106,7 @@ impl Workflows {
             let unversioned = version.is_empty();
             let info = |kind: &i32| {
                 let key = key_of(namespace, *kind, &queue).filter(|_| unversioned);
-                let stats = || key.as_ref().map(|key| total(&self.node.queue_stats(key))).unwrap_or_default();
+                let stats = || key.as_ref().map(|key| total(&self.node.matching.stats(key))).unwrap_or_default();
                 let info = TaskQueueTypeInfo {
                     pollers: if request.report_pollers { self.pollers(key.as_ref()) } else { Vec::new() },
                     stats: request.report_stats.then(|| told(&stats())),
@@ -126,7 +126,7 @@ impl Workflows {
     }
 
     fn pollers(&self, key: Option<&QueueKey>) -> Vec<PollerInfo> {
-        let pollers = key.map(|key| self.node.pollers(key)).unwrap_or_default();
+        let pollers = key.map(|key| self.node.matching.pollers(key)).unwrap_or_default();
         let info = |poller: Poller| PollerInfo {
             last_access_time: Some(nanos_timestamp(poller.at)),
             identity: poller.identity,

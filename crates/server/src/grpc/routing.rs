@@ -321,7 +321,7 @@ pub(crate) async fn routed(
             }
             Place::There(other) => {
                 let sent = forwarded(call.path, message.clone(), metadata, deadline);
-                match cluster.forward(node, other, sent, deadline).await {
+                match cluster.forward(other, sent, deadline).await {
                     Ok(forwarded) => {
                         let mut answer = answer_of(forwarded);
                         // The leader has waited for all nodes; this asks them again, to show which have it.

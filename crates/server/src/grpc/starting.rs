@@ -45,13 +45,13 @@ impl Workflows {
             chain: None,
             script: None,
         };
-        let outcome = self.node.start_workflow(start).await.map_err(failed)?;
+        let (outcome, eager_task) = self.node.dispatch.start_workflow(start).await.map_err(failed)?;
         let run = &outcome.run;
         let link = match outcome.attached {
             true => links::to_request(run, &request_id, EventType::WorkflowExecutionOptionsUpdated),
             false => links::to_start(run),
         };
-        let delivery = outcome.eager_task.as_ref().map(|task| task.delivery.clone());
+        let delivery = eager_task.as_ref().map(|task| task.delivery.clone());
         let mut response = Response::new(StartWorkflowExecutionResponse {
             run_id: run.info.run_id.clone(),
             first_execution_run_id: run.info.first_run_id.clone(),
@@ -61,7 +61,7 @@ impl Workflows {
                 WorkflowExecutionStatus::Paused => WorkflowExecutionStatus::Running,
                 status => status,
             } as i32,
-            eager_workflow_task: outcome.eager_task.map(|task| workflow_tasks::task_response(&namespace, task, 0)),
+            eager_workflow_task: eager_task.map(|task| workflow_tasks::task_response(&namespace, task, 0)),
             link: Some(link),
         });
         if let Some(delivery) = delivery {

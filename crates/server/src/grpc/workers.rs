@@ -34,19 +34,19 @@ impl Workflows {
         let is_control = request.task_queue.starts_with(CONTROL_QUEUES);
         let worker = if is_control { &request.task_queue } else { &request.worker_instance_key };
         let (queue, sticky) = (&request.task_queue, &request.sticky_task_queue);
-        self.node.dismiss_worker(namespace.key, worker, queue, sticky);
+        self.node.workers.dismiss_worker(namespace.key, worker, queue, sticky);
         if !worker.is_empty() && !request.task_queue.is_empty() {
             let kinds: &[QueueKind] = match &request.task_queue_types[..] {
                 [] => &[QueueKind::Workflow, QueueKind::Activity],
                 named => &named.iter().filter_map(|kind| queue_kind(*kind)).collect::<Vec<_>>(),
             };
-            self.node.forget_poller(namespace.key, &request.task_queue, kinds, &request.identity);
+            self.node.workers.forget_poller(namespace.key, &request.task_queue, kinds, &request.identity);
         }
         // Its polls end. What it holds stays its own, unless it says itself that it has shut down.
         if let Some(last) = request.worker_heartbeat {
-            self.node.workers_reported(namespace.key, vec![last], connection);
+            self.node.workers.workers_reported(namespace.key, vec![last], connection);
         }
-        self.node.workers.leaving(namespace.key, worker);
+        self.node.workers.heartbeats.leaving(namespace.key, worker);
         Ok(ShutdownWorkerResponse::default())
     }
 
@@ -57,7 +57,7 @@ impl Workflows {
         let connection = peers::of(&request);
         let request = request.into_inner();
         let namespace = self.namespace(&request.namespace)?;
-        self.node.workers_reported(namespace.key, request.worker_heartbeat, connection);
+        self.node.workers.workers_reported(namespace.key, request.worker_heartbeat, connection);
         Ok(RecordWorkerHeartbeatResponse::default())
     }
 
@@ -93,7 +93,7 @@ impl Workflows {
 
     pub(crate) fn describe_worker(&self, request: DescribeWorkerRequest) -> Result<DescribeWorkerResponse, Status> {
         let namespace = self.namespace(&request.namespace)?;
-        let worker = self.node.find_worker(namespace.key, &request.worker_instance_key);
+        let worker = self.node.workers.find_worker(namespace.key, &request.worker_instance_key);
         let missing = || status::not_found(format!("Worker {} not found", request.worker_instance_key));
         let heartbeat = WorkerHeartbeat::clone(&*worker.ok_or_else(missing)?);
         Ok(DescribeWorkerResponse { worker_info: Some(WorkerInfo { worker_heartbeat: Some(heartbeat) }) })
@@ -102,7 +102,7 @@ impl Workflows {
     fn find(&self, namespace: &str, query: &str) -> Result<Vec<Arc<WorkerHeartbeat>>, Status> {
         let namespace = self.namespace(namespace)?;
         let query = WorkerQuery::parse(query).map_err(|error| Status::invalid_argument(error.to_string()))?;
-        Ok(self.node.find_workers(namespace.key, &query))
+        Ok(self.node.workers.find_workers(namespace.key, &query))
     }
 }
 

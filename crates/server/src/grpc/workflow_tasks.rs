@@ -119,9 +119,9 @@ impl Workflows {
         };
         let version = version_of(&poll.version);
         let begun = Instant::now();
-        let polled = match task {
-            Some(task) => self.node.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
-            None => self.node.poll_workflow_task_anywhere(&poll, version, call.as_ref()).await.map_err(failed)?,
+        let polled: Option<Polled<StartedTask>> = match task {
+            Some(task) => self.node.dispatch.begin_for(&poll, version, &task).await.map_err(failed)?.map(Polled::Here),
+            None => self.node.dispatch.poll(&poll, version, call.as_ref()).await.map_err(failed)?,
         };
         let started = match polled {
             Some(Polled::Here(started)) => started,
@@ -130,9 +130,9 @@ impl Workflows {
         };
         // Of a sticky queue none is told: Go's workers keep to that queue alone as long as the last answer they read
         // named a backlog, and answers are read in another order than they were made.
-        let backlog = if poll.sticky { 0 } else { self.node.backlog_of(&poll.queue) };
+        let backlog = if poll.sticky { 0 } else { self.node.matching.backlog_of(&poll.queue) };
         let delivery = started.delivery.clone();
-        let poller_scaling_decision = scaling(self.node.poller_advice(&poll.queue, begun.elapsed()));
+        let poller_scaling_decision = scaling(self.node.matching.advice(&poll.queue, begun.elapsed()));
         let task = task_response(&namespace, started, backlog);
         let mut response = Response::new(PollWorkflowTaskQueueResponse { poller_scaling_decision, ..task });
         response.extensions_mut().insert(delivery);
@@ -164,7 +164,7 @@ impl Workflows {
             control_queue: request.worker_control_task_queue,
             connection,
         };
-        let worker_reports = self.node.worker_called(namespace.key, &caller);
+        let worker_reports = self.node.workers.worker_called(namespace.key, &caller);
         if self.node.workflow_rules && !namespace.detail.workflow_rules.is_empty() {
             request.commands.iter_mut().for_each(refuse_eager);
         }
@@ -199,6 +199,7 @@ impl Workflows {
         let answers = request.query_results.into_iter().map(|(id, result)| (id, answer(result, sizes))).collect();
         let reply = self
             .node
+            .dispatch
             .complete_workflow_task(namespace.clone(), &key, &token.run_id, call, answers)
             .await
             .map_err(failed)?;

@@ -61,7 +61,7 @@ pub(crate) fn text(node: &Node) -> String {
         ["namespace", "queue", "type"],
         &labelled.activity_tasks_by_queue,
     );
-    queues(&mut text, &node.queue_gauges(QUEUES_MAX));
+    queues(&mut text, &node.dispatch.queue_gauges(QUEUES_MAX));
     if let Some(sizes) = node.file_sizes() {
         text.single("database_bytes", "Bytes of the database file.", "gauge", sizes.database);
         text.single("database_log_bytes", "Bytes of the write-ahead log.", "gauge", sizes.log);

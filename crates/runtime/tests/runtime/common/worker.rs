@@ -82,7 +82,7 @@ pub async fn workflow_worker(place: Place, seen: Seen, queue: &'static str) {
             sleep(PAUSE).await;
             continue;
         };
-        match node.poll_workflow_task(&poll_of(&node, QueueKind::Workflow, queue), None).await {
+        match node.dispatch.poll_here::<StartedTask>(&poll_of(&node, QueueKind::Workflow, queue), None).await {
             Ok(Some(task)) => {
                 task.delivery.delivered();
                 let mut next = Some(task);
@@ -121,7 +121,11 @@ async fn answer(place: &Place, seen: &Seen, task: StartedTask) -> Option<Started
     for _ in 0..20 {
         let node = place.current()?;
         let namespace = node.namespaces.get("default")?;
-        match node.complete_workflow_task(namespace, &key, &info.run_id, call.clone(), Default::default()).await {
+        match node
+            .dispatch
+            .complete_workflow_task(namespace, &key, &info.run_id, call.clone(), Default::default())
+            .await
+        {
             Err(error) if worth_repeating(&error) => sleep(PAUSE).await,
             Ok(completed) => {
                 assert_eq!(completed.completed.failure, None, "{}: the answer is good", info.workflow_id);
@@ -152,7 +156,7 @@ pub async fn activity_worker(place: Place, ledger: Ledger) {
             sleep(PAUSE).await;
             continue;
         };
-        match node.poll_activity(&poll(&node, QueueKind::Activity), None).await {
+        match node.dispatch.poll_here::<StartedActivity>(&poll(&node, QueueKind::Activity), None).await {
             Ok(Some(started)) => {
                 started.delivery.delivered();
                 run_activity(&place, started, &ledger).await;
@@ -306,7 +310,8 @@ pub fn complete_with(token: TaskRef, commands: Vec<Command>) -> CompleteTask {
 /// Answers the next workflow task with these commands.
 pub async fn first_turn(node: &Arc<Node>, commands: Vec<Command>) {
     let task = loop {
-        if let Some(task) = node.poll_workflow_task(&poll(node, QueueKind::Workflow), None).await.expect("a poll works")
+        if let Some(task) =
+            node.dispatch.poll_here::<StartedTask>(&poll(node, QueueKind::Workflow), None).await.expect("a poll works")
         {
             break task;
         }
@@ -316,13 +321,21 @@ pub async fn first_turn(node: &Arc<Node>, commands: Vec<Command>) {
     let call = complete_with(token_of(&task), commands);
     let namespace = node.namespaces.get("default").expect("it is always there");
     let key = WorkflowKey::new(namespace.key, &info.workflow_id);
-    node.complete_workflow_task(namespace, &key, &info.run_id, call, Default::default()).await.expect("it is taken");
+    node.dispatch
+        .complete_workflow_task(namespace, &key, &info.run_id, call, Default::default())
+        .await
+        .expect("it is taken");
 }
 
 /// Takes the next activity, and fails it.
 pub async fn fail_activity(node: &Arc<Node>) {
     let started = loop {
-        if let Some(started) = node.poll_activity(&poll(node, QueueKind::Activity), None).await.expect("a poll works") {
+        if let Some(started) = node
+            .dispatch
+            .poll_here::<StartedActivity>(&poll(node, QueueKind::Activity), None)
+            .await
+            .expect("a poll works")
+        {
             break started;
         }
     };

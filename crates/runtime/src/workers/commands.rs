@@ -1,64 +1,38 @@
 //! Commands for workers: what the server tells them by the queue on which they take commands.
 //!
-//! Best effort, in memory, bounded: a command that nobody takes in time is dropped. Nothing depends on it, because
-//! whoever works on something that is over is refused when it reports.
+//! Best effort, in memory, bounded: a command that no worker takes in time is dropped. Nothing depends on it, because a
+//! worker that works on something that is over is refused when it reports.
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex},
-    time::Duration,
+    sync::Mutex,
 };
 
-use bytes::Bytes;
-use segno_engine::{ActivityStop, Effect, Run};
+use segno_engine::{ActivityStop, Run};
 use segno_proto::Nanos;
 use segno_store::{NamespaceKey, cluster::Shard};
-use tokio::time::Instant;
 
+use super::Workers;
 use crate::{
     cluster::Place,
-    delivery::Delivery,
-    metrics::{add, count},
-    polls::{PRIORITY_DEFAULT, Poll, QueuePlace},
-    queues::{QueueKey, QueueKind, TaskOffer},
-    runs::Runs,
-    slots::lock,
+    lock::lock,
+    matching::{COMMAND_AGE_MAX, PRIORITY_DEFAULT, QueueKey, QueueKind, QueuePlace, TaskOffer, WorkerCommandTask},
+    metrics::add,
     tokens::{ActivityToken, Token},
-    workers::CONTROL_QUEUES,
 };
 
-/// Commands that wait on one queue.
-pub const COMMANDS_MAX: usize = 1000;
-/// A command that waited this long is not worth taking. Long enough for a worker that was cut off and taken for lost to
-/// come back and hear that it must stop.
-pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
-/// A poll for commands is answered after this long at the latest. SDKs wait longer and longer before they repeat a poll
-/// that was cut off, up to 12 s, and only an answer makes them quick again.
-pub const COMMAND_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// Commands that are kept for queues which nobody polls.
+/// Commands that are kept for queues without polls.
 pub const UNCLAIMED_MAX: usize = 1000;
 
-/// A command for a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkerCommandTask {
-    /// Recognises it.
-    pub id: String,
-    /// The token of the attempt that is to stop.
-    pub stop: Bytes,
-    /// When it was given.
-    pub given: Nanos,
-}
-
-/// Commands for queues that nobody polls, or nobody polled yet. A queue exists only where somebody polls, so that these are
-/// kept apart, bounded over all of them.
+/// Commands for queues without polls. A queue exists only where workers poll, so that these are kept apart, bounded over all of
+/// them.
 #[derive(Default)]
 pub(crate) struct UnclaimedCommands {
-    kept: Mutex<Unclaimed>,
+    kept: Mutex<CommandsByQueue>,
 }
 
 #[derive(Default)]
-struct Unclaimed {
+struct CommandsByQueue {
     by_queue: HashMap<QueueKey, VecDeque<WorkerCommandTask>>,
     /// All of them in the order in which they were given, those that were claimed since included.
     order: VecDeque<(Nanos, QueueKey)>,
@@ -81,13 +55,13 @@ impl UnclaimedCommands {
         dropped
     }
 
-    /// The commands for a queue that somebody polls now.
+    /// The commands for a queue that a worker polls now.
     fn claim(&self, queue: &QueueKey) -> VecDeque<WorkerCommandTask> {
         lock(&self.kept).by_queue.remove(queue).unwrap_or_default()
     }
 }
 
-impl Unclaimed {
+impl CommandsByQueue {
     /// Forgets the oldest command. Returns whether it was still there.
     fn drop_oldest(&mut self) -> bool {
         let Some((given, queue)) = self.order.pop_front() else { return false };
@@ -103,11 +77,11 @@ impl Unclaimed {
     }
 }
 
-impl Runs {
+impl Workers {
     /// Tells the worker of an attempt to stop.
     pub(crate) fn send_stop(&self, run: &Run, stop: ActivityStop) {
         let namespace = NamespaceKey(run.info.namespace_key);
-        let Some(found) = self.namespaces.by_key(namespace) else { return };
+        let Some(found) = self.runs.namespaces.by_key(namespace) else { return };
         let token = ActivityToken {
             workflow_id: run.info.workflow_id.clone(),
             run_id: stop.run_id,
@@ -116,14 +90,14 @@ impl Runs {
             started_time: stop.started_time,
             activity_id: stop.activity_id,
         };
-        let now = self.clock.now();
-        let command = WorkerCommandTask { id: self.ids.uuid(), stop: token.seal(&found.token_key), given: now };
+        let now = self.runs.clock.now();
+        let command = WorkerCommandTask { id: self.runs.ids.uuid(), stop: token.seal(&found.token_key), given: now };
         let queue = QueueKey { namespace, kind: QueueKind::WorkerCommand, name: stop.control_queue };
-        if self.queue_home(&queue) == Place::Here {
+        if self.runs.queue_home(&queue) == Place::Here {
             self.offer_command_here(queue, command);
         } else {
             let shard = Shard::of(namespace, &run.info.workflow_id);
-            self.offer_at_home(
+            self.runs.offer_at_home(
                 queue,
                 TaskOffer::Command(Box::new(command)),
                 QueuePlace::of(PRIORITY_DEFAULT),
@@ -135,54 +109,26 @@ impl Runs {
 
     /// Offers a command on a queue whose home is here.
     pub(crate) fn offer_command_here(&self, queue: QueueKey, command: WorkerCommandTask) {
-        let now = self.clock.now();
-        if let Some(unclaimed) = self.queues.offer_command(&queue, command, now) {
+        if let Some(unclaimed) = self.matching.offer_command(&queue, command) {
             // Its worker may not have polled there yet.
-            add(&self.metrics.commands_dropped, self.unclaimed.keep(queue, unclaimed, now) as u64);
+            let dropped = self.unclaimed.keep(queue, unclaimed, self.runs.clock.now());
+            add(&self.runs.metrics.commands_dropped, dropped as u64);
         }
     }
 
-    /// Somebody polls a queue for commands: those that were kept for it are offered.
+    /// A worker polls a queue for commands: those that were kept for it are offered.
     pub(crate) fn claim_commands(&self, queue: &QueueKey) {
         for command in self.unclaimed.claim(queue) {
-            self.queues.offer(queue.clone(), TaskOffer::Command(Box::new(command)), PRIORITY_DEFAULT, self.now());
-        }
-    }
-
-    /// Sends what a run that ended has to say to workers.
-    pub(crate) fn send_commands(&self, run: &Run, effects: Vec<Effect>) {
-        for effect in effects {
-            if let Effect::StopActivity(stop) = effect {
-                self.send_stop(run, *stop);
-            }
-        }
-    }
-
-    /// Waits for a command. On other queues of this kind nothing ever comes.
-    pub async fn poll_command(self: &Arc<Self>, poll: &Poll) -> Option<(WorkerCommandTask, Delivery)> {
-        let mut poll = poll.clone();
-        if poll.queue.name.starts_with(CONTROL_QUEUES) {
-            poll.deadline = poll.deadline.min(Instant::now() + COMMAND_WAIT_MAX);
-            // Whoever polls here serves all workers of its process, and leaves apart from them.
-            poll.caller.worker.clone_from(&poll.queue.name);
-        }
-        self.claim_commands(&poll.queue);
-        loop {
-            let (task, delivery) = self.wait_for_task(&poll).await?;
-            if let TaskOffer::Command(command) = task
-                && self.clock.now() - command.given <= COMMAND_AGE_MAX
-            {
-                count(&self.metrics.commands_sent);
-                return Some((*command, delivery));
-            }
-            delivery.delivered();
-            count(&self.metrics.commands_dropped);
+            let task = TaskOffer::Command(Box::new(command));
+            self.matching.offer(queue, task, QueuePlace::of(PRIORITY_DEFAULT));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn queue(name: &str) -> QueueKey {

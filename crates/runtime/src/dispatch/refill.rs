@@ -4,22 +4,16 @@
 //! storage was looked at keeps its mark; the next refill goes on where this one ended, so that tasks which are with
 //! workers (memory alone knows that they were started) cannot keep the others out.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use segno_engine::{Run, activity::is_waiting};
 use segno_store::{OpenRun, RunKey};
-use tokio::sync::Notify;
 
+use super::Dispatch;
 use crate::{
     error::CallError,
-    queues::{QueueKey, QueueKind},
+    matching::{QueueKey, QueueKind},
     recovery::load_all,
-    runs::Runs,
-    slots::lock,
 };
 
 /// Open runs looked at with one read.
@@ -27,69 +21,45 @@ const PAGE: usize = 1000;
 /// Runs loaded with one read.
 const LOADED: usize = 256;
 /// The pause after a read that failed.
-const RETRY: Duration = Duration::from_secs(1);
-
-/// Queues that want their forgotten tasks back.
-#[derive(Default)]
-pub(crate) struct Refills {
-    wanted: std::sync::Mutex<BTreeSet<QueueKey>>,
-    added: Notify,
-}
-
-impl Refills {
-    /// Asks for a refill.
-    pub fn want(&self, key: &QueueKey) {
-        lock(&self.wanted).insert(key.clone());
-        self.added.notify_one();
-    }
-
-    /// Tells the loop to look whether the node stops.
-    pub fn look(&self) {
-        self.added.notify_one();
-    }
-
-    fn next(&self) -> Option<QueueKey> {
-        lock(&self.wanted).pop_first()
-    }
-}
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Refills queues until the node stops.
-pub(crate) async fn run(node: Arc<Runs>) {
+pub(crate) async fn run(dispatch: Arc<Dispatch>) {
     // Where the next refill of a queue goes on.
     let mut cursors: HashMap<QueueKey, RunKey> = HashMap::new();
-    while !node.is_stopping() {
-        let Some(key) = node.queues.refills.next() else {
-            node.queues.refills.added.notified().await;
+    while !dispatch.runs.is_stopping() {
+        let Some(key) = dispatch.matching.refills.next() else {
+            dispatch.matching.refills.added().await;
             continue;
         };
         // Tasks that are forgotten from here on set the mark again.
-        node.queues.begin_refill(&key);
-        node.ask_for_offers(&key).await;
-        match node.refill(&key, cursors.remove(&key)).await {
+        dispatch.matching.begin_refill(&key);
+        dispatch.runs.ask_for_offers(&key).await;
+        match dispatch.refill(&key, cursors.remove(&key)).await {
             Ok(None) => {}
             Ok(Some(cursor)) => {
-                node.queues.mark_overflowed(&key);
+                dispatch.matching.mark_overflowed(&key);
                 cursors.insert(key, cursor);
             }
             Err(error) => {
                 tracing::warn!(queue = key.name, %error, "a queue could not be refilled; trying again");
-                node.queues.mark_overflowed(&key);
-                tokio::time::sleep(RETRY).await;
-                node.queues.refills.want(&key);
+                dispatch.matching.mark_overflowed(&key);
+                tokio::time::sleep(RETRY_DELAY).await;
+                dispatch.matching.refills.want(&key);
             }
         }
     }
 }
 
-impl Runs {
+impl Dispatch {
     /// Offers what storage knows of a queue and memory does not, from the runs after `began` on and then from the first
     /// run on. Gives back where to go on if the queue is full before all runs were looked at.
     async fn refill(&self, key: &QueueKey, began: Option<RunKey>) -> Result<Option<RunKey>, CallError> {
-        let known = self.queues.known_tasks(key);
+        let known = self.matching.known_tasks(key);
         let mut after = began;
         let mut again = began.is_some();
-        while !self.is_stopping() {
-            let page = self.own_open_runs(after, PAGE).await?;
+        while !self.runs.is_stopping() {
+            let page = self.runs.own_open_runs(after, PAGE).await?;
             let Some(last) = page.last() else {
                 if std::mem::take(&mut again) {
                     after = None;
@@ -99,21 +69,21 @@ impl Runs {
             };
             after = Some(last.key);
             // A retry whose back-off ended since its last commit is not marked as waiting, but its wake-up is due.
-            let now = self.clock.now();
+            let now = self.runs.clock.now();
             let waits = |open: &OpenRun| open.dispatchable || open.wake_at.is_some_and(|at| at <= now);
             let keys: Vec<RunKey> = page.into_iter().filter(waits).map(|open| open.key).collect();
             for keys in keys.chunks(LOADED) {
                 let cursor = keys.last().copied();
                 let keys = keys.to_vec();
-                let (runs, damaged) = self.read(move |store| load_all(store, &keys)).await?;
+                let (runs, damaged) = self.runs.read(move |store| load_all(store, &keys)).await?;
                 for (run, why) in damaged {
-                    self.set_aside(run, &why);
+                    self.runs.set_aside(run, &why);
                 }
                 for stored in runs.iter().filter(|run| run.info.namespace_key == key.namespace.0) {
                     let run_key = RunKey(stored.info.run_key);
-                    let newest = self.slots.run_in_memory(run_key);
+                    let newest = self.runs.slots.run_in_memory(run_key);
                     self.offer_forgotten(key, newest.as_deref().unwrap_or(stored), &known);
-                    if self.queues.is_full(key) {
+                    if self.matching.is_full(key) {
                         return Ok(Some(run_key));
                     }
                 }
@@ -137,21 +107,21 @@ impl Runs {
                 let waiting = run.state().task.as_ref().filter(|task| task.started_event_id == 0);
                 let here = run.state().script.is_none() && waiting.is_some() && run.info.task_queue == key.name;
                 if here && !known.contains(&(run_key, 0)) {
-                    self.offer_workflow_task(run);
+                    self.queue_workflow_task(run);
                 }
             }
             QueueKind::Sticky => {
                 let waiting = run.state().task.as_ref().filter(|task| task.started_event_id == 0 && task.sticky);
                 let of_queue = |name: &str| QueueKey::sticky(key.namespace, name, &run.info.task_queue) == *key;
                 if waiting.is_some_and(|task| of_queue(&task.queue)) && !known.contains(&(run_key, 0)) {
-                    self.offer_workflow_task(run);
+                    self.queue_workflow_task(run);
                 }
             }
             QueueKind::Activity => {
                 for (id, activity) in &run.state().activities {
-                    let waits = activity.queue == key.name && is_waiting(activity, self.clock.now());
+                    let waits = activity.queue == key.name && is_waiting(activity, self.runs.clock.now());
                     if waits && !known.contains(&(run_key, *id)) {
-                        self.offer_activity(run, *id);
+                        self.queue_activity(run, *id);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 
 use segno_proto::Nanos;
 
-use crate::queue_stats::QueueStats;
+use super::stats::QueueStats;
 
 const SECOND: Nanos = 1_000_000_000;
 /// A poll that waited so long could have been spared.

@@ -81,12 +81,12 @@ impl Counter {
 
 /// What came to a queue and went from it, by priority.
 #[derive(Debug, Default)]
-pub(crate) struct Measured {
+pub(crate) struct TaskRates {
     /// Priorities are few: what users may set, and that of queries.
     counters: BTreeMap<i32, (Counter, Counter)>,
 }
 
-impl Measured {
+impl TaskRates {
     /// A task came.
     pub fn added(&mut self, priority: i32, now: Nanos) {
         self.counters.entry(priority).or_default().0.add(now);
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn rates_cover_the_last_half_minute() {
-        let mut measured = Measured::default();
+        let mut measured = TaskRates::default();
         let start = 1_700_000_000 * SECOND;
         for second in 0..60 {
             for _ in 0..10 {
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_queue_that_just_began_is_measured_since_then() {
-        let mut measured = Measured::default();
+        let mut measured = TaskRates::default();
         let start = 1_700_000_001 * SECOND;
         for _ in 0..3 {
             measured.added(3, start);

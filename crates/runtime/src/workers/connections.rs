@@ -1,10 +1,10 @@
 //! Which connections lead to which workers, and what was lost with a connection.
 //!
 //! A worker is reached over the connections that its calls come on. All workers of a process share one queue for
-//! commands, so whoever polls that queue stands for all of them.
+//! commands, so a poll of that queue stands for all of them.
 //!
-//! A connection that is gone tells nothing by itself: a worker without free slots makes no calls and comes back when it
-//! has something to say. But a poll that was cut off tells something, because a living worker makes it again at once.
+//! A connection that is gone says nothing about its workers: one without free slots makes no calls and comes back when it
+//! has something to report. But a poll that was cut off does, because a living worker makes it again at once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -28,7 +28,7 @@ pub enum Party {
 
 /// How a connection serves a party.
 #[derive(Clone, Copy, Debug, Default)]
-struct Line {
+struct ConnectionState {
     /// Polls that wait.
     polls: u32,
     /// The newest poll was cut off.
@@ -36,20 +36,20 @@ struct Line {
 }
 
 #[derive(Debug, Default)]
-struct Lines {
-    open: BTreeMap<ConnectionId, Line>,
+struct PartyConnections {
+    open: BTreeMap<ConnectionId, ConnectionState>,
     /// A poll was lost with a connection, and no call came since.
     cut: bool,
 }
 
 /// All connections and whom they lead to.
 #[derive(Debug, Default)]
-pub struct Reach {
-    parties: HashMap<Party, Lines>,
+pub struct ConnectionTable {
+    parties: HashMap<Party, PartyConnections>,
     connections: HashMap<ConnectionId, BTreeSet<Party>>,
 }
 
-impl Reach {
+impl ConnectionTable {
     /// A call of a party came on a connection.
     pub fn called(&mut self, party: &Party, connection: ConnectionId) {
         let lines = self.parties.entry(party.clone()).or_default();
@@ -76,7 +76,7 @@ impl Reach {
         }
     }
 
-    fn line(&mut self, party: &Party, connection: ConnectionId) -> Option<&mut Line> {
+    fn line(&mut self, party: &Party, connection: ConnectionId) -> Option<&mut ConnectionState> {
         self.parties.get_mut(party)?.open.get_mut(&connection)
     }
 
@@ -86,7 +86,7 @@ impl Reach {
         all.flat_map(|(connection, parties)| parties.iter().map(|party| (*connection, party.clone()))).collect()
     }
 
-    /// Whether a connection leads to anybody.
+    /// Whether a connection leads to any party.
     pub fn is_known(&self, connection: ConnectionId) -> bool {
         self.connections.contains_key(&connection)
     }
@@ -153,37 +153,37 @@ mod tests {
 
     #[test]
     fn a_connection_that_closes_tells_nothing_unless_a_poll_is_lost() {
-        let mut reach = Reach::default();
+        let mut table = ConnectionTable::default();
         let (a, c1, c2) = (worker("a"), ConnectionId(1), ConnectionId(2));
-        reach.poll_begins(&a, c1);
-        reach.poll_ends(&a, c1, true);
-        assert_eq!(reach.close_some(c1, 9).0.len(), 1);
-        assert!(!reach.is_open(&a) && !reach.is_cut(&a), "it was working");
+        table.poll_begins(&a, c1);
+        table.poll_ends(&a, c1, true);
+        assert_eq!(table.close_some(c1, 9).0.len(), 1);
+        assert!(!table.is_open(&a) && !table.is_cut(&a), "it was working");
         // Whichever is noticed first: the end of the poll, or of the connection.
         for poll_first in [true, false] {
-            reach.poll_begins(&a, c1);
-            reach.called(&a, c2);
+            table.poll_begins(&a, c1);
+            table.called(&a, c2);
             if poll_first {
-                reach.poll_ends(&a, c1, false);
+                table.poll_ends(&a, c1, false);
             }
-            reach.close_some(c1, 9);
-            reach.poll_ends(&a, c1, false);
-            assert!(reach.is_open(&a) && reach.is_cut(&a));
-            reach.called(&a, c2);
-            assert!(!reach.is_cut(&a), "it was heard of");
-            reach.close_some(c2, 9);
-            assert!(!reach.is_open(&a));
+            table.close_some(c1, 9);
+            table.poll_ends(&a, c1, false);
+            assert!(table.is_open(&a) && table.is_cut(&a));
+            table.called(&a, c2);
+            assert!(!table.is_cut(&a), "it was heard of");
+            table.close_some(c2, 9);
+            assert!(!table.is_open(&a));
         }
-        assert!(reach.connections.is_empty() && reach.parties.is_empty());
+        assert!(table.connections.is_empty() && table.parties.is_empty());
     }
 
     #[test]
     fn forgetting_leaves_nothing() {
-        let mut reach = Reach::default();
-        reach.poll_begins(&worker("a"), ConnectionId(1));
-        reach.called(&worker("b"), ConnectionId(1));
-        reach.forget(&worker("a"));
-        assert_eq!(reach.close_some(ConnectionId(1), 9).0, BTreeSet::from([worker("b")]));
-        assert!(reach.connections.is_empty() && reach.parties.is_empty());
+        let mut table = ConnectionTable::default();
+        table.poll_begins(&worker("a"), ConnectionId(1));
+        table.called(&worker("b"), ConnectionId(1));
+        table.forget(&worker("a"));
+        assert_eq!(table.close_some(ConnectionId(1), 9).0, BTreeSet::from([worker("b")]));
+        assert!(table.connections.is_empty() && table.parties.is_empty());
     }
 }

@@ -7,76 +7,31 @@
 use std::collections::{BTreeMap, HashSet};
 
 use segno_proto::{Nanos, common::WorkerVersionCapabilities, deployment::WorkerDeploymentOptions};
-use segno_store::{NamespaceKey, RunKey};
+use segno_store::RunKey;
 use tokio::sync::oneshot;
 
-use crate::cluster::Task;
-use crate::{
-    fair::{Fairness, Level},
-    hash::HashMap,
+use super::{
+    fair::Level,
+    limits::QueueLimits,
     poller_scaling::AdviceBudget,
-    queries::QueryTask,
-    queue_limits::QueueLimits,
-    queue_stats::{Measured, QueueStats},
-    worker_commands::{COMMAND_AGE_MAX, COMMANDS_MAX, WorkerCommandTask},
+    stats::{QueueStats, TaskRates},
+    task::{Fairness, QueuedTask, TaskOffer},
 };
+use crate::hash::HashMap;
 
-/// Most tasks a queue keeps in memory, unless a node is told otherwise.
-pub const BACKLOG_MAX: usize = 50_000;
-
+/// Commands that wait on one queue.
+pub const COMMANDS_MAX: usize = 1000;
+/// A command that waited this long is not worth taking. Long enough for a worker that was cut off and taken for lost to
+/// come back and hear that it must stop.
+pub const COMMAND_AGE_MAX: Nanos = 120 * 1_000_000_000;
 /// Queries come before everything else.
 pub const QUERY_PRIORITY: i32 = 0;
 
 /// Pollers a queue remembers; the one that was silent longest is forgotten first.
 pub const POLLERS_MAX: usize = 1000;
 
-/// A sticky queue that nobody polled for so long is not polled again: its tasks time out after ten seconds or so.
+/// A sticky queue that was not polled for so long is not polled again: its tasks time out after ten seconds or so.
 const DESERTED_AFTER: Nanos = 60 * 1_000_000_000;
-
-/// Workflow tasks and activities are queued apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum QueueKind {
-    /// Workflow tasks and queries.
-    Workflow,
-    /// Workflow tasks and queries of runs that one worker has in its cache.
-    Sticky,
-    /// Activities.
-    Activity,
-    /// Commands for workers, which SDKs poll for as Nexus tasks. There are no Nexus endpoints.
-    WorkerCommand,
-}
-
-/// A queue's name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct QueueKey {
-    /// The namespace.
-    pub namespace: NamespaceKey,
-    /// What is queued.
-    pub kind: QueueKind,
-    /// The user's name for it; of a sticky queue see [`QueueKey::sticky`].
-    pub name: String,
-}
-
-impl QueueKey {
-    /// The sticky queue that a worker of a normal queue has for the runs in its cache. Both names make the queue: a poll gets
-    /// tasks of runs of that normal queue alone, whichever name the worker chose for its own.
-    pub fn sticky(namespace: NamespaceKey, name: &str, normal_name: &str) -> Self {
-        // The length keeps two pairs of names apart that read the same in a row.
-        let name = format!("{}:{normal_name}{name}", normal_name.len());
-        Self { namespace, kind: QueueKind::Sticky, name }
-    }
-
-    /// The worker's name for its sticky queue, if this is one.
-    pub fn sticky_name(&self) -> Option<&str> {
-        let (length, names) = self.name.split_once(':').filter(|_| self.kind == QueueKind::Sticky)?;
-        names.get(length.parse().ok()?..)
-    }
-
-    /// The name by which clients know the queue.
-    pub fn client_name(&self) -> &str {
-        self.sticky_name().unwrap_or(&self.name)
-    }
-}
 
 /// What a worker says of its version with a poll. It is shown and decides nothing.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -89,92 +44,30 @@ pub struct PollerVersion {
     pub deployment: Option<WorkerDeploymentOptions>,
 }
 
-/// A worker that asked lately.
+/// A worker that polled lately.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Poller {
     /// The name people know.
     pub identity: String,
-    /// When it last asked.
+    /// When its last poll began.
     pub at: Nanos,
     /// What it said of its version then.
     pub version: PollerVersion,
 }
 
-/// A task that waits for a worker. It names the work; whether it still exists is seen when it starts.
-#[derive(Clone, Debug)]
-pub enum TaskOffer {
-    /// A run's pending workflow task.
-    Workflow {
-        /// The run.
-        run: RunKey,
-        /// Recognises the very task.
-        stamp: u32,
-        /// Whether it exists in memory alone.
-        speculative: bool,
-    },
-    /// A pending activity.
-    Activity {
-        /// The run.
-        run: RunKey,
-        /// Its scheduled event.
-        scheduled_event_id: i64,
-        /// Recognises the very attempt.
-        stamp: u32,
-    },
-    /// A query; it exists in memory alone.
-    Query(Box<QueryTask>),
-    /// A command for a worker; it exists in memory alone.
-    Command(Box<WorkerCommandTask>),
-    /// A task of a run that another node owns.
-    Remote(Box<Task>),
-}
-
-impl TaskOffer {
-    /// Whether storage knows the task, so that a queue may forget it and find it again.
-    fn is_stored(&self) -> bool {
-        match self {
-            Self::Workflow { speculative, .. } => !speculative,
-            Self::Activity { .. } => true,
-            Self::Query(_) | Self::Command(_) => false,
-            // Queries and what is speculative are gone if the queue forgets them.
-            Self::Remote(task) => task.query == 0 && !task.speculative,
-        }
-    }
-}
-
-/// A task with its place in a queue.
-#[derive(Clone, Debug)]
-pub struct Queued {
-    /// The task.
-    pub task: TaskOffer,
-    /// Lower first.
-    pub priority: i32,
-    /// Since when it waits.
-    pub since: Nanos,
-    /// Among whom it takes turns, if it has a fairness key.
-    pub fairness: Option<Box<Fairness>>,
-}
-
-impl Queued {
-    /// Its fairness key and weight.
-    fn turn(&self) -> (&str, f32) {
-        self.fairness.as_ref().map_or(("", 1.0), |fairness| (&*fairness.key, fairness.weight))
-    }
-}
-
-/// What a waiting worker is told.
+/// What a waiting poll gets.
 #[derive(Debug)]
-pub enum Handed {
+pub enum PollAnswer {
     /// Here is a task.
-    Task(Queued),
-    /// There is a task, which may go at this time: look again then.
-    Look(Nanos),
+    Task(QueuedTask),
+    /// A limit holds a task back until this time: the poll tries again then.
+    RetryAt(Nanos),
 }
 
-/// A worker that waits.
-struct Waiting {
+/// A poll that waits.
+struct WaitingPoll {
     worker: String,
-    hand_over: oneshot::Sender<Handed>,
+    hand_over: oneshot::Sender<PollAnswer>,
 }
 
 /// One queue.
@@ -185,21 +78,21 @@ pub struct Queue {
     backlog: BTreeMap<i32, Level>,
     backlog_len: usize,
     /// By their numbers, which grow: the longest waiting first.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, WaitingPoll>,
     /// Polls that wait at other nodes, which take from here, likewise.
-    waiting_elsewhere: BTreeMap<u64, Waiting>,
+    waiting_elsewhere: BTreeMap<u64, WaitingPoll>,
     /// Tasks were not kept: storage knows them.
     pub overflowed: bool,
-    /// When a worker last asked.
+    /// When the last poll began.
     pub last_poll: Nanos,
-    /// Workers that asked lately, by identity: when, and what they said of their version.
+    /// Workers that polled lately, by identity: when, and what they said of their version.
     pollers: HashMap<String, (Nanos, PollerVersion)>,
     /// Polls of this queue come from the one worker that has runs in its cache.
     pub sticky: bool,
     /// A worker said that it will not come back to this (sticky) queue.
     pub abandoned: bool,
     /// What came and went, by priority.
-    measured: Measured,
+    measured: TaskRates,
     /// How much may go.
     pub limits: QueueLimits,
     /// How much advice to poll more may be given.
@@ -208,7 +101,7 @@ pub struct Queue {
 
 /// What became of an offer.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Offered {
+pub enum OfferOutcome {
     /// A waiting worker has it.
     HandedOver,
     /// It waits.
@@ -231,7 +124,7 @@ impl Queue {
             pollers: HashMap::default(),
             sticky: false,
             abandoned: false,
-            measured: Measured::default(),
+            measured: TaskRates::default(),
             limits: QueueLimits::default(),
             advice: AdviceBudget::default(),
         }
@@ -248,7 +141,7 @@ impl Queue {
     }
 
     /// Offers a task to the longest waiting worker, or keeps it.
-    pub fn offer(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> Offered {
+    pub fn offer(&mut self, task: TaskOffer, priority: i32, now: Nanos) -> OfferOutcome {
         self.offer_fairly(task, priority, None, now)
     }
 
@@ -259,18 +152,18 @@ impl Queue {
         priority: i32,
         fairness: Option<Box<Fairness>>,
         now: Nanos,
-    ) -> Offered {
+    ) -> OfferOutcome {
         self.measured.added(priority, now);
-        self.hand_over_or_keep(Queued { task, priority, since: now, fairness }, now, false)
+        self.hand_over_or_keep(QueuedTask { task, priority, since: now, fairness }, now, false)
     }
 
     /// Takes back a task that a worker did not get: it is next among those of its priority.
-    pub fn take_back(&mut self, queued: Queued, now: Nanos) -> Offered {
+    pub fn take_back(&mut self, queued: QueuedTask, now: Nanos) -> OfferOutcome {
         self.measured.given_back(queued.priority, now);
         self.hand_over_or_keep(queued, now, true)
     }
 
-    fn hand_over_or_keep(&mut self, mut queued: Queued, now: Nanos, first: bool) -> Offered {
+    fn hand_over_or_keep(&mut self, mut queued: QueuedTask, now: Nanos, first: bool) -> OfferOutcome {
         if !self.limits.is_unlimited() {
             let kept = self.keep(queued, first);
             self.serve(now);
@@ -280,44 +173,44 @@ impl Queue {
         let is_own = !matches!(queued.task, TaskOffer::Remote(_));
         while let Some(waiting) = self.next_waiting(is_own) {
             let priority = queued.priority;
-            match waiting.hand_over.send(Handed::Task(queued)) {
+            match waiting.hand_over.send(PollAnswer::Task(queued)) {
                 Ok(()) => {
                     self.measured.dispatched(priority, now);
-                    return Offered::HandedOver;
+                    return OfferOutcome::HandedOver;
                 }
                 // That worker gave up in the same moment; the next one may have it.
-                Err(Handed::Task(returned)) => queued = returned,
-                Err(Handed::Look(_)) => return Offered::Kept,
+                Err(PollAnswer::Task(returned)) => queued = returned,
+                Err(PollAnswer::RetryAt(_)) => return OfferOutcome::Kept,
             }
         }
         self.keep(queued, first)
     }
 
-    /// Hands out what may go to workers that wait. If something must wait for its time, one worker is told when to look
-    /// again; it does this again after that, so that there is always one who looks as long as there are tasks and workers.
+    /// Hands tasks that may go to waiting polls. If a limit holds a task back, one poll is told when to try again; it does
+    /// this again after that, so that one poll always tries as long as there are tasks and polls.
     pub fn serve(&mut self, now: Nanos) {
         while self.waiting() > 0 {
             let handed = match (self.take(now), self.later(now)) {
-                (Some(queued), _) => Handed::Task(queued),
-                (None, Some(at)) => Handed::Look(at),
+                (Some(queued), _) => PollAnswer::Task(queued),
+                (None, Some(at)) => PollAnswer::RetryAt(at),
                 (None, None) => return,
             };
-            let looks = matches!(handed, Handed::Look(_));
+            let looks = matches!(handed, PollAnswer::RetryAt(_));
             let Some(waiting) = self.next_waiting(false) else { return };
             match waiting.hand_over.send(handed) {
                 Ok(()) if looks => return,
                 Ok(()) => {}
-                Err(Handed::Task(queued)) => {
+                Err(PollAnswer::Task(queued)) => {
                     self.measured.given_back(queued.priority, now);
                     self.keep(queued, true);
                 }
-                Err(Handed::Look(_)) => {}
+                Err(PollAnswer::RetryAt(_)) => {}
             }
         }
     }
 
     /// The worker that waited longest; one of this node, if there is one and that is wanted.
-    fn next_waiting(&mut self, near_first: bool) -> Option<Waiting> {
+    fn next_waiting(&mut self, near_first: bool) -> Option<WaitingPoll> {
         let near = match (self.waiting.first_key_value(), self.waiting_elsewhere.first_key_value()) {
             (Some((near, _)), Some((far, _))) => near_first || near < far,
             (_, far) => far.is_none(),
@@ -326,7 +219,7 @@ impl Queue {
         next.map(|(_, waiting)| waiting)
     }
 
-    /// Whether nothing waits here and nothing has to wait: a task and a worker may meet elsewhere, and nobody is overtaken.
+    /// Whether no task waits here and none has to wait: a task that meets a worker elsewhere overtakes no other.
     pub fn is_quiet(&self) -> bool {
         self.backlog_len == 0 && !self.overflowed && self.limits.is_unlimited()
     }
@@ -342,14 +235,14 @@ impl Queue {
         Some(at)
     }
 
-    fn keep(&mut self, queued: Queued, first: bool) -> Offered {
+    fn keep(&mut self, queued: QueuedTask, first: bool) -> OfferOutcome {
         if queued.task.is_stored() && self.is_full() && !self.make_room(queued.priority) {
             self.overflowed = true;
-            return Offered::Overflowed;
+            return OfferOutcome::Overflowed;
         }
         self.backlog.entry(queued.priority).or_default().push(queued, first);
         self.backlog_len += 1;
-        Offered::Kept
+        OfferOutcome::Kept
     }
 
     /// Forgets the last task that is less urgent, if storage knows it.
@@ -368,7 +261,7 @@ impl Queue {
     }
 
     /// The next task, if one waits and may go.
-    pub fn take(&mut self, now: Nanos) -> Option<Queued> {
+    pub fn take(&mut self, now: Nanos) -> Option<QueuedTask> {
         let limits = &self.limits;
         let unlimited = limits.is_unlimited();
         let may = |key: &str| unlimited || limits.at(key) <= now;
@@ -391,13 +284,13 @@ impl Queue {
     }
 
     /// Lets a worker wait. Numbers grow from one worker to the next.
-    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<Handed>) {
-        self.waiting.insert(id, Waiting { worker, hand_over });
+    pub fn wait(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<PollAnswer>) {
+        self.waiting.insert(id, WaitingPoll { worker, hand_over });
     }
 
     /// The same for a worker at another node.
-    pub fn wait_elsewhere(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<Handed>) {
-        self.waiting_elsewhere.insert(id, Waiting { worker, hand_over });
+    pub fn wait_elsewhere(&mut self, id: u64, worker: String, hand_over: oneshot::Sender<PollAnswer>) {
+        self.waiting_elsewhere.insert(id, WaitingPoll { worker, hand_over });
     }
 
     /// A worker gave up waiting.
@@ -407,13 +300,13 @@ impl Queue {
         }
     }
 
-    /// Sends away all waiting workers of a process: their polls end empty at once.
+    /// Ends all polls of a worker: they end empty, at once.
     pub fn dismiss(&mut self, worker: &str) {
         self.waiting.retain(|_, waiting| waiting.worker != worker);
         self.waiting_elsewhere.retain(|_, waiting| waiting.worker != worker);
     }
 
-    /// Sends everybody away.
+    /// Ends all polls.
     pub fn dismiss_all(&mut self) {
         self.waiting.clear();
         self.waiting_elsewhere.clear();
@@ -424,7 +317,7 @@ impl Queue {
         self.measured.passed(priority, count, now);
     }
 
-    /// A worker asked.
+    /// A worker polls.
     pub fn polled(&mut self, identity: &str, version: &PollerVersion, now: Nanos) {
         self.last_poll = now;
         self.abandoned = false;
@@ -442,12 +335,12 @@ impl Queue {
         self.pollers.insert(identity.to_owned(), (now, version.clone()));
     }
 
-    /// An identity will not ask again.
+    /// An identity will not poll again.
     pub fn forget_poller(&mut self, identity: &str) {
         self.pollers.remove(identity);
     }
 
-    /// Workers that asked since a moment, by identity.
+    /// Workers that polled since a moment, by identity.
     pub fn pollers(&mut self, since: Nanos) -> Vec<Poller> {
         self.pollers.retain(|_, (at, _)| *at > since);
         let poller = |(identity, (at, version)): (&String, &(Nanos, PollerVersion))| Poller {
@@ -460,7 +353,7 @@ impl Queue {
         pollers
     }
 
-    /// Whether somebody who takes commands is there, and not too many wait already.
+    /// Whether a worker takes commands here, and not too many wait already.
     pub fn takes_commands(&self, now: Nanos) -> bool {
         let served = self.waiting() > 0 || now - self.last_poll < COMMAND_AGE_MAX;
         served && self.backlog_len < COMMANDS_MAX
@@ -494,7 +387,7 @@ impl Queue {
         advice
     }
 
-    /// Whether somebody waits here, or did not long ago.
+    /// Whether a task or a poll waits here, or did not long ago.
     pub fn in_use(&self, now: Nanos, memory: Nanos) -> bool {
         self.backlog_len > 0 || self.waiting() > 0 || self.overflowed || now - self.last_poll < memory
     }
@@ -532,11 +425,13 @@ impl Queue {
 mod tests {
     use super::*;
 
+    const BACKLOG_MAX: usize = 50_000;
+
     fn task(run: u64) -> TaskOffer {
         TaskOffer::Workflow { run: RunKey(run), stamp: 1, speculative: false }
     }
 
-    fn run_of(queued: Option<Queued>) -> Option<u64> {
+    fn run_of(queued: Option<QueuedTask>) -> Option<u64> {
         match queued.map(|queued| queued.task) {
             Some(TaskOffer::Workflow { run, .. }) => Some(run.0),
             _ => None,
@@ -548,8 +443,8 @@ mod tests {
         let mut queue = Queue::new(BACKLOG_MAX);
         let (sender, mut receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
-        assert_eq!(queue.offer(task(7), 3, 0), Offered::HandedOver);
-        let Ok(Handed::Task(handed)) = receiver.try_recv() else { panic!("no task") };
+        assert_eq!(queue.offer(task(7), 3, 0), OfferOutcome::HandedOver);
+        let Ok(PollAnswer::Task(handed)) = receiver.try_recv() else { panic!("no task") };
         assert_eq!(run_of(Some(handed)), Some(7));
         assert_eq!(queue.len(), 0);
     }
@@ -560,7 +455,7 @@ mod tests {
         let (sender, receiver) = oneshot::channel();
         queue.wait(1, "w".into(), sender);
         drop(receiver);
-        assert_eq!(queue.offer(task(7), 3, 0), Offered::Kept);
+        assert_eq!(queue.offer(task(7), 3, 0), OfferOutcome::Kept);
         assert_eq!(run_of(queue.take(0)), Some(7));
     }
 
@@ -578,9 +473,9 @@ mod tests {
     fn a_full_queue_notes_that_storage_knows_more() {
         let mut queue = Queue::new(BACKLOG_MAX);
         for run in 0..BACKLOG_MAX as u64 {
-            assert_eq!(queue.offer(task(run), 3, 0), Offered::Kept);
+            assert_eq!(queue.offer(task(run), 3, 0), OfferOutcome::Kept);
         }
-        assert_eq!(queue.offer(task(1), 3, 0), Offered::Overflowed);
+        assert_eq!(queue.offer(task(1), 3, 0), OfferOutcome::Overflowed);
         assert!(queue.overflowed);
         assert_eq!(queue.len(), BACKLOG_MAX);
     }
@@ -591,7 +486,7 @@ mod tests {
         for run in 0..BACKLOG_MAX as u64 {
             queue.offer(task(run), 4, 0);
         }
-        assert_eq!(queue.offer(task(1_000_000), 2, 0), Offered::Kept);
+        assert_eq!(queue.offer(task(1_000_000), 2, 0), OfferOutcome::Kept);
         assert!(queue.overflowed, "another one was forgotten for it");
         assert_eq!(queue.len(), BACKLOG_MAX);
         assert_eq!(run_of(queue.take(0)), Some(1_000_000));
@@ -604,7 +499,7 @@ mod tests {
             queue.offer(task(run), 3, 0);
         }
         let speculative = TaskOffer::Workflow { run: RunKey(7), stamp: 1, speculative: true };
-        assert_eq!(queue.offer(speculative, 3, 0), Offered::Kept);
+        assert_eq!(queue.offer(speculative, 3, 0), OfferOutcome::Kept);
     }
 
     #[test]
@@ -673,11 +568,11 @@ mod tests {
         let (near, mut at_this) = oneshot::channel();
         queue.wait(2, String::new(), near);
         assert_eq!(queue.waiting(), 2);
-        assert_eq!(queue.offer(task(7), 3, 0), Offered::HandedOver);
+        assert_eq!(queue.offer(task(7), 3, 0), OfferOutcome::HandedOver);
         assert!(at_this.try_recv().is_ok() && at_another.try_recv().is_err());
-        assert_eq!(queue.offer(task(8), 3, 0), Offered::HandedOver);
+        assert_eq!(queue.offer(task(8), 3, 0), OfferOutcome::HandedOver);
         assert!(at_another.try_recv().is_ok());
-        assert_eq!(queue.offer(task(9), 3, 0), Offered::Kept);
+        assert_eq!(queue.offer(task(9), 3, 0), OfferOutcome::Kept);
     }
 
     #[test]
@@ -687,7 +582,7 @@ mod tests {
         queue.wait_elsewhere(1, String::new(), far);
         let (near, _at_this) = oneshot::channel();
         queue.wait(2, String::new(), near);
-        assert_eq!(queue.offer(TaskOffer::Remote(Box::default()), 3, 0), Offered::HandedOver);
+        assert_eq!(queue.offer(TaskOffer::Remote(Box::default()), 3, 0), OfferOutcome::HandedOver);
         assert!(at_another.try_recv().is_ok());
     }
 
@@ -699,14 +594,14 @@ mod tests {
         assert!(!queue.is_quiet(), "a task waits");
         queue.take(0);
         assert!(queue.is_quiet());
-        queue.limits.asked(5.0);
+        queue.limits.set_by_worker(5.0);
         assert!(!queue.is_quiet(), "a worker limits it");
     }
 
     #[test]
     fn dismissed_workers_end_their_polls() {
         let mut queue = Queue::new(BACKLOG_MAX);
-        let (sender, mut receiver) = oneshot::channel::<Handed>();
+        let (sender, mut receiver) = oneshot::channel::<PollAnswer>();
         queue.wait(1, "gone".into(), sender);
         queue.dismiss("gone");
         assert!(receiver.try_recv().is_err());

@@ -8,15 +8,15 @@ use std::{
 
 use segno_store::NamespaceKey;
 
+use super::Workers;
 use crate::{
     hash::HashMap,
-    queues::{QueueKey, QueueKind},
-    runs::Runs,
-    slots::lock,
+    lock::lock,
+    matching::{QueueKey, QueueKind, TaskOffer},
 };
 
 /// How long it is known that a worker has shut down.
-const MEMORY: Duration = Duration::from_secs(30);
+const SHUTDOWN_MEMORY: Duration = Duration::from_secs(30);
 
 /// Workers that have shut down lately: their polls are over.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ impl ShutDownWorkers {
     /// A worker shuts down.
     pub(crate) fn add(&mut self, worker: &str) {
         let now = Instant::now();
-        while let Some((at, worker)) = self.order.front().filter(|(at, _)| now.duration_since(*at) >= MEMORY) {
+        while let Some((at, worker)) = self.order.front().filter(|(at, _)| now.duration_since(*at) >= SHUTDOWN_MEMORY) {
             if self.at.get(worker) == Some(at) {
                 self.at.remove(worker);
             }
@@ -42,30 +42,30 @@ impl ShutDownWorkers {
 
     /// Whether a worker shut down lately.
     pub(crate) fn has(&self, worker: &str) -> bool {
-        self.at.get(worker).is_some_and(|at| at.elapsed() < MEMORY)
+        self.at.get(worker).is_some_and(|at| at.elapsed() < SHUTDOWN_MEMORY)
     }
 }
 
-impl Runs {
+impl Workers {
     /// Whether a worker has shut down, so that its polls are over.
-    pub(crate) fn is_dismissed(&self, worker: &str) -> bool {
+    pub(crate) fn has_shut_down(&self, worker: &str) -> bool {
         if worker.is_empty() {
             return false;
         }
-        lock(&self.dismissed).has(worker)
+        lock(&self.shut_down).has(worker)
     }
 
     /// A worker process leaves, and perhaps names the queue that it serves: its polls end at once, also those on their way; its
     /// sticky queue is given up.
     pub fn dismiss_worker(self: &Arc<Self>, namespace: NamespaceKey, worker: &str, queue: &str, sticky: &str) {
         if !worker.is_empty() {
-            self.leases.leaves(namespace, worker, self.clock.monotonic());
+            self.leases.leaves(namespace, worker, self.runs.clock.monotonic());
         }
         if self.polls_end_on_shutdown && !worker.is_empty() {
-            lock(&self.dismissed).add(worker);
-            self.dismissals.notify_waiters();
+            lock(&self.shut_down).add(worker);
+            self.shutdowns.notify_waiters();
             let known = self.leases.queues_of(namespace, worker);
-            self.queues.dismiss(namespace, worker, known.iter().map(String::as_str).chain([queue, sticky]));
+            self.matching.dismiss(namespace, worker, known.iter().map(String::as_str).chain([queue, sticky]));
         }
         if !sticky.is_empty() {
             self.give_up_queue(namespace, sticky);
@@ -75,19 +75,19 @@ impl Runs {
     /// A worker that shuts down is no longer listed among the pollers of these queues.
     pub fn forget_poller(&self, namespace: NamespaceKey, queue: &str, kinds: &[QueueKind], identity: &str) {
         if self.polls_end_on_shutdown {
-            self.queues.forget_poller(namespace, queue, kinds, identity);
+            self.matching.forget_poller(namespace, queue, kinds, identity);
         }
     }
 
     /// The only worker that served a sticky queue is gone.
-    pub(crate) fn give_up_queue(self: &Arc<Self>, namespace: NamespaceKey, sticky: &str) {
-        let left = self.queues.abandon(namespace, sticky);
+    pub(super) fn give_up_queue(self: &Arc<Self>, namespace: NamespaceKey, sticky: &str) {
+        let left = self.matching.abandon(namespace, sticky);
         self.end_sticky_polls(namespace, sticky);
         if !left.is_empty() {
-            let node = self.clone();
+            let workers = self.clone();
             tokio::spawn(async move {
                 for task in left {
-                    node.redirect(task).await;
+                    workers.redirect(task).await;
                 }
             });
         }
@@ -96,7 +96,28 @@ impl Runs {
     /// Polls of a sticky queue that wait here end, wherever its home is.
     fn end_sticky_polls(&self, namespace: NamespaceKey, sticky: &str) {
         if !sticky.is_empty() {
-            self.end_polls(|key: &QueueKey| key.namespace == namespace && key.sticky_name() == Some(sticky));
+            self.runs.end_polls(|key: &QueueKey| key.namespace == namespace && key.sticky_name() == Some(sticky));
+        }
+    }
+
+    /// Sends a task of an abandoned sticky queue to where it belongs.
+    async fn redirect(&self, task: TaskOffer) {
+        match task {
+            TaskOffer::Workflow { run, .. } => {
+                let Ok(Some(key)) = self.runs.workflow_of(run).await else { return };
+                let Ok(locked) = self.runs.lock(&key).await else { return };
+                if let Some(current) = locked.state.current.as_ref().filter(|current| current.key() == run) {
+                    self.runs.offer_workflow_task(&current.run);
+                }
+            }
+            TaskOffer::Activity { .. } => {}
+            TaskOffer::Command(_) => {}
+            // Its owner hears by the time-out of the sticky queue.
+            TaskOffer::Remote(_) => {}
+            // The caller notices that its query was withdrawn and offers it on the normal queue.
+            TaskOffer::Query(query) => {
+                query.withdraw();
+            }
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Workers that die: noticing it, and giving their work to others.
 //!
-//! What a worker holds follows from the runs: every transition that hands something over or takes it away is looked at
-//! ([`Runs::note_holds`]), so that no caller can forget to. When a lease ends, each run concerned is told by a call of
+//! What a worker holds follows from the runs: every transition that hands work over or takes it away is noted
+//! ([`super::holds`]), so that no caller can forget to. When a lease ends, each run concerned is changed by a call of
 //! its own, repeated until it is stored. A worker is lost in memory; what follows from it is as durable as anything.
 //!
-//! However many workers are lost at the same time, others go on: leases end in slices of [`SLICE`], between which other tasks
-//! have their turn, and [`MOVES_MAX`] runs of all lost workers together are told at a time.
+//! However many workers are lost at the same time, others go on: leases end in slices of [`SLICE`](super::leases::SLICE), between which other tasks
+//! run, and [`MOVES_MAX`] runs of all lost workers together are changed at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,37 +16,34 @@ use std::{
 use segno_engine::{
     Rejection, Run,
     activity::{self, ActivityRef, HeartbeatReply},
-    lease::{Beat, BeatRefused, Hold, LostBecause},
-    state::Activity,
+    lease::{Beat, BeatRefused, LostBecause},
     worker_lost::{self, LostWork},
 };
 use segno_proto::{Nanos, common::Payloads, enums::WorkerStatus, nanos_timestamp, worker::WorkerHeartbeat};
 use segno_store::{NamespaceKey, RunKey};
 use tokio::{sync::Semaphore, task::JoinSet};
 
+use super::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, MOVES_MAX, Party, WorkerQuery, Workers};
 use crate::{
     clock::until,
     error::CallError,
     metrics::{add, count},
-    runs::Runs,
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
-    workers::{CONTROL_QUEUES, Caller, ConnectionId, LeaseView, LostWorker, Party, WorkerQuery},
 };
 
 /// A look at the leases that comes this much too late means that the server itself was away.
 const AWAY_MIN: Nanos = 2 * 1_000_000_000;
-/// Runs of lost workers that are told at the same time.
-pub(crate) const MOVES_MAX: usize = 32;
 /// Runs that are looked at to say what a worker holds.
 const HELD_RUNS_MAX: usize = 1000;
-const RETRY: Duration = Duration::from_secs(1);
+/// The pause before a call on a run of a lost worker is made again.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-impl Runs {
-    /// A worker made a call: a sign of life. Returns whether its silence would mean something.
+impl Workers {
+    /// A worker made a call: a sign of life. Returns whether its silence would mean that it is lost.
     pub fn worker_called(&self, namespace: NamespaceKey, caller: &Caller) -> bool {
-        self.tell_called(namespace, caller);
-        self.leases.called(namespace, caller, self.clock.monotonic())
+        self.runs.tell_called(namespace, caller);
+        self.leases.called(namespace, caller, self.runs.clock.monotonic())
     }
 
     /// A worker says that it is still at work on an activity. From the process that was handed the attempt this is a sign
@@ -68,7 +65,7 @@ impl Runs {
             let found = state.current.as_ref()?.run.state().activities.get(&scheduled_event_id)?;
             (found.started_identity == speaker).then(|| found.worker.clone())
         };
-        let (reply, worker) = self.transact_and(key, selector, Vec::new(), call, worker).await?;
+        let (reply, worker) = self.runs.transact_and(key, selector, Vec::new(), call, worker).await?;
         if let Some(worker) = worker {
             self.worker_called(key.namespace, &Caller { worker, control_queue: String::new(), connection });
         }
@@ -77,7 +74,7 @@ impl Runs {
 
     /// The lease of a worker.
     pub fn lease_of(&self, namespace: NamespaceKey, worker: &str) -> Option<LeaseView> {
-        self.leases.get(namespace, worker, self.clock.monotonic())
+        self.leases.get(namespace, worker, self.runs.clock.monotonic())
     }
 
     /// The runs of which a worker holds something. What is gone since is left out.
@@ -86,43 +83,43 @@ impl Runs {
             lease.holds.iter().map(|hold| hold.run_key).chain(lease.tasks.iter().copied()).collect();
         let mut runs = Vec::with_capacity(keys.len());
         for run_key in keys.into_iter().take(HELD_RUNS_MAX) {
-            let Ok(Some(key)) = self.workflow_of(RunKey(run_key)).await else { continue };
-            let Ok(current) = self.snapshot(&key, "").await else { continue };
+            let Ok(Some(key)) = self.runs.workflow_of(RunKey(run_key)).await else { continue };
+            let Ok(current) = self.runs.snapshot(&key, "").await else { continue };
             runs.extend(Some(current.run.clone()).filter(|run| run.info.run_key == run_key));
         }
         runs
     }
 
     /// The workers of a namespace that fit a query, in the order of their keys: as they tell, or, if they report in Segno's
-    /// protocol only, as far as they were seen. As in Temporal, polls alone make nobody known here.
+    /// protocol only, as far as they were seen. As in Temporal, a worker that only polls is not known here.
     pub fn find_workers(&self, namespace: NamespaceKey, query: &WorkerQuery) -> Vec<Arc<WorkerHeartbeat>> {
-        let seen = self.leases_of(namespace).into_iter().filter_map(|lease| Some(Arc::new(as_seen(lease)?)));
-        let told = self.workers.all(namespace, self.now());
+        let seen = self.leases_of(namespace).into_iter().filter_map(|lease| Some(Arc::new(heartbeat_of(lease)?)));
+        let reported = self.heartbeats.all(namespace, self.runs.now());
         // What comes later counts.
-        let known = seen.chain(told).map(|worker| (worker.worker_instance_key.clone(), worker));
+        let known = seen.chain(reported).map(|worker| (worker.worker_instance_key.clone(), worker));
         let known: BTreeMap<String, Arc<WorkerHeartbeat>> = known.collect();
         known.into_values().filter(|worker| query.fits(worker)).collect()
     }
 
     /// One of these workers.
     pub fn find_worker(&self, namespace: NamespaceKey, worker: &str) -> Option<Arc<WorkerHeartbeat>> {
-        let told = self.workers.get(namespace, worker, self.now());
-        told.or_else(|| Some(Arc::new(as_seen(self.lease_of(namespace, worker)?)?)))
+        let reported = self.heartbeats.get(namespace, worker, self.runs.now());
+        reported.or_else(|| Some(Arc::new(heartbeat_of(self.lease_of(namespace, worker)?)?)))
     }
 
     /// All leases of a namespace, in the order of the workers' keys.
     pub fn leases_of(&self, namespace: NamespaceKey) -> Vec<LeaseView> {
-        self.leases.all(namespace, self.clock.monotonic())
+        self.leases.all(namespace, self.runs.clock.monotonic())
     }
 
-    /// Workers told about themselves. One that has shut down gives back what it has, at once.
+    /// Workers reported. One that has shut down gives back what it has, at once.
     pub fn workers_reported(
         self: &Arc<Self>,
         namespace: NamespaceKey,
         heartbeats: Vec<WorkerHeartbeat>,
         connection: Option<ConnectionId>,
     ) {
-        let name = self.namespaces.by_key(namespace).map(|found| found.name.clone()).unwrap_or_default();
+        let name = self.runs.namespaces.by_key(namespace).map(|found| found.name.clone()).unwrap_or_default();
         for heartbeat in &heartbeats {
             let worker = heartbeat.worker_instance_key.clone();
             if heartbeat.status() == WorkerStatus::Shutdown {
@@ -133,10 +130,10 @@ impl Runs {
                 let control_queue =
                     if group.is_empty() { String::new() } else { format!("{CONTROL_QUEUES}{name}/{group}") };
                 let caller = Caller { worker, control_queue, connection };
-                self.leases.reported(namespace, &caller, self.clock.monotonic());
+                self.leases.reported(namespace, &caller, self.runs.clock.monotonic());
             }
         }
-        self.workers.heard(namespace, heartbeats, self.now());
+        self.heartbeats.heard(namespace, heartbeats, self.runs.now());
     }
 
     /// A worker has shut down: it has nothing any more.
@@ -148,16 +145,16 @@ impl Runs {
 
     /// A worker that speaks Segno's protocol reports.
     pub fn worker_heartbeat(&self, namespace: NamespaceKey, worker: &str, beat: &Beat) -> Result<[u8; 8], BeatRefused> {
-        self.leases.heartbeat(namespace, worker, beat, self.clock.monotonic())
+        self.leases.heartbeat(namespace, worker, beat, self.runs.clock.monotonic())
     }
 
     /// A client's connection is gone.
     pub fn connection_closed(self: &Arc<Self>, connection: ConnectionId) {
-        if self.is_stopping() {
+        if self.runs.is_stopping() {
             return;
         }
-        match self.leases.connection_closed(connection, self.clock.monotonic()) {
-            (cut, false) => self.tell_closed(connection, cut),
+        match self.leases.connection_closed(connection, self.runs.clock.monotonic()) {
+            (cut, false) => self.runs.tell_closed(connection, cut),
             (cut, true) => drop(tokio::spawn(self.clone().close_connection(connection, cut))),
         }
     }
@@ -166,110 +163,11 @@ impl Runs {
     async fn close_connection(self: Arc<Self>, connection: ConnectionId, mut cut: Vec<Party>) {
         loop {
             tokio::task::yield_now().await;
-            let (mut more, is_more) = self.leases.connection_closed(connection, self.clock.monotonic());
+            let (mut more, is_more) = self.leases.connection_closed(connection, self.runs.clock.monotonic());
             cut.append(&mut more);
             if !is_more {
-                return self.tell_closed(connection, cut);
+                return self.runs.tell_closed(connection, cut);
             }
-        }
-    }
-
-    /// Brings what workers hold in line with a transition of a run that goes on: only activities that the transition names
-    /// can have changed hands.
-    pub(crate) fn note_changed_holds(&self, before: Option<&Run>, after: &Run, activities: &[i64]) {
-        let same = before.filter(|before| before.info.run_key == after.info.run_key);
-        let (Some(before), true) = (same, after.is_running()) else { return self.note_holds(before, after) };
-        let (namespace, run_key) = (NamespaceKey(after.info.namespace_key), after.info.run_key);
-        let now = self.clock.monotonic();
-        for id in activities {
-            let was = before.state().activities.get(id).filter(|activity| is_held(activity));
-            let is = after.state().activities.get(id).filter(|activity| is_held(activity));
-            let (had, has) = (was.map(|was| holder(was)), is.map(|is| holder(is)));
-            if had == has {
-                continue;
-            }
-            if let Some(was) = was {
-                self.leases.release(namespace, &was.worker, &hold(run_key, was));
-            }
-            if let Some(is) = is {
-                self.leases.hand_over(namespace, &is.worker, hold(run_key, is), now);
-            }
-        }
-        let (had, has) = (task_holder(before), task_holder(after));
-        if had != has {
-            self.release_task(before, had);
-            self.hand_over_task(after, has);
-        }
-    }
-
-    /// Brings what workers hold in line with what became of a run. If another run follows, the one before has ended.
-    pub(crate) fn note_holds(&self, before: Option<&Run>, after: &Run) {
-        if !before.is_some_and(is_with_worker) && !is_with_worker(after) {
-            return;
-        }
-        let same = before.filter(|before| before.info.run_key == after.info.run_key);
-        if let Some(before) = before {
-            self.take_back(before, same.map(|_| after));
-        }
-        let (namespace, run_key) = (NamespaceKey(after.info.namespace_key), after.info.run_key);
-        let now = self.clock.monotonic();
-        if after.has_work() {
-            for is in after.state().activities.values().filter(|a| is_held(a)) {
-                let was = same.and_then(|before| before.state().activities.get(&is.scheduled_event_id));
-                if was.is_none_or(|was| was.started_time != is.started_time) {
-                    self.leases.hand_over(namespace, &is.worker, hold(run_key, is), now);
-                }
-            }
-        }
-        let has = task_holder(after);
-        if same.map_or("", task_holder) != has {
-            self.hand_over_task(after, has);
-        }
-    }
-
-    fn hand_over_task(&self, run: &Run, worker: &str) {
-        if !worker.is_empty() {
-            let namespace = NamespaceKey(run.info.namespace_key);
-            self.leases.hand_over_task(namespace, worker, run.info.run_key, self.clock.monotonic());
-        }
-    }
-
-    fn release_task(&self, run: &Run, worker: &str) {
-        if !worker.is_empty() {
-            self.leases.release_task(NamespaceKey(run.info.namespace_key), worker, run.info.run_key);
-        }
-    }
-
-    /// Takes from workers what they had of a run and have no more; all of it if the run is gone.
-    pub(crate) fn take_back(&self, before: &Run, after: Option<&Run>) {
-        let after = after.filter(|after| after.has_work());
-        let (namespace, run_key) = (NamespaceKey(before.info.namespace_key), before.info.run_key);
-        for was in before.state().activities.values().filter(|a| is_held(a)) {
-            let still = after.and_then(|after| after.state().activities.get(&was.scheduled_event_id));
-            if still.is_none_or(|is| is.started_time != was.started_time || is.worker != was.worker) {
-                self.leases.release(namespace, &was.worker, &hold(run_key, was));
-            }
-        }
-        let had = task_holder(before);
-        if after.map_or("", task_holder) != had {
-            self.release_task(before, had);
-        }
-    }
-
-    /// Takes note of what storage says that workers hold.
-    pub(crate) async fn restore_holds(&self, run: &Run) {
-        if !run.state().activities.values().any(|activity| is_held(activity)) {
-            return;
-        }
-        // Meanwhile the run may have gone on; what memory says counts.
-        let Ok(Some(key)) = self.workflow_of(RunKey(run.info.run_key)).await else { return };
-        let Ok(locked) = self.lock(&key).await else { return };
-        let current = locked.state.current.as_ref().filter(|current| current.run.info.run_key == run.info.run_key);
-        let Some(run) = current.map(|current| current.run.clone()).filter(|run| run.has_work()) else { return };
-        let (namespace, now) = (NamespaceKey(run.info.namespace_key), self.clock.monotonic());
-        for activity in run.state().activities.values().filter(|a| is_held(a)) {
-            let hold = hold(run.info.run_key, activity);
-            self.leases.restore(namespace, activity, hold, now);
         }
     }
 
@@ -279,12 +177,12 @@ impl Runs {
             self.give_up_queue(lost.namespace, sticky);
         }
         // A poll that it left open would be given what it lost. If it lives after all it polls again.
-        self.queues.dismiss(lost.namespace, &lost.worker, lost.queues.iter().map(String::as_str));
+        self.matching.dismiss(lost.namespace, &lost.worker, lost.queues.iter().map(String::as_str));
         if lost.because == LostBecause::ShutDown && lost.runs.is_empty() {
             // It left nothing behind.
             return;
         }
-        count(&self.metrics.workers_lost);
+        count(&self.runs.metrics.workers_lost);
         let (worker, why) = (lost.worker.as_str(), lost.because.text());
         match lost.because {
             // It left in an orderly way: nothing to worry about.
@@ -299,16 +197,16 @@ impl Runs {
         }
     }
 
-    /// Tells all runs of which a lost worker holds something.
+    /// Moves the work of all runs of which a lost worker holds something.
     async fn move_work(self: Arc<Self>, lost: LostWorker) {
         let permits = Arc::new(Semaphore::new(MOVES_MAX));
         let mut moves = JoinSet::new();
         for run in lost.runs {
             let Ok(permit) = permits.clone().acquire_owned().await else { return };
-            let (node, worker, why) = (self.clone(), lost.worker.clone(), lost.because.text());
+            let (workers, worker, why) = (self.clone(), lost.worker.clone(), lost.because.text());
             moves.spawn(async move {
-                node.move_task(RunKey(run), &worker).await;
-                node.move_attempts(RunKey(run), LostWork::Worker(worker), why).await;
+                workers.move_task(RunKey(run), &worker).await;
+                workers.move_attempts(RunKey(run), LostWork::Worker(worker), why).await;
                 drop(permit);
             });
         }
@@ -318,21 +216,21 @@ impl Runs {
     async fn move_task(self: &Arc<Self>, run: RunKey, worker: &str) {
         let call = |worker: String| move |run: &Run, context| worker_lost::workflow_task(run, context, &worker);
         if self.insist(run, || call(worker.to_owned())).await == Some(true) {
-            count(&self.metrics.workflow_tasks_moved);
+            count(&self.runs.metrics.workflow_tasks_moved);
         }
     }
 
     async fn move_attempts(self: &Arc<Self>, run: RunKey, lost: LostWork, why: &'static str) {
         let call = |lost: LostWork| move |run: &Run, context| worker_lost::activities(run, context, &lost, why);
         if let Some(moved) = self.insist(run, || call(lost.clone())).await {
-            add(&self.metrics.activities_moved, moved.rescheduled as u64);
-            add(&self.metrics.activities_lost, moved.failed as u64);
+            add(&self.runs.metrics.activities_moved, moved.rescheduled as u64);
+            add(&self.runs.metrics.activities_lost, moved.failed as u64);
         }
     }
 
     /// Whether a run has a slot of its own, see [`WorkflowKey::lingering`](crate::slots::WorkflowKey).
     async fn is_lingering(&self, run: RunKey) -> bool {
-        matches!(self.workflow_of(run).await, Ok(Some(key)) if key.lingering.is_some())
+        matches!(self.runs.workflow_of(run).await, Ok(Some(key)) if key.lingering.is_some())
     }
 
     /// Makes a call on a run until it is stored or refused.
@@ -341,10 +239,10 @@ impl Runs {
         R: Send + 'static,
         F: FnOnce(&Run, segno_engine::Context) -> Result<segno_engine::Applied<R>, Rejection> + Send + 'static,
     {
-        while !self.is_stopping() {
+        while !self.runs.is_stopping() {
             let mut was_current = false;
-            let Ok(permit) = self.leases.moves.acquire().await else { return None };
-            let result = match self.workflow_of(run).await {
+            let Ok(permit) = self.moves.acquire().await else { return None };
+            let result = match self.runs.workflow_of(run).await {
                 Ok(None) => return None,
                 Ok(Some(key)) => {
                     was_current = key.lingering.is_none();
@@ -352,7 +250,7 @@ impl Runs {
                     let only = move |current: &Run, context| {
                         if current.info.run_key == run.0 { call(current, context) } else { Err(Rejection::Closed) }
                     };
-                    self.apply(&key, &RunSelector::default(), only).await
+                    self.runs.apply(&key, &RunSelector::default(), only).await
                 }
                 Err(error) => Err(error),
             };
@@ -361,7 +259,7 @@ impl Runs {
                 Ok(reply) => return Some(reply),
                 // Its new owner knows what its workers hold.
                 Err(CallError::Moved) => return None,
-                Err(error) if error.is_temporary() => tokio::time::sleep(RETRY).await,
+                Err(error) if error.is_temporary() => tokio::time::sleep(RETRY_DELAY).await,
                 // Another run took its place meanwhile, and its activities are carried out all the same.
                 Err(_) if was_current && self.is_lingering(run).await => {}
                 Err(error) => {
@@ -376,7 +274,7 @@ impl Runs {
 
 /// What a worker that speaks Segno's protocol might tell in Temporal's. Nothing is said of one that was not heard of since
 /// the server started.
-fn as_seen(lease: LeaseView) -> Option<WorkerHeartbeat> {
+fn heartbeat_of(lease: LeaseView) -> Option<WorkerHeartbeat> {
     if !lease.speaks_protocol {
         return None;
     }
@@ -391,50 +289,25 @@ fn as_seen(lease: LeaseView) -> Option<WorkerHeartbeat> {
     })
 }
 
-/// Whether a worker that is known by its key holds something of a run.
-fn is_with_worker(run: &Run) -> bool {
-    run.state().task.as_ref().is_some_and(|task| !task.worker.is_empty())
-        || run.state().activities.values().any(|activity| is_held(activity))
-}
-
-fn is_held(activity: &Activity) -> bool {
-    activity.started_time != 0 && !activity.worker.is_empty()
-}
-
-/// Which attempt it is and who has it.
-fn holder(activity: &Activity) -> (Nanos, &str) {
-    (activity.started_time, &activity.worker)
-}
-
-fn hold(run_key: u64, activity: &Activity) -> Hold {
-    Hold { run_key, scheduled_event_id: activity.scheduled_event_id, started_time: activity.started_time }
-}
-
-/// The worker that has the workflow task of a run; empty if none is known.
-fn task_holder(run: &Run) -> &str {
-    let task = run.state().task.as_ref().filter(|task| run.is_running() && task.started_event_id != 0);
-    task.map_or("", |task| task.worker.as_str())
-}
-
 /// Ends leases when their time is up, until the node stops.
-pub(crate) async fn watch(node: Arc<Runs>) {
+pub(crate) async fn watch(workers: Arc<Workers>) {
     let mut planned: Option<Nanos> = None;
-    while !node.is_stopping() {
-        let now = node.clock.monotonic();
+    while !workers.runs.is_stopping() {
+        let now = workers.runs.clock.monotonic();
         if let Some(away) = planned.map(|planned| now - planned).filter(|away| *away >= AWAY_MIN) {
-            // Signs of life may wait to be read, and clients may have to connect again. Whoever is dead stays so.
+            // Signs of life may wait to be read, and clients may have to connect again. A dead worker stays dead.
             tracing::warn!(away_ms = away / 1_000_000, "the server was away; workers get that time on top");
-            node.leases.excuse(away);
+            workers.leases.excuse(away);
         }
-        let due = node.leases.due(now);
-        due.lost.into_iter().for_each(|lost| node.give_to_others(lost));
+        let due = workers.leases.due(now);
+        due.lost.into_iter().for_each(|lost| workers.give_to_others(lost));
         for orphan in due.orphans {
-            count(&node.metrics.orphans_found);
+            count(&workers.runs.metrics.orphans_found);
             let attempt =
                 LostWork::Attempt { scheduled_event_id: orphan.scheduled_event_id, started_time: orphan.started_time };
-            let node = node.clone();
+            let workers = workers.clone();
             let why = "it was handed the activity and never said that it has it";
-            tokio::spawn(async move { node.move_attempts(RunKey(orphan.run_key), attempt, why).await });
+            tokio::spawn(async move { workers.move_attempts(RunKey(orphan.run_key), attempt, why).await });
         }
         if due.is_more {
             // The next slice is late already.
@@ -443,10 +316,10 @@ pub(crate) async fn watch(node: Arc<Runs>) {
             continue;
         }
         planned = due.next;
-        let earlier = node.leases.earlier.notified();
+        let earlier = workers.leases.earlier.notified();
         match due.next {
             Some(at) => {
-                let _ = tokio::time::timeout(until(node.clock.monotonic(), at), earlier).await;
+                let _ = tokio::time::timeout(until(workers.runs.clock.monotonic(), at), earlier).await;
             }
             None => earlier.await,
         }

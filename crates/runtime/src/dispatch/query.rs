@@ -1,22 +1,20 @@
-//! Asking a workflow a question: on its pending workflow task, or directly.
+//! Queries of clients: with the pending workflow task of the run, or to a worker by themselves.
 
 use std::{sync::Arc, time::Duration};
 
 use segno_engine::{Run, pause};
 use segno_proto::{
-    common::Payloads,
     enums::{QueryRejectCondition, WorkflowExecutionStatus},
     query::WorkflowQuery,
 };
 use segno_store::NamespaceKey;
 use tokio::{sync::oneshot, time::Instant};
 
+use super::{Dispatch, direct_queries::DirectQueries};
 use crate::{
     error::CallError,
-    polls::QueuePlace,
-    queries::{QueryAnswer, QueryTask},
-    queues::{QUERY_PRIORITY, QueueKey, QueueKind, TaskOffer},
-    runs::Runs,
+    matching::{QUERY_PRIORITY, QueryTask, QueueKey, QueueKind, QueuePlace, TaskOffer},
+    queries::{QueryAnswer, QueryReply},
     slots::{SlotState, WorkflowKey},
     transact::RunSelector,
 };
@@ -24,35 +22,27 @@ use crate::{
 /// Attempts of a workflow task after which queries fail at once instead of waiting for it.
 const FAILING_ATTEMPTS: i32 = 3;
 
-/// An answer, or why there is none.
-#[derive(Clone, Debug)]
-pub struct QueryReply {
-    /// The run that was asked.
-    pub run_id: String,
-    /// What it said.
-    pub result: Option<Payloads>,
-    /// Set if the caller did not want to ask a run in this state.
-    pub rejected: Option<WorkflowExecutionStatus>,
-}
-
-enum Way {
+/// How a query reaches a worker.
+enum QueryRoute {
     /// Not at all: the run is paused.
     Paused,
+    /// With the pending workflow task.
     Buffered(oneshot::Receiver<QueryAnswer>),
+    /// By itself.
     Direct(Arc<Run>),
 }
 
-/// Forgets a direct query when its asker leaves.
-struct Asked<'a>(&'a Runs, u64);
+/// Forgets a direct query when its caller leaves.
+struct PendingQuery<'a>(&'a DirectQueries, u64);
 
-impl Drop for Asked<'_> {
+impl Drop for PendingQuery<'_> {
     fn drop(&mut self) {
-        self.0.direct_queries.forget(self.1);
+        self.0.forget(self.1);
     }
 }
 
-impl Runs {
-    /// Asks a workflow. `deadline` is the caller's.
+impl Dispatch {
+    /// Queries a workflow. `deadline` is the caller's.
     pub async fn query(
         &self,
         key: &WorkflowKey,
@@ -61,31 +51,31 @@ impl Runs {
         condition: QueryRejectCondition,
         deadline: Instant,
     ) -> Result<QueryReply, CallError> {
-        let current = self.snapshot(key, run_id).await?;
+        let current = self.runs.snapshot(key, run_id).await?;
         let run = current.run.clone();
         let reply = |result| QueryReply { run_id: run.info.run_id.clone(), result, rejected: None };
         if let Some(status) = refused(&run, condition) {
             return Ok(QueryReply { rejected: Some(status), ..reply(None) });
         }
         if run.state().script.is_some() {
-            return self.query_script(key, current, query, deadline).await;
+            return self.runs.query_script(key, current, query, deadline).await;
         }
         let rejected = |status| Ok(QueryReply { rejected: Some(status), ..reply(None) });
-        let way = self.way(key, &run, query.clone(), deadline).await?;
-        let answer = match way {
-            Way::Paused => return rejected(WorkflowExecutionStatus::Paused),
-            Way::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
+        let route = self.route(key, &run, query.clone(), deadline).await?;
+        let answer = match route {
+            QueryRoute::Paused => return rejected(WorkflowExecutionStatus::Paused),
+            QueryRoute::Buffered(answer) => match tokio::time::timeout_at(deadline, answer).await {
                 Ok(Ok(QueryAnswer::Unblocked) | Err(_)) => {
-                    let run = self.snapshot(key, &run.info.run_id).await?.run.clone();
+                    let run = self.runs.snapshot(key, &run.info.run_id).await?.run.clone();
                     if let Some(status) = refused(&run, condition) {
                         return rejected(status);
                     }
-                    self.ask_directly(&run, query, deadline).await?
+                    self.query_directly(&run, query, deadline).await?
                 }
                 Ok(Ok(answer)) => answer,
                 Err(_) => return Err(CallError::DeadlineExceeded),
             },
-            Way::Direct(run) => self.ask_directly(&run, query, deadline).await?,
+            QueryRoute::Direct(run) => self.query_directly(&run, query, deadline).await?,
         };
         match answer {
             QueryAnswer::Answered(result) => Ok(reply(result)),
@@ -95,8 +85,8 @@ impl Runs {
             }
             QueryAnswer::Unblocked => {
                 // If the run has moved, the call is made again where it is.
-                self.admit(key)?;
-                let run = self.snapshot(key, &run.info.run_id).await?.run.clone();
+                self.runs.admit(key)?;
+                let run = self.runs.snapshot(key, &run.info.run_id).await?.run.clone();
                 if let Some(status) = refused(&run, condition) {
                     return rejected(status);
                 }
@@ -106,19 +96,19 @@ impl Runs {
     }
 
     /// Decides how a query reaches a worker, under the run's lock.
-    async fn way(
+    async fn route(
         &self,
         key: &WorkflowKey,
         run: &Arc<Run>,
         query: WorkflowQuery,
         deadline: Instant,
-    ) -> Result<Way, CallError> {
-        let mut locked = self.lock(key).await?;
+    ) -> Result<QueryRoute, CallError> {
+        let mut locked = self.runs.lock(key).await?;
         let current = locked.state.current.as_ref().filter(|c| c.run.info.run_key == run.info.run_key);
         let run = current.map_or_else(|| run.clone(), |current| current.run.clone());
         let completed_any = run.state().last_completed_started_id > 0;
         if run.is_paused() {
-            return Ok(Way::Paused);
+            return Ok(QueryRoute::Paused);
         }
         if !run.is_running() {
             if !completed_any {
@@ -126,10 +116,10 @@ impl Runs {
                     "Workflow execution closed before WorkflowTaskStarted event".to_owned(),
                 ));
             }
-            return Ok(Way::Direct(run));
+            return Ok(QueryRoute::Direct(run));
         }
         if run.state().first_task_due > 0 && run.state().task.is_none() {
-            let wait = crate::clock::until(self.clock.now(), run.state().first_task_due);
+            let wait = crate::clock::until(self.runs.clock.now(), run.state().first_task_due);
             if Instant::now() + wait > deadline {
                 return Err(CallError::NotReady("Workflow task is not scheduled yet.".to_owned()));
             }
@@ -141,10 +131,10 @@ impl Runs {
             ));
         }
         if completed_any && run.state().task.is_none() {
-            return Ok(Way::Direct(run));
+            return Ok(QueryRoute::Direct(run));
         }
-        let id = self.ids.uuid();
-        locked.state.queries.buffer(id, query).map(Way::Buffered).ok_or(CallError::QueryBufferFull)
+        let id = self.runs.ids.uuid();
+        locked.state.queries.buffer(id, query).map(QueryRoute::Buffered).ok_or(CallError::QueryBufferFull)
     }
 
     /// Pauses a workflow. Queries that wait for an answer are rejected, except those that a worker has with its workflow task.
@@ -162,7 +152,7 @@ impl Runs {
             }
             state.current.as_ref().map(|current| current.key())
         };
-        let (_, run) = self.transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, after).await?;
+        let (_, run) = self.runs.transact_and(key, &RunSelector::run(run_id), Vec::new(), apply, after).await?;
         if let Some(run) = run {
             self.direct_queries.unblock(run);
         }
@@ -178,14 +168,19 @@ impl Runs {
     }
 
     /// Puts a query on a queue by itself: first where the run is cached, then where any worker may take it.
-    async fn ask_directly(&self, run: &Run, query: WorkflowQuery, deadline: Instant) -> Result<QueryAnswer, CallError> {
-        let id = self.ids.bits();
-        let (mut task, mut answer) = self.direct_queries.ask(id, segno_store::RunKey(run.info.run_key), query);
-        task.node = self.cluster.as_ref().map_or(0, |cluster| cluster.me.0);
-        let _asked = Asked(self, id);
+    async fn query_directly(
+        &self,
+        run: &Run,
+        query: WorkflowQuery,
+        deadline: Instant,
+    ) -> Result<QueryAnswer, CallError> {
+        let id = self.runs.ids.bits();
+        let (mut task, mut answer) = self.direct_queries.add(id, segno_store::RunKey(run.info.run_key), query);
+        task.node = self.runs.cluster.as_ref().map_or(0, |cluster| cluster.me.0);
+        let _pending = PendingQuery(&self.direct_queries, id);
         if let Some(sticky) = &run.state().sticky {
             let queue = self.query_queue(run, true);
-            let task = self.direct_queries.again(&task, true);
+            let task = task.again(true);
             let offered = tokio::time::timeout_at(deadline, self.offer_query(queue, task.clone(), true)).await;
             if offered.map_err(|_| CallError::DeadlineExceeded)? {
                 let patience = Duration::from_nanos(sticky.schedule_to_start.max(0) as u64);
@@ -205,26 +200,26 @@ impl Runs {
             tokio::select! {
                 answered = wait(&mut answer, deadline) => return answered,
                 // The queue may have another home, which does not know of it.
-                () = moved => task = self.direct_queries.again(&task, false),
+                () = moved => task = task.again(false),
             }
         }
     }
 
     /// Offers a query. False if it is for one worker's own queue and that worker is not there.
     pub(crate) async fn offer_query(&self, queue: QueueKey, task: QueryTask, sticky: bool) -> bool {
-        if self.cluster.is_some() {
+        if self.runs.cluster.is_some() {
             self.direct_queries.offer_elsewhere(&task);
             let offer = TaskOffer::Query(Box::new(task));
-            return Box::pin(self.offer_query_at_home(&queue, offer, QUERY_PRIORITY, sticky)).await;
+            return Box::pin(self.runs.offer_query_at_home(&queue, offer, QUERY_PRIORITY, sticky)).await;
         }
-        let served = !sticky || self.queues.is_served(&queue, self.clock.now());
+        let served = !sticky || self.matching.is_served(&queue);
         if served {
-            self.offer_here(queue, TaskOffer::Query(Box::new(task)), QueuePlace::of(QUERY_PRIORITY));
+            self.matching.offer(&queue, TaskOffer::Query(Box::new(task)), QueuePlace::of(QUERY_PRIORITY));
         }
         served
     }
 
-    /// A worker answers a direct query. False if nobody asks.
+    /// A worker answers a direct query. False if no caller waits for it.
     pub fn answer_query(&self, id: u64, answer: QueryAnswer) -> bool {
         self.direct_queries.answer(id, answer)
     }

@@ -13,7 +13,7 @@ use std::{
 
 use segno_proto::Nanos;
 
-use crate::queues::Queued;
+use super::task::QueuedTask;
 
 /// Weights outside of this are taken for the nearest one inside.
 const WEIGHT_MIN: f32 = 0.001;
@@ -24,18 +24,9 @@ const STRIDE: f64 = 1_000_000.0;
 /// Lanes without tasks that are remembered.
 const EMPTY_LANES_MAX: usize = 1024;
 
-/// Among whom a task takes turns.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Fairness {
-    /// The user's key.
-    pub key: Arc<str>,
-    /// How often compared to others.
-    pub weight: f32,
-}
-
 /// The tasks of a key.
 struct Lane {
-    tasks: VecDeque<Queued>,
+    tasks: VecDeque<QueuedTask>,
     /// How far it has come.
     at: u64,
     /// Which one it was: of lanes that have come equally far the older one is next.
@@ -46,7 +37,7 @@ struct Lane {
 #[derive(Default)]
 pub struct Level {
     /// All tasks, as long as none has a key.
-    plain: VecDeque<Queued>,
+    plain: VecDeque<QueuedTask>,
     /// All tasks, from the first one with a key on.
     lanes: HashMap<Arc<str>, Lane>,
     /// Lanes with tasks, by how far they have come.
@@ -69,7 +60,7 @@ impl Level {
     }
 
     /// Adds a task: behind the others of its key, or before all of this priority.
-    pub fn push(&mut self, queued: Queued, first: bool) {
+    pub fn push(&mut self, queued: QueuedTask, first: bool) {
         self.tasks += 1;
         if queued.fairness.is_none() && self.lanes.is_empty() {
             if first {
@@ -103,7 +94,7 @@ impl Level {
         }
     }
 
-    fn add_lane(&mut self, key: Arc<str>, tasks: VecDeque<Queued>) {
+    fn add_lane(&mut self, key: Arc<str>, tasks: VecDeque<QueuedTask>) {
         self.numbers += 1;
         let lane = Lane { tasks, at: self.now, number: self.numbers };
         self.order.insert((lane.at, lane.number), key.clone());
@@ -120,7 +111,7 @@ impl Level {
     }
 
     /// Takes the next task whose key may have one. `weight` says what a key weighs, given what its task says.
-    pub fn pop(&mut self, may: impl Fn(&str) -> bool, weight: impl Fn(&str, f32) -> f32) -> Option<Queued> {
+    pub fn pop(&mut self, may: impl Fn(&str) -> bool, weight: impl Fn(&str, f32) -> f32) -> Option<QueuedTask> {
         if self.lanes.is_empty() {
             if !may("") {
                 return None;
@@ -157,7 +148,7 @@ impl Level {
     }
 
     /// The task that would be last.
-    pub fn last(&self) -> Option<&Queued> {
+    pub fn last(&self) -> Option<&QueuedTask> {
         match self.order.last_key_value() {
             Some((_, key)) => self.lanes.get(key).and_then(|lane| lane.tasks.back()),
             None => self.plain.back(),
@@ -165,7 +156,7 @@ impl Level {
     }
 
     /// Takes the task that would be last.
-    pub fn pop_last(&mut self) -> Option<Queued> {
+    pub fn pop_last(&mut self) -> Option<QueuedTask> {
         let Some((place, key)) = self.order.last_key_value().map(|(place, key)| (*place, key.clone())) else {
             let last = self.plain.pop_back()?;
             self.tasks -= 1;
@@ -187,7 +178,7 @@ impl Level {
     }
 
     /// All tasks.
-    pub fn iter(&self) -> impl Iterator<Item = &Queued> {
+    pub fn iter(&self) -> impl Iterator<Item = &QueuedTask> {
         self.plain.iter().chain(self.lanes.values().flat_map(|lane| &lane.tasks))
     }
 
@@ -198,7 +189,7 @@ impl Level {
     }
 
     /// Takes all tasks.
-    pub fn into_tasks(self) -> impl Iterator<Item = Queued> {
+    pub fn into_tasks(self) -> impl Iterator<Item = QueuedTask> {
         self.plain.into_iter().chain(self.lanes.into_values().flat_map(|lane| lane.tasks))
     }
 }
@@ -207,13 +198,13 @@ impl Level {
 mod tests {
     use segno_store::RunKey;
 
+    use super::super::task::{Fairness, TaskOffer};
     use super::*;
-    use crate::queues::TaskOffer;
 
-    fn queued(key: &str, weight: f32, number: u64) -> Queued {
+    fn queued(key: &str, weight: f32, number: u64) -> QueuedTask {
         let task = TaskOffer::Workflow { run: RunKey(number), stamp: 1, speculative: false };
         let fairness = (!key.is_empty()).then(|| Box::new(Fairness { key: key.into(), weight }));
-        Queued { task, priority: 3, since: number as Nanos, fairness }
+        QueuedTask { task, priority: 3, since: number as Nanos, fairness }
     }
 
     fn order(level: &mut Level) -> String {

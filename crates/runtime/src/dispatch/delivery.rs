@@ -1,6 +1,6 @@
 //! What is on its way to a worker, and its return if the worker never gets it.
 //!
-//! Whatever leaves a queue or is started for a worker is held by a [`Delivery`] until the answer that carries it is
+//! What leaves a queue or is started for a worker is held by a [`Delivery`] until the answer that carries it is
 //! written. A delivery that is dropped before that (the caller left, a read failed, the connection broke) returns what
 //! it holds: a task that was not started goes back to its queue with its priority, one that was started is given back.
 
@@ -8,28 +8,30 @@ use std::sync::{Arc, Mutex, Weak};
 
 use tokio::runtime::Handle;
 
+use super::{
+    Dispatch,
+    tasks::{HeldActivity, HeldTask},
+};
 use crate::{
     cluster::{MetHere, RemoteHold},
-    queues::{QueueKey, Queued},
-    runs::Runs,
-    slots::lock,
-    tasks::{HeldActivity, HeldTask},
+    lock::lock,
+    matching::{QueueKey, QueuedTask},
 };
 
 /// What a delivery returns when it fails.
 #[derive(Debug)]
-pub(crate) enum Held {
+pub(crate) enum HeldWork {
     /// Nothing: it was delivered, or does not exist any more.
     Nothing,
     /// A task that was taken from its queue and not started yet.
-    Queued(QueueKey, Queued),
+    Queued(QueueKey, QueuedTask),
     /// A task that met a worker of its own node and is not started yet.
     Met(Box<MetHere>),
     /// A started workflow task, or a query.
     Task(HeldTask),
     /// A started activity.
     Activity(HeldActivity),
-    /// What another node gives back unless it is told that it arrived.
+    /// What another node gives back unless it hears that it arrived.
     Elsewhere(RemoteHold),
     /// What the answer to a completed workflow task carries: the next one, and activities.
     Reply(Option<HeldTask>, Vec<HeldActivity>),
@@ -40,27 +42,32 @@ pub(crate) enum Held {
 pub struct Delivery(Arc<InTransit>);
 
 struct InTransit {
-    node: Weak<Runs>,
-    held: Mutex<Held>,
+    dispatch: Weak<Dispatch>,
+    held: Mutex<HeldWork>,
 }
 
 impl Delivery {
-    pub(crate) fn new(node: &Arc<Runs>, held: Held) -> Self {
-        Self(Arc::new(InTransit { node: Arc::downgrade(node), held: Mutex::new(held) }))
+    pub(crate) fn new(dispatch: &Arc<Dispatch>, held: HeldWork) -> Self {
+        Self(Arc::new(InTransit { dispatch: Arc::downgrade(dispatch), held: Mutex::new(held) }))
+    }
+
+    /// Holds what another node gives back.
+    pub(crate) fn elsewhere(held: RemoteHold) -> Self {
+        Self(Arc::new(InTransit { dispatch: Weak::new(), held: Mutex::new(HeldWork::Elsewhere(held)) }))
     }
 
     /// From now on it holds something else.
-    pub(crate) fn hold(&self, held: Held) {
+    pub(crate) fn hold(&self, held: HeldWork) {
         // What another node held until now was started: it is not to be offered again.
-        if let Held::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
+        if let HeldWork::Elsewhere(before) = std::mem::replace(&mut *lock(&self.0.held), held) {
             before.written();
         }
     }
 
-    /// The worker has it, or will not miss it.
+    /// The worker has it, or does not need it.
     pub fn delivered(&self) {
-        let held = std::mem::replace(&mut *lock(&self.0.held), Held::Nothing);
-        if let Held::Elsewhere(held) = held {
+        let held = std::mem::replace(&mut *lock(&self.0.held), HeldWork::Nothing);
+        if let HeldWork::Elsewhere(held) = held {
             held.written();
         }
     }
@@ -74,30 +81,30 @@ impl std::fmt::Debug for Delivery {
 
 impl Drop for InTransit {
     fn drop(&mut self) {
-        let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), Held::Nothing);
+        let held = std::mem::replace(self.held.get_mut().unwrap_or_else(|e| e.into_inner()), HeldWork::Nothing);
         // What is held elsewhere is given back there when it is dropped.
-        if matches!(held, Held::Nothing | Held::Elsewhere(_)) {
+        if matches!(held, HeldWork::Nothing | HeldWork::Elsewhere(_)) {
             return;
         }
         // A node that is gone leaves everything to the next start.
-        let Some(node) = self.node.upgrade() else { return };
-        if let Held::Queued(queue, queued) = held {
-            node.queues.take_back(&queue, queued, node.clock.now());
-        } else if let Held::Met(met) = held {
-            met.offer_again(&node);
+        let Some(dispatch) = self.dispatch.upgrade() else { return };
+        if let HeldWork::Queued(queue, queued) = held {
+            dispatch.matching.take_back(&queue, queued);
+        } else if let HeldWork::Met(met) = held {
+            met.offer_again(&dispatch.runs);
         } else if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(async move { node.take_undelivered(held).await });
+            runtime.spawn(async move { dispatch.take_undelivered(held).await });
         }
     }
 }
 
-impl Runs {
-    async fn take_undelivered(self: &Arc<Self>, held: Held) {
+impl Dispatch {
+    async fn take_undelivered(self: &Arc<Self>, held: HeldWork) {
         match held {
-            Held::Nothing | Held::Queued(..) | Held::Met(_) | Held::Elsewhere(_) => {}
-            Held::Task(task) => self.give_back_workflow_task(&task).await,
-            Held::Activity(activity) => self.give_back_activity(&activity).await,
-            Held::Reply(task, activities) => {
+            HeldWork::Nothing | HeldWork::Queued(..) | HeldWork::Met(_) | HeldWork::Elsewhere(_) => {}
+            HeldWork::Task(task) => self.give_back_workflow_task(&task).await,
+            HeldWork::Activity(activity) => self.give_back_activity(&activity).await,
+            HeldWork::Reply(task, activities) => {
                 if let Some(task) = task {
                     self.give_back_workflow_task(&task).await;
                 }

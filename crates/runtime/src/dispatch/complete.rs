@@ -4,16 +4,18 @@ use std::{collections::BTreeMap, marker::PhantomData, sync::Arc};
 
 use segno_proto::enums::CommandType;
 
+use super::{
+    Dispatch,
+    delivery::{Delivery, HeldWork},
+    tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
+};
 use crate::{
     combine::Call,
-    delivery::{Delivery, Held},
     error::CallError,
     metrics::count,
     namespaces::Namespace,
     queries::QueryAnswer,
-    runs::Runs,
     slots::{Current, SlotState, WorkflowKey},
-    tasks::{HeldActivity, HeldTask, StartedActivity, StartedTask},
     transact::RunSelector,
 };
 use segno_engine::{
@@ -35,7 +37,7 @@ pub struct CompletedTask {
     pub delivery: Option<Delivery>,
 }
 
-impl Runs {
+impl Dispatch {
     /// Applies a worker's answer.
     pub async fn complete_workflow_task(
         self: &Arc<Self>,
@@ -45,14 +47,14 @@ impl Runs {
         call: CompleteTask,
         answers: BTreeMap<String, QueryAnswer>,
     ) -> Result<CompletedTask, CallError> {
-        self.refuse_overload()?;
-        let (node, holder) = (self.clone(), self.clone());
+        self.runs.refuse_overload()?;
+        let (runs, dispatch) = (self.runs.clone(), self.clone());
         // Only a command that closes the run can create another.
         let creates = call.commands.iter().any(|command| closes(command.command_type()));
         let apply = move |run: &Run, context| {
             let rules = Rules { namespace: &namespace.name, custom: &namespace.search_attributes };
             let surroundings = Surroundings {
-                namespace: &|name| node.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
+                namespace: &|name| runs.namespaces.live(name).map(|found| (found.key.0, found.detail.id.clone())),
                 search_attributes: &rules,
             };
             complete_task::complete(run, context, call, &surroundings)
@@ -69,8 +71,8 @@ impl Runs {
             }
             let queries = if completed.new_task.is_some() { state.queries.outgoing() } else { BTreeMap::new() };
             let current = state.current.clone();
-            // Held from the commit on: if the caller is gone by now, what it was to get is given back.
-            let delivery = current.as_ref().and_then(|current| hand_out(&holder, current, completed));
+            // HeldWork from the commit on: if the caller is gone by now, what it was to get is given back.
+            let delivery = current.as_ref().and_then(|current| hand_out(&dispatch, current, completed));
             (current, queries, delivery)
         };
         let call = Call {
@@ -82,18 +84,18 @@ impl Runs {
             after,
             types: PhantomData,
         };
-        let (completed, (current, queries, delivery)) = self.call(key, call).await?;
+        let (completed, (current, queries, delivery)) = self.runs.call(key, call).await?;
         let mut reply = CompletedTask { completed, ..Default::default() };
         let (Some(current), Some(delivery)) = (current, delivery) else { return Ok(reply) };
         for activity in reply.completed.eager_activities.clone() {
-            let scheduled = self.scheduled_attributes(&current, activity.scheduled_event_id).await?;
-            count(&self.metrics.activity_tasks_eager);
-            self.metrics.activity_task_started(&current.run.info, &activity);
+            let scheduled = self.runs.scheduled_attributes(&current, activity.scheduled_event_id).await?;
+            count(&self.runs.metrics.activity_tasks_eager);
+            self.runs.metrics.activity_task_started(&current.run.info, &activity);
             let (run, delivery) = (current.run.clone(), delivery.clone());
             reply.activities.push(StartedActivity { run, activity, scheduled, delivery });
         }
         if next_task(&current, &reply.completed).is_some() {
-            self.metrics.workflow_task_started(&current.run.info);
+            self.runs.metrics.workflow_task_started(&current.run.info);
             let started = self.started_task(current, queries, true, delivery.clone()).await?;
             let messages = std::mem::take(&mut reply.completed.new_messages);
             reply.new_task = Some(StartedTask { messages, ..started });
@@ -117,10 +119,10 @@ fn next_task(current: &Current, completed: &Completed) -> Option<()> {
 }
 
 /// Holds what the answer to a completed task carries, if anything.
-fn hand_out(node: &Arc<Runs>, current: &Current, completed: &Completed) -> Option<Delivery> {
+fn hand_out(dispatch: &Arc<Dispatch>, current: &Current, completed: &Completed) -> Option<Delivery> {
     let task = next_task(current, completed).map(|()| HeldTask::of(&current.run));
     let activities: Vec<_> =
         completed.eager_activities.iter().map(|activity| HeldActivity::of(&current.run, activity)).collect();
     let anything = task.is_some() || !activities.is_empty();
-    anything.then(|| Delivery::new(node, Held::Reply(task, activities)))
+    anything.then(|| Delivery::new(dispatch, HeldWork::Reply(task, activities)))
 }

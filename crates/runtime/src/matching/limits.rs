@@ -78,7 +78,7 @@ impl QueueLimits {
     }
 
     /// A worker says how many tasks it wants handed out.
-    pub fn asked(&mut self, per_second: f64) {
+    pub fn set_by_worker(&mut self, per_second: f64) {
         if self.worker.is_none_or(|limit| limit.per_second != per_second) {
             self.worker = Some(Limit::new(per_second));
         }
@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn what_was_configured_comes_before_what_workers_say() {
         let mut limits = QueueLimits::default();
-        limits.asked(7.0);
+        limits.set_by_worker(7.0);
         assert_eq!(limits.rate(), Some((7.0, LimitSource::Worker)));
         limits.configure(&config(Some(5.0), None));
         assert_eq!(limits.rate(), Some((5.0, LimitSource::Api)));

@@ -1,6 +1,6 @@
-//! Handing tasks to workers: from the queue to the run and back to the poll.
+//! Starting tasks for workers: workflow tasks, queries and activities.
 //!
-//! From the queue on, a task is held by a [`Delivery`]: whoever leaves half-way neither loses it nor leaves it started.
+//! From the queue on, a task is held by a [`Delivery`]: a worker that leaves half-way neither loses it nor leaves it started.
 
 use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
@@ -13,27 +13,25 @@ use segno_engine::{
     workflow_task::TaskStart,
 };
 use segno_proto::{
-    History, Nanos,
-    common::WorkerVersionStamp,
-    events::{ActivityTaskScheduledEventAttributes, HistoryEvent, history_event::Attributes},
-    protocol::Message,
+    Nanos, common::WorkerVersionStamp, events::ActivityTaskScheduledEventAttributes, protocol::Message,
     query::WorkflowQuery,
 };
 use segno_store::RunKey;
 
+use super::{
+    Dispatch,
+    delivery::{Delivery, HeldWork},
+    polls::{Poll, WorkerTask},
+};
 use crate::{
-    cluster::{ForwardedCall, Polled, RemoteTask},
     combine::Call,
-    delivery::{Delivery, Held},
     error::CallError,
     finish::finish,
     history::HistoryView,
+    matching::{QueryTask, TaskOffer},
     metrics::count,
-    polls::Poll,
-    queries::{QueryAnswer, QueryTask},
-    queues::TaskOffer,
+    queries::QueryAnswer,
     rules,
-    runs::Runs,
     slots::{Current, SlotState, WorkflowKey},
     transact::RunSelector,
 };
@@ -49,17 +47,17 @@ pub struct StartedTask {
     pub previous_started_event_id: i64,
     /// History for the worker, from its beginning or from what the worker has not seen.
     pub history: HistoryView,
-    /// Questions that ride along.
+    /// Queries that ride along.
     pub queries: BTreeMap<String, WorkflowQuery>,
     /// Updates that ride along.
     pub messages: Vec<Message>,
-    /// A question instead of a task.
+    /// A query instead of a task.
     pub query: Option<QueryTask>,
     /// Gives it back unless it is delivered.
     pub delivery: Delivery,
 }
 
-/// A workflow task, or a question, that is on its way to a worker.
+/// A workflow task, or a query, that is on its way to a worker.
 #[derive(Clone, Debug)]
 pub(crate) struct HeldTask {
     run: Arc<Run>,
@@ -103,77 +101,61 @@ impl HeldActivity {
     }
 }
 
-impl Runs {
-    /// Waits for a workflow task or a query on a node without others.
-    pub async fn poll_workflow_task(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-    ) -> Result<Option<StartedTask>, CallError> {
-        Ok(self.poll_workflow_task_anywhere(poll, worker_version, None).await?.and_then(Polled::here))
-    }
-
-    /// Waits for a workflow task or a query, wherever its run is. `call` is what its owner needs to answer the poll.
-    pub async fn poll_workflow_task_anywhere(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-        call: Option<&ForwardedCall>,
-    ) -> Result<Option<Polled<StartedTask>>, CallError> {
-        loop {
-            let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
-            if let TaskOffer::Remote(task) = offer {
-                match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
-                    // A worker that shut down meanwhile would not look at it: dropping it gives it back.
-                    Some(_) if self.is_dismissed(&poll.caller.worker) => return Ok(None),
-                    Some(begun) => return Ok(Some(begun)),
-                    None => continue,
-                }
-            }
-            // Answered, replaced or gone meanwhile: wait for another one.
-            if let Some(started) = self.begin_workflow_task(poll, worker_version.clone(), offer, delivery).await? {
-                return Ok(Some(Polled::Here(started)));
-            }
-        }
-    }
-
-    /// Starts a workflow task or a query for a poll that another node made.
-    pub async fn begin_for(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-        task: &RemoteTask,
-    ) -> Result<Option<StartedTask>, CallError> {
-        let Some(offer) = self.own_task(task) else { return Ok(None) };
-        // Until it is started the queue's home holds it.
-        self.begin_workflow_task(poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
-    }
-
-    async fn begin_workflow_task(
-        self: &Arc<Self>,
+impl WorkerTask for StartedTask {
+    async fn begin(
+        dispatch: &Arc<Dispatch>,
         poll: &Poll,
         version: Option<WorkerVersionStamp>,
         offer: TaskOffer,
         delivery: Delivery,
-    ) -> Result<Option<StartedTask>, CallError> {
-        let (node, asked) = (self.clone(), poll.clone());
+    ) -> Result<Option<Self>, CallError> {
+        let (dispatch, poll) = (dispatch.clone(), poll.clone());
         finish(async move {
             match offer {
                 TaskOffer::Workflow { run, stamp, .. } => {
-                    let started = node.start_workflow_task(run, stamp, &asked, version, &delivery).await;
-                    node.unless_over(run, started, &delivery).await
+                    let started = dispatch.start_workflow_task(run, stamp, &poll, version, &delivery).await;
+                    dispatch.unless_over(run, started, &delivery).await
                 }
                 TaskOffer::Query(query) => {
                     let run = query.run;
-                    let started = Box::pin(node.start_query(*query, &delivery)).await;
-                    node.unless_over(run, started, &delivery).await
+                    let started = Box::pin(dispatch.start_query(*query, &delivery)).await;
+                    dispatch.unless_over(run, started, &delivery).await
                 }
                 TaskOffer::Activity { .. } | TaskOffer::Command(_) | TaskOffer::Remote(_) => Ok(None),
             }
         })
         .await
     }
+}
 
+impl WorkerTask for StartedActivity {
+    async fn begin(
+        dispatch: &Arc<Dispatch>,
+        poll: &Poll,
+        worker_version: Option<WorkerVersionStamp>,
+        offer: TaskOffer,
+        delivery: Delivery,
+    ) -> Result<Option<Self>, CallError> {
+        let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { return Ok(None) };
+        let taker = Taker {
+            identity: poll.identity.clone(),
+            request_id: dispatch.runs.ids.uuid(),
+            worker_version,
+            worker: poll.caller.worker.clone(),
+            control_queue: poll.caller.control_queue.clone(),
+            reports: dispatch.workers.leases.reports(poll.queue.namespace, &poll.caller.worker),
+            sdk: poll.sdk.clone(),
+        };
+        let dispatch = dispatch.clone();
+        finish(async move {
+            let started = dispatch.start_activity(run, scheduled_event_id, stamp, taker, &delivery).await;
+            dispatch.unless_over(run, started, &delivery).await
+        })
+        .await
+    }
+}
+
+impl Dispatch {
     /// A task that does not exist any more, or whose run is damaged, is not returned to its queue: the next one is tried.
     async fn unless_over<T>(
         self: &Arc<Self>,
@@ -187,7 +169,7 @@ impl Runs {
                 delivery.delivered();
                 Ok(None)
             }
-            Err(error) if Box::pin(self.is_task_over(run, &error)).await => {
+            Err(error) if Box::pin(self.runs.is_task_over(run, &error)).await => {
                 delivery.delivered();
                 Ok(None)
             }
@@ -203,10 +185,10 @@ impl Runs {
         worker_version: Option<WorkerVersionStamp>,
         delivery: &Delivery,
     ) -> Result<Option<StartedTask>, CallError> {
-        let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
+        let Some(key) = self.runs.workflow_of(run).await? else { return Ok(None) };
         let call = TaskStart {
             stamp,
-            request_id: self.ids.uuid(),
+            request_id: self.runs.ids.uuid(),
             identity: poll.identity.clone(),
             polled_queue: poll.queue.name.clone(),
             worker_version,
@@ -227,13 +209,13 @@ impl Runs {
             after: |state: &mut SlotState, _: &_| (state.current.clone(), state.queries.outgoing()),
             types: PhantomData,
         };
-        let (messages, (current, queries)) = self.call(&key, start).await?;
+        let (messages, (current, queries)) = self.runs.call(&key, start).await?;
         // A speculative task that had nothing to carry any more is gone.
         let Some(current) = current.filter(|current| current.run.state().task_started()) else { return Ok(None) };
-        delivery.hold(Held::Task(HeldTask::of(&current.run)));
-        self.metrics.workflow_task_started(&current.run.info);
+        delivery.hold(HeldWork::Task(HeldTask::of(&current.run)));
+        self.runs.metrics.workflow_task_started(&current.run.info);
         let sticky = current.run.state().sticky.is_some();
-        // If the worker cannot be told what happened so far, dropping the delivery gives the task back.
+        // If the history cannot be read, dropping the delivery gives the task back.
         let started = self.started_task(current, queries, sticky, delivery.clone()).await?;
         Ok(Some(StartedTask { messages, ..started }))
     }
@@ -256,15 +238,15 @@ impl Runs {
     }
 
     async fn start_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
-        // What another node asks is known there.
-        let is_ours = self.cluster.as_ref().is_none_or(|cluster| cluster.me.0 == query.node);
-        if !query.take() || is_ours && !self.direct_queries.is_asked(query.id) {
+        // A query of another node is known there.
+        let is_ours = self.runs.cluster.as_ref().is_none_or(|cluster| cluster.me.0 == query.node);
+        if !query.take() || is_ours && !self.direct_queries.is_awaited(query.id) {
             return Ok(None);
         }
         let taken = query.clone();
         let started = self.start_taken_query(query, delivery).await;
         match &started {
-            // The asker asks where the run is now.
+            // The caller offers it where the run is now.
             Err(CallError::Moved) => {
                 self.direct_queries.answer(taken.id, QueryAnswer::Unblocked);
             }
@@ -276,25 +258,25 @@ impl Runs {
     }
 
     async fn start_taken_query(&self, query: QueryTask, delivery: &Delivery) -> Result<Option<StartedTask>, CallError> {
-        let Some(key) = self.workflow_of(query.run).await? else { return Ok(None) };
+        let Some(key) = self.runs.workflow_of(query.run).await? else { return Ok(None) };
         let run_id = {
-            let locked = self.lock(&key).await?;
+            let locked = self.runs.lock(&key).await?;
             locked.state.current.as_ref().filter(|c| c.key() == query.run).map(|c| c.run.info.run_id.clone())
         };
         let current = match run_id {
-            Some(run_id) => self.snapshot(&key, &run_id).await?,
-            None => match self.load_run(query.run).await? {
+            Some(run_id) => self.runs.snapshot(&key, &run_id).await?,
+            None => match self.runs.load_run(query.run).await? {
                 Some(current) => current,
                 None => return Ok(None),
             },
         };
         if current.run.is_paused() {
-            // The asker looks again, and is rejected.
+            // The caller reads the run again, and is rejected.
             self.direct_queries.answer(query.id, QueryAnswer::Unblocked);
             return Ok(None);
         }
         let held = HeldTask { query: Some(query.clone()), ..HeldTask::of(&current.run) };
-        delivery.hold(Held::Task(held));
+        delivery.hold(HeldWork::Task(held));
         Ok(Some(self.query_task(&current, query, delivery.clone()).await?))
     }
 
@@ -319,18 +301,11 @@ impl Runs {
         })
     }
 
-    pub(crate) async fn load_run(&self, key: RunKey) -> Result<Option<Arc<Current>>, CallError> {
-        let Some(record) = self.read(move |store| store.load(key)).await? else { return Ok(None) };
-        let version = record.version;
-        let run = self.decode(record.state, key).await?;
-        Ok(Some(Arc::new(Current::new(Arc::new(run), version))))
-    }
-
-    /// The worker's connection was gone before it got the task: somebody else may have it, at once.
+    /// The worker's connection was gone before it got the task: another worker may have it, at once.
     pub(crate) async fn give_back_workflow_task(self: &Arc<Self>, held: &HeldTask) {
-        count(&self.metrics.tasks_given_back);
+        count(&self.runs.metrics.tasks_given_back);
         if let Some(query) = &held.query {
-            let again = self.direct_queries.again(query, false);
+            let again = query.again(false);
             self.offer_query(self.query_queue(&held.run, false), again, false).await;
             return;
         }
@@ -338,75 +313,7 @@ impl Runs {
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
         let (selector, started_time) = (RunSelector::run(info.run_id.clone()), held.started_time);
         let call = move |run: &Run, context| task_calls::give_back(run, context, started_time);
-        self.repeat(|| self.apply(&key, &selector, call)).await;
-    }
-
-    /// Waits for an activity on a node without others.
-    pub async fn poll_activity(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-    ) -> Result<Option<StartedActivity>, CallError> {
-        Ok(self.poll_activity_anywhere(poll, worker_version, None).await?.and_then(Polled::here))
-    }
-
-    /// Waits for an activity, wherever its run is.
-    pub async fn poll_activity_anywhere(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-        call: Option<&ForwardedCall>,
-    ) -> Result<Option<Polled<StartedActivity>>, CallError> {
-        loop {
-            let Some((offer, delivery)) = self.wait_for_task(poll).await else { return Ok(None) };
-            if let TaskOffer::Remote(task) = offer {
-                match Box::pin(self.begin_elsewhere(*task, delivery, call)).await {
-                    // A worker that shut down meanwhile would not look at it: dropping it gives it back.
-                    Some(_) if self.is_dismissed(&poll.caller.worker) => return Ok(None),
-                    Some(begun) => return Ok(Some(begun)),
-                    None => continue,
-                }
-            }
-            if let Some(started) = self.begin_activity(poll, worker_version.clone(), offer, delivery).await? {
-                return Ok(Some(Polled::Here(started)));
-            }
-        }
-    }
-
-    /// Starts an activity for a poll that another node made.
-    pub async fn begin_activity_for(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-        task: &RemoteTask,
-    ) -> Result<Option<StartedActivity>, CallError> {
-        let Some(offer) = self.own_task(task) else { return Ok(None) };
-        self.begin_activity(poll, worker_version, offer, Delivery::new(self, Held::Nothing)).await
-    }
-
-    async fn begin_activity(
-        self: &Arc<Self>,
-        poll: &Poll,
-        worker_version: Option<WorkerVersionStamp>,
-        offer: TaskOffer,
-        delivery: Delivery,
-    ) -> Result<Option<StartedActivity>, CallError> {
-        let TaskOffer::Activity { run, scheduled_event_id, stamp } = offer else { return Ok(None) };
-        let node = self.clone();
-        let taker = Taker {
-            identity: poll.identity.clone(),
-            request_id: self.ids.uuid(),
-            worker_version,
-            worker: poll.caller.worker.clone(),
-            control_queue: poll.caller.control_queue.clone(),
-            reports: self.leases.reports(poll.queue.namespace, &poll.caller.worker),
-            sdk: poll.sdk.clone(),
-        };
-        finish(async move {
-            let started = node.start_activity(run, scheduled_event_id, stamp, taker, &delivery).await;
-            node.unless_over(run, started, &delivery).await
-        })
-        .await
+        self.repeat(|| self.runs.apply(&key, &selector, call)).await;
     }
 
     async fn start_activity(
@@ -417,8 +324,8 @@ impl Runs {
         taker: Taker,
         delivery: &Delivery,
     ) -> Result<Option<StartedActivity>, CallError> {
-        let Some(key) = self.workflow_of(run).await? else { return Ok(None) };
-        let rules = if self.workflow_rules { self.namespaces.by_key(key.namespace) } else { None };
+        let Some(key) = self.runs.workflow_of(run).await? else { return Ok(None) };
+        let rules = if self.runs.workflow_rules { self.runs.namespaces.by_key(key.namespace) } else { None };
         let start = move |current: &Run, context: Context| {
             if current.info.run_key != run.0 {
                 return Err(Rejection::TaskObsolete);
@@ -435,53 +342,35 @@ impl Runs {
                     .map(|Applied { run, transition, reply }| Applied { run, transition, reply: Some(reply) }),
             }
         };
-        let result =
-            self.transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone()).await;
+        let result = self
+            .runs
+            .transact_and(&key, &RunSelector::default(), Vec::new(), start, |state, _| state.current.clone())
+            .await;
         let (activity, current) = result?;
         let Some(activity) = activity else { return Ok(None) };
         // Another run may have taken its place within the same commit.
         let Some(current) = current.filter(|current| current.key() == run) else { return Ok(None) };
-        delivery.hold(Held::Activity(HeldActivity::of(&current.run, &activity)));
-        self.metrics.activity_task_started(&current.run.info, &activity);
-        let scheduled = self.scheduled_attributes(&current, scheduled_event_id).await?;
+        delivery.hold(HeldWork::Activity(HeldActivity::of(&current.run, &activity)));
+        self.runs.metrics.activity_task_started(&current.run.info, &activity);
+        let scheduled = self.runs.scheduled_attributes(&current, scheduled_event_id).await?;
         Ok(Some(StartedActivity { run: current.run.clone(), activity, scheduled, delivery: delivery.clone() }))
-    }
-
-    /// What an activity was scheduled with: from memory, else from history.
-    pub async fn scheduled_attributes(
-        &self,
-        current: &Current,
-        id: i64,
-    ) -> Result<ActivityTaskScheduledEventAttributes, CallError> {
-        if let Some(event) = current.activity_events.get(&id) {
-            return attributes_of(event);
-        }
-        let run = current.key();
-        let batches = self.read(move |store| store.history(run, id, id + 1, 1, usize::MAX)).await?;
-        let mut events = Vec::new();
-        for batch in &batches {
-            History::decode_batch(&batch.events, &mut events)
-                .map_err(|error| CallError::DataLoss(format!("history of run {}: {error}", run.0)))?;
-        }
-        let event = events.iter().find(|event| event.event_id == id);
-        event.map_or_else(|| Err(CallError::DataLoss(format!("event {id} of run {} is missing", run.0))), attributes_of)
     }
 
     /// The worker's connection was gone before it got the activity.
     pub(crate) async fn give_back_activity(self: &Arc<Self>, held: &HeldActivity) {
-        count(&self.metrics.tasks_given_back);
+        count(&self.runs.metrics.tasks_given_back);
         let info = &held.run.info;
         let key = WorkflowKey::new(segno_store::NamespaceKey(info.namespace_key), &info.workflow_id);
         let (id, started_time) = (held.scheduled_event_id, held.started_time);
         let call = move |run: &Run, context| activity::give_back(run, context, id, started_time);
         let selector = RunSelector::run(info.run_id.clone());
-        self.repeat(|| self.apply(&key, &selector, call)).await;
+        self.repeat(|| self.runs.apply(&key, &selector, call)).await;
     }
 
     /// Makes a call again until it is done, refused, or the node stops.
     async fn repeat<F: Future<Output = Result<(), CallError>>>(&self, call: impl Fn() -> F) {
         while let Err(error) = call().await {
-            if !error.is_temporary() || self.is_stopping() || error == CallError::Moved {
+            if !error.is_temporary() || self.runs.is_stopping() || error == CallError::Moved {
                 tracing::debug!(%error, "what a worker never got was not given back");
                 return;
             }
@@ -491,17 +380,12 @@ impl Runs {
 
     /// History as the worker of a pending task must see it: stored events, the tail, and what is not written yet.
     async fn history_for_worker(&self, current: &Current, from: i64) -> Result<HistoryView, CallError> {
-        let mut view = self.stored_history(current, from, WORKER_BATCHES_MAX).await?;
+        let mut view = self.runs.stored_history(current, from, WORKER_BATCHES_MAX).await?;
         if view.next_event_id.is_none() {
             view.push_events(current.run.tail(), from);
             view.push_events(&workflow_task::unwritten_events(&current.run, true), from);
         }
         Ok(view)
-    }
-
-    /// Nanoseconds since the epoch, as the node's clock has it.
-    pub fn clock_now(&self) -> Nanos {
-        self.clock.now()
     }
 }
 
@@ -509,10 +393,3 @@ impl Runs {
 const GIVE_BACK_RETRY: Duration = Duration::from_secs(1);
 /// Batches a worker gets with its task; more are fetched page by page.
 const WORKER_BATCHES_MAX: usize = 256;
-
-fn attributes_of(event: &HistoryEvent) -> Result<ActivityTaskScheduledEventAttributes, CallError> {
-    match event.attributes.clone() {
-        Some(Attributes::ActivityTaskScheduledEventAttributes(attributes)) => Ok(attributes),
-        _ => Err(CallError::DataLoss(format!("event {} does not schedule an activity", event.event_id))),
-    }
-}

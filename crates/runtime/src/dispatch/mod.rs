@@ -1,0 +1,104 @@
+//! Tasks of runs on their way to workers: offered to queues, started for polls, given back; and queries.
+//!
+//! Above the runs, the queues and the workers, all of which it holds. The runs reach it through the port [`Effects`].
+
+mod commands;
+mod complete;
+mod delivery;
+mod direct_queries;
+mod offers;
+mod polls;
+mod query;
+mod queue_config;
+mod refill;
+mod starts;
+mod tasks;
+
+use std::sync::{Arc, Weak};
+
+use segno_engine::{ActivityStop, Run};
+use segno_store::NamespaceKey;
+
+use crate::{matching::Matching, ports::Effects, runs::Runs, workers::Workers};
+use direct_queries::DirectQueries;
+
+pub use complete::CompletedTask;
+pub use delivery::Delivery;
+pub(crate) use delivery::HeldWork;
+pub use offers::QueueGauge;
+pub use polls::{Poll, WorkerTask};
+pub(crate) use refill::run as refill;
+pub use tasks::{StartedActivity, StartedTask};
+
+/// Hands the tasks of runs to workers.
+pub struct Dispatch {
+    pub(crate) runs: Arc<Runs>,
+    pub(crate) matching: Arc<Matching>,
+    pub(crate) workers: Arc<Workers>,
+    pub(crate) direct_queries: DirectQueries,
+    /// One configuration of a queue is changed at a time.
+    configuring: tokio::sync::Mutex<()>,
+}
+
+impl Dispatch {
+    /// The part that hands tasks of these runs to workers. From now on it carries out what follows from transitions.
+    pub(crate) fn new(runs: Arc<Runs>, matching: Arc<Matching>, workers: Arc<Workers>) -> Arc<Self> {
+        let (direct_queries, configuring) = (DirectQueries::default(), tokio::sync::Mutex::default());
+        let dispatch = Arc::new(Self { runs, matching, workers, direct_queries, configuring });
+        let effects: Weak<Self> = Arc::downgrade(&dispatch);
+        dispatch.runs.effects.set(effects);
+        dispatch
+    }
+
+    /// The node stops: polls end empty, and the loops see that it stops.
+    pub(crate) fn stop(&self) {
+        self.matching.dismiss_all();
+        self.runs.end_polls(|_| true);
+        self.workers.leases.earlier.notify_one();
+        self.matching.refills.wake();
+    }
+}
+
+impl Effects for Dispatch {
+    fn offer_workflow_task(&self, run: &Run) {
+        self.queue_workflow_task(run);
+    }
+
+    fn offer_activity(&self, run: &Run, scheduled_event_id: i64) {
+        self.queue_activity(run, scheduled_event_id);
+    }
+
+    fn stop_activity(&self, run: &Run, stop: ActivityStop) {
+        self.workers.send_stop(run, stop);
+    }
+
+    fn note_holds(&self, before: Option<&Run>, after: &Run, changed: Option<&[i64]>) {
+        let clock = &*self.runs.clock;
+        match changed {
+            Some(activities) => self.workers.leases.note_changed_holds(before, after, activities, clock),
+            None => self.workers.leases.note_holds(before, after, clock),
+        }
+    }
+
+    fn release_holds(&self, run: &Run) {
+        self.workers.leases.release_holds(run, None);
+    }
+
+    fn restore_holds(&self, run: &Run) {
+        self.workers.leases.restore_holds(run, self.runs.clock.monotonic());
+    }
+
+    fn end_polls(&self, namespace: NamespaceKey) {
+        self.matching.forget_namespace(namespace);
+        self.runs.end_polls(|queue| queue.namespace == namespace);
+    }
+
+    fn forget_namespace(&self, namespace: NamespaceKey) {
+        self.end_polls(namespace);
+        self.workers.forget_namespace(namespace);
+    }
+
+    fn clock_moved(&self) {
+        self.workers.leases.earlier.notify_one();
+    }
+}

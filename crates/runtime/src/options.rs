@@ -1,0 +1,42 @@
+//! What can be set of a node.
+
+use segno_engine::{lease::LeaseSettings, limits::Limits};
+
+/// Most tasks that a queue keeps in memory, unless the node is configured otherwise.
+const QUEUE_TASKS_MAX: usize = 50_000;
+
+/// What can be set.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeOptions {
+    /// Memory for cached runs.
+    pub cache_bytes_max: usize,
+    /// Limits of runs.
+    pub limits: Limits,
+    /// How long workers count as alive.
+    pub leases: LeaseSettings,
+    /// Whether polls of a worker that begins to shut down end at once.
+    pub polls_end_on_shutdown: bool,
+    /// Whether workflows may be paused.
+    pub workflow_pause: bool,
+    /// Whether there are workflow rules.
+    pub workflow_rules: bool,
+    /// Whether completions of workflow tasks may come in pages.
+    pub completion_pages: bool,
+    /// Most tasks that a queue keeps in memory; it reads the others from storage when it runs low.
+    pub queue_tasks_max: usize,
+}
+
+impl Default for NodeOptions {
+    fn default() -> Self {
+        Self {
+            cache_bytes_max: 64 * 1024 * 1024,
+            limits: Limits::default(),
+            leases: LeaseSettings::default(),
+            polls_end_on_shutdown: true,
+            workflow_pause: false,
+            workflow_rules: false,
+            completion_pages: false,
+            queue_tasks_max: QUEUE_TASKS_MAX,
+        }
+    }
+}
