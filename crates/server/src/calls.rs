@@ -469,6 +469,8 @@ fn request<Q: Rpc>(message: Bytes, extensions: Extensions) -> Result<Request<Q>,
 mod tests {
     use std::collections::BTreeSet;
 
+    use prost::Message;
+
     use super::*;
 
     /// The calls that the descriptors of the protocol have.
